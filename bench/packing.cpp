@@ -6,6 +6,7 @@
 // In FOLDER it writes a file for every device whose arena is more than 1.1 times its peak, for bench/packing_bound.py:
 // the peak, the arena and the plan, and then for each buffer its bytes and the first and the last position of its life.
 #include "job/job.h"
+#include "job/load.h"
 #include "schedules/memory/buffers.h"
 #include "workloads/error.h"
 

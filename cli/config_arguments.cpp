@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
+#include "job/load.h"
 
 #include <CLI/CLI.hpp>
 

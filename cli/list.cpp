@@ -3,6 +3,7 @@
 #include "cli/streams.h"
 #include "exec/execute.h"
 #include "job/build.h"
+#include "job/config/keys.h"
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/data/data_sources.h"
@@ -11,7 +12,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <iterator>
 #include <memory>
+#include <regex>
+#include <string>
 
 namespace pw {
 
@@ -67,6 +71,21 @@ void list_rows(const std::vector<BackendRow>& rows) {
     print_result("{}", table.print());
 }
 
+// Returns Markdown as plain text: "see [profile.md](profile.md)" is "see profile.md".
+std::string plain(const std::string& markdown) {
+    static const std::regex kLink("\\[([^\\]]+)\\]\\([^)]+\\)");
+    std::string text = std::regex_replace(markdown, kLink, "$1");
+    std::erase(text, '`');
+    return text;
+}
+
+void list_keys() {
+    Table table({"key", "takes", "default", "meaning"}, true);
+    for (const KeyFacts& key : config_keys())
+        table.add({fmt::format("{}.{}", key.block, key.name), plain(key.takes), plain(key.fallback), plain(key.help)});
+    print_result("{}", table.print());
+}
+
 struct List {
     std::string_view name;
     void (*list)();
@@ -77,20 +96,29 @@ constexpr List kLists[] = {
     {"schedules", list_schedules},
     {"backends", [] { list_rows(backends()); }},
     {"transports", [] { list_rows(transports()); }},
+    {"keys", list_keys},
+    {"schema", [] { print_result("{}\n", config_schema()); }},
 };
+
+std::string names_of_lists() {
+    std::string names;
+    for (const List& kind : kLists)
+        names += fmt::format("{}{}", names.empty() ? "" : &kind == std::end(kLists) - 1 ? " or " : ", ", kind.name);
+    return names;
+}
 
 void list_kind(const std::string& name) {
     for (const List& kind : kLists)
         if (kind.name == name)
             return kind.list();
-    fail("nothing to list under '{}'\n  help: list models, schedules, backends or transports", name);
+    fail("nothing to list under '{}'\n  help: list {}", name, names_of_lists());
 }
 
 }  // namespace
 
 Action add_list(CLI::App& command) {
     auto kind = std::make_shared<std::string>();
-    command.add_option("KIND", *kind, "models, schedules, backends or transports")->required()->type_name("");
+    command.add_option("KIND", *kind, names_of_lists())->required()->type_name("");
     return [kind] { list_kind(*kind); };
 }
 

@@ -5,6 +5,7 @@
 #include "exec/ranks/line.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
+#include "job/load.h"
 #include "report/error_of_rank.h"
 #include "workloads/error.h"
 
@@ -67,7 +68,8 @@ constexpr Command kCommands[] = {
     {"validate", "check a config, a plan, a profile, a trace or a folder of results", add_validate,
      "  pipewright validate cfg.yaml\n  pipewright validate plan.csv"},
     {"plan", "print or export the task lists", add_plan, "  pipewright plan cfg.yaml --format csv -o plan.csv"},
-    {"list", "list models, schedules, backends or transports", add_list, "  pipewright list schedules"},
+    {"list", "list models, schedules, backends, transports or keys of configs, or print a schema of configs", add_list,
+     "  pipewright list schedules\n  pipewright list schema >pipewright.schema.json"},
 };
 
 std::string version_text() {

@@ -1,6 +1,7 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
 #include "cli/streams.h"
+#include "job/config/config.h"
 #include "report/notes.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"

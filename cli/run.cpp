@@ -8,7 +8,7 @@
 #include "exec/engine/machine.h"
 #include "exec/pieces.h"
 #include "exec/ranks/line.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "report/error_of_rank.h"
 #include "report/notes.h"

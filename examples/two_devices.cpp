@@ -2,6 +2,7 @@
 // and `search` in short.
 #include "pipewright/job/build.h"
 #include "pipewright/job/job.h"
+#include "pipewright/job/load.h"
 #include "pipewright/report/predict.h"
 #include "pipewright/search/plans/makespan.h"
 #include "pipewright/sim/metrics.h"

@@ -1,7 +1,7 @@
 // What all ranks of a launcher do together, beside runs and between them.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/costs/costs.h"
 
 #include <functional>

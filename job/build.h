@@ -2,7 +2,7 @@
 // the key that asked for what cannot be.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/plan/plan.h"
 
 namespace pw {

@@ -73,7 +73,7 @@ constexpr CostSourceRow kSources[] = {
      [](const Config& config) { return model_file(config.workload.model) != ModelFile::None; }, profile_from_file},
     {CostSource::Measured, "measured", true, true, [](const Config& config) { return !config.cluster.profile.empty(); },
      measured_profile},
-    {CostSource::Analytic, "analytic", true, true, [](const Config&) { return true; }, profile_by_rates},
+    {CostSource::Analytic, "analytic", true, true, has_analytic_costs, profile_by_rates},
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 // row.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/costs/profiled_model.h"
 
 #include <string_view>

@@ -1,5 +1,6 @@
 #include "job/idle_keys.h"
 
+#include "job/config/blocks.h"
 #include "job/cost_source.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -137,12 +139,6 @@ std::string no_shared_dispatcher(const Config& config, const Plan*) {
     return "every host has one device";
 }
 
-template <Objective... readers>
-std::string other_objective(const Config& config, const Plan*) {
-    const Objective objective = config.search.objective;
-    return ((objective == readers) || ...) ? "" : fmt::format("objective {} does not read it", name_of(objective));
-}
-
 std::string no_batch(const Config& config, const Plan*) {
     return config.search.objective == Objective::PipeDream || cost_source_of(config).source == CostSource::File
                ? ""
@@ -168,17 +164,6 @@ constexpr KeyRow kKeys[] = {
     {"transfer.multiprocessors", Read::ByPlans, no_movers},
     {"transfer.sum_bucket", Read::ByPlans, no_buckets},
     {"transfer.sums", Read::ByPlans, no_sums},
-    {"search.schedules", Read::BySearches, other_objective<Objective::Makespan>},
-    {"search.micro_batch_sizes", Read::BySearches, other_objective<Objective::Makespan>},
-    {"search.mini_batch", Read::BySearches, other_objective<Objective::Makespan, Objective::PipeDream>},
-    {"search.stages", Read::BySearches, other_objective<Objective::Makespan>},
-    {"search.replicas", Read::BySearches, other_objective<Objective::Makespan>},
-    {"search.recompute", Read::BySearches, other_objective<Objective::Makespan, Objective::Piper>},
-    {"search.tensor_parallel", Read::BySearches, other_objective<Objective::Piper>},
-    {"search.straight", Read::BySearches, other_objective<Objective::PipeDream, Objective::Piper>},
-    {"search.p2p", Read::BySearches, other_objective<Objective::PipeDream>},
-    {"search.memory_limit", Read::BySearches, other_objective<Objective::PipeDream>},
-    {"search.levels", Read::BySearches, other_objective<Objective::PipeDream>},
     {"search.profile_batch", Read::BySearches, no_batch},
 };
 
@@ -188,7 +173,7 @@ std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read oth
         if ((row.read != Read::Always && row.read != other) || !config.places.contains(std::string(row.key)))
             continue;
         if (std::string why = row.why_idle(config, plan); !why.empty())
-            idle.push_back({row.key, std::move(why)});
+            idle.push_back({std::string(row.key), std::move(why)});
     }
     return idle;
 }
@@ -199,7 +184,15 @@ std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
     return idle_among(config, &plan, Read::ByPlans);
 }
 
-std::vector<IdleKey> idle_keys_of_search(const Config& config) { return idle_among(config, nullptr, Read::BySearches); }
+std::vector<IdleKey> idle_keys_of_search(const Config& config) {
+    std::vector<IdleKey> idle = idle_among(config, nullptr, Read::BySearches);
+    for (const ConfigKey& key : search_block().keys)
+        if (std::string path = fmt::format("search.{}", key.name);
+            key.limit.elsewhere == Elsewhere::Idle && !key.is_for(config) && config.places.contains(path))
+            idle.push_back(
+                {std::move(path), fmt::format("objective {} does not read it", name_of(config.search.objective))});
+    return idle;
+}
 
 std::string print(const IdleKey& key) { return fmt::format("{} has no effect: {}", key.key, key.why); }
 

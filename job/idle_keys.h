@@ -2,17 +2,16 @@
 // schedules and commands; the user reads of them in a note.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/plan/plan.h"
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace pw {
 
 struct IdleKey {
-    std::string_view key;
+    std::string key;
     std::string why;
 };
 

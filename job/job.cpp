@@ -1,7 +1,7 @@
 #include "job/job.h"
 
 #include "job/build.h"
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "job/plan.h"
 #include "job/rules.h"
 #include "schedules/memory/buffers.h"
@@ -194,7 +194,9 @@ void tell_config(Trace& trace, const Config& config) {
 ToldRules told_rules(const Trace& trace) {
     const Yaml root = Yaml::parse(std::make_shared<Source>("the config in the trace", trace.config));
     Config config;
-    config.transfer = read_transfer(root["transfer"]);
+    std::vector<StageClaim> claims;
+    KeyReading reading{"", claims};
+    read_block(transfer_block(), root["transfer"], config, reading);
     config.workload.model = root["workload"]["model"].text();
     config.run.backend = root["run"]["backend"].choice(config.run.backend);
     config.run.transport = root["run"]["transport"].choice(config.run.transport);

@@ -1,7 +1,7 @@
 // A config worked out: everything that a prediction, an execution or a search starts from.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/cost_source.h"
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"

@@ -31,4 +31,9 @@ LaunchedRanks launched_ranks() {
 
 bool is_first_rank() { return launched_ranks().rank == 0; }
 
+bool runs_on_ranks(const RunConfig& run) {
+    return run.transport == RunConfig::Transport::Mpi ||
+           (run.transport == RunConfig::Transport::Nccl && launched_ranks().size > 1);
+}
+
 }  // namespace pw

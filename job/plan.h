@@ -1,7 +1,7 @@
 // What a config and a split ask of the schedules.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/read.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/costs/costs.h"
 
@@ -46,12 +46,7 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps);  // th
 // hold a message, so that with deferred receives it leaves when its RECV is posted.
 TransferMode executed_mode(const Config& config);
 
-// These defaults are what the schedule decides where the config is silent: stages per device, or, when the schedule is
-// a file, everything that stands in it. A 0 says nothing.
-struct PlanDefaults {
-    int chunks = 1;
-    int stages = 0, devices = 0, micro_batches = 0;
-};
+// Returns what a schedule decides where the config is silent. A plan in a file is opened.
 PlanDefaults defaults_of(const std::string& schedule);
 
 }  // namespace pw

@@ -1,7 +1,7 @@
 // What a configuration must keep to beyond what every plan needs, told at its keys.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 
 namespace pw {
 

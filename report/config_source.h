@@ -1,7 +1,7 @@
 // A config as it is given: a file and overrides. Questions that try other values load it again.
 #pragma once
 
-#include "job/config.h"
+#include "job/load.h"
 
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 #include "exec/execute.h"
 #include "exec/system/disturbance.h"
 #include "job/build.h"
+#include "job/launched_ranks.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
 

@@ -3,7 +3,7 @@
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
 #include "exec/measuring/yardstick.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
 #include "workloads/costs/micro_batch_sizes.h"

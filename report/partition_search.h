@@ -1,7 +1,7 @@
 // Searches for the objectives of published planners, each in its own cost model: max-load, pipedream, piper.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "report/json.h"
 #include "search/deadline.h"
 #include "search/partition.h"

@@ -1,5 +1,6 @@
 #include "report/report.h"
 
+#include "job/config/config.h"
 #include "report/predict.h"
 #include "report/table.h"
 #include "schedules/trace/trace_json.h"

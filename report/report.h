@@ -1,6 +1,7 @@
 // A trace with its numbers and the devices that it is of: a prediction, or a run.
 #pragma once
 
+#include "job/config/config.h"
 #include "job/job.h"
 #include "report/json.h"
 #include "schedules/trace/trace.h"

@@ -249,6 +249,15 @@ std::string exact_text(double value, std::span<const Unit<double>> units, Parse 
     return fmt::format("{} {}", value, units.back().name);
 }
 
+template <class T>
+std::vector<std::string_view> names_of_units(std::initializer_list<std::span<const Unit<T>>> tables) {
+    std::vector<std::string_view> names;
+    for (const std::span<const Unit<T>>& units : tables)
+        for (const Unit<T>& unit : units)
+            names.push_back(unit.name);
+    return names;
+}
+
 }  // namespace
 
 std::optional<Ns> parse_time(std::string_view text) { return parse_integer(text, kTimes); }
@@ -276,6 +285,11 @@ std::string meant_bandwidth(std::string_view text) {
 }
 
 std::string meant_flops(std::string_view text) { return meant<double>(text, {kRates}, {"", "/s", "flop/s"}); }
+
+std::vector<std::string_view> time_units() { return names_of_units<std::int64_t>({kTimes}); }
+std::vector<std::string_view> size_units() { return names_of_units<std::int64_t>({kSizes}); }
+std::vector<std::string_view> bandwidth_units() { return names_of_units<double>({kBandwidths, kReadBandwidths}); }
+std::vector<std::string_view> rate_units() { return names_of_units<double>({kRates}); }
 
 std::string print_time(Ns time) {
     if (time < 0)

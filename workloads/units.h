@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pw {
 
@@ -30,6 +31,12 @@ std::string meant_time(std::string_view text);
 std::string meant_bytes(std::string_view text);
 std::string meant_bandwidth(std::string_view text);
 std::string meant_flops(std::string_view text);
+
+// These return the names of all units that are read.
+std::vector<std::string_view> time_units();
+std::vector<std::string_view> size_units();
+std::vector<std::string_view> bandwidth_units();
+std::vector<std::string_view> rate_units();
 
 std::string print_time(Ns time);      // "12.34 ms": four significant digits
 std::string print_bytes(Bytes size);  // "1.234 GiB"

@@ -9,7 +9,7 @@
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/engine/mailbox.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/support/layer_rig.h"
 #include "workloads/error.h"
 #include "workloads/models/resnet.h"

@@ -8,6 +8,7 @@
 #include "bench/gpu/kernel_records.h"
 #include "bench/gpu/measuring.h"
 #include "exec/execute.h"
+#include "job/load.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/error.h"

@@ -8,6 +8,7 @@
 #include "exec/cuda/events.h"
 #include "exec/execute.h"
 #include "job/build.h"
+#include "job/load.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/temporary_folder.h"
 

@@ -8,7 +8,7 @@
 #include "exec/cuda/events.h"
 #include "exec/cuda/nccl.h"
 #include "exec/engine/mailbox.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/error.h"
 

@@ -5,7 +5,7 @@
 #include "bench/gpu/measuring.h"
 #include "bench/gpu/spin.h"
 #include "exec/cuda/device/device.h"
-#include "job/config.h"
+#include "job/config/config.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 //     DIR/step-00000012/complete               the training, names, sizes and hashes of the other files
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/models/parameters.h"
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/stage_update.h"
 #include "exec/missing_kernel.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/error.h"
 
 #include <algorithm>

@@ -15,6 +15,7 @@
 #include "exec/ranks/watchdog.h"
 #include "exec/system/every.h"
 #include "exec/system/threads.h"
+#include "job/launched_ranks.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"

@@ -6,7 +6,7 @@
 #include "exec/memory.h"
 #include "exec/system/disturbance.h"
 #include "exec/training/stage_program.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/costs/costs.h"
 #include "workloads/data/dataset.h"
 #include "workloads/models/models.h"

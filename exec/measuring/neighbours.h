@@ -3,7 +3,7 @@
 
 #include "exec/engine/pin.h"
 #include "exec/system/threads.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/data/dataset.h"
 #include "workloads/first_failure.h"
 #include "workloads/models/models.h"

@@ -1,7 +1,7 @@
 // Parameters between runs: FOLDER/NAME.npy in PyTorch's names and layouts.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "workloads/models/parameters.h"
 
 #include <string>

@@ -3,18 +3,18 @@
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
 #include "workloads/bounded.h"
-#include "workloads/costs/routes.h"
+#include "workloads/cluster/cluster.h"
 
 namespace pw {
 
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory) {
     const ShapeIndex index(shape);
     const Traffic traffic(shape, index, costs);
-    const Routes routes(costs);
+    const Cluster& cluster = *costs.cluster;
     OrderCosts all{{}, {}, costs.bytes, std::move(memory)};
     const auto time_of = [&](const Task& send, int from, int to) {
-        const Link& link = costs.link_of(from, to);
-        return bounded_sum(occupation_of(traffic.bytes(send), link, routes.most(from, to)), link.latency);
+        const Link& link = cluster.link_of(from, to);
+        return bounded_sum(occupation_of(traffic.bytes(send), link, cluster.routes.most(from, to)), link.latency);
     };
     for (int stage = 0; stage < shape.stages; ++stage)
         for (const int device : index.devices_of(stage)) {

@@ -1,7 +1,7 @@
 // The orders in which devices of a cluster can take the stages of a plan, one of each set of equivalent ones.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 
 #include <cstddef>
 #include <set>

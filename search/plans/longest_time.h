@@ -1,7 +1,7 @@
 // Whether the numbers of a search stay far from where integers overflow, whatever the split.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/plan/plan.h"
 #include "workloads/costs/costs.h"
 

@@ -2,7 +2,7 @@
 // stages are.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "search/plans/stage_space.h"
 
 #include <algorithm>

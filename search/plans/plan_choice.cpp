@@ -1,6 +1,6 @@
 #include "search/plans/plan_choice.h"
 
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "search/plans/device_orders.h"

@@ -1,7 +1,7 @@
 // One way to run a model: everything that a search chooses except the split.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "schedules/plan/plan.h"
 
 #include <cstddef>

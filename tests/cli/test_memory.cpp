@@ -1,5 +1,6 @@
 // What a run reserves is what was predicted, byte for byte, and what limits are checked against.
 #include "job/build.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"

@@ -1,6 +1,7 @@
 // Whatever a config says: it is refused with a documented code, or every figure of its prediction is one that can be.
 // PIPEWRIGHT_SOAK=1 draws ten times as many, the sanitizers a fifth; PIPEWRIGHT_SEED=N draws others.
 #include "job/build.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/memory/limits.h"
 #include "schedules/orders/schedule.h"

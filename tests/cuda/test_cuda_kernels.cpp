@@ -4,7 +4,7 @@
 #include "exec/cuda/backend.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/training/batch_statistics.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "tests/support/layer_rig.h"
 #include "tests/support/refusal.h"
 

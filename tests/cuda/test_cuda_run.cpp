@@ -3,6 +3,7 @@
 // stand-in of the toolkit.
 #include "exec/cuda/nccl.h"
 #include "job/build.h"
+#include "job/load.h"
 #include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
 #include "tests/support/many_readers.h"

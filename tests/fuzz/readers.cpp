@@ -3,8 +3,9 @@
 
 #include "exec/checkpoint/safetensors.h"
 #include "exec/training/npy.h"
-#include "job/config_blocks.h"
-#include "job/rank_table.h"
+#include "job/config/blocks.h"
+#include "job/config/rank_table.h"
+#include "job/load.h"
 #include "report/accuracy.h"
 #include "schedules/csv/csv.h"
 #include "schedules/orders/schedule.h"

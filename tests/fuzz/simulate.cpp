@@ -3,7 +3,8 @@
 #include "job/plan.h"
 #include "tests/fuzz/fuzz.h"
 
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"

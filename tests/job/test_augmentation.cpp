@@ -1,6 +1,7 @@
 // Crops, flips and normalisation of images: what a sample shows, and which samples are drawn.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,5 +1,6 @@
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"

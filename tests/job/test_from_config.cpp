@@ -1,6 +1,6 @@
 // What a configuration names is built, and errors of the builders point at its keys.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/job.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"

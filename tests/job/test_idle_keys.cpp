@@ -2,6 +2,7 @@
 #include "job/idle_keys.h"
 
 #include "job/job.h"
+#include "job/load.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,7 +1,8 @@
 // How a config says the lengths of its micro-batches, and the dispatcher of its devices.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "workloads/error.h"

@@ -1,5 +1,6 @@
 // Malformed input of every kind is refused with exit code 2, its place and a way out.
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/cifar_files.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"

@@ -1,6 +1,7 @@
 // MNIST's files as images and labels, and what is wrong with those that are not.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/mnist_files.h"
 #include "tests/support/refusal.h"
 

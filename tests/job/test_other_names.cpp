@@ -1,7 +1,8 @@
 // Keys as other tools call them.
-#include "job/other_names.h"
+#include "job/config/other_names.h"
 
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
@@ -26,7 +27,7 @@ std::string message_of(const std::vector<std::string>& set) {
 
 TEST(OtherNames, AreThoseOfKeysThatThereAre) {
     std::set<std::string_view> names;
-    for (const auto& [name, key] : kOtherNames) {
+    for (const auto& [name, key] : other_names()) {
         EXPECT_TRUE(names.insert(name).second) << name;
         EXPECT_FALSE(contains(message_of({fmt::format("{}=1", key)}), "unknown key")) << key;
         expect_says(message_of({fmt::format("{}=1", name)}),

@@ -1,6 +1,7 @@
 // Rank tables of both forms as devices of a cluster, and what is wrong with those that are not.
-#include "job/config.h"
-#include "job/rank_table.h"
+#include "job/config/config.h"
+#include "job/config/rank_table.h"
+#include "job/load.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,5 +1,6 @@
 // pipeline.rules: mindspore refuses, each by its rule, what pipewright itself accepts.
 #include "job/build.h"
+#include "job/load.h"
 #include "job/rules.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"

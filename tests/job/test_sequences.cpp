@@ -1,6 +1,7 @@
 // Data sets of tokens, and what a config of model gpt is told.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/data/dataset.h"

@@ -5,9 +5,10 @@
 // With `reference`, and without mpirun, it runs the plan's oracle.
 #include "tests/support/many_readers.h"
 #include "exec/execute.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"
+#include "job/load.h"
 #include "workloads/error.h"
 
 #include <cstdio>

@@ -9,9 +9,10 @@
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/execute.h"
 #include "exec/ranks/line.h"
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"
+#include "job/load.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

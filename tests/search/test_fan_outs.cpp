@@ -1,4 +1,5 @@
 // Predicted costs of a tensor that several layers of later stages read, by stage and by layer.
+#include "job/load.h"
 #include "report/predict.h"
 #include "search/plans/makespan.h"
 #include "sim/metrics.h"

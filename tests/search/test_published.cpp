@@ -1,5 +1,6 @@
 // Predictions of shipped configs against published measurements.
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "report/predict.h"
 #include "sim/metrics.h"
 #include "tests/support/public_data.h"

@@ -1,6 +1,7 @@
 // Bounds of incomplete searches, each against a plan written by hand; and which devices are alike.
 #include "job/build.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "report/predict.h"
 #include "search/plans/device_orders.h"
 #include "search/plans/makespan.h"

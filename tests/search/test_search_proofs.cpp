@@ -1,6 +1,7 @@
 // The answer of a search against all plans that it could have found: the plan, its bounds and its proof.
 #include "job/build.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "report/predict.h"
 #include "schedules/memory/buffers.h"

@@ -1,5 +1,6 @@
 // Activations that grow between I and W beyond the state that F saved: I keeps gradients of outputs for W.
 #include "job/job.h"
+#include "job/load.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
 #include "sim/metrics.h"

@@ -1,5 +1,6 @@
 // A schedule that is in no table and orders tasks by their costs, from the config to the simulated step.
 #include "job/job.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"

@@ -1,6 +1,7 @@
 // Models from files: how they are read, planned and simulated, and which files are refused.
 #include "job/build.h"
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"

@@ -1,5 +1,6 @@
 // The effect of recomputing on a plan, its time and its memory: F drops its saved state, R saves it again right
 // before the backward pass reads it.
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/buffers.h"

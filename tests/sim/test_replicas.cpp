@@ -1,5 +1,6 @@
 // Stages on several devices: which device serves a micro-batch, its time and memory, and that no plan of them can get
 // stuck.
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/buffers.h"

@@ -1,5 +1,6 @@
 // The weight version that every task of an asynchronous plan reads, with and without replicas, how far ahead weights
 // are predicted, and the memory of that.
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/orders/holding.h"
 #include "schedules/plan/versions.h"

@@ -1,7 +1,8 @@
 // A config from a text, read as from a file.
 #pragma once
 
-#include "job/config.h"
+#include "job/config/config.h"
+#include "job/load.h"
 #include "tests/support/temporary_folder.h"
 
 #include <string>

@@ -3,6 +3,7 @@
 
 #include "exec/execute.h"
 #include "job/build.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/temporary_folder.h"

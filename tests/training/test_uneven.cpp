@@ -1,5 +1,6 @@
 // A mini-batch whose samples the micro-batch size does not divide: its last micro-batch is smaller.
 #include "job/build.h"
+#include "job/load.h"
 #include "job/plan.h"
 #include "schedules/csv/csv.h"
 #include "schedules/trace/trace_json.h"

@@ -258,14 +258,6 @@ TEST(BuiltInModels, HaveTheirNameAndLabelsAtTheirDefaults) {
     EXPECT_EQ(find_model("resnet"), nullptr);
 }
 
-TEST(BuiltInModels, TakeNoUnknownKey) {
-    for (const BuiltInModel* row : built_in_models()) {
-        std::istringstream keys{std::string(row->keys)};
-        for (std::string key; keys >> key;)
-            EXPECT_EQ(std::ranges::count(model_keys(), key, &ModelKey::name), 1) << row->name << ": " << key;
-    }
-}
-
 TEST(LayerKinds, HaveNamesOfTheirOwn) {
     std::set<std::string_view> names;
     for (int kind = 0; kind <= static_cast<int>(LayerKind::Last); ++kind)

@@ -21,21 +21,7 @@ constexpr const BuiltInModel* kModels[] = {
     &kResNet50, &kMlp, &kUNet, &kGpt, &kUniform,
 };
 
-constexpr ModelKey kModelKeys[] = {
-    {"hidden", &ModelOptions::hidden, 1, 1'000'000},
-    {"base_channels", &ModelOptions::base_channels, 1, 4096},
-    {"levels", &ModelOptions::levels, 1, 8},
-    {"sequence_length", &ModelOptions::sequence_length, 1, 65'536},
-    {"vocabulary", &ModelOptions::vocabulary, 1, 1'000'000},
-    {"embedding", &ModelOptions::embedding, 1, 65'536},
-    {"blocks", &ModelOptions::blocks, 1, 1024},
-    {"heads", &ModelOptions::heads, 1, 1024},
-    {"dropout", &ModelOptions::dropout, 0, 0.999},
-};
-
 }  // namespace
-
-std::span<const ModelKey> model_keys() { return kModelKeys; }
 
 std::span<const BuiltInModel* const> built_in_models() { return kModels; }
 

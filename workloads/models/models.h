@@ -6,7 +6,6 @@
 
 #include <span>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace pw {
@@ -24,23 +23,13 @@ struct ModelOptions {
     double dropout = 0;  // share of the values that are dropped; 0: there are no such layers
 };
 
-// A key of the workload block that only some models take.
-struct ModelKey {
-    std::string_view name;
-    std::variant<int ModelOptions::*, double ModelOptions::*, std::vector<int> ModelOptions::*> value;
-    double least, most;  // values accepted, both included; in a list, every value must be
-};
-
-// Returns the keys in the order in which they are printed.
-std::span<const ModelKey> model_keys();
-
 // The labels that a model is trained on: images with one label each, images with a label per pixel, or sequences of
 // tokens, each labelled with the next one.
 enum class Labels { PerImage, PerPixel, PerToken };
 
 struct BuiltInModel {
     std::string_view name;
-    std::string_view keys;  // names of model_keys(), separated by blanks
+    std::string_view keys;  // of the workload block that only some models take, separated by blanks
     int image_size;         // default; 0: that of the data set, whatever it is
     Labels labels;
     // Builds the model; null for a model with times of stages and no layers. `channels` is the number of channels of
@@ -54,7 +43,7 @@ std::span<const BuiltInModel* const> built_in_models();
 // Returns the row of this name, or null when none has it.
 const BuiltInModel* find_model(std::string_view name);
 
-bool takes_key(const BuiltInModel& model, std::string_view key);  // one of model_keys()
+bool takes_key(const BuiltInModel& model, std::string_view key);
 bool reads_images(const BuiltInModel& model);
 
 }  // namespace pw

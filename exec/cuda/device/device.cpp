@@ -1,6 +1,6 @@
 #include "exec/cuda/device/device.h"
 
-#include "job/config.h"
+#include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "workloads/error.h"
 

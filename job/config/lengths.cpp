@@ -1,5 +1,5 @@
 // How long each micro-batch is: as a list in the config, or as a CSV.
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "workloads/text/files.h"
 
 #include <algorithm>
@@ -29,6 +29,13 @@ constexpr Column kOperations[] = {{"F", &Given::forward},
                                   {"I", &Given::input},
                                   {"W", &Given::weight},
                                   {"bytes", &Given::bytes}};
+std::vector<std::string_view> names_of_operations() {
+    std::vector<std::string_view> names;
+    for (const Column& column : kOperations)
+        names.push_back(column.name);
+    return names;
+}
+
 constexpr Column kWhole[] = {{"factor", &Given::all}, {"tokens", &Given::all}};
 constexpr std::string_view kNumber = "micro_batch", kTokens = "tokens";
 
@@ -48,7 +55,7 @@ MicroBatchLength read_length(const Yaml& at) {
         given.all = at.number(1, kShortest, kLongest);
         return length_of(given);
     }
-    at.allow({"F", "B", "I", "W", "bytes"});
+    at.allow(names_of_operations());
     for (const auto& [name, value] : kOperations)
         if (at[name].present())
             given.*value = at[name].number(1, kShortest, kLongest);
@@ -120,7 +127,8 @@ private:
                 value = whole->value;
             if (value == nullptr && name != kNumber)
                 complain(place, fmt::format("there is no column '{}'", name),
-                         "columns are micro_batch; tokens or factor; F, B, I, W, bytes");
+                         fmt::format("columns are micro_batch; tokens or factor; {}",
+                                     fmt::join(names_of_operations(), ", ")));
             else if (!names.insert(name).second)
                 complain(place, fmt::format("two columns are called '{}'", name), "leave one of them out");
             columns_.push_back(value);
@@ -216,6 +224,14 @@ std::vector<MicroBatchLength> read_lengths(const Yaml& at, const std::string& fo
     if (at.is_list() && lengths.empty())
         at.complain(fmt::format("'{}' is empty", at.path()), kHowToWrite);
     return lengths;
+}
+
+std::string lengths_schema() {
+    const std::string one = fmt::format(R"({{"type": "number", "minimum": {}, "maximum": {}}})", kShortest, kLongest);
+    return fmt::format(R"({{"anyOf": [{{"type": "string"}}, {{"type": "array", "minItems": 1, "items": {{"anyOf": [
+        {0}, {{"type": "object", "required": ["F"], "propertyNames": {{"enum": ["{1}"]}},
+        "additionalProperties": {0}}}]}}}}]}})",
+                       one, fmt::join(names_of_operations(), R"(", ")"));
 }
 
 std::string print_lengths(const std::vector<MicroBatchLength>& lengths) {

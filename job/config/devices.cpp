@@ -1,19 +1,26 @@
-#include "job/config_blocks.h"
-#include "job/other_names.h"
-#include "job/rank_table.h"
+// The keys that say which devices there are: devices, hosts, devices_per_host, rank_table.
+#include "job/config/blocks.h"
+#include "job/config/rank_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
+#include <set>
 #include <string>
 
 namespace pw {
 namespace {
 
+constexpr KeyOf<DeviceConfig> kDeviceKeys[] = {
+    {"name", text_key<&DeviceConfig::name>(), KeyShown::IfSet},
+    {"speed", number_key<&DeviceConfig::speed>(1e-6, 1e6), KeyShown::IfSet},
+    {"memory", size_key<&DeviceConfig::memory>(), KeyShown::IfSet},
+    {"host", text_key<&DeviceConfig::host>(), KeyShown::IfSet},
+};
+
 // Reads the devices; there are none when the file does not say how many.
-std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
+std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, KeyReading& reading) {
     std::vector<DeviceConfig> result;
     if (!devices.is_list()) {
         const std::int64_t count = devices.integer(devices.present() ? 1 : 0, 1, kMostDevices);
@@ -24,12 +31,9 @@ std::vector<DeviceConfig> read_devices(const Yaml& devices, Bytes memory) {
     }
     std::set<std::string> names;
     for (const Yaml& item : devices.items()) {
-        item.allow({"name", "speed", "memory", "host"});
         DeviceConfig& device = result.emplace_back();
-        device.name = item["name"].text();
-        device.speed = item["speed"].number(1, 1e-6, 1e6);
-        device.memory = item["memory"].bytes(memory);
-        device.host = item["host"].text();
+        device.memory = memory;
+        read_keys<DeviceConfig>(kDeviceKeys, item, device, reading);
         if (!device.name.empty() && !names.insert(device.name).second)
             item["name"].complain(fmt::format("two devices are called '{}'", device.name), "give each its own name");
     }
@@ -105,71 +109,63 @@ void read_hosts(const Yaml& at, ClusterConfig& cluster) {
                 "write one of them");
 }
 
-void read_links(const Yaml& at, ClusterConfig& cluster) {
-    const Yaml link = at["link"], inside = at["inside"], between = at["between"];
-    if (link.present() && inside.present())
-        inside.complain("'cluster.link' and 'cluster.inside' are both the link between devices of a host",
-                        "write inside: and between:, or link: for all devices");
-    const Yaml own = inside.present() ? inside : link;
-    cluster.link_given = own.is_map() || own.is_text();
-    if (own.present())
-        cluster.link = read_link(own);
-    if (!between.present())
-        return;
-    cluster.between_hosts = read_link(between);
-    if (!cluster.link_given)
-        between.complain("'cluster.between' needs the link inside a host",
-                         "write inside: {bandwidth: .., latency: ..}");
-    const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
-                                       [](const DeviceConfig& device) { return device.host.empty(); });
-    if (nameless != cluster.devices.end() || cluster.devices.empty())
-        between.complain(fmt::format("'cluster.between' is the link between hosts, and device {} says no host",
-                                     nameless - cluster.devices.begin()),
-                         "write hosts: and devices_per_host:, or the host of each device");
-}
-
-// `inside` is no link between hosts, unless every pair of devices on two hosts has its own.
-void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
-    std::map<std::string, std::size_t> devices_of;
-    for (const DeviceConfig& device : cluster.devices)
-        ++devices_of[device.host];
-    if (!at["inside"].present() || at["between"].present() || devices_of.size() < 2)
-        return;
-    std::size_t apart = cluster.devices.size() * cluster.devices.size();
-    for (const auto& [host, devices] : devices_of)
-        apart -= devices * devices;
-    const auto linked = std::count_if(cluster.links.begin(), cluster.links.end(), [&](const auto& pair) {
-        return cluster.devices[pair.from].host != cluster.devices[pair.to].host;
-    });
-    if (apart != static_cast<std::size_t>(linked))
-        at["inside"].complain(
-            fmt::format("'cluster.inside' is the link inside a host, and nothing says what links the {} hosts",
-                        devices_of.size()),
-            "write between: too, or link: for all devices");
+// Returns the devices of each host where the hosts are those that `devices_per_host` makes, in its order; else 0.
+std::size_t devices_per_host(const std::vector<DeviceConfig>& devices) {
+    const auto other = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DeviceConfig& device) { return device.host != devices.front().host; });
+    const auto each = static_cast<std::size_t>(other - devices.begin());
+    for (std::size_t device = 0; device < devices.size(); ++device)
+        if (devices[device].host != fmt::format("host {}", device / each))
+            return 0;
+    return each;
 }
 
 }  // namespace
 
-ClusterConfig read_cluster(const Yaml& at, const std::string& folder) {
-    at.allow({"devices", "memory", "hosts", "devices_per_host", "link", "inside", "between", "links", "shared",
-              "switches", "dispatch", "dispatcher", "profile", "rank_table", "compute", "memory_bandwidth"},
-             kOtherNames);
-    ClusterConfig cluster;
-    cluster.memory = at["memory"].bytes(kUnlimited);
-    cluster.devices = read_devices(at["devices"], cluster.memory);
-    cluster.profile = absolute_path(folder, at["profile"].text());
-    cluster.rank_table = absolute_path(folder, at["rank_table"].text());
-    if (at["dispatch"].present())
-        cluster.dispatch = read_time(at["dispatch"], 0);
-    cluster.dispatcher = at["dispatcher"].choice(cluster.dispatcher);
+void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading) {
+    cluster.devices = read_list(at["devices"], cluster.memory, reading);
     read_ranks(at, cluster);
     read_hosts(at, cluster);
-    read_links(at, cluster);
-    read_network(at, cluster);
-    check_hosts_are_linked(at, cluster);
-    cluster.rates.flops = at["compute"].flops(cluster.rates.flops);
-    cluster.rates.memory_bandwidth = at["memory_bandwidth"].bandwidth(cluster.rates.memory_bandwidth);
-    return cluster;
+}
+
+std::string device_schema() { return object_schema<DeviceConfig>(kDeviceKeys); }
+
+// A rank table has the names and the hosts that it gives devices.
+PrintedDevices print_devices(const ClusterConfig& cluster) {
+    std::vector<DeviceConfig> devices = cluster.devices;
+    if (!cluster.rank_table.empty())
+        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+            devices[rank].host.clear();
+            if (devices[rank].name == fmt::format("rank {}", rank))
+                devices[rank].name.clear();
+        }
+    const bool all_limited = std::all_of(devices.begin(), devices.end(),
+                                         [](const DeviceConfig& device) { return device.memory != kUnlimited; });
+    DeviceConfig usual;
+    usual.memory = devices.empty() || !all_limited ? kUnlimited : devices.front().memory;
+    const std::size_t each = devices_per_host(devices);
+    std::string lines;
+    bool alike = true;
+    for (DeviceConfig& device : devices) {
+        if (each > 0)
+            device.host.clear();
+        const std::string own = print_map<DeviceConfig>(kDeviceKeys, device, usual);
+        alike = alike && own == "{}";
+        lines += fmt::format("\n    - {}", own);
+    }
+    const bool whole = each > 0 && devices.size() % each == 0;
+    PrintedDevices printed;
+    if (!alike)
+        printed.devices = lines;
+    else if (whole)
+        printed.hosts = print_plain(devices.size() / each);
+    else
+        printed.devices = print_plain(devices.size());
+    if (each > 0)
+        printed.devices_per_host = print_plain(each);
+    if (usual.memory != kUnlimited)
+        printed.memory = exact_bytes(usual.memory);
+    return printed;
 }
 
 }  // namespace pw

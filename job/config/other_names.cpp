@@ -1,12 +1,13 @@
-// What other tools call keys of the config, and keys that are looked for in another block: the error about an
-// unknown key names the right one.
-#pragma once
+#include "job/config/other_names.h"
 
-#include "workloads/text/yaml.h"
+#include "job/config/blocks.h"
+
+#include <algorithm>
 
 namespace pw {
+namespace {
 
-inline constexpr OtherName kOtherNames[] = {
+constexpr OtherName kOtherNames[] = {
     // of models, by Hugging Face and Megatron
     {"hidden_size", "workload.embedding"},
     {"n_embd", "workload.embedding"},
@@ -80,34 +81,27 @@ inline constexpr OtherName kOtherNames[] = {
     {"bucket_cap_mb", "transfer.sum_bucket"},
     {"dtype", "run.precision"},
     {"distributed_backend", "run.transport"},
-    // ours, without their block
-    {"model", "workload.model"},
-    {"dataset", "workload.dataset"},
-    {"devices", "cluster.devices"},
-    {"hosts", "cluster.hosts"},
-    {"memory", "cluster.memory"},
-    {"link", "cluster.link"},
-    {"profile", "cluster.profile"},
-    {"compute", "cluster.compute"},
-    {"memory_bandwidth", "cluster.memory_bandwidth"},
-    {"schedule", "pipeline.schedule"},
+    // one of several
     {"stages", "pipeline.stages"},
-    {"split", "pipeline.split"},
-    {"micro_batches", "pipeline.micro_batches"},
-    {"micro_batch_size", "pipeline.micro_batch_size"},
-    {"mini_batch", "pipeline.mini_batch"},
-    {"replicas", "pipeline.replicas"},
-    {"recompute", "pipeline.recompute"},
-    {"steps", "training.steps"},
-    {"optimizer", "training.optimizer"},
-    {"learning_rate", "training.learning_rate"},
-    {"momentum", "training.momentum"},
-    {"seed", "training.seed"},
-    {"backend", "run.backend"},
-    {"precision", "run.precision"},
-    {"objective", "search.objective"},
-    {"schedules", "search.schedules"},
-    {"micro_batch_sizes", "search.micro_batch_sizes"},
 };
+
+}  // namespace
+
+std::span<const OtherName> other_names() {
+    struct Table {
+        std::deque<std::string> paths;
+        std::vector<OtherName> names{std::begin(kOtherNames), std::end(kOtherNames)};
+    };
+    static const Table table = [] {
+        Table made;
+        for (const ConfigBlock& block : config_blocks())
+            for (const ConfigKey& key : block.keys)
+                if (!key.help.empty() && std::ranges::count(made.names, key.name, &OtherName::name) == 0)
+                    made.names.push_back(
+                        {key.name, made.paths.emplace_back(fmt::format("{}.{}", block.name, key.name))});
+        return made;
+    }();
+    return table.names;
+}
 
 }  // namespace pw

@@ -1,5 +1,5 @@
 // The block `sweep`: keys and the values that they take.
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 
 #include <algorithm>
 #include <cctype>

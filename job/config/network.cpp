@@ -1,5 +1,5 @@
 // What messages take: links, and what they share on their way.
-#include "job/config_blocks.h"
+#include "job/config/blocks.h"
 #include "workloads/cluster/link_yaml.h"
 
 #include <algorithm>
@@ -56,10 +56,33 @@ std::vector<int> read_all_of(const Yaml& at, const std::vector<std::string>& nam
     return {all.begin(), all.end()};
 }
 
+constexpr std::string_view kNamesSchema = R"({"$ref": "#/$defs/names"})";
+
+// The readers below read the keys of these rows together.
+constexpr KeyOf<Link> kLinkKeys[] = {
+    {"bandwidth", bandwidth_key<&Link::bandwidth>()},
+    {"latency", time_key<&Link::latency>()},
+    {"half_size", size_key<&Link::half_size>()},
+    {"bandwidths", {special("", R"({"type": "array", "minItems": 1, "items": {"type": "object",
+        "properties": {"bytes": {"$ref": "#/$defs/size"}, "bandwidth": {"$ref": "#/$defs/bandwidth"}},
+        "required": ["bytes", "bandwidth"], "additionalProperties": false}})")}},
+};
+constexpr KeyDomain kOneDevice = special("", R"({"$ref": "#/$defs/name"})");
+constexpr KeyOf<ClusterConfig::PairLink> kPairKeys[] = {{"from", {kOneDevice}}, {"to", {kOneDevice}}};
+constexpr KeyOf<ClusterConfig::Shared> kSharedKeys[] = {
+    {"devices", {special("", kNamesSchema)}},
+    {"bandwidth", bandwidth_key<&ClusterConfig::Shared::bandwidth>()},
+};
+constexpr KeyOf<ClusterConfig::Switch> kSwitchKeys[] = {
+    {"hosts", {special("", kNamesSchema)}},
+    {"bandwidth", bandwidth_key<&ClusterConfig::Switch::bandwidth>()},
+};
+
 // Returns false, and notes a mistake, where one of the keys is missing.
-bool has_all(const Yaml& item, std::initializer_list<const char*> keys) {
+template <class Owner>
+bool has_all(const Yaml& item, std::span<const KeyOf<Owner>> keys) {
     bool all = true;
-    for (const char* key : keys)
+    for (const std::string_view key : names_of_keys(keys))
         if (!item[key].present()) {
             item.complain(fmt::format("'{}' has no {}", item.path(), key), fmt::format("write {}: ..", key));
             all = false;
@@ -70,8 +93,8 @@ bool has_all(const Yaml& item, std::initializer_list<const char*> keys) {
 void read_pairs(const Yaml& at, const std::vector<std::string>& devices, ClusterConfig& cluster) {
     std::set<std::pair<int, int>> pairs;
     for (const Yaml& item : at.items()) {
-        const Link link = read_link(item, {"from", "to"});
-        if (!has_all(item, {"from", "to"}))
+        const Link link = read_link(item, names_of_keys<ClusterConfig::PairLink>(kPairKeys));
+        if (!has_all<ClusterConfig::PairLink>(item, kPairKeys))
             continue;
         const int from = read_one_of(item["from"], devices, "device", false);
         const int to = read_one_of(item["to"], devices, "device", false);
@@ -90,8 +113,8 @@ void read_pairs(const Yaml& at, const std::vector<std::string>& devices, Cluster
 
 void read_shared(const Yaml& at, const std::vector<std::string>& devices, ClusterConfig& cluster) {
     for (const Yaml& item : at.items()) {
-        item.allow({"devices", "bandwidth"});
-        if (!has_all(item, {"devices", "bandwidth"}))
+        item.allow(names_of_keys<ClusterConfig::Shared>(kSharedKeys));
+        if (!has_all<ClusterConfig::Shared>(item, kSharedKeys))
             continue;
         const std::vector<int> members = read_all_of(item["devices"], devices, "device", false);
         const double bandwidth = item["bandwidth"].bandwidth(1);
@@ -112,8 +135,8 @@ bool contradict(const std::vector<std::string>& a, const std::vector<std::string
 
 void read_switches(const Yaml& at, const std::vector<std::string>& hosts, ClusterConfig& cluster) {
     for (const Yaml& item : at.items()) {
-        item.allow({"hosts", "bandwidth"});
-        if (!has_all(item, {"hosts", "bandwidth"}))
+        item.allow(names_of_keys<ClusterConfig::Switch>(kSwitchKeys));
+        if (!has_all<ClusterConfig::Switch>(item, kSwitchKeys))
             continue;
         ClusterConfig::Switch group{{}, item["bandwidth"].bandwidth(1)};
         for (const int host : read_all_of(item["hosts"], hosts, "host", true))
@@ -158,7 +181,8 @@ Link read_link(const Yaml& at, std::vector<std::string_view> further) {
                     fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
         return {};
     }
-    further.insert(further.end(), {"bandwidth", "latency", "half_size", "bandwidths"});
+    const std::vector<std::string_view> own = names_of_keys<Link>(kLinkKeys);
+    further.insert(further.end(), own.begin(), own.end());
     at.allow(further);
     Link link{read_time(at["latency"], 0), at["bandwidth"].bandwidth(Link{}.bandwidth)};
     read_sizes(at, link);
@@ -189,27 +213,45 @@ void read_network(const Yaml& at, ClusterConfig& cluster) {
     read_switches(switches, hosts, cluster);
 }
 
-std::string print_network(const ClusterConfig& cluster) {
-    std::string out;
-    if (!cluster.links.empty())
-        out += "  links:\n";
+std::string link_schema() {
+    std::vector<std::string> names;
+    for (const NamedLink& one : kNamedLinks)
+        names.push_back(fmt::format(R"("{}")", one.name));
+    return fmt::format(R"({{"anyOf": [{{"enum": [{}]}}, {}]}})", fmt::join(names, ", "),
+                       object_schema<Link>(kLinkKeys));
+}
+
+std::string pair_schema() {
+    return fmt::format(R"({{"type": "object", "properties": {{{}, {}}}, "required": ["from", "to"],
+        "additionalProperties": false}})",
+                       properties_schema<ClusterConfig::PairLink>(kPairKeys), properties_schema<Link>(kLinkKeys));
+}
+
+std::string shared_schema() { return object_schema<ClusterConfig::Shared>(kSharedKeys); }
+
+std::string switch_schema() { return object_schema<ClusterConfig::Switch>(kSwitchKeys); }
+
+std::string print_pairs(const ClusterConfig& cluster) {
+    std::string lines;
     for (const ClusterConfig::PairLink& pair : cluster.links)
-        out += fmt::format("    - {{from: {}, to: {}, {}}}\n", pair.from, pair.to, print_link(pair.link));
-    if (!cluster.shared.empty())
-        out += "  shared:\n";
+        lines += fmt::format("\n    - {{from: {}, to: {}, {}}}", pair.from, pair.to, print_link(pair.link));
+    return lines;
+}
+
+std::string print_shared(const ClusterConfig& cluster) {
+    std::string lines;
     for (const ClusterConfig::Shared& shared : cluster.shared)
-        out += fmt::format("    - {{devices: [{}], bandwidth: {}}}\n", fmt::join(shared.devices, ", "),
-                           exact_bandwidth(shared.bandwidth));
-    if (!cluster.switches.empty())
-        out += "  switches:\n";
-    for (const ClusterConfig::Switch& group : cluster.switches) {
-        std::vector<std::string> hosts;
-        for (const std::string& host : group.hosts)
-            hosts.push_back(quoted(host));
-        out += fmt::format("    - {{hosts: [{}], bandwidth: {}}}\n", fmt::join(hosts, ", "),
-                           exact_bandwidth(group.bandwidth));
-    }
-    return out;
+        lines += fmt::format("\n    - {{devices: {}, bandwidth: {}}}", print_items(shared.devices),
+                             exact_bandwidth(shared.bandwidth));
+    return lines;
+}
+
+std::string print_switches(const ClusterConfig& cluster) {
+    std::string lines;
+    for (const ClusterConfig::Switch& group : cluster.switches)
+        lines += fmt::format("\n    - {{hosts: {}, bandwidth: {}}}", print_list(group.hosts, quoted),
+                             exact_bandwidth(group.bandwidth));
+    return lines;
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-#include "job/rank_table.h"
+#include "job/config/rank_table.h"
 
 #include "workloads/text/yaml.h"
 

@@ -27,9 +27,9 @@ inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
 // A workload with `model: uniform` has no layers: it gives one value per stage.
 struct UniformWorkload {
-    std::vector<Ns> forward, backward_input, backward_weight;
+    std::vector<Ns> forward{1000}, backward_input{1000}, backward_weight{1000};
     double imbalance = 0;  // the last stage takes so much of a device's time longer, all others less: the mean stays
-    std::vector<Bytes> activation, activation_until_weight, output, weights;
+    std::vector<Bytes> activation{1'000'000}, activation_until_weight{0}, output{0}, weights{0};
 };
 
 struct WorkloadConfig {
@@ -100,7 +100,7 @@ inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispa
     {"per device", ClusterConfig::Dispatcher::PerDevice}, {"per host", ClusterConfig::Dispatcher::PerHost}};
 
 struct PipelineConfig {
-    std::string schedule;  // a name, or the absolute path of a *.csv
+    std::string schedule = "1f1b";  // a name, or the absolute path of a *.csv
     // A row of the caller's, of this name, that is in no table; it outlives the config.
     const Schedule* own_schedule = nullptr;
     int stages = 0;
@@ -195,9 +195,6 @@ template <>
 inline constexpr Choice<RunConfig::FanOutGradients> kChoices<RunConfig::FanOutGradients>[] = {
     {"stage", RunConfig::FanOutGradients::Stage}, {"layer", RunConfig::FanOutGradients::Layer}};
 
-// Tells whether the devices are shared out among the processes that a launcher has started.
-bool runs_on_ranks(const RunConfig& run);
-
 // This word in search.schedules and in `compare --schedules` means all schedules.
 inline constexpr std::string_view kAllSchedules = "all";
 
@@ -274,10 +271,6 @@ struct Config {
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 
-// Loads `path`, applies the overrides, checks every key of the contract and reports all mistakes at
-// once. Keys of later parts of the contract that this build does not serve are errors that say so.
-Config load_config(const std::string& path, const std::vector<std::string>& set);
-
 // Returns the canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 
@@ -287,6 +280,9 @@ Config with_paths_from(Config config, const std::string& folder);
 
 // Returns whether the workload is given by times of stages, without layers.
 bool is_uniform(const Config& config);
+
+// Returns whether the costs of layers are computed from FLOPs and bytes by the rates of the cluster.
+bool has_analytic_costs(const Config& config);
 
 // Returns whether the devices of the run sleep instead of computing: then costs are enough to run.
 bool is_emulated(const Config& config);

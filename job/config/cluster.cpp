@@ -1,0 +1,184 @@
+// The block `cluster`.
+#include "job/config/blocks.h"
+#include "workloads/cluster/link_yaml.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace pw {
+namespace {
+
+void read_links(const Yaml& at, ClusterConfig& cluster) {
+    const Yaml link = at["link"], inside = at["inside"], between = at["between"];
+    if (link.present() && inside.present())
+        inside.complain("'cluster.link' and 'cluster.inside' are both the link between devices of a host",
+                        "write inside: and between:, or link: for all devices");
+    const Yaml own = inside.present() ? inside : link;
+    cluster.link_given = own.is_map() || own.is_text();
+    if (own.present())
+        cluster.link = read_link(own);
+    if (!between.present())
+        return;
+    cluster.between_hosts = read_link(between);
+    if (!cluster.link_given)
+        between.complain("'cluster.between' needs the link inside a host",
+                         "write inside: {bandwidth: .., latency: ..}");
+    const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
+                                       [](const DeviceConfig& device) { return device.host.empty(); });
+    if (nameless != cluster.devices.end() || cluster.devices.empty())
+        between.complain(fmt::format("'cluster.between' is the link between hosts, and device {} says no host",
+                                     nameless - cluster.devices.begin()),
+                         "write hosts: and devices_per_host:, or the host of each device");
+}
+
+// `inside` is no link between hosts, unless every pair of devices on two hosts has its own.
+void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
+    std::map<std::string, std::size_t> devices_of;
+    for (const DeviceConfig& device : cluster.devices)
+        ++devices_of[device.host];
+    if (!at["inside"].present() || at["between"].present() || devices_of.size() < 2)
+        return;
+    std::size_t apart = cluster.devices.size() * cluster.devices.size();
+    for (const auto& [host, devices] : devices_of)
+        apart -= devices * devices;
+    const auto linked = std::count_if(cluster.links.begin(), cluster.links.end(), [&](const auto& pair) {
+        return cluster.devices[pair.from].host != cluster.devices[pair.to].host;
+    });
+    if (apart != static_cast<std::size_t>(linked))
+        at["inside"].complain(
+            fmt::format("'cluster.inside' is the link inside a host, and nothing says what links the {} hosts",
+                        devices_of.size()),
+            "write between: too, or link: for all devices");
+}
+
+using Cluster = ClusterConfig;
+constexpr auto kCluster = &Config::cluster;
+
+// Rates count where costs are computed from them.
+std::string print_compute(const Config& config) {
+    const double rate = config.cluster.rates.flops;
+    return has_analytic_costs(config) || rate != DeviceRates{}.flops ? exact_flops(rate) : "";
+}
+
+std::string print_memory_bandwidth(const Config& config) {
+    const double rate = config.cluster.rates.memory_bandwidth;
+    return has_analytic_costs(config) || rate != DeviceRates{}.memory_bandwidth ? exact_bandwidth(rate) : "";
+}
+
+std::string print_own_link(const Config& config) {
+    return config.cluster.link_given ? fmt::format("{{{}}}", print_link(config.cluster.link)) : "";
+}
+
+std::string print_link_of_all(const Config& config) {
+    return config.cluster.between_hosts ? "" : print_own_link(config);
+}
+
+std::string print_inside(const Config& config) { return config.cluster.between_hosts ? print_own_link(config) : ""; }
+
+std::string print_between(const Config& config) {
+    const std::optional<Link>& between = config.cluster.between_hosts;
+    return between ? fmt::format("{{{}}}", print_link(*between)) : "";
+}
+
+template <std::string PrintedDevices::*member>
+std::string print_some(const Config& config) {
+    return print_devices(config.cluster).*member;
+}
+
+template <std::string (*print)(const ClusterConfig&)>
+std::string print_of_cluster(const Config& config) {
+    return print(config.cluster);
+}
+
+constexpr std::string_view kLinkText = "`{bandwidth, latency}`, a name";
+constexpr std::string_view kListSchema = R"({"type": "array", "items": %})";
+constexpr KeyDomain kCount{.kind = KeyKind::Integer, .least = 1, .most = kMostDevices};
+
+// Keys about devices and links are read together, by finish_cluster.
+constexpr ConfigKey kClusterKeys[] = {
+    {"devices",
+     {special("a number, `[{name, speed, memory, host}, …]`",
+              R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000000},
+                {"type": "array", "minItems": 1, "items": %}]})",
+              device_schema),
+      nullptr, print_some<&PrintedDevices::devices>},
+     KeyShown::Always,
+     "as many as stages, or as their replicas",
+     "their number, or an entry for each"},
+    {"hosts",
+     {kCount, nullptr, print_some<&PrintedDevices::hosts>},
+     KeyShown::Always,
+     "none",
+     "the number of hosts, with `devices_per_host` devices each, in order"},
+    {"devices_per_host",
+     {kCount, nullptr, print_some<&PrintedDevices::devices_per_host>},
+     KeyShown::Always,
+     "none",
+     "with `devices` in place of `hosts`: as many hosts as they fill"},
+    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),
+     KeyShown::Always, "`inf`", "memory of every device that does not say"},
+    {"link",
+     {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
+     KeyShown::Always,
+     "none: no cost",
+     "the link between any two devices; `inf` and 0 ns where it leaves one out; see [hosts](#hosts) and [bandwidths by "
+     "size](#bandwidth-by-size)"},
+    {"inside",
+     {special(kLinkText, "%", link_schema), nullptr, print_inside},
+     KeyShown::Always,
+     "none",
+     "the link inside a host, see [hosts](#hosts); with several hosts `inside` needs `between`, unless `links` has "
+     "every pair of devices on two hosts"},
+    {"between",
+     {special(kLinkText, "%", link_schema), nullptr, print_between},
+     KeyShown::Always,
+     "none",
+     "the link between hosts, see [hosts](#hosts)"},
+    {"links",
+     {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
+      print_of_cluster<print_pairs>},
+     KeyShown::Always,
+     "none",
+     "pairs of devices with a link of their own, see [the network](#the-network)"},
+    {"shared",
+     {special("`[{devices, bandwidth}, …]`", kListSchema, shared_schema), nullptr, print_of_cluster<print_shared>},
+     KeyShown::Always,
+     "none",
+     "what the messages of some devices share, see [the network](#the-network)"},
+    {"switches",
+     {special("`[{hosts, bandwidth}, …]`", kListSchema, switch_schema), nullptr, print_of_cluster<print_switches>},
+     KeyShown::Always,
+     "none",
+     "what the messages of some hosts share, see [the network](#the-network)"},
+    {"dispatch", time_key<kCluster, &Cluster::dispatch>(), KeyShown::Always, "the profile's, else 0 ns",
+     "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
+    {"dispatcher", choice_key<kCluster, &Cluster::dispatcher>(), KeyShown::IfSet, "",
+     "`per host`: one dispatcher issues the calls of all devices of a host, see [a shared "
+     "dispatcher](#a-shared-dispatcher)"},
+    {"rank_table", path_key<kCluster, &Cluster::rank_table>(), KeyShown::IfSet, "none",
+     "file with the devices of an Ascend cluster, see below"},
+    {"profile", path_key<kCluster, &Cluster::profile>(), KeyShown::IfSet, "none",
+     "measured costs, see [profile.md](profile.md)"},
+    {"compute", printed_as(rate_key<kCluster, &Cluster::rates, &DeviceRates::flops>(), print_compute), KeyShown::Always,
+     "", "for analytic costs"},
+    {"memory_bandwidth",
+     printed_as(bandwidth_key<kCluster, &Cluster::rates, &DeviceRates::memory_bandwidth>(), print_memory_bandwidth),
+     KeyShown::Always, "", "for analytic costs"},
+};
+
+void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
+    ClusterConfig& cluster = config.cluster;
+    read_devices(at, cluster, reading);
+    read_links(at, cluster);
+    read_network(at, cluster);
+    check_hosts_are_linked(at, cluster);
+}
+
+}  // namespace
+
+ConfigBlock cluster_block() { return {"cluster", kClusterKeys, finish_cluster}; }
+
+}  // namespace pw

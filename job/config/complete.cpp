@@ -1,0 +1,143 @@
+// What the schedule, the launcher and other keys decide where a config is silent.
+#include "job/config/blocks.h"
+#include "job/config/read.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace pw {
+namespace {
+
+// A launcher's ranks talk over MPI, or over NCCL on GPUs; devices of one process do not need either.
+RunConfig::Transport usual_transport(RunConfig::Backend backend, int ranks) {
+    if (ranks <= 1)
+        return RunConfig::Transport::Threads;
+    return backend == RunConfig::Backend::Cuda ? RunConfig::Transport::Nccl : RunConfig::Transport::Mpi;
+}
+
+void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& cluster) {
+    using Backend = RunConfig::Backend;
+    using Transport = RunConfig::Transport;
+    const bool on_host = run.backend == Backend::Cpu || run.backend == Backend::Reference;
+    if (run.transport == Transport::Mpi && !on_host)
+        at.complain(fmt::format("the transport mpi is for run.backend cpu or reference, not {}", name_of(run.backend)),
+                    run.backend == Backend::Cuda ? "write transport: nccl, which also goes between ranks"
+                                                 : "write transport: threads, or set run.backend: cpu");
+    if (run.transport == Transport::Nccl && run.backend != Backend::Cuda)
+        at.complain(fmt::format("the transport nccl is for run.backend cuda, not {}", name_of(run.backend)),
+                    "write transport: threads, or set run.backend: cuda");
+    if (run.transport == Transport::Link && !on_host)
+        at.complain(fmt::format("the transport link is for run.backend cpu or reference, not {}", name_of(run.backend)),
+                    "write transport: threads, or set run.backend: cpu");
+    else if (run.transport == Transport::Link && !cluster.link_given)
+        at.complain("'run.transport' is link, but there is no cluster.link to emulate",
+                    "write cluster: {link: {bandwidth: .., latency: ..}}, or transport: threads");
+}
+
+// What a schedule from a file says goes before what follows from other keys.
+void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std::vector<StageClaim>& claims) {
+    if (file.stages == 0)
+        return;
+    const Yaml schedule = root["pipeline"]["schedule"];
+    claims.insert(claims.begin(), {schedule, file.stages, fmt::format("the plan has {} stages", file.stages)});
+    const auto agree = [&](const Yaml& key, int said, int in_file) {
+        if (key.present() && said != in_file)
+            key.complain(fmt::format("'{}' is {}, but the plan has {}", key.path(), said, in_file),
+                         fmt::format("write {}, or remove the key", in_file));
+    };
+    agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);
+    if (const Yaml table = root["cluster"]["rank_table"];
+        table.present() && std::ssize(config.cluster.devices) != file.devices)
+        table.complain(fmt::format("the rank table has {} devices, but the plan has {}", config.cluster.devices.size(),
+                                   file.devices),
+                       "take the table of the devices that run the plan, or remove the key");
+    agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
+    const Yaml mini_batch = root["pipeline"]["mini_batch"];
+    if (!mini_batch.present())
+        config.pipeline.mini_batch = std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size;
+    else if (!root["pipeline"]["micro_batches"].present() && config.pipeline.micro_batches != file.micro_batches)
+        mini_batch.complain(
+            fmt::format("{} samples are {} micro-batches of {}, but the plan has {}", config.pipeline.mini_batch,
+                        config.pipeline.micro_batches, config.pipeline.micro_batch_size, file.micro_batches),
+            fmt::format("write {} to {} samples, or remove the key",
+                        std::int64_t{file.micro_batches - 1} * config.pipeline.micro_batch_size + 1,
+                        std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size));
+    config.pipeline.micro_batches = file.micro_batches;
+    if (config.cluster.devices.empty())
+        config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
+}
+
+void check_lengths(const Yaml& at, const PipelineConfig& pipeline) {
+    const std::size_t count = pipeline.micro_batch_lengths.size();
+    if (count == 0 || count == static_cast<std::size_t>(pipeline.micro_batches))
+        return;
+    at["micro_batch_lengths"].complain(
+        fmt::format("'pipeline.micro_batch_lengths' has the lengths of {} micro-batch{}, and there {} {}", count,
+                    count == 1 ? "" : "es", pipeline.micro_batches == 1 ? "is" : "are", pipeline.micro_batches),
+        fmt::format("write one length per micro-batch, or micro_batches: {}", count));
+}
+
+// The first claim holds; the others must agree with it. Without any, every device has `chunks` stages.
+int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, int chunks) {
+    const StageClaim* first = nullptr;
+    for (const StageClaim& claim : claims) {
+        if (claim.stages < 1)
+            continue;  // a mistake already noted
+        if (!first)
+            first = &claim;
+        else if (claim.stages != first->stages)
+            claim.at.complain(fmt::format("{}, but {}", claim.what, first->what),
+                              fmt::format("make both the same, or remove '{}'", claim.at.path()));
+    }
+    return first ? first->stages : std::max<int>(1, static_cast<int>(devices)) * chunks;
+}
+
+// Devices that the file leaves out: one for every replica of a stage, else as many as the stages fill.
+void resolve_devices(const Yaml& root, int chunks, Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const auto replicas = std::accumulate(pipeline.replicas.begin(), pipeline.replicas.end(), std::size_t{0});
+    const std::size_t needed =
+        is_replicated(pipeline) ? replicas : static_cast<std::size_t>(std::max(1, pipeline.stages / chunks));
+    if (devices.empty())
+        devices.assign(std::min<std::size_t>(needed, kMostDevices), {"", 1, config.cluster.memory, ""});
+    if (!is_replicated(pipeline) || devices.size() == needed)
+        return;
+    const bool ranked = !config.cluster.rank_table.empty();
+    root["pipeline"]["replicas"].complain(
+        fmt::format("'pipeline.replicas' makes {} devices, but {} {}", needed,
+                    ranked ? "the rank table has" : "'cluster.devices' is", devices.size()),
+        ranked ? "write replicas that add up to its devices"
+               : fmt::format("write cluster.devices: {}, or other replicas", needed));
+}
+
+}  // namespace
+
+Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) {
+    const Yaml& root = written.root;
+    Config& config = written.config;
+    RunConfig& run = config.run;
+    if (run.transport == RunConfig::Transport::Auto)
+        run.transport = usual_transport(run.backend, ranks);
+    check_transport(root["run"]["transport"], run, config.cluster);
+    apply_file(root, schedule, config, written.claims);
+    check_lengths(root["pipeline"], config.pipeline);
+    config.pipeline.stages = resolve_stages(written.claims, config.cluster.devices.size(), schedule.chunks);
+    if (!root["search"]["mini_batch"].present())
+        config.search.mini_batch = config.pipeline.mini_batch;
+    config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
+    if (schedule.stages == 0)  // else the plan says which devices hold a stage
+        resolve_devices(root, schedule.chunks, config);
+    if (is_uniform(config)) {
+        spread_uniform(config.workload.uniform, config.pipeline.stages);
+        if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
+            root["pipeline"]["split"].complain(fmt::format("model: {} has no layers to split", config.workload.model),
+                                               "remove 'pipeline.split'");
+    }
+    root.source().throw_if_mistaken();
+    config.yaml = print_config(config);
+    return std::move(config);
+}
+
+}  // namespace pw

@@ -1,0 +1,51 @@
+#include "job/config/config.h"
+
+#include "workloads/costs/profiled_model.h"
+
+#include <algorithm>
+
+namespace pw {
+
+bool is_replicated(const PipelineConfig& pipeline) {
+    return std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
+}
+
+bool wants_all_schedules(const SearchConfig& search) {
+    return search.schedules.size() == 1 && search.schedules.front() == kAllSchedules;
+}
+
+void Config::fail_at(const std::string& key, const std::string& fact, const std::string& help) const {
+    Place place;
+    for (std::string at = key; !at.empty();) {
+        if (const auto found = places.find(at); found != places.end()) {
+            place = found->second;
+            break;
+        }
+        const std::size_t end = at.find_last_of(".[");
+        at.erase(end == std::string::npos ? 0 : end);
+    }
+    Source report = source ? *source : Source("configuration", "");  // a copy: the caller may catch and go on
+    constexpr std::string_view kHelp = "\n  help: ";
+    const std::size_t own = fact.find(kHelp);
+    report.complain(place, fact.substr(0, own), own == std::string::npos ? help : fact.substr(own + kHelp.size()));
+    report.throw_if_mistaken();
+    throw Error(ExitCode::BadInput, fact);
+}
+
+bool is_uniform(const Config& config) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    return model != nullptr && model->build == nullptr;
+}
+
+bool has_analytic_costs(const Config& config) {
+    return !is_uniform(config) && model_file(config.workload.model) == ModelFile::None &&
+           config.cluster.profile.empty();
+}
+
+bool is_emulated(const Config& config) { return config.run.backend == RunConfig::Backend::Emulated; }
+
+MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {
+    return {pipeline.micro_batch_size, pipeline.micro_batches, pipeline.mini_batch};
+}
+
+}  // namespace pw

@@ -1,0 +1,245 @@
+// The block `pipeline`.
+#include "job/config/blocks.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace pw {
+namespace {
+
+using Split = PipelineConfig::Split;
+
+std::string how_to_split() {
+    return fmt::format("write {}, a list with the first layer of each later stage, or {{stages: [[layers], ...]}}",
+                       fmt::join(names_of<Split>(), ", "));
+}
+
+constexpr int kMostReplicas = 4096;
+
+std::string read_name(const Yaml& at) {
+    const std::string name = at.text();
+    if (name.empty() && at.is_text())
+        at.complain(fmt::format("'{}' is an empty name", at.path()), "write the name of a layer, such as layer3.0");
+    return name;
+}
+
+void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageClaim>& claims) {
+    split.allow({"stages"});
+    const Yaml stages = split["stages"];
+    pipeline.split = Split::Lists;
+    if (!stages.is_list() || stages.items().empty()) {
+        split.complain("'pipeline.split' lists no stages", how_to_split());
+        return;
+    }
+    for (const Yaml& stage : stages.items()) {
+        std::vector<std::string>& names = pipeline.lists.emplace_back();
+        for (const Yaml& layer : stage.items())
+            names.push_back(read_name(layer));
+        if (stage.is_list() && names.empty())
+            stage.complain(fmt::format("stage {} gets no layer", pipeline.lists.size() - 1),
+                           "give it a layer, or remove its list");
+    }
+    claims.push_back({stages, static_cast<int>(pipeline.lists.size()),
+                      fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});
+}
+
+void read_split(const KeyDomain&, const Yaml& split, Config& config, KeyReading& reading) {
+    PipelineConfig& pipeline = config.pipeline;
+    if (split.is_map()) {
+        read_lists(split, pipeline, reading.claims);
+    } else if (split.is_list()) {
+        pipeline.split = Split::Cuts;
+        for (const Yaml& cut : split.items())
+            pipeline.cuts.push_back(read_name(cut));
+        const std::size_t stages = pipeline.cuts.size() + 1;
+        reading.claims.push_back({split, static_cast<int>(stages),
+                                  fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
+    } else {
+        const std::string text = split.text(name_of(Split::Auto));
+        const std::optional<Split> chosen = parse_choice<Split>(text);
+        pipeline.split = chosen.value_or(Split::Auto);
+        if (!chosen)
+            split.complain(fmt::format("'pipeline.split' is '{}'", text), how_to_split());
+    }
+}
+
+std::string print_split(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    const auto names = [](const std::vector<std::string>& layers) { return print_list(layers, quoted); };
+    switch (pipeline.split) {
+        case Split::Auto:
+        case Split::Even:
+            break;
+        case Split::Cuts:
+            return names(pipeline.cuts);
+        case Split::Lists:
+            return fmt::format("{{stages: {}}}", print_list(pipeline.lists, names));
+    }
+    return std::string(name_of(pipeline.split));
+}
+
+void read_schedule(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    std::string& schedule = config.pipeline.schedule;
+    schedule = at.text(schedule);
+    if (schedule.empty())
+        at.complain("'pipeline.schedule' is empty", "write the name of a schedule, such as 1f1b");
+    if (schedule.ends_with(".csv"))
+        schedule = absolute_path(reading.folder, schedule);
+}
+
+// What the user says goes before what follows from other keys.
+void read_stages(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
+    const auto count = static_cast<int>(at.integer(0, domain.least, domain.most));
+    reading.claims.insert(reading.claims.begin(), {at, count, fmt::format("'pipeline.stages' is {}", count)});
+}
+
+void read_replicas(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading) {
+    if (at.is_text())
+        return at.complain(fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", at.text()),
+                           "write the devices of every stage, such as [2, 2] for two stages of two devices each");
+    std::vector<int>& replicas = config.pipeline.replicas;
+    for (const Yaml& item : at.items())
+        replicas.push_back(static_cast<int>(item.integer(1, domain.least, domain.most)));
+    if (at.is_list())
+        reading.claims.push_back({at, static_cast<int>(replicas.size()),
+                                  fmt::format("'pipeline.replicas' has {} entries", replicas.size())});
+}
+
+void read_mini_batch(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
+    PipelineConfig& pipeline = config.pipeline;
+    const std::int64_t full = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    pipeline.mini_batch = at.integer(full, domain.least, domain.most);
+}
+
+std::string print_mini_batch(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    const bool full = pipeline.mini_batch == std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    return full ? "" : print_plain(pipeline.mini_batch);
+}
+
+void read_unequal(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    config.pipeline.micro_batch_lengths = read_lengths(at, reading.folder);
+}
+
+std::string print_recompute(const Config& config) {
+    const std::vector<int>& stages = config.pipeline.recompute;
+    using Recompute = PipelineConfig::Recompute;
+    if (!stages.empty() && std::ssize(stages) != config.pipeline.stages)
+        return print_items(stages);
+    return std::string(name_of(stages.empty() ? Recompute::None : Recompute::All));
+}
+
+void refuse_later_key(const KeyDomain&, const Yaml& at, Config&, KeyReading&) {
+    at.integer(1, 1, kMostBatches);
+    not_in_this_version(at, fmt::format("'{}'", at.path()), "remove the key");
+}
+
+template <class Value>
+constexpr Value read_by(Value value, decltype(Value::read) read) {
+    value.read = read;
+    return value;
+}
+
+using Pipeline = PipelineConfig;
+constexpr auto kPipeline = &Config::pipeline;
+constexpr KeyValue<Config> kLaterKey = if_given(KeyValue<Config>{{}, refuse_later_key});
+
+constexpr ConfigKey kPipelineKeys[] = {
+    {"schedule",
+     {special("a name, or a plan `*.csv`", R"({"type": "string"})"), read_schedule,
+      [](const Config& config) { return quoted(config.pipeline.schedule); },
+      [](Config& config) { return &config.pipeline.schedule; }},
+     KeyShown::Always,
+     "",
+     "a name of `pipewright list schedules`, or a plan, see [schedules.md](schedules.md)"},
+    {"stages", if_given(read_by(integer_key<kPipeline, &Pipeline::stages>(1, kMostStages), read_stages)),
+     KeyShown::Always, "see below", "number of stages"},
+    {"split",
+     {special("`auto`, `even`, `[layer, …]`, `{stages: [[layer, …], …]}`",
+              R"({"anyOf": [{"enum": ["auto", "even"]}, {"$ref": "#/$defs/names"}, {"type": "object",
+                "properties": {"stages": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/names"}}},
+                "required": ["stages"], "additionalProperties": false}]})"),
+      read_split, print_split},
+     KeyShown::Always,
+     "",
+     "which layers make each stage, see below"},
+    {"micro_batches", integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), KeyShown::Always, "",
+     "per mini-batch; asynchronous: per step"},
+    {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), KeyShown::Always, "",
+     "samples"},
+    {"mini_batch",
+     {{.kind = KeyKind::Integer, .least = 1, .most = kMostBatches * kMostBatches, .may_be_empty = true},
+      read_mini_batch,
+      print_mini_batch},
+     KeyShown::Always,
+     "`micro_batches` × `micro_batch_size`",
+     "samples per update. Where `micro_batch_size` does not divide it, the last micro-batch is "
+     "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it gives their number"},
+    {"micro_batch_lengths",
+     if_given(KeyValue<Config>{
+         special("`[number, …]`, `[{F, B, I, W, bytes}, …]`, a CSV", "%", lengths_schema), read_unequal,
+         [](const Config& config) { return print_lengths(config.pipeline.micro_batch_lengths); }}),
+     KeyShown::IfSet, "all equal",
+     "a list with an entry per micro-batch, or the path of a CSV: how many times as long each is, see [micro-batches "
+     "of unequal length](#micro-batches-of-unequal-length)"},
+    {"replicas", read_by(integers_key<kPipeline, &Pipeline::replicas>(1, kMostReplicas), read_replicas),
+     KeyShown::IfSet, "1 each",
+     "an entry per stage: the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
+    {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
+     "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule its own only"},
+    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",
+     "with `weights: latest`: read weights predicted from the momentum; see "
+     "[schedules.md](schedules.md#predicted-weights)"},
+    {"rules", choice_key<kPipeline, &Pipeline::rules>(), KeyShown::IfSet, "", "`mindspore`: stricter rules, see below"},
+    {"drain", choice_key<kPipeline, &Pipeline::drain>(), KeyShown::IfSet, "the schedule's",
+     "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
+    {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
+     "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"recompute",
+     {special(
+          "`none`, `all`, `[stage, …]`",
+          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
+      nullptr, print_recompute},
+     KeyShown::Always,
+     "`none`",
+     "stages that save nothing in `F` and recompute it before the backward pass; see "
+     "[schedules.md](schedules.md#recompute). Without backward passes it has no effect"},
+    {"waves", kLaterKey},
+    {"slices", kLaterKey},
+};
+
+// Samples of a mini-batch: all micro-batches are full, or the last one is smaller.
+void finish_pipeline(const Yaml& at, Config& config, KeyReading&) {
+    PipelineConfig& pipeline = config.pipeline;
+    const std::int64_t size = pipeline.micro_batch_size;
+    const std::int64_t asked = pipeline.mini_batch;
+    const std::int64_t needed = (asked + size - 1) / size;
+    if (!at["mini_batch"].present())
+        pipeline.mini_batch = pipeline.micro_batches * size;
+    else if (!at["micro_batches"].present() && needed <= kMostBatches)
+        pipeline.micro_batches = static_cast<int>(needed);
+    else if (needed != pipeline.micro_batches)
+        at["mini_batch"].complain(
+            fmt::format("{} samples are {} micro-batches of {}, not {}", asked, needed, size, pipeline.micro_batches),
+            fmt::format("write micro_batches: {}, or remove one of the keys", needed));
+}
+
+}  // namespace
+
+ConfigBlock pipeline_block() { return {"pipeline", kPipelineKeys, finish_pipeline}; }
+
+std::vector<int> read_recompute(const Yaml& recompute, int stages) {
+    std::vector<int> found;
+    if (recompute.is_list()) {
+        for (const Yaml& item : recompute.items())
+            found.push_back(static_cast<int>(item.integer(0, 0, stages - 1)));
+        std::sort(found.begin(), found.end());
+        found.erase(std::unique(found.begin(), found.end()), found.end());
+    } else if (recompute.choice<PipelineConfig::Recompute>() == PipelineConfig::Recompute::All) {
+        found.resize(static_cast<std::size_t>(stages));
+        std::iota(found.begin(), found.end(), 0);
+    }
+    return found;
+}
+
+}  // namespace pw

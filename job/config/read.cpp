@@ -1,0 +1,81 @@
+#include "job/config/read.h"
+
+#include "job/config/blocks.h"
+#include "job/config/other_names.h"
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+namespace pw {
+namespace {
+
+constexpr std::string_view kSweep = "sweep";
+
+void collect_places(const Yaml& at, std::map<std::string, Place>& places) {
+    if (!at.path().empty())
+        places[at.path()] = at.place();
+    if (at.is_map())
+        for (const auto& [key, value] : at.entries())
+            collect_places(value, places);
+    if (at.is_list())
+        for (const Yaml& item : at.items())
+            collect_places(item, places);
+}
+
+std::vector<std::string_view> names_of_blocks() {
+    std::vector<std::string_view> names;
+    for (const ConfigBlock& block : config_blocks())
+        names.push_back(block.name);
+    names.push_back(kSweep);
+    return names;
+}
+
+}  // namespace
+
+std::span<const ConfigBlock> config_blocks() {
+    static const ConfigBlock blocks[] = {workload_block(), cluster_block(),  pipeline_block(), training_block(),
+                                         run_block(),      transfer_block(), search_block()};
+    return blocks;
+}
+
+std::string absolute_path(const std::string& folder, const std::string& path) {
+    return path.empty() ? path : (std::filesystem::path(folder) / path).lexically_normal().string();
+}
+
+void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help) {
+    at.complain(fmt::format("{} is not in this version", what), help);
+}
+
+void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading) {
+    read_keys(block.keys, at, config, reading, other_names());
+    if (block.finish != nullptr)
+        block.finish(at, config, reading);
+}
+
+WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& folder,
+                          const std::vector<std::string>& set) {
+    WrittenConfig written{Yaml::parse(std::move(source), set), {}, {}};
+    const Yaml& root = written.root;
+    Config& config = written.config;
+    root.allow(names_of_blocks(), other_names());
+    KeyReading reading{folder, written.claims};
+    for (const ConfigBlock& block : config_blocks())
+        read_block(block, root[block.name], config, reading);
+    config.sweep = read_sweep(root[kSweep]);
+    if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
+        root["training"]["shard_optimizer"].complain(
+            "the optimizer is sharded, and a tree sums no parts (transfer.sums)",
+            "write sums: ring or sums: two_level, or leave shard_optimizer out");
+
+    for (const ConfigBlock& block : config_blocks())
+        for (const ConfigKey& key : block.keys)
+            if (const Yaml at = root[block.name][key.name];
+                key.value.path != nullptr && at.is_text() && std::filesystem::path(at.text()).is_absolute())
+                config.absolute.insert(at.path());
+    config.source = root.shared_source();
+    collect_places(root, config.places);
+    return written;
+}
+
+}  // namespace pw

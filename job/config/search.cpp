@@ -1,0 +1,168 @@
+// The block `search`.
+#include "job/config/blocks.h"
+
+#include <algorithm>
+#include <set>
+
+namespace pw {
+namespace {
+
+constexpr std::int64_t kMostSamples = std::int64_t{kMostBatches} * kMostBatches;
+
+// Reads every item of a list that must hold some items, each once.
+template <class T, class Read>
+std::vector<T> read_different(const Yaml& at, Read read) {
+    std::vector<T> values;
+    std::set<T> seen;
+    for (const Yaml& item : at.items()) {
+        values.push_back(read(item));
+        if (!seen.insert(values.back()).second)
+            item.complain(fmt::format("'{}' stands twice in '{}'", values.back(), at.path()), "write it once");
+    }
+    if (at.is_list() && values.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()), "write what to try, or remove the key");
+    return values;
+}
+
+// A list of numbers of which each is there once.
+template <auto... members>
+constexpr KeyValue<Config> counts_key(std::int64_t most) {
+    KeyValue<Config> value = integers_key<members...>(1, most);
+    value.read = [](const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
+        member_of<members...>(config) = read_different<int>(
+            at, [&](const Yaml& item) { return static_cast<int>(item.integer(1, domain.least, domain.most)); });
+    };
+    return value;
+}
+
+void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    std::vector<std::string>& schedules = config.search.schedules;
+    if (!at.is_text()) {
+        schedules = read_different<std::string>(at, [](const Yaml& item) { return item.text(); });
+        return;
+    }
+    if (at.text() != kAllSchedules)
+        at.complain(fmt::format("'{}' is '{}'", at.path(), at.text()),
+                    fmt::format("write {}, or a list of names, as in [gpipe, 1f1b]", kAllSchedules));
+    schedules = {std::string(kAllSchedules)};
+}
+
+std::string print_schedules(const Config& config) {
+    return wants_all_schedules(config.search) ? std::string(kAllSchedules)
+                                              : print_list(config.search.schedules, quoted);
+}
+
+void read_replicas_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    using Replicas = SearchConfig::Replicas;
+    if (at.is_text() && parse_choice<Replicas>(at.text()))
+        config.search.replicas = Replicas::Equal;
+    else
+        config.search.replicas = at.boolean(false) ? Replicas::Yes : Replicas::No;
+}
+
+std::string print_replicas_of_search(const Config& config) {
+    using Replicas = SearchConfig::Replicas;
+    const Replicas replicas = config.search.replicas;
+    return replicas == Replicas::Equal ? std::string(name_of(replicas)) : print_plain(replicas == Replicas::Yes);
+}
+
+using Level = SearchConfig::Level;
+constexpr KeyOf<Level> kLevelKeys[] = {
+    {"devices", integer_key<&Level::devices>(1, kMostStages)},
+    {"bandwidth", bandwidth_key<&Level::bandwidth>()},
+};
+
+void read_levels(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    std::vector<Level>& levels = config.search.levels;
+    for (const Yaml& item : at.items()) {
+        read_keys<Level>(kLevelKeys, item, levels.emplace_back(), reading);
+        for (const KeyOf<Level>& key : kLevelKeys)
+            if (item.is_map() && !item[key.name].present())
+                item.complain(fmt::format("'{}.{}' is missing", item.path(), key.name),
+                              "write {devices: 4, bandwidth: 12 GB/s} for every level, the innermost first");
+    }
+    std::int64_t devices = 1;
+    for (const Level& level : levels)
+        devices = std::min<std::int64_t>(devices * level.devices, kMostStages + 1);
+    if (devices > kMostStages)
+        at.complain(fmt::format("'{}' multiply to more than {} devices", at.path(), kMostStages),
+                    "write the devices of one group of the level below, not of the whole cluster, for every level");
+    if (at.is_list() && levels.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()),
+                    "write the levels, the innermost first, or remove the key");
+}
+
+std::string print_levels(const Config& config) {
+    return print_list(config.search.levels, [](const Level& level) { return print_map<Level>(kLevelKeys, level, {}); });
+}
+
+using Objective = SearchConfig::Objective;
+
+// The objectives that read a key.
+template <Objective... readers>
+constexpr KeyLimit<Config> kReadBy{
+    [](const Config& config, std::string_view) { return ((config.search.objective == readers) || ...); },
+    [](std::string_view) { return fmt::format("{}", fmt::join({name_of(readers)...}, ", ")); }, Elsewhere::Idle};
+
+using Search = SearchConfig;
+constexpr auto kSearch = &Config::search;
+
+constexpr ConfigKey kSearchKeys[] = {
+    {"objective", choice_key<kSearch, &Search::objective>(), KeyShown::Always, "",
+     "`makespan`: of the schedule, simulated; `max-load`, `pipedream`, `piper`: the slowest stage in the cost model of "
+     "that planner"},
+    {"schedules",
+     {special("a list of names, or `all`", R"({"anyOf": [{"const": "all"}, {"$ref": "#/$defs/names"}]})"),
+      read_schedules, print_schedules},
+     KeyShown::IfSet,
+     "the pipeline's",
+     "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named",
+     kReadBy<Objective::Makespan>},
+    {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), KeyShown::IfSet,
+     "the pipeline's", "sizes that do not divide `mini_batch` are left out", kReadBy<Objective::Makespan>},
+    {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), KeyShown::Always, "the pipeline's",
+     "samples per update, the same for every candidate", kReadBy<Objective::Makespan, Objective::PipeDream>},
+    {"stages", counts_key<kSearch, &Search::stages>(kMostStages), KeyShown::IfSet,
+     "`pipeline.stages`; without it 1, 2, … up to all devices, times the stages per device of the schedule",
+     "numbers of stages to try", kReadBy<Objective::Makespan>},
+    {"replicas",
+     {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
+      print_replicas_of_search},
+     KeyShown::Always,
+     "",
+     "`true`: ways to share out up to all devices among the stages ([which](search.md#many-devices)); `equal`: only "
+     "those with as many devices for every stage; see [schedules.md](schedules.md#replicas)",
+     kReadBy<Objective::Makespan>},
+    {"recompute", choice_key<kSearch, &Search::recompute>(), KeyShown::Always, "`none`; for `piper` `auto`",
+     "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be unless "
+     "`none` is written",
+     kReadBy<Objective::Makespan, Objective::Piper>},
+    {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
+     "`false`: no layer is shared by several devices", kReadBy<Objective::Piper>},
+    {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), KeyShown::IfSet,
+     "none; for `pipedream` `mini_batch`",
+     "samples that the times and sizes of a [model from a file](#models-from-files) are for, where it does not say it"},
+    {"p2p", choice_key<kSearch, &Search::p2p>(), KeyShown::Always, "", "`free` ignores transfers between stages",
+     kReadBy<Objective::PipeDream>},
+    {"straight", flag_key<kSearch, &Search::straight>(), KeyShown::Always, "", "`true`: no stage has replicas",
+     kReadBy<Objective::PipeDream, Objective::Piper>},
+    {"memory_limit", flag_key<kSearch, &Search::memory_limit>(), KeyShown::Always, "",
+     "`true` keeps stages within the memory of the first device, counted as in "
+     "[pipedream.md](pipedream.md)",
+     kReadBy<Objective::PipeDream>},
+    {"levels",
+     {special("`[{devices, bandwidth}, …]`", R"({"type": "array", "minItems": 1, "items": %})",
+              object_schema<Level, kLevelKeys>),
+      read_levels, print_levels},
+     KeyShown::IfSet,
+     "one of all devices",
+     "groups of devices, the innermost first, with the bandwidth between the groups of the level "
+     "below; `cluster.devices` then plays no part",
+     kReadBy<Objective::PipeDream>},
+};
+
+}  // namespace
+
+ConfigBlock search_block() { return {"search", kSearchKeys, nullptr, true}; }
+
+}  // namespace pw

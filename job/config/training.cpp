@@ -1,0 +1,44 @@
+// The block `training`.
+#include "job/config/blocks.h"
+
+#include <limits>
+
+namespace pw {
+namespace {
+
+using Training = TrainingConfig;
+constexpr auto kTraining = &Config::training;
+
+constexpr ConfigKey kTrainingKeys[] = {
+    {"steps", integer_key<kTraining, &Training::steps>(1, 1'000'000'000), KeyShown::Always, "",
+     "how often a synchronous run repeats its plan; an asynchronous plan has steps × `micro_batches` micro-batches, at "
+     "most 100000000"},
+    {"optimizer", choice_key<kTraining, &Training::optimizer>(), KeyShown::Always, "", "with momentum"},
+    {"learning_rate", number_key<kTraining, &Training::learning_rate>(0, 1e6), KeyShown::Always, "",
+     "factor of an update"},
+    {"momentum", number_key<kTraining, &Training::momentum>(0, 1), KeyShown::Always, "",
+     "share of the last update that is kept"},
+    {"weight_decay", number_key<kTraining, &Training::weight_decay>(0, 1e6), KeyShown::Always, "",
+     "factor of the weights that is added to their gradients"},
+    {"clip_norm", number_key<kTraining, &Training::clip_norm>(0, 1e30), KeyShown::IfSet, "0: no clipping",
+     "largest L2 norm of all gradients together; larger ones are scaled down before the update "
+     "([schedules.md](schedules.md#shared-parameters-and-clipping)); not with schedules that never flush"},
+    {"loss", choice_key<kTraining, &Training::loss>(), KeyShown::Always, "",
+     "`mse` is the mean squared difference to 1 for the label and 0 for the others; both are means over the pixels of "
+     "a sample and over the samples of a mini-batch"},
+    {"batch_norm", choice_key<kTraining, &Training::batch_norm>(), KeyShown::Always, "",
+     "running averages take in every micro-batch, in micro-batch order; `deferred`: a mini-batch at once"},
+    {"initial", path_key<kTraining, &Training::initial>(), KeyShown::IfSet, "from the seed",
+     "a folder of parameters to start from, one `NAME.npy` each, as `run --save FOLDER` writes it"},
+    {"seed", integer_key<kTraining, &Training::seed>(0, std::numeric_limits<std::int64_t>::max()), KeyShown::Always, "",
+     "of initial weights, synthetic data and the order of samples"},
+    {"shard_optimizer", flag_key<kTraining, &Training::shard_optimizer>(), KeyShown::IfSet, "",
+     "each replica of a stage keeps the optimizer's states of its part only and updates that (ZeRO-1, "
+     "[schedules.md](schedules.md#replicas)); everywhere but on `cuda`"},
+};
+
+}  // namespace
+
+ConfigBlock training_block() { return {"training", kTrainingKeys, nullptr}; }
+
+}  // namespace pw

@@ -1,0 +1,382 @@
+// The block `workload`.
+#include "job/config/blocks.h"
+#include "workloads/costs/profiled_model.h"
+#include "workloads/data/data_sources.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pw {
+namespace {
+
+std::vector<std::string_view> model_names() {
+    std::vector<std::string_view> names;
+    for (const BuiltInModel* model : built_in_models())
+        names.push_back(model->name);
+    return names;
+}
+
+// Reads the model's name, which is empty where it is missing or unknown: which other keys are right, only a known model
+// tells.
+std::string model_in(const Yaml& at, const std::string& folder) {
+    const std::vector<std::string_view> models = model_names();
+    const std::string known =
+        fmt::format("models: {}, or a file with the times of layers: *.yaml, *.json, *.csv or *.graph.txt",
+                    fmt::join(models, ", "));
+    const std::string model = at.text();
+    if (model.empty()) {
+        if (!at.present() || at.is_text())
+            at.complain("'workload.model' is missing",
+                        fmt::format("write workload: {{model: {}}}; {}", models.front(), known));
+    } else if (model_file(model) != ModelFile::None) {
+        return absolute_path(folder, model);
+    } else if (find_model(model) == nullptr) {
+        if (const std::optional<std::string_view> guess = nearest(model, models))
+            at.complain(fmt::format("unknown model '{}'", model), fmt::format("did you mean '{}'? {}", *guess, known));
+        else
+            at.complain(fmt::format("unknown model '{}'", model), known);
+        return "";
+    }
+    return model;
+}
+
+void read_model(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    config.workload.model = model_in(at, reading.folder);
+}
+
+std::vector<std::string_view> dataset_names() {
+    std::vector<std::string_view> names;
+    for (const DataSource& source : data_sources())
+        names.push_back(source.name);
+    return names;
+}
+
+void read_dataset(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    config.workload.dataset = at.choice(config.workload.dataset, dataset_names());
+}
+
+const BuiltInModel* model_of(const Config& config) { return find_model(config.workload.model); }
+
+std::string print_dataset(const Config& config) {
+    const std::string& dataset = config.workload.dataset;
+    const BuiltInModel* model = model_of(config);
+    const bool is_read = model != nullptr && model->build != nullptr;
+    return is_read || dataset != WorkloadConfig{}.dataset ? dataset : "";
+}
+
+std::string print_if_images(const Config& config, int value) {
+    const BuiltInModel* model = model_of(config);
+    return model != nullptr && reads_images(*model) ? print_plain(value) : "";
+}
+
+// Keys that only some built-in models take.
+using Takes = bool (*)(const BuiltInModel& model, std::string_view key);
+
+template <Takes takes_it>
+std::string takers(std::string_view key) {
+    std::vector<std::string_view> names;
+    for (const BuiltInModel* model : built_in_models())
+        if (takes_it(*model, key))
+            names.push_back(model->name);
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// All are where the model is missing or unknown.
+template <Takes takes_it>
+bool is_for_model(const Config& config, std::string_view key) {
+    const BuiltInModel* model = model_of(config);
+    return config.workload.model.empty() || (model != nullptr && takes_it(*model, key));
+}
+
+bool takes_images(const BuiltInModel& model, std::string_view) { return reads_images(model); }
+bool has_own_times(const BuiltInModel& model, std::string_view) { return model.build == nullptr; }
+bool is_for_uniform(const Config& config, std::string_view) { return is_uniform(config); }
+
+constexpr KeyOf<ImageChanges> kAugmentKeys[] = {
+    {"crop_padding", integer_key<&ImageChanges::crop_padding>(0, 4096)},
+    {"flip", flag_key<&ImageChanges::flip>()},
+};
+constexpr KeyOf<ImageChanges> kNormaliseKeys[] = {
+    {"mean", numbers_key<&ImageChanges::mean>(0, 1)},
+    {"std", numbers_key<&ImageChanges::deviation>(1e-6, 1)},
+};
+
+void read_augment(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    read_keys<ImageChanges>(kAugmentKeys, at, config.workload.changes, reading);
+}
+
+std::string print_augment(const Config& config) {
+    const ImageChanges& changes = config.workload.changes;
+    return changes.crop_padding > 0 || changes.flip ? print_map<ImageChanges>(kAugmentKeys, changes, {}) : "";
+}
+
+void read_normalise(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    ImageChanges& changes = config.workload.changes;
+    read_keys<ImageChanges>(kNormaliseKeys, at, changes, reading);
+    if (at.present() && (changes.mean.empty() || changes.mean.size() != changes.deviation.size()))
+        at.complain("'workload.normalise' needs as many values of mean as of std",
+                    "write one of each per channel, or remove the key");
+}
+
+std::string print_normalise(const Config& config) {
+    const ImageChanges& changes = config.workload.changes;
+    return changes.mean.empty() ? "" : print_map<ImageChanges>(kNormaliseKeys, changes, {});
+}
+
+Bytes read_size(const Yaml& at, Bytes fallback) {
+    const Bytes size = at.bytes(fallback);
+    if (size <= kLargestSize)
+        return size;
+    at.complain(fmt::format("'{}' is {}", at.path(), print_bytes(size)),
+                fmt::format("it must be at most {}", exact_bytes(kLargestSize)));
+    return fallback;
+}
+
+Ns read_stage_time(const Yaml& at, Ns fallback) { return read_time(at, fallback); }
+
+// A value for all stages, or a list with one for each.
+template <auto read_one, auto print_one, auto member>
+constexpr KeyValue<Config> stage_values_key(std::string_view takes, std::string_view schema) {
+    return {special(takes, schema),
+            [](const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+                auto& values = config.workload.uniform.*member;
+                const auto fallback = values.front();
+                values.clear();
+                if (!at.is_list()) {
+                    values.push_back(read_one(at, fallback));
+                    return;
+                }
+                for (const Yaml& item : at.items())
+                    values.push_back(read_one(item, fallback));
+                if (values.empty())
+                    at.complain(fmt::format("'{}' is empty", at.path()),
+                                "write one value, or a list with one value per stage");
+                else
+                    reading.claims.push_back({at, static_cast<int>(values.size()),
+                                              fmt::format("'{}' has {} values", at.path(), values.size())});
+            },
+            [](const Config& config) { return print_list(config.workload.uniform.*member, print_one); }};
+}
+
+template <auto member>
+constexpr KeyValue<Config> times_key() {
+    return stage_values_key<read_stage_time, exact_time, member>("time, or a list",
+                                                                 R"({"anyOf": [{"$ref": "#/$defs/time"},
+          {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/time"}}]})");
+}
+template <auto member>
+constexpr KeyValue<Config> sizes_key() {
+    return stage_values_key<read_size, exact_bytes, member>("size, or a list", R"({"anyOf": [{"$ref": "#/$defs/size"},
+          {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/size"}}]})");
+}
+
+void read_stages_of_workload(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
+    const auto stages = static_cast<int>(at.integer(0, domain.least, domain.most));
+    reading.claims.push_back({at, stages, fmt::format("'workload.stages' is {}", stages)});
+}
+
+void read_overlapped(const KeyDomain&, const Yaml& at, Config&, KeyReading&) {
+    if (at.is_list())
+        for (const Yaml& item : at.items())
+            read_time(item, 0);
+    else
+        read_time(at, 0);
+    not_in_this_version(at, "'workload.overlapped_forward_backward'", "remove the key: a pair takes F + B");
+}
+
+using Workload = WorkloadConfig;
+using Options = ModelOptions;
+using Uniform = UniformWorkload;
+constexpr auto kWorkload = &Config::workload;
+constexpr auto kOptions = &Workload::options;
+constexpr auto kUniform = &Workload::uniform;
+
+// Limits of a row: for which models its key is.
+constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
+constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
+constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, Elsewhere::RefusedUnread};
+
+constexpr ConfigKey kWorkloadKeys[] = {
+    {"model",
+     {special("a model, or a [file](#models-from-files)", R"({"type": "string", "minLength": 1})"), read_model,
+      [](const Config& config) { return quoted(config.workload.model); },
+      [](Config& config) { return &config.workload.model; }},
+     KeyShown::Always,
+     "required",
+     "`pipewright list models` names them; files are `*.yaml`, `*.json`, `*.csv`, `*.graph.txt`"},
+    {"image_size",
+     printed_as(
+         integer_key<kWorkload, kOptions, &Options::image_size>(1, 4096),
+         +[](const Config& config) { return print_if_images(config, config.workload.options.image_size); }),
+     KeyShown::Always, "224; mlp: 28, with cifar10 32; unet: 64",
+     "height and width in pixels; resnet50 at least 32; unet a multiple of 2^levels"},
+    {"classes",
+     printed_as(
+         integer_key<kWorkload, kOptions, &Options::classes>(1, 65'535),
+         +[](const Config& config) { return print_if_images(config, config.workload.options.classes); }),
+     KeyShown::Always, "10", "with cifar10 and mnist at least 10"},
+    {"dataset",
+     {{.kind = KeyKind::Choice, .names = dataset_names}, read_dataset, print_dataset},
+     KeyShown::Always,
+     "`synthetic`",
+     "gpt takes `synthetic` and `text`, other models all but `text`; see [data.md](data.md)"},
+    {"path", path_key<kWorkload, &Workload::path>(), KeyShown::IfSet, "none",
+     "folder of cifar10 or mnist, file of text"},
+    {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), KeyShown::Always, "",
+     "widths of the layers before the last; `[]`: there are none", kOfSome},
+    {"base_channels", integer_key<kWorkload, kOptions, &Options::base_channels>(1, 4096), KeyShown::Always, "",
+     "channels of the first level; every further level has twice as many; below 8 the `cpu` backend has no fast "
+     "kernels",
+     kOfSome},
+    {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), KeyShown::Always, "",
+     "how often the image is halved", kOfSome},
+    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 65'536), KeyShown::Always, "",
+     "tokens of a sample", kOfSome},
+    {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), KeyShown::Always, "",
+     "different tokens; with text at least 256", kOfSome},
+    {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), KeyShown::Always, "",
+     "width of a token's vector", kOfSome},
+    {"blocks", integer_key<kWorkload, kOptions, &Options::blocks>(1, 1024), KeyShown::Always, "", "number of blocks",
+     kOfSome},
+    {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), KeyShown::Always, "",
+     "of attention; they divide `embedding`", kOfSome},
+    {"dropout", number_key<kWorkload, kOptions, &Options::dropout>(0, 0.999), KeyShown::IfSet, "",
+     "share of the values that are dropped: after every hidden layer of mlp, and in gpt after the embedding and before "
+     "every residual sum; 0: no such layers",
+     kOfSome},
+    {"augment",
+     {special("`{crop_padding, flip}`", "%", object_schema<ImageChanges, kAugmentKeys>), read_augment, print_augment},
+     KeyShown::Always,
+     "none",
+     "as in `{crop_padding: 4, flip: true}`: random crops of images with a border of this many black pixels, 0 to "
+     "4096, "
+     "and random flips, see [data.md](data.md#what-the-model-reads)",
+     kOfImages},
+    {"normalise",
+     {special("`{mean, std}`", "%", object_schema<ImageChanges, kNormaliseKeys>), read_normalise, print_normalise},
+     KeyShown::Always,
+     "the data set's",
+     "one value of each per channel, of pixels in [0, 1]",
+     kOfImages},
+    {"stages",
+     {{.kind = KeyKind::Integer, .least = 1, .most = kMostStages, .may_be_empty = true},
+      read_stages_of_workload,
+      [](const Config& config) { return print_plain(config.workload.uniform.forward.size()); }},
+     KeyShown::Always,
+     "see [pipeline](#pipeline)",
+     "number of stages",
+     kOfUniform},
+    {"forward", times_key<&Uniform::forward>(), KeyShown::Always, "1 us", "time of `F`", kOfUniform},
+    {"backward_input", times_key<&Uniform::backward_input>(), KeyShown::Always, "1 us", "time of `I`", kOfUniform},
+    {"backward_weight", times_key<&Uniform::backward_weight>(), KeyShown::Always, "1 us",
+     "time of `W`; `B` takes `I` + `W`", kOfUniform},
+    {"imbalance", number_key<kWorkload, kUniform, &Uniform::imbalance>(0, 1), KeyShown::IfSet, "",
+     "where times are means over the stages, as profilers print them: the last stage, which has the loss, takes longer "
+     "by this share of what a device does for one micro-batch (0.07: 7 %), and all others less, so that the mean "
+     "stays; "
+     "what would leave others less than nothing is an error",
+     kOfUniform},
+    {"activation", sizes_key<&Uniform::activation>(), KeyShown::Always, "1 MB", "taken at `F`", kOfUniform},
+    {"activation_until_weight", sizes_key<&Uniform::activation_until_weight>(), KeyShown::Always, "0 B",
+     "what of it stays until `W`; the rest is freed at `I`. It may be more than `activation`: then `I` takes the "
+     "difference, for gradients of outputs that `W` reads, and a full backward (`B`) needs none of it",
+     kOfUniform},
+    {"output", sizes_key<&Uniform::output>(), KeyShown::Always, "0 B",
+     "tensor sent to the next stage; its gradient is as large", kOfUniform},
+    {"weights", sizes_key<&Uniform::weights>(), KeyShown::Always, "0 B",
+     "counted once more for gradients and once for momentum", kOfUniform},
+    {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), KeyShown::Always, "", "",
+     kOfUniform},
+};
+
+void refuse_keys_of_others(const Yaml& at, const Config& config) {
+    const std::string& model = config.workload.model;
+    for (const ConfigKey& key : kWorkloadKeys) {
+        if (key.is_for(config) || !at[key.name].present())
+            continue;
+        const std::string owners = key.limit.words(key.name);
+        if (key.limit.is_for == is_for_uniform)
+            at[key.name].complain(fmt::format("'workload.{}' belongs to model: {}, not to {}", key.name, owners, model),
+                                  "remove the key; stages of a real model are set with pipeline.stages");
+        else
+            at[key.name].complain(fmt::format("'workload.{}' is not for model: {}", key.name, model),
+                                  fmt::format("remove the key; it belongs to {}", owners));
+    }
+}
+
+void check_imbalance(const Yaml& at, const UniformWorkload& uniform) {
+    const auto differ = [](const std::vector<Ns>& times) { return times.size() > 1; };
+    if (uniform.imbalance > 0 &&
+        (differ(uniform.forward) || differ(uniform.backward_input) || differ(uniform.backward_weight)))
+        at.complain("'workload.imbalance' is for times that are means over the stages, here is a time for each",
+                    "write one number for each of forward, backward_input and backward_weight, or remove the key");
+}
+
+// These return the first row with tokens, of the models and of the data sets.
+std::string_view model_of_tokens() {
+    return (*std::ranges::find(built_in_models(), Labels::PerToken, &BuiltInModel::labels))->name;
+}
+
+std::string_view dataset_of_tokens() {
+    return std::ranges::find(data_sources(), std::optional(Labels::PerToken), &DataSource::labels)->name;
+}
+
+void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSource& source) {
+    const BuiltInModel* model = find_model(workload.model);
+    const bool reads_tokens = model != nullptr && model->labels == Labels::PerToken;
+    const bool has_tokens = source.labels == Labels::PerToken;
+    if (reads_tokens && source.labels && !has_tokens)
+        at["dataset"].complain(
+            fmt::format("model: {} reads tokens, and {} has images", model->name, source.name),
+            fmt::format("write dataset: {} or dataset: {}", dataset_of_tokens(), data_sources().front().name));
+    if (!reads_tokens && has_tokens)
+        at["dataset"].complain(
+            fmt::format("dataset: {} has tokens, which model: {} does not read", source.name, workload.model),
+            fmt::format("write model: {}, or another dataset", model_of_tokens()));
+    if (reads_tokens && has_tokens && workload.options.vocabulary < source.classes)
+        at["vocabulary"].complain(fmt::format("the tokens of a {} are its bytes, of which the model knows {}",
+                                              source.name, workload.options.vocabulary),
+                                  fmt::format("write vocabulary: {} or more", source.classes));
+}
+
+void finish_workload(const Yaml& at, Config& config, KeyReading&) {
+    const WorkloadConfig& workload = config.workload;
+    ModelOptions& options = config.workload.options;
+    const DataSource& source = data_source(workload.dataset);
+    const BuiltInModel* model = model_of(config);
+    if (model != nullptr && !at["image_size"].present())
+        options.image_size = default_image_size(*model, source);
+    if (source.labels == Labels::PerImage && options.classes < source.classes)
+        at["classes"].complain(
+            fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes, options.classes),
+            fmt::format("write classes: {}", source.classes));
+    if (model != nullptr && takes_key(*model, "heads") && options.embedding % options.heads != 0)
+        at[at["heads"].present() ? "heads" : "embedding"].complain(
+            fmt::format("an embedding of {} has no {} heads of equal width", options.embedding, options.heads),
+            "choose heads that divide the embedding");
+    if (workload.model.empty())
+        return;
+    check_tokens(at, workload, source);
+    check_imbalance(at["imbalance"], workload.uniform);
+    refuse_keys_of_others(at, config);
+}
+
+template <class T>
+void spread(std::vector<T>& values, int stages) {
+    if (values.size() == 1)
+        values.resize(static_cast<std::size_t>(stages), values[0]);
+}
+
+}  // namespace
+
+ConfigBlock workload_block() { return {"workload", kWorkloadKeys, finish_workload}; }
+
+void spread_uniform(UniformWorkload& uniform, int stages) {
+    for (std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})
+        spread(*times, stages);
+    for (std::vector<Bytes>* sizes :
+         {&uniform.activation, &uniform.activation_until_weight, &uniform.output, &uniform.weights})
+        spread(*sizes, stages);
+}
+
+}  // namespace pw
