@@ -22,7 +22,7 @@ namespace {
 int peer_of(Op op, const CsvCell& cell, int stages) {
     if (!is_transfer(op))
         return -1;
-    const bool later = op == Op::SendForward || op == Op::RecvBackward;
+    const bool later = facts_of(op).peers == Peers::After;
     const int peer = cell.stage + (later ? 1 : -1);
     if (peer < 0 || peer >= stages)
         fail_in(cell.at,
@@ -210,7 +210,7 @@ private:
     // their mean.
     void note_reduction(int position) {
         const Task& task = order_[position];
-        if (task.op != Op::SumGradients && task.op != Op::Update)
+        if (!is_closing(task.op))
             return;
         const auto [at, fresh] = reductions_.try_emplace(task.stage, position);
         if (task.op == Op::SumGradients || order_[at->second].op == Op::Update)
@@ -333,8 +333,7 @@ CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
 std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode) {
     return check(read.plan, mode, [&](int device, int position) {
         const Task& task = read.plan.order[device][position];
-        if (const auto sum = read.sums.find({device, task.stage});
-            (task.op == Op::SumGradients || task.op == Op::Update) && sum != read.sums.end())
+        if (const auto sum = read.sums.find({device, task.stage}); is_closing(task.op) && sum != read.sums.end())
             return print(sum->second);
         if (const auto found = read.cells.find(task); found != read.cells.end())
             return print(found->second);

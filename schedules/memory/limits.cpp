@@ -88,9 +88,13 @@ Blame blame_for(Op op) {
         case Op::SumGradients:
             return {"cluster.link.bandwidth", "sums of gradients",
                     "write more than so few bytes per second, such as 10 GB/s"};
-        default:
-            return {"cluster.link.bandwidth", "transfers", "write more than so few bytes per second, such as 10 GB/s"};
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
+            break;
     }
+    return {"cluster.link.bandwidth", "transfers", "write more than so few bytes per second, such as 10 GB/s"};
 }
 
 [[noreturn]] void refuse_share(const Share& share, double total, Blame blame, const PlanGraph& graph,

@@ -23,8 +23,7 @@ PlaceName place_name(const PlaceName& named) {
 // A plan without any backward is a forward-only one.
 bool has_backward(const Plan& plan) {
     return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
-        return std::any_of(order.begin(), order.end(),
-                           [](const Task& task) { return is_compute(task.op) && task.op != Op::Forward; });
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return is_backward(task.op); });
     });
 }
 
@@ -138,7 +137,7 @@ void check_holders(const Plan& plan, const PlanGraph& graph, const PlaceName& pl
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
         const int device = graph.device_of(node);
-        if (task.op == Op::Update || task.op == Op::SumGradients)
+        if (is_closing(task.op))
             continue;
         if (const int forward = graph.nodes(Op::Forward, task.stage)[task.microbatch];
             graph.device_of(forward) != device)

@@ -14,9 +14,6 @@
 
 namespace pw {
 
-// Returns which of the times of a stage's cost an operation takes; null for transfers.
-Ns StageCost::*cost_part_of(Op op);
-
 // Returns by micro-batch of a step a number that equal lengths have in common; it is empty where all are alike.
 std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths);
 

@@ -37,7 +37,7 @@ constexpr double kNoMore = 1 - 1e-9;  // what sums of doubles are rounded by
 bool never(int) { return false; }
 bool always(int) { return true; }
 
-bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || makes_input_gradient(op); }
+bool is_pass(Op op) { return op == Op::Forward || is_backward(op); }
 
 // Returns the tasks of the average device, each counted by its device's speed, that are not as long as at speed 1.
 double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices, bool unequal) {
