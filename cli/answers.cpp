@@ -4,10 +4,10 @@
 #include "cli/prediction.h"
 #include "cli/sweep.h"
 #include "cli/table.h"
+#include "job/settings.h"
 #include "schedules/orders/schedule.h"
 #include "search/predict.h"
 #include "sim/simulate.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -295,9 +295,7 @@ Json json_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& 
 }  // namespace
 
 std::string first_line(const Error& error) {
-    std::string line = error.what();
-    line.erase(std::min(line.find('\n'), line.size()));
-    return line.starts_with("error: ") ? line.substr(7) : line;
+    return error.fact().substr(0, error.fact().find('\n'));  // a file's place is in the next
 }
 
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {

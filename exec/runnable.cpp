@@ -64,7 +64,7 @@ void check_rendezvous(const Job& job) {
               "{}\n  help: a run may keep a message until its receive is posted, whatever transfer.protocol says: take "
               "lanes in which the plan is free under rendezvous (`pipewright validate {}` lists them), or set "
               "run.backend: emulated",
-              job.deadlock.substr(0, job.deadlock.find("\n  help: ")), job.config.pipeline.schedule);
+              job.deadlock, job.config.pipeline.schedule);
 }
 
 }  // namespace

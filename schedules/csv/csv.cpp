@@ -3,7 +3,6 @@
 #include "schedules/csv/csv_cells.h"
 #include "schedules/memory/limits.h"
 #include "schedules/passes/passes.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
@@ -286,10 +285,10 @@ void refuse_idle_devices(const Plan& plan) {
     for (std::size_t device = 0; device < plan.order.size(); ++device)
         if (std::none_of(plan.order[device].begin(), plan.order[device].end(),
                          [](const Task& task) { return is_compute(task.op); }))
-            fail(
-                "device {} runs no micro-batch: PyTorch's format has no rows without tasks\n  help: give every device "
-                "a micro-batch: raise pipeline.micro_batches or lower pipeline.replicas; or use --format text",
-                device);
+            fail_about({Setting::MicroBatches, Setting::StageReplicas},
+                       "device {} runs no micro-batch: PyTorch's format has no rows without tasks\n  help: give every "
+                       "device a micro-batch, by more micro-batches or fewer replicas; or use --format text",
+                       device);
 }
 
 }  // namespace
@@ -315,8 +314,8 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     update_where_alone(plan);
     try {
         refuse_large(plan.shape);
-    } catch (const BeyondLimit& limit) {
-        fail("{}\n --> {}\n  help: {}", limit.fact, name, limit.help);
+    } catch (const Error& error) {
+        fail("{}\n --> {}\n  help: {}", error.fact(), name, error.help());
     }
     check_rows(read, file.dialect);
     const bool complete = has_transfers(plan);

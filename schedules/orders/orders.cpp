@@ -8,9 +8,10 @@ namespace pw {
 
 int Holding::only_stage() const {
     if (stages.size() != 1)
-        fail(
-            "this schedule places one stage on each device: device {} would hold {} of {} stages\n  help: set "
-            "pipeline.stages to the number of devices ({})",
+        fail_about(
+            {Setting::Stages},
+            "this schedule places one stage on each device: device {} would hold {} of {} stages\n  help: set the "
+            "number of stages to that of devices, {}",
             device, stages.size(), shape.stages, shape.devices);
     return stages.front();
 }
@@ -106,10 +107,10 @@ Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alt
 Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
     const Shape& shape = own.shape;
     if (shape.per_update < shape.devices)
-        fail(
-            "two weight versions need at least as many micro-batches per update as devices: {} for {} "
-            "devices\n  help: set pipeline.micro_batches to {} or more",
-            shape.per_update, shape.devices, shape.devices);
+        fail_about({Setting::MicroBatches},
+                   "two weight versions need at least as many micro-batches per update as devices: {} for {} "
+                   "devices\n  help: take {} micro-batches or more",
+                   shape.per_update, shape.devices, shape.devices);
     return one_f_one_b(own, options);
 }
 
@@ -173,10 +174,11 @@ int group_of_even_rounds(const Shape& shape) {
     int group = p;  // m is one, so that the loop ends
     while (!is_group(group, p, m))
         ++group;
-    fail(
-        "{} micro-batches on {} devices make {} rounds, which must be equally long\n  help: set pipeline.micro_batches "
-        "to {} or {}, or pipeline.group to {}",
-        m, p, rounds_of(p, m), less, more, group);
+    fail_about({Setting::MicroBatches, Setting::Group},
+               "{} micro-batches on {} devices make {} rounds, which must be equally long\n  help: take {} or {} "
+               "micro-batches, "
+               "or groups of {}",
+               m, p, rounds_of(p, m), less, more, group);
 }
 
 }  // namespace
@@ -188,19 +190,21 @@ int group_size(const Shape& shape, const ScheduleOptions& options) {
     if (is_group(group, p, m))
         return group;
     if (m < p)
-        fail(
+        fail_about(
+            {Setting::Group, Setting::MicroBatches},
             "a group of {} micro-batches for {} micro-batches on {} devices: a group has at least as many as there are "
-            "devices\n  help: leave pipeline.group out, or set pipeline.micro_batches to {} or more",
+            "devices\n  help: leave the group out, or take {} micro-batches or more",
             group, m, p, p);
     std::string legal;
     for (int distance = 1; distance <= std::max(group, m) && legal.empty(); ++distance)
         for (const int near : {group - distance, group + distance})
             if (is_group(near, p, m))
                 legal += (legal.empty() ? "" : " or ") + std::to_string(near);
-    fail(
+    fail_about(
+        {Setting::Group},
         "a group of {} micro-batches: it must be from {} (devices) to {} (micro-batches) and leave no last group "
         "shorter than {}\n  help: {}",
-        group, p, m, p, legal.empty() ? "leave pipeline.group out" : "set pipeline.group to " + legal);
+        group, p, m, p, legal.empty() ? "leave the group out" : "take groups of " + legal);
 }
 
 // Interleaved 1F1B (Narayanan et al., 2021): device d holds stages d, d + p, ...; groups of

@@ -2,7 +2,6 @@
 
 #include "job/build.h"
 #include "schedules/memory/limits.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/costs/cost_totals.h"
 
 #include <algorithm>
@@ -59,7 +58,7 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
                        buckets_of(weights, config.sum_bucket));
     constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
     if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
-        throw BeyondLimit(
+        config.fail_at(
             moving > compute ? "cluster.link.bandwidth"
             : slowest < 1    ? "cluster.devices"
                              : "cluster.compute",
@@ -68,7 +67,7 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
             moving > compute ? "raise cluster.link.bandwidth: bytes per second, such as 10 GB/s"
                              : "raise cluster.compute or the devices' speed, or search fewer micro-batches");
     if (4 * (micro_batches + 1) * bytes > static_cast<double>(kLargestPlan))
-        throw BeyondLimit(
+        config.fail_at(
             "pipeline.micro_batch_size",
             fmt::format("the tensors of {} micro-batches may add up to {:.4g} bytes, and they are counted "
                         "up to {:.4g}",

@@ -1,6 +1,7 @@
 #include "search/plans/plan_choice.h"
 
 #include "job/config_blocks.h"
+#include "job/settings.h"
 #include "schedules/orders/schedule.h"
 #include "search/plans/device_orders.h"
 #include "workloads/error.h"
@@ -218,8 +219,8 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
     try {
         return schedule_named(name);
     } catch (const Error& error) {
-        config.fail_at(config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error.what(),
-                       "search takes schedules by name: `pipewright list schedules`");
+        fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
+                "search takes schedules by name: `pipewright list schedules`");
     }
 }
 
