@@ -143,10 +143,10 @@ private:
     }
 
     Task reader_of(const Task& recv) const {
-        if (recv.op == Op::RecvForward)
-            return {Op::Forward, recv.stage, recv.microbatch};
-        const Task whole{Op::Backward, recv.stage, recv.microbatch};
-        return find(whole) ? whole : Task{Op::BackwardInput, recv.stage, recv.microbatch};
+        for (const OpFacts& reader : kOpFacts)
+            if (const Task task{reader.op, recv.stage, recv.microbatch}; reads(reader.op, recv.op) && find(task))
+                return task;
+        return recv;  // never: its reader is how it came up
     }
 
     [[noreturn]] void fail_missing(const Task& missing, const std::map<Task, int>& row_of) const {

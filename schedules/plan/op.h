@@ -61,6 +61,7 @@ struct OpFacts {
     std::uint32_t colour;      // on plots, 0xrrggbb
     OpRole role;
     Gradients gradients;
+    bool reads_weights;       // of a version (schedules/plan/versions.h)
     std::optional<Op> whole;  // the operation that does this one and others in one go
     Peers peers;              // of a transfer
     std::optional<Op> other_end;
@@ -86,30 +87,30 @@ inline constexpr OpInput kRecvBackward[] = {{From::OtherEnd, Op::SendBackward}};
 // Blue, orange, teal and lime differ in lightness too, so that they stay distinct for colour-blind readers and in grey.
 // clang-format off
 inline constexpr OpFacts kOpFacts[] = {
-    // op, letters, words, colour, role, gradients, whole,
-    //     peers, other end, cost, workspace, inputs
-    {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, Gradients::None, {},
-     Peers::None, {}, &StageCost::forward, &StageBytes::forward_workspace, op_inputs::kForward},
-    {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, {},
-     Peers::None, {}, &StageCost::backward, &StageBytes::backward_workspace, op_inputs::kBackward},
-    {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, Op::Backward,
-     Peers::None, {}, &StageCost::backward_input, &StageBytes::input_workspace, op_inputs::kBackward},
-    {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, Op::Backward,
-     Peers::None, {}, &StageCost::backward_weight, &StageBytes::weight_workspace, op_inputs::kAfterInput},
-    {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, {},
-     Peers::None, {}, &StageCost::recompute, &StageBytes::recompute_workspace, op_inputs::kAfterForward},
-    {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, {},
-     Peers::None, {}, &StageCost::update, nullptr, op_inputs::kUpdate},
-    {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, Gradients::None, {},
-     Peers::None, {}, &StageCost::sum_gradients, nullptr, op_inputs::kSum},
-    {Op::SendForward, "SEND_F", "send activations", 0x79a9dd, OpRole::Send, Gradients::None, {},
-     Peers::After, Op::RecvForward, nullptr, nullptr, op_inputs::kAfterForward},
-    {Op::RecvForward, "RECV_F", "receive activations", 0x79a9dd, OpRole::Receive, Gradients::None, {},
-     Peers::Before, Op::SendForward, nullptr, nullptr, op_inputs::kRecvForward},
-    {Op::SendBackward, "SEND_B", "send gradients", 0xe3975a, OpRole::Send, Gradients::OfInputs, {},
-     Peers::Before, Op::RecvBackward, nullptr, nullptr, op_inputs::kAfterInput},
-    {Op::RecvBackward, "RECV_B", "receive gradients", 0xe3975a, OpRole::Receive, Gradients::OfInputs, {},
-     Peers::After, Op::SendBackward, nullptr, nullptr, op_inputs::kRecvBackward},
+    // op, letters, words, colour, role, gradients, reads weights,
+    //     whole, peers, other end, cost, workspace, inputs
+    {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, Gradients::None, true,
+     {}, Peers::None, {}, &StageCost::forward, &StageBytes::forward_workspace, op_inputs::kForward},
+    {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, true,
+     {}, Peers::None, {}, &StageCost::backward, &StageBytes::backward_workspace, op_inputs::kBackward},
+    {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, true,
+     Op::Backward, Peers::None, {}, &StageCost::backward_input, &StageBytes::input_workspace, op_inputs::kBackward},
+    {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, false,
+     Op::Backward, Peers::None, {}, &StageCost::backward_weight, &StageBytes::weight_workspace, op_inputs::kAfterInput},
+    {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, true,
+     {}, Peers::None, {}, &StageCost::recompute, &StageBytes::recompute_workspace, op_inputs::kAfterForward},
+    {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, false,
+     {}, Peers::None, {}, &StageCost::update, nullptr, op_inputs::kUpdate},
+    {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, Gradients::None, false,
+     {}, Peers::None, {}, &StageCost::sum_gradients, nullptr, op_inputs::kSum},
+    {Op::SendForward, "SEND_F", "send activations", 0x79a9dd, OpRole::Send, Gradients::None, false,
+     {}, Peers::After, Op::RecvForward, nullptr, nullptr, op_inputs::kAfterForward},
+    {Op::RecvForward, "RECV_F", "receive activations", 0x79a9dd, OpRole::Receive, Gradients::None, false,
+     {}, Peers::Before, Op::SendForward, nullptr, nullptr, op_inputs::kRecvForward},
+    {Op::SendBackward, "SEND_B", "send gradients", 0xe3975a, OpRole::Send, Gradients::OfInputs, false,
+     {}, Peers::Before, Op::RecvBackward, nullptr, nullptr, op_inputs::kAfterInput},
+    {Op::RecvBackward, "RECV_B", "receive gradients", 0xe3975a, OpRole::Receive, Gradients::OfInputs, false,
+     {}, Peers::After, Op::SendBackward, nullptr, nullptr, op_inputs::kRecvBackward},
 };
 // clang-format on
 
@@ -138,11 +139,16 @@ constexpr bool makes_weight_gradient(Op op) {
     return is_compute(op) && (made == Gradients::OfWeights || made == Gradients::OfBoth);
 }
 constexpr bool is_backward(Op op) { return is_compute(op) && facts_of(op).gradients != Gradients::None; }
-// Tells the operations F B I R. W needs gradients and what F kept, not the weights.
-constexpr bool reads_weights(Op op) { return is_compute(op) && facts_of(op).gradients != Gradients::OfWeights; }
 // Of transfers: the others carry activations.
 constexpr bool carries_gradients(Op op) { return is_transfer(op) && facts_of(op).gradients != Gradients::None; }
 // Returns whether `op` is `part`, or does it along with others: B does I and W.
 constexpr bool does(Op op, Op part) { return op == part || facts_of(part).whole == op; }
+// Returns whether a task reads the tensor that a RECV brings.
+constexpr bool reads(Op op, Op recv) {
+    for (const OpInput& input : facts_of(op).inputs)
+        if (input.received_by == recv)
+            return true;
+    return false;
+}
 
 }  // namespace pw

@@ -115,18 +115,19 @@ int PlanGraph::holder(int stage, int microbatch) const {
 // The inputs of a task but those that follow from positions in the list.
 template <class Visit>
 void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
-    const auto& [stage, microbatch, peer, slice, op, with_next] = task;
-    const auto visit_peers = [&](const OpInput& input) {
-        for (const int maker : index_.peers_of(*input.received_by, stage))
-            if (has_transfers_ && holder(maker, microbatch) != device)
-                visit(Task{*input.received_by, stage, microbatch, slice, maker});
-            else
-                visit(Task{input.made_by, maker, microbatch, slice});
+    const auto task_of = [&](Op op, int stage, int peer = -1) {
+        return Task{op, stage, task.microbatch, task.slice, peer};
     };
-    for (const OpInput& input : facts_of(op).inputs)
+    const auto visit_peers = [&](const OpInput& input) {
+        for (const int maker : index_.peers_of(*input.received_by, task.stage))
+            visit(has_transfers_ && holder(maker, task.microbatch) != device
+                      ? task_of(*input.received_by, task.stage, maker)
+                      : task_of(input.made_by, maker));
+    };
+    for (const OpInput& input : facts_of(task.op).inputs)
         switch (input.from) {
             case OpInput::From::Stage:
-                if (const Task made{input.made_by, stage, microbatch, slice}; !input.if_any || find(made) >= 0)
+                if (const Task made = task_of(input.made_by, task.stage); !input.if_any || find(made) >= 0)
                     visit(made);
                 break;
             case OpInput::From::Peers:

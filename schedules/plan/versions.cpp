@@ -46,7 +46,7 @@ std::vector<int> last_uses(const std::vector<Task>& order, std::span<const int> 
     std::vector<int> last;
     for (const int position : positions) {
         const Task& task = order[position];
-        if (!reads_weights(task.op))
+        if (!facts_of(task.op).reads_weights)
             continue;
         const auto& row = is_backward(task.op) ? table.backward[stage] : table.forward[stage];
         const auto version = static_cast<std::size_t>(row[task.microbatch]);
@@ -127,7 +127,7 @@ int version_of(const Task& task, const VersionTable& table, const Plan& plan) {
 }
 
 int ahead_of(const Task& task, const VersionTable& table) {
-    if (!reads_weights(task.op))
+    if (!facts_of(task.op).reads_weights)
         return 0;
     return (is_backward(task.op) ? table.backward_ahead : table.forward_ahead)[task.stage];
 }

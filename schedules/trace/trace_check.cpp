@@ -186,9 +186,8 @@ private:
             reject("{}: nobody sends it", print(event));
         if (event.end < send->start - slack_)
             reject("{} ends before it is sent: {}", print(event), print(*send));
-        const auto reads_it = [&](const OpInput& input) { return input.received_by == event.task.op; };
         for (const OpFacts& reader : kOpFacts)
-            if (std::any_of(reader.inputs.begin(), reader.inputs.end(), reads_it))
+            if (reads(reader.op, event.task.op))
                 if (const TraceEvent* read = made_here(event, reader.op); read != nullptr)
                     expect_after(*read, &event);
     }
