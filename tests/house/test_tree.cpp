@@ -342,6 +342,7 @@ TEST(Tree, SwitchesOverOperationsHaveNoDefault) {
     for (const auto& [folder, allowed] : kMayInclude)
         for (const fs::path& path : sources_below(kRoot / folder))
             sources.push_back(path);
+    std::erase(sources, kRoot / "tests/house/test_tree.cpp");  // its literals
     for (const fs::path& path : sources)
         EXPECT_EQ(defaults_over_op_in(text_of(path)), "") << path;
 }
