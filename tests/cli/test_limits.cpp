@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
                "simulate",
                "workload: {model: uniform, stages: 1}\npipeline: {schedule: pipedream, micro_batches: 65536}\n"
                "training: {steps: 65536}\n",
-               {"cfg.yaml:3:19", "4294967296", "fewer training.steps"}},
+               {"cfg.yaml:3:19", "4294967296", "fewer steps", "(training.steps)"}},
         Beyond{"tasks",
                "plan",
                "workload: {model: uniform, stages: 60}\npipeline: {micro_batches: 1000000}\n",
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Beyond{"steps of a trace",
                "run --trace x.json",
                "workload: {model: uniform, stages: 1}\nrun: {backend: emulated}\ntraining: {steps: 1000000000}\n",
-               {"cfg.yaml:3:19", "1000000000 steps", "fewer training.steps"}}),
+               {"cfg.yaml:3:19", "1000000000 steps", "fewer steps", "(training.steps)"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 
 // 350 kB that ask for a table of 40 GB and more.
