@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Beyond{"steps of a trace",
                "run --trace x.json",
                "workload: {model: uniform, stages: 1}\nrun: {backend: emulated}\ntraining: {steps: 1000000000}\n",
-               {"cfg.yaml:3:19", "1000000000 steps", "fewer steps", "(training.steps)"}}),
+               {"cfg.yaml:3:19", "1000000000 steps", "fewer training.steps"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 
 // 350 kB that ask for a table of 40 GB and more.
