@@ -83,18 +83,9 @@ Costs costs_of(const Case& one, const Shape& shape) {
 }
 
 Ns time_of(const Task& task, const StageCost& cost) {
-    switch (task.op) {
-        case Op::Forward:
-            return cost.forward;
-        case Op::Backward:
-            return cost.backward;
-        case Op::BackwardInput:
-            return cost.backward_input;
-        case Op::BackwardWeight:
-            return cost.backward_weight;
-        default:
-            return 0;
-    }
+    Ns StageCost::*const part = facts_of(task.op).cost;
+    return part == nullptr ? 0 : cost.*part;
+}
 }
 
 // The results of the child process that runs SimGrid.

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "job/config/config.h"
+#include "job/settings.h"
 #include "report/notes.h"
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
@@ -66,7 +67,7 @@ void note_tasks_left_out(const Plan& plan, bool transfers) {
             if (!has_csv_cell(task.op) || (task.op == Op::SumGradients && !transfers))
                 letters.insert(std::string(letters_of(task.op)));
     if (transfers)
-        letters.erase("U");  // at its REDUCE_GRAD
+        letters.erase(std::string(letters_of(Op::Update)));  // at its REDUCE_GRAD
     if (!letters.empty())
         print_note(fmt::format("PyTorch's format has no cells for {}: left out", fmt::join(letters, ", ")));
 }
@@ -141,7 +142,7 @@ void note_other_lanes(const Plan& plan) {
 
 std::string print_csv(const Job& job, bool transfers) {
     const Plan& plan = job.plan;
-    const std::string text = print_csv(plan, transfers);
+    const std::string text = at_its_place(job.config, [&] { return print_csv(plan, transfers); });
     parse_csv(text, "PLAN.csv");  // nothing leaves that is not read back
     note_tasks_left_out(plan, transfers);
     note_mini_batches_left_out(plan);

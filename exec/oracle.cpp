@@ -24,7 +24,7 @@ std::vector<Task> backwards_of(const Plan& plan, int stage) {
 std::vector<int> microbatches_of(const std::vector<Task>& backwards, Op part) {
     std::vector<int> order;
     for (const Task& task : backwards)
-        if (task.op == part || task.op == Op::Backward)
+        if (does(task.op, part))
             order.push_back(task.microbatch);
     return order;
 }

@@ -37,8 +37,7 @@ void check_updates_follow_sums(const Job& job) {
         for (const int node : meeting.nodes) {
             const bool ends = node + 1 == graph.size() || graph.device_of(node + 1) != graph.device_of(node);
             const Task& next = graph.task(ends ? node : node + 1);
-            if (!ends && (next.op == Op::SumGradients || next.op == Op::Update) &&
-                std::ranges::find(meeting.stages, next.stage) != meeting.stages.end())
+            if (!ends && is_closing(next.op) && std::ranges::find(meeting.stages, next.stage) != meeting.stages.end())
                 continue;
             job.config.fail_at("training.shard_optimizer",
                                fmt::format("on device {} the update of stage {} does not follow its sum {} at once",
@@ -65,7 +64,7 @@ void check_rendezvous(const Job& job) {
               "{}\n  help: a run may keep a message until its receive is posted, whatever transfer.protocol says: take "
               "lanes in which the plan is free under rendezvous (`pipewright validate {}` lists them), or set "
               "run.backend: emulated",
-              job.deadlock.substr(0, job.deadlock.find("\n  help: ")), job.config.pipeline.schedule);
+              job.deadlock, job.config.pipeline.schedule);
 }
 
 }  // namespace

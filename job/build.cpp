@@ -4,6 +4,7 @@
 #include "job/cost_source.h"
 #include "job/plan.h"
 #include "job/rules.h"
+#include "job/settings.h"
 #include "schedules/plan/durations.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/stages/ties.h"
@@ -24,8 +25,8 @@ StageSplit split_by_cuts(const Config& config, const Model& model) {
         try {
             split_at(model.layers, {cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(count) + 1});
         } catch (const Error& error) {
-            config.fail_at(fmt::format("pipeline.split[{}]", count), error.what(),
-                           "write the first layer of each later stage in forward order, or split: auto");
+            fail_at(config, fmt::format("pipeline.split[{}]", count), error,
+                    "write the first layer of each later stage in forward order, or split: auto");
         }
     return split_at(model.layers, cuts);
 }
@@ -41,8 +42,8 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     try {
         return split_by_lists(model.layers, lists);
     } catch (const Error& error) {
-        config.fail_at("pipeline.split.stages", error.what(),
-                       "put every layer into exactly one stage, none behind a stage that reads it");
+        fail_at(config, "pipeline.split.stages", error,
+                "put every layer into exactly one stage, none behind a stage that reads it");
     }
 }
 
@@ -61,9 +62,9 @@ Dataset stored_dataset(const Config& config, const Model& model) {
     try {
         return source.open(workload.path, model, seed);
     } catch (const Error& error) {
-        if (source.way_out.empty())
+        if (error.code() != ExitCode::BadInput)
             throw;
-        config.fail_at("workload.path", error.what(), std::string(source.way_out));
+        fail_at(config, "workload.path", error, "correct the path");
     }
 }
 
@@ -115,8 +116,8 @@ Model build_model(const Config& config) {
     try {
         return model.build(config.workload.options, source.image.channels, loss);
     } catch (const Error& error) {
-        config.fail_at("workload.image_size", error.what(),
-                       fmt::format("choose another image_size, such as {}", default_image_size(model, source)));
+        fail_at(config, "workload.image_size", error,
+                fmt::format("choose another image_size, such as {}", default_image_size(model, source)));
     }
 }
 
@@ -140,8 +141,8 @@ StageSplit split_of_layers(const Config& config, const Model& model, const Profi
             holders.speed.push_back(device.speed);
         return split_balanced(model.layers, times, holders);
     } catch (const Error& error) {
-        config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error.what(),
-                       "write fewer stages");
+        fail_at(config, config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error,
+                "write fewer stages");
     }
 }
 
@@ -167,7 +168,7 @@ Profile profile_of(const Config& config, const Model& model) {
         try {
             check_profile(model, profile);
         } catch (const Error& error) {
-            config.fail_at("cluster.profile", error.what(), "measure one for this workload, or remove the key");
+            fail_at(config, "cluster.profile", error, "measure one for this workload, or remove the key");
         }
     return profile;
 }

@@ -4,10 +4,10 @@
 #include "job/config/blocks.h"
 #include "job/plan.h"
 #include "job/rules.h"
+#include "job/settings.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/durations.h"
-#include "workloads/beyond_limit.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,18 +1,17 @@
 #include "job/plan.h"
 
 #include "job/cost_source.h"
+#include "job/settings.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/limits.h"
 #include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/sum_groups.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
 #include "workloads/stages/ties.h"
 
 #include <algorithm>
-#include <cstring>
 #include <initializer_list>
 #include <numeric>
 #include <utility>
@@ -75,13 +74,13 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
 }
 
 // Returns the last of these keys that --set changed, for the newest word is the likely mistake; else the first.
-std::string overriding(const Config& config, std::initializer_list<const char*> keys) {
+std::string overriding(const Config& config, std::initializer_list<std::string> keys) {
     const auto set_of = [&](const std::string& key) {
         const auto found = config.places.find(key);
         return found == config.places.end() ? 0 : found->second.set;
     };
     std::string last = *keys.begin();
-    for (const std::string key : keys)
+    for (const std::string& key : keys)
         if (set_of(key) > set_of(last))
             last = key;
     return config.places.contains(last) ? last : "pipeline.schedule";
@@ -211,9 +210,11 @@ ProvenPlan proven_file(CsvPlan csv, TransferMode mode) {
     try {
         proof = prove(csv, strictest);
     } catch (const Error& error) {
-        if (error.code() != ExitCode::Infeasible || mode == strictest)
+        if (error.code() != ExitCode::Infeasible)
             throw;
-        deadlock = error.what();
+        if (mode == strictest)
+            throw with_keys(error);
+        deadlock = error.fact();
         mode.protocol = TransferMode::Protocol::Eager;
         proof = prove(csv, mode);
     }
@@ -252,20 +253,11 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
     return proven_file(std::move(csv), executed_mode(config));
 }
 
-// Returns the first key with a dot in a help, "pipeline.group".
-std::string key_in(const std::string& help) {
-    const std::size_t begin = help.find("pipeline.");
-    if (begin == std::string::npos)
-        return "";
-    const std::size_t end = help.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin + std::strlen("pipeline."));
-    return help.substr(begin, end - begin);
-}
-
 // Tells what a schedule has against a plan, at the key that asked for it, with a way out that goes by this config.
 [[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
-                              const Shape& shape, const std::string& what) {
-    const std::size_t end = std::min(what.find("\n  help: "), what.size());
-    const std::string fact = what.substr(0, end), help = what.substr(end);
+                              const Shape& shape, const Error& error) {
+    const std::string& fact = error.fact();
+    const std::vector<Setting>& settings = error.settings();
     if (is_replicated(config.pipeline) && !schedule.takes_replicas())
         config.fail_at("pipeline.replicas", fact, "leave pipeline.replicas out, or choose one of these schedules");
     if (schedule.asynchronous() && !links.ties.empty())
@@ -276,13 +268,14 @@ std::string key_in(const std::string& help) {
         config.fail_at(
             overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages"}), fact,
             way_to_stages(config, schedule, shape));
-    const bool counts = help.find("pipeline.micro_batches") != std::string::npos;
+    const bool counts = std::find(settings.begin(), settings.end(), Setting::MicroBatches) != settings.end();
     const std::string also = counts && config.places.contains("pipeline.mini_batch")
                                  ? "; pipeline.mini_batch tells their number, too: change both, or remove it"
                                  : "";
-    const std::string named = key_in(help);
-    config.fail_at(overriding(config, {named.c_str(), "pipeline.schedule", "cluster.devices"}), what + also,
-                   "choose another schedule: `pipewright list schedules`");
+    const std::string key = settings.empty() ? "pipeline.schedule" : key_of(settings.front());
+    config.fail_at(
+        overriding(config, {key, "pipeline.schedule", "cluster.devices"}), fact,
+        error.help().empty() ? "choose another schedule: `pipewright list schedules`" : help_with_keys(error) + also);
 }
 
 }  // namespace
@@ -296,7 +289,7 @@ const Schedule& schedule_of(const Config& config) {
     try {
         return schedule_named(config, config.pipeline.schedule);
     } catch (const Error& error) {
-        config.fail_at("pipeline.schedule", error.what(), "`pipewright list schedules` names them");
+        fail_at(config, "pipeline.schedule", error, "`pipewright list schedules` names them");
     }
 }
 
@@ -408,12 +401,10 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
     const auto at_its_key = [&](const auto& make) {
         try {
             return make();
-        } catch (const BeyondLimit& limit) {
-            config.fail_at(limit.key, limit.fact, limit.help);
         } catch (const Error& error) {
             if (error.code() != ExitCode::BadInput)
-                throw;
-            refuse_plan(config, links, schedule, shape, error.what());
+                throw with_keys(error);
+            refuse_plan(config, links, schedule, shape, error);
         }
     };
     Shape where = at_its_key([&] { return placed(schedule, shape); });

@@ -1,11 +1,12 @@
 #include "report/answers.h"
+#include "job/settings.h"
 
+#include "job/settings.h"
 #include "report/notes.h"
 #include "report/predict.h"
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
-#include "workloads/beyond_limit.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -233,9 +233,7 @@ void require_layers(const Config& config, const std::string& what) {
 }
 
 std::string first_line(const Error& error) {
-    std::string line = error.what();
-    line.erase(std::min(line.find('\n'), line.size()));
-    return line.starts_with("error: ") ? line.substr(7) : line;
+    return error.fact().substr(0, error.fact().find('\n'));  // a file's place is in the next
 }
 
 }  // namespace pw

@@ -1,8 +1,8 @@
 #include "report/predict.h"
 
+#include "job/settings.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
-#include "workloads/beyond_limit.h"
 
 namespace pw {
 

@@ -41,7 +41,7 @@ void EventQueue::lay_sums() {
     std::map<std::pair<int, int>, int> number_of;  // work, mini-batch
     for (int node = 0; node < graph_.size(); ++node) {
         const Task& task = graph_.task(node);
-        if (task.op != Op::SumGradients && task.op != Op::Update)
+        if (!is_closing(task.op))
             continue;
         const int work = task.op == Op::Update ? plan_.shape.stages + task.stage : task.stage;
         if (is_task(work))

@@ -144,7 +144,7 @@ Ns exposed_communication(Events events, Ns start_of_step) {
     std::vector<Arrival> activations, gradients;
     for (const TraceEvent& event : events)
         if (const Task& task = event.task; is_recv(task.op))
-            (task.op == Op::RecvForward ? activations : gradients)
+            (carries_gradients(task.op) ? gradients : activations)
                 .push_back({{task.stage, task.microbatch, task.slice}, {event.start, event.end}});
     for (std::vector<Arrival>* all : {&activations, &gradients})
         if (!std::is_sorted(all->begin(), all->end()))

@@ -42,9 +42,15 @@ double Jitter::scale(Op op, int stage) const {
             return spread.backward_weight;
         case Op::Recompute:
             return spread.recompute;
-        default:
+        case Op::Update:
+        case Op::SumGradients:
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
             return 0;
     }
+    return 0;
 }
 
 Jitter lognormal_jitter(double sigma) {

@@ -256,10 +256,10 @@ Explanation Simulation::explain(const Costs& costs) {
 
 Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
     if (may_wait_for_calls(plan_.shape, costs))
-        fail(
-            "--samples: devices share a dispatcher (cluster.dispatcher: per host), and which call it issues next "
-            "changes "
-            "from draw to draw\n  help: write cluster.dispatcher: per device, or ask --what-if");
+        fail_about(
+            {Setting::Dispatcher},
+            "--samples: devices of a host share a dispatcher, and which call it issues next changes from draw to "
+            "draw\n  help: give every device its own dispatcher, or ask --what-if");
     run(costs);
     const OnePass pass = one_pass("samples");
     constexpr auto kCount = static_cast<int>(Recurrence::Draws::kCount);

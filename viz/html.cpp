@@ -58,16 +58,16 @@ ordered_json field_names() {
 // By the number of the operation: the page has no other table of operations.
 ordered_json json_of_ops(int chunks) {
     ordered_json ops = ordered_json::array();
-    for (int number = 0; number <= static_cast<int>(Op::RecvBackward); ++number) {
-        const Op op = static_cast<Op>(number);
+    for (const OpFacts& facts : kOpFacts) {
+        const Op op = facts.op;
         ordered_json shades = ordered_json::array(), texts = ordered_json::array();
         for (int chunk = 0; chunk < chunks; ++chunk) {
             const Colour colour = colour_of(op, chunk, chunks);
             shades.push_back(hex(colour));
             texts.push_back(hex(text_colour_on(colour)));
         }
-        ops.push_back({{"letters", letters_of(op)},
-                       {"words", words_of(op)},
+        ops.push_back({{"letters", facts.letters},
+                       {"words", facts.words},
                        {"colours", shades},
                        {"texts", texts},
                        {"numbered", is_compute(op)},

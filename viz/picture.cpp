@@ -155,11 +155,8 @@ Unit bytes_unit_for(Bytes size) {
 
 std::string hex(Colour colour) { return fmt::format("#{:06x}", colour); }
 
-// Blue, orange, teal and lime differ in lightness too: they stay apart for the colour-blind and in grey.
 Colour colour_of(Op op, int chunk, int chunks) {
-    constexpr std::array<Colour, 11> kColours = {0x2f6db5, 0xf2a03d, 0x0b8a7d, 0xa9d46a, 0xbfe0f7, 0x7d8590,
-                                                 0x9a6bb5, 0x79a9dd, 0x79a9dd, 0xe3975a, 0xe3975a};
-    const Colour colour = kColours[static_cast<std::size_t>(op)];
+    const Colour colour = facts_of(op).colour;
     if (is_transfer(op) || chunks <= 1)
         return colour;
     return mix(colour, 0xffffff, 0.6 * chunk / (chunks - 1));
@@ -184,17 +181,10 @@ std::string version_label(const TraceEvent& event) {
     return event.ahead > 0 ? fmt::format("{}+{}", version, event.ahead) : version;
 }
 
-std::string_view words_of(Op op) {
-    constexpr std::string_view kWords[] = {
-        "forward",      "backward",         "backward (inputs)",   "backward (weights)", "recompute",        "update",
-        "gradient sum", "send activations", "receive activations", "send gradients",     "receive gradients"};
-    return kWords[static_cast<std::size_t>(op)];
-}
-
 std::string_view words_in_legend(Op op) {
     if (!is_transfer(op))
         return words_of(op);
-    return op == Op::SendForward || op == Op::RecvForward ? "activations" : "gradients";
+    return carries_gradients(op) ? "gradients" : "activations";
 }
 
 std::vector<Op> legend_of(const Picture& picture) {
@@ -205,7 +195,7 @@ std::vector<Op> legend_of(const Picture& picture) {
                 ops.insert(box.event->task.op);
             for (const Box& box : row.transfers) {
                 const Op op = box.event->task.op;
-                ops.insert(op == Op::RecvForward ? Op::SendForward : op == Op::RecvBackward ? Op::SendBackward : op);
+                ops.insert(is_recv(op) ? *facts_of(op).other_end : op);
             }
         }
     return {ops.begin(), ops.end()};

@@ -66,11 +66,9 @@ Colour colour_of(Op op, int chunk, int chunks);
 Colour text_colour_on(Colour background);
 Colour curve_colour(int device, int devices);
 std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
-// "forward", "backward (weights)", ..
-std::string_view words_of(Op op);
-// Returns the same, but for transfers their content: "activations".
+// Returns the operation's words, but for transfers their content: "activations".
 std::string_view words_in_legend(Op op);
-// Returns the operations that occur, in the order of a legend; transfers appear as SendForward and SendBackward.
+// Returns the operations that occur, in the order of a legend; transfers appear as their SEND.
 std::vector<Op> legend_of(const Picture& picture);
 
 }  // namespace pw

@@ -1,10 +1,14 @@
 // The one exception of the project. `main` maps it to an exit code; nothing below `main` exits.
 #pragma once
 
+#include "workloads/setting.h"
+
 #include <fmt/format.h>
 
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -17,13 +21,24 @@ enum class ExitCode {
     PeerSilent = 5,   // hang
 };
 
+// what() is the text that people read: the fact, with its place where that is known, and the help.
 class Error : public std::runtime_error {
 public:
-    Error(ExitCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+    // `text` is "fact" or "fact\n  help: way out"; `settings` are those to change, the likeliest mistake first.
+    Error(ExitCode code, const std::string& text, std::vector<Setting> settings = {});
+    // An error of a file or of a config; `text` has the place, too.
+    Error(ExitCode code, std::string fact, std::string help, std::string key, const std::string& text);
+
     ExitCode code() const { return code_; }
+    const std::string& fact() const { return fact_; }
+    const std::string& help() const { return help_; }  // empty: none
+    const std::string& key() const { return key_; }    // of the config, "pipeline.stages"; empty: not known
+    const std::vector<Setting>& settings() const { return settings_; }
 
 private:
     ExitCode code_;
+    std::string fact_, help_, key_;
+    std::vector<Setting> settings_;
 };
 
 // Throws Error (BadInput): the message says what, where and what to do.
@@ -35,6 +50,12 @@ template <class... Args>
 template <class... Args>
 [[noreturn]] void fail_with(ExitCode code, fmt::format_string<Args...> text, Args&&... args) {
     throw Error(code, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Throws Error (BadInput) about settings.
+template <class... Args>
+[[noreturn]] void fail_about(std::vector<Setting> settings, fmt::format_string<Args...> text, Args&&... args) {
+    throw Error(ExitCode::BadInput, fmt::format(text, std::forward<Args>(args)...), std::move(settings));
 }
 
 }  // namespace pw

@@ -242,8 +242,7 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
             try {
                 return {folder, read_checkpoint(folder)};
             } catch (const Error& error) {
-                const std::string text = error.what();
-                left_out.push_back(text.substr(0, text.find('\n')));
+                left_out.push_back(error.fact());
             }
         }
         before = std::exchange(folders, folders_in(plain));

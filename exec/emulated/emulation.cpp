@@ -90,7 +90,10 @@ void EmulatedDevice::run(const Task& task, int node) {
             return sum_gradients(node);
         case Op::Update:
             return update(task);
-        default:
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
             fail_with(ExitCode::RunFailed, "emulated devices do not run {}", print(task));
     }
 }
@@ -304,7 +307,7 @@ Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge,
 
 Emulation::Ends Emulation::ends_of(const Task& transfer) const {
     const int edge = plan.edge_of(transfer), mb = transfer.microbatch;
-    const bool is_forward = transfer.op == Op::SendForward || transfer.op == Op::RecvForward;
+    const bool is_forward = !carries_gradients(transfer.op);
     if (edge < 0)  // nothing flows between the stages
         return {};
     const EdgeBuffers& tensors = plan.tensors;

@@ -97,7 +97,7 @@ void DeviceThread::launch(const Task& task, int position) {
         mailbox_->wait_to_post(node);
         work_.about_to_post(node, mailbox_->earlier_on_edge(node));
     }
-    if (task.op == Op::SumGradients || task.op == Op::Update)
+    if (is_closing(task.op))
         work_.meet(task, node);
     if (!is_transfer(task.op))
         work_.wait_for_dispatcher();

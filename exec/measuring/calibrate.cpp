@@ -255,7 +255,7 @@ private:
         const double slope = slope_of(samples, first), time = alone_of(samples, slope);
         const double more = first.empty() ? 0 : std::clamp(time - alone_of(first, slope), 0.0, time);
         const auto set = [&](StageCost& cost, double crowd) {
-            cost.*cost_part_of(kind.op) = std::max<Ns>(1, std::llround(time - more + slope * crowd));
+            cost.*facts_of(kind.op).cost = std::max<Ns>(1, std::llround(time - more + slope * crowd));
             if (makes_weight_gradient(kind.op))
                 cost.accumulate = std::llround(more);
         };

@@ -102,7 +102,7 @@ std::span<std::byte> Training::message(int transfer) {
     if (bytes == 0)
         return {};
     const int edge = plan.edge_of(task);
-    const bool forward = task.op == Op::SendForward || task.op == Op::RecvForward;
+    const bool forward = !carries_gradients(task.op);
     std::byte* const at = is_send(task.op) ? plan.tensors.made(forward, edge, task.microbatch)
                                            : plan.tensors.landed(forward, edge, task.microbatch);
     return {at, static_cast<std::size_t>(bytes)};

@@ -360,7 +360,12 @@ void TrainingDevice::compute(const Task& task, int node) {
         case Op::BackwardWeight:
             program.backward_weight(places, begun);
             break;
-        default:
+        case Op::Update:
+        case Op::SumGradients:
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
 }

@@ -25,9 +25,7 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
         at.erase(end == std::string::npos ? 0 : end);
     }
     Source report = source ? *source : Source("configuration", "");  // a copy: the caller may catch and go on
-    constexpr std::string_view kHelp = "\n  help: ";
-    const std::size_t own = fact.find(kHelp);
-    report.complain(place, fact.substr(0, own), own == std::string::npos ? help : fact.substr(own + kHelp.size()));
+    report.complain(place, fact, help, key);
     report.throw_if_mistaken();
     throw Error(ExitCode::BadInput, fact);
 }

@@ -266,8 +266,7 @@ struct Config {
     std::string yaml;                     // the effective configuration, canonical YAML
     std::set<std::string> absolute;       // keys whose paths the file gives from the root
 
-    // Throws Error (BadInput) pointing at `key` (or its closest present parent). A fact that brings its own way out,
-    // "...\n  help: ...", keeps it.
+    // Throws Error (BadInput) pointing at `key` (or its closest present parent).
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 

@@ -3,7 +3,6 @@
 #include "schedules/csv/csv_cells.h"
 #include "schedules/memory/limits.h"
 #include "schedules/passes/passes.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
@@ -22,7 +21,7 @@ namespace {
 int peer_of(Op op, const CsvCell& cell, int stages) {
     if (!is_transfer(op))
         return -1;
-    const bool later = op == Op::SendForward || op == Op::RecvBackward;
+    const bool later = facts_of(op).peers == Peers::After;
     const int peer = cell.stage + (later ? 1 : -1);
     if (peer < 0 || peer >= stages)
         fail_in(cell.at,
@@ -211,7 +210,7 @@ private:
     // their mean.
     void note_reduction(int position) {
         const Task& task = order_[position];
-        if (task.op != Op::SumGradients && task.op != Op::Update)
+        if (!is_closing(task.op))
             return;
         const auto [at, fresh] = reductions_.try_emplace(task.stage, position);
         if (task.op == Op::SumGradients || order_[at->second].op == Op::Update)
@@ -287,10 +286,10 @@ void refuse_idle_devices(const Plan& plan) {
     for (std::size_t device = 0; device < plan.order.size(); ++device)
         if (std::none_of(plan.order[device].begin(), plan.order[device].end(),
                          [](const Task& task) { return is_compute(task.op); }))
-            fail(
-                "device {} runs no micro-batch: PyTorch's format has no rows without tasks\n  help: give every device "
-                "a micro-batch: raise pipeline.micro_batches or lower pipeline.replicas; or use --format text",
-                device);
+            fail_about({Setting::MicroBatches, Setting::StageReplicas},
+                       "device {} runs no micro-batch: PyTorch's format has no rows without tasks\n  help: give every "
+                       "device a micro-batch, by more micro-batches or fewer replicas; or use --format text",
+                       device);
 }
 
 }  // namespace
@@ -316,8 +315,8 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     update_where_alone(plan);
     try {
         refuse_large(plan.shape);
-    } catch (const BeyondLimit& limit) {
-        fail("{}\n --> {}\n  help: {}", limit.fact, name, limit.help);
+    } catch (const Error& error) {
+        fail("{}\n --> {}\n  help: {}", error.fact(), name, error.help());
     }
     check_rows(read, file.dialect);
     const bool complete = has_transfers(plan);
@@ -334,8 +333,7 @@ CsvPlan read_csv(const std::string& path, const TransferMode& mode) {
 std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode) {
     return check(read.plan, mode, [&](int device, int position) {
         const Task& task = read.plan.order[device][position];
-        if (const auto sum = read.sums.find({device, task.stage});
-            (task.op == Op::SumGradients || task.op == Op::Update) && sum != read.sums.end())
+        if (const auto sum = read.sums.find({device, task.stage}); is_closing(task.op) && sum != read.sums.end())
             return print(sum->second);
         if (const auto found = read.cells.find(task); found != read.cells.end())
             return print(found->second);

@@ -17,7 +17,9 @@ struct Proof;  // schedules/passes/passes.h
 
 // Returns whether PyTorch's format compute_comms has a cell for such a task: U, the update, and R, recomputation, have
 // none.
-constexpr bool has_csv_cell(Op op) { return op <= Op::BackwardWeight || op == Op::SumGradients || is_transfer(op); }
+constexpr bool has_csv_cell(Op op) {
+    return op == Op::Forward || is_backward(op) || op == Op::SumGradients || is_transfer(op);
+}
 
 // Prints the format compute_only, or with `transfers` compute_comms: that has transfers, PyTorch's waits for them, and
 // a REDUCE_GRAD per stage where its gradients are complete, at its last S, the sum of gradients, or else U. Tasks

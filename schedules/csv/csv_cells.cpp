@@ -12,20 +12,38 @@ namespace pw {
 
 namespace {
 
-constexpr std::string_view kForm =
-    "write stage, type and micro-batch, as in 0F3; types: F B I W SEND_F RECV_F SEND_B RECV_B WAIT_SEND_F WAIT_SEND_B, "
-    "and without micro-batch REDUCE_GRAD WAIT_REDUCE_GRAD UNSHARD RESHARD";
 constexpr std::string_view kOldForm = "write F0_s1 or B0_s1 for micro-batch 0 of stage 1, or 1F0 or 1B0";
-constexpr std::string_view kComputeTypes[] = {"F", "B", "I", "W", "BW"};
-constexpr std::string_view kTransferTypes[] = {"SEND_F", "RECV_F", "SEND_B", "RECV_B", "WAIT_SEND_F", "WAIT_SEND_B"};
 constexpr std::string_view kStageTypes[] = {"REDUCE_GRAD", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"};
 constexpr std::string_view kWait = "WAIT_";
+constexpr std::string_view kWhole = "BW";  // B, where B is I
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 constexpr std::string_view kPairForm = "write two of F, B, I and W, as in (0F4;1B0)OVERLAP_F_B";
 
-template <std::size_t n>
-bool is_one_of(std::string_view type, const std::string_view (&types)[n]) {
-    return std::find(std::begin(types), std::end(types), type) != std::end(types);
+bool is_stage_type(std::string_view type) {
+    return std::find(std::begin(kStageTypes), std::end(kStageTypes), type) != std::end(kStageTypes);
+}
+
+bool is_compute_type(std::string_view type) {
+    const std::optional<Op> op = op_from(type);
+    return type == kWhole || (op && is_compute(*op) && has_csv_cell(*op));
+}
+
+bool is_transfer_type(std::string_view type) {
+    const bool waits = type.starts_with(kWait);
+    const std::optional<Op> op = op_from(waits ? type.substr(kWait.size()) : type);
+    return op && (waits ? is_send(*op) : is_transfer(*op));
+}
+
+std::string how_to_write() {
+    std::string types, waits;
+    for (const OpFacts& facts : kOpFacts)
+        if (is_compute_type(facts.letters) || is_transfer(facts.op)) {
+            types += fmt::format(" {}", facts.letters);
+            if (is_send(facts.op))
+                waits += fmt::format(" {}{}", kWait, facts.letters);
+        }
+    return fmt::format("write stage, type and micro-batch, as in 0F3; types:{}{}, and without micro-batch {}", types,
+                       waits, fmt::join(kStageTypes, " "));
 }
 
 // A file that is no plan at all must not fill the terminal, nor steer it.
@@ -61,7 +79,7 @@ int take_number(std::string_view& rest, const CsvCell& cell) {
         return -1;
     int value = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec != std::errc())
-        fail_in(cell.at, fmt::format("{}: the number is too large", quoted(cell.text)), kForm);
+        fail_in(cell.at, fmt::format("{}: the number is too large", quoted(cell.text)), how_to_write());
     rest.remove_prefix(digits.size());
     return value;
 }
@@ -74,7 +92,7 @@ std::string_view take_type(std::string_view& rest) {
 
 void refuse_rest(std::string_view rest, const CsvCell& cell) {
     if (!rest.empty())
-        fail_in(cell.at, fmt::format("{}: {} is left over", quoted(cell.text), quoted(rest)), kForm);
+        fail_in(cell.at, fmt::format("{}: {} is left over", quoted(cell.text), quoted(rest)), how_to_write());
 }
 
 void parse_stage_last(CsvCell& cell) {
@@ -100,18 +118,18 @@ void parse_stage_last(CsvCell& cell) {
                    [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     if (upper != cell.text)
         fail_in(cell.at, fmt::format("{}: types are written in capital letters", quoted(cell.text)),
-                fmt::format("write {}; {}", upper, kForm));
-    fail_in(cell.at, fmt::format("{}: unknown type {}", quoted(cell.text), quoted(cell.type)), kForm);
+                fmt::format("write {}; {}", upper, how_to_write()));
+    fail_in(cell.at, fmt::format("{}: unknown type {}", quoted(cell.text), quoted(cell.type)), how_to_write());
 }
 
 void parse_stage_first(CsvCell& cell) {
     std::string_view rest = cell.text;
     cell.stage = take_number(rest, cell);
     if (cell.stage < 0)
-        fail_in(cell.at, fmt::format("{} does not start with a stage", quoted(cell.text)), kForm);
+        fail_in(cell.at, fmt::format("{} does not start with a stage", quoted(cell.text)), how_to_write());
     cell.type = take_type(rest);
-    const bool of_stage = is_one_of(cell.type, kStageTypes);
-    if (!of_stage && !is_one_of(cell.type, kComputeTypes) && !is_one_of(cell.type, kTransferTypes))
+    const bool of_stage = is_stage_type(cell.type);
+    if (!of_stage && !is_compute_type(cell.type) && !is_transfer_type(cell.type))
         refuse_type(cell);
     cell.microbatch = take_number(rest, cell);
     if (of_stage && cell.microbatch >= 0)
@@ -119,7 +137,7 @@ void parse_stage_first(CsvCell& cell) {
                 fmt::format("write {}{}", cell.stage, cell.type));
     refuse_rest(rest, cell);
     if (!of_stage && cell.microbatch < 0)
-        fail_in(cell.at, fmt::format("{} has no micro-batch", quoted(cell.text)), kForm);
+        fail_in(cell.at, fmt::format("{} has no micro-batch", quoted(cell.text)), how_to_write());
 }
 
 CsvCell parse_cell(std::string_view text, const CellPlace& at) {
@@ -149,7 +167,7 @@ std::vector<CsvCell> parse_pair(std::string_view text, const CellPlace& at) {
     std::vector<CsvCell> cells;
     for (const std::string_view part : parts) {
         cells.push_back(parse_cell(trim(part), at));
-        if (!is_one_of(cells.back().type, kComputeTypes) || cells.back().stage_last)
+        if (!is_compute_type(cells.back().type) || cells.back().stage_last)
             refuse(fmt::format("overlaps {}", part));
     }
     cells.front().with_next = true;
@@ -219,7 +237,7 @@ CsvDialect dialect_of(const CsvFile& file) {
     refuse_two_forms(file);
     if (file.rows.front().front().stage_last)
         return CsvDialect::StageLast;
-    const CsvCell *input = first_of_type(file, "I"), *both = first_of_type(file, "BW");
+    const CsvCell *input = first_of_type(file, "I"), *both = first_of_type(file, kWhole);
     if (input && both)
         fail_in(both->at,
                 fmt::format("{}: BW was the full backward of PyTorch 2.5, which had no I as in {} at {}",
@@ -257,7 +275,7 @@ bool has_task(const CsvCell& cell) { return !is_sharding(cell) && !is_wait(cell)
 Op op_of(const CsvCell& cell, CsvDialect dialect) {
     if (cell.type == "REDUCE_GRAD")
         return Op::SumGradients;
-    if (cell.type == "BW")
+    if (cell.type == kWhole)
         return Op::Backward;
     if (cell.type == "B" && dialect == CsvDialect::InputIsB)
         return Op::BackwardInput;
@@ -271,7 +289,7 @@ std::string csv_cell(const Task& task, CsvDialect dialect) {
     if (dialect == CsvDialect::StageLast)
         return fmt::format("{}{}_s{}", type, task.microbatch, task.stage);
     if (dialect == CsvDialect::InputIsB && task.op == Op::Backward)
-        type = "BW";
+        type = kWhole;
     if (dialect == CsvDialect::InputIsB && task.op == Op::BackwardInput)
         type = "B";
     return fmt::format("{}{}{}", task.stage, type, task.microbatch);

@@ -129,14 +129,13 @@ private:
         const auto expected = row_of.find(task);
         if (expected != row_of.end() && expected->second == place.row)
             return;
-        const bool gradient = task.op == Op::SendBackward || task.op == Op::RecvBackward;
         const int row = row_of_stage(task.stage, task.microbatch);
         std::string fact = fmt::format("stages {} and {} both run micro-batch {} in row {}: nothing is sent",
                                        task.stage, task.peer, task.microbatch, row);
         if (expected != row_of.end())
             fact = fmt::format("{} is in row {}, but stage {} runs micro-batch {} in row {}", name(task), place.row,
                                task.stage, task.microbatch, row);
-        else if (gradient && !has_backward_)
+        else if (carries_gradients(task.op) && !has_backward_)
             fact = fmt::format("{} carries a gradient, but no row runs a backward pass", name(task));
         fail_in(
             place, fact,
@@ -144,10 +143,10 @@ private:
     }
 
     Task reader_of(const Task& recv) const {
-        if (recv.op == Op::RecvForward)
-            return {Op::Forward, recv.stage, recv.microbatch};
-        const Task whole{Op::Backward, recv.stage, recv.microbatch};
-        return find(whole) ? whole : Task{Op::BackwardInput, recv.stage, recv.microbatch};
+        for (const OpFacts& reader : kOpFacts)
+            if (const Task task{reader.op, recv.stage, recv.microbatch}; reads(reader.op, recv.op) && find(task))
+                return task;
+        return recv;  // never: its reader is how it came up
     }
 
     [[noreturn]] void fail_missing(const Task& missing, const std::map<Task, int>& row_of) const {

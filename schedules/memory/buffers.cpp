@@ -16,24 +16,6 @@ namespace pw {
 
 namespace {
 
-// Returns what a task needs of the device's one workspace.
-Bytes workspace_of(const StageBytes& bytes, Op op) {
-    switch (op) {
-        case Op::Forward:
-            return bytes.forward_workspace;
-        case Op::Backward:
-            return bytes.backward_workspace;
-        case Op::BackwardInput:
-            return bytes.input_workspace;
-        case Op::BackwardWeight:
-            return bytes.weight_workspace;
-        case Op::Recompute:
-            return bytes.recompute_workspace;
-        default:
-            return 0;
-    }
-}
-
 class Collector {
 public:
     Collector(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions, bool early,
@@ -109,8 +91,9 @@ private:
         }
         Bytes workspace = 0;
         for (const Task& task : plan_.order[device])
-            workspace = std::max(workspace, scaled_bytes(workspace_of(costs_.bytes[task.stage], task.op),
-                                                         costs_.length_of(task.microbatch).bytes));
+            if (Bytes StageBytes::*const need = facts_of(task.op).workspace; need != nullptr)
+                workspace = std::max(
+                    workspace, scaled_bytes(costs_.bytes[task.stage].*need, costs_.length_of(task.microbatch).bytes));
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 

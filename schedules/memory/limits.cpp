@@ -4,7 +4,7 @@
 #include "schedules/plan/durations.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
-#include "workloads/beyond_limit.h"
+#include "workloads/error.h"
 #include "workloads/machine_memory.h"
 
 #include <algorithm>
@@ -66,8 +66,12 @@ struct Share {
     }
 };
 
+Setting larger_of(const Shape& shape) {
+    return shape.stages > shape.microbatches ? Setting::Stages : Setting::MicroBatches;
+}
+
 struct Blame {
-    const char* key;
+    Setting setting;
     const char* what;
     const char* help;
 };
@@ -75,39 +79,39 @@ struct Blame {
 Blame blame_for(Op op) {
     switch (op) {
         case Op::Forward:
-            return {"workload.forward", "forward passes", "check the unit of its time"};
+            return {Setting::ForwardTime, "forward passes", "check the unit of their time"};
         case Op::Backward:
         case Op::BackwardInput:
-            return {"workload.backward_input", "backward passes", "check the unit of its time"};
+            return {Setting::BackwardInputTime, "backward passes", "check the unit of their time"};
         case Op::BackwardWeight:
-            return {"workload.backward_weight", "backward passes", "check the unit of its time"};
+            return {Setting::BackwardWeightTime, "backward passes", "check the unit of their time"};
         case Op::Recompute:
-            return {"pipeline.recompute", "recomputed forward passes", "check the unit of its time"};
+            return {Setting::Recompute, "recomputed forward passes", "check the unit of their time"};
         case Op::Update:
-            return {"cluster.memory_bandwidth", "updates", "raise cluster.memory_bandwidth"};
+            return {Setting::MemoryBandwidth, "updates", "raise the bandwidth of memory"};
         case Op::SumGradients:
-            return {"cluster.link.bandwidth", "sums of gradients",
-                    "write more than so few bytes per second, such as 10 GB/s"};
-        default:
-            return {"cluster.link.bandwidth", "transfers", "write more than so few bytes per second, such as 10 GB/s"};
+            return {Setting::LinkBandwidth, "sums of gradients", "raise the link's bandwidth, as in 10 GB/s"};
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
+            break;
     }
+    return {Setting::LinkBandwidth, "transfers", "raise the link's bandwidth, as in 10 GB/s"};
 }
 
 [[noreturn]] void refuse_share(const Share& share, double total, Blame blame, const PlanGraph& graph,
                                const Costs& costs) {
     const int device = graph.device_of(share.node);
-    std::string key = blame.key, help = blame.help;
     if (is_compute(graph.task(share.node).op) && costs.cluster->speed_of(device) < 1) {
-        key = fmt::format("cluster.devices[{}].speed", device);
-        help = "raise the speed of the device, 1 is that of the costs";
+        blame.setting = {Setting::DeviceSpeed, device};
+        blame.help = "raise the speed of the device, 1 is that of the costs";
     }
-    throw BeyondLimit(
-        key,
-        fmt::format("the plan may take {:.4g} years, and times are counted up to {:.0f}: {} are {:.0f} % of it, {} "
-                    "is the longest, {}",
-                    years(total), years(static_cast<double>(kLongestPlan)), blame.what, 100 * share.time / total,
-                    print(graph.task(share.node)), print_time(share.longest)),
-        help + ", or plan fewer micro-batches (pipeline.micro_batches)");
+    fail_about({blame.setting, Setting::MicroBatches},
+               "the plan may take {:.4g} years, and times are counted up to {:.0f}: {} are {:.0f} % of it, {} is the "
+               "longest, {}\n  help: {}, or plan fewer micro-batches",
+               years(total), years(static_cast<double>(kLongestPlan)), blame.what, 100 * share.time / total,
+               print(graph.task(share.node)), print_time(share.longest), blame.help);
 }
 
 }  // namespace
@@ -115,40 +119,37 @@ Blame blame_for(Op op) {
 int microbatches_of_plan(int micro_batches, int steps) {
     const std::int64_t all = std::int64_t{micro_batches} * steps;
     if (all > kMostTasks)
-        throw BeyondLimit(
-            "training.steps",
-            fmt::format("an asynchronous plan holds the micro-batches of all steps: {} steps of {} are {}, "
-                        "and a plan has at most {} tasks",
-                        steps, micro_batches, all, kMostTasks),
-            "write fewer training.steps: a hundred show the step time");
+        fail_about(
+            {Setting::Steps},
+            "an asynchronous plan holds the micro-batches of all steps: {} steps of {} are {}, and a plan has at "
+            "most {} tasks\n  help: plan fewer steps: a hundred show the step time",
+            steps, micro_batches, all, kMostTasks);
     return static_cast<int>(all);
 }
 
 void refuse_large_table(double bytes, const Shape& shape) {
     const Bytes limit = memory_for_plans();
     if (bytes > static_cast<double>(limit))
-        throw BeyondLimit(
-            shape.stages > shape.microbatches ? "pipeline.stages" : "pipeline.micro_batches",
-            fmt::format("a plan of {} stages and {} micro-batches on {} devices takes {} of memory to work "
-                        "out; half of what this process may have is {}",
-                        shape.stages, shape.microbatches, shape.devices, text_of(bytes), print_bytes(limit)),
-            "plan fewer stages, micro-batches or devices, or use a machine with more memory");
+        fail_about(
+            {larger_of(shape)},
+            "a plan of {} stages and {} micro-batches on {} devices takes {} of memory to work out; half of what "
+            "this process may have is {}\n  help: plan fewer stages, micro-batches or devices, or use a machine "
+            "with more memory",
+            shape.stages, shape.microbatches, shape.devices, text_of(bytes), print_bytes(limit));
 }
 
 void refuse_large(const Shape& shape) {
     if (const double tasks = tasks_of(shape); tasks > static_cast<double>(kMostTasks))
-        throw BeyondLimit(shape.stages > shape.microbatches ? "pipeline.stages" : "pipeline.micro_batches",
-                          fmt::format("a plan of {} stages and {} micro-batches has {:.4g} tasks and transfers, and at "
-                                      "most {} are planned",
-                                      shape.stages, shape.microbatches, tasks, kMostTasks),
-                          "plan fewer stages or micro-batches (of an asynchronous schedule: training.steps)");
+        fail_about({larger_of(shape)},
+                   "a plan of {} stages and {} micro-batches has {:.4g} tasks and transfers, and at most {} are "
+                   "planned\n  help: plan fewer stages or micro-batches; of an asynchronous schedule, fewer steps",
+                   shape.stages, shape.microbatches, tasks, kMostTasks);
     const double inputs_of_all = inputs_of_meetings(shape);
     if (inputs_of_all > kMostInputs - 4.0 * kMostTasks)
-        throw BeyondLimit("pipeline.stages",
-                          fmt::format("the sums and updates of a plan of {} stages on {} devices wait for {:.4g} "
-                                      "gradients, and at most {:.4g} are planned",
-                                      shape.stages, shape.devices, inputs_of_all, kMostInputs),
-                          "plan fewer stages or devices that share parameters or a norm");
+        fail_about({Setting::Stages},
+                   "the sums and updates of a plan of {} stages on {} devices wait for {:.4g} gradients, and at most "
+                   "{:.4g} are planned\n  help: plan fewer stages or devices that share parameters or a norm",
+                   shape.stages, shape.devices, inputs_of_all, kMostInputs);
     refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_all, shape);
 }
 
@@ -173,7 +174,7 @@ void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vect
     const auto most =
         std::max_element(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.time < b.time; });
     if (latency.time > most->time)
-        refuse_share(latency, total, {"cluster.link.latency", "latencies", "lower cluster.link.latency"}, graph, costs);
+        refuse_share(latency, total, {Setting::LinkLatency, "latencies", "lower the link's latency"}, graph, costs);
     refuse_share(*most, total, blame_for(static_cast<Op>(most - shares.begin())), graph, costs);
 }
 
@@ -188,12 +189,12 @@ void refuse_heavy(const std::vector<Buffer>& buffers) {
     if (all <= static_cast<double>(kLargestPlan))
         return;
     const bool weights = largest->kind <= MemoryKind::Optimizer;
-    throw BeyondLimit(weights ? "workload.weights" : "workload.activation",
-                      fmt::format("the buffers of the plan add up to {}, and bytes are counted up to {}; the largest "
-                                  "holds {} of stage {}, {}",
-                                  text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest->kind),
-                                  largest->stage, print_bytes(largest->bytes)),
-                      "check the units of sizes, or plan fewer micro-batches (pipeline.micro_batches)");
+    fail_about(
+        {weights ? Setting::Weights : Setting::Activations, Setting::MicroBatches},
+        "the buffers of the plan add up to {}, and bytes are counted up to {}; the largest holds {} of stage {}, "
+        "{}\n  help: check the units of sizes, or plan fewer micro-batches",
+        text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest->kind), largest->stage,
+        print_bytes(largest->bytes));
 }
 
 }  // namespace pw

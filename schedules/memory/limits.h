@@ -1,5 +1,5 @@
 // How large a plan may be, and how long: what is beyond is refused before it is computed or allocated. Each refusal is
-// a BeyondLimit that names the key to blame and a way out.
+// an Error (BadInput) about the setting to blame, with a way out.
 #pragma once
 
 #include "schedules/plan/plan.h"

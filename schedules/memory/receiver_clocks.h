@@ -17,7 +17,7 @@ namespace pw {
 class ReceiverClocks {
 public:
     // The plan runs through and has its transfers. In `order` its nodes come after their inputs, and those that compute
-    // as in their lists. Throws BeyondLimit when the clocks alone take more than memory_for_plans().
+    // as in their lists. Throws Error (BadInput) when the clocks alone take more than memory_for_plans().
     ReceiverClocks(const PlanGraph& graph, const Shape& shape, const std::vector<int>& order);
 
     int at(int send) const { return at_send_[static_cast<std::size_t>(send)]; }  // -1 for none

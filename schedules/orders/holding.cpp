@@ -9,9 +9,10 @@ namespace pw {
 
 int Holding::only_stage() const {
     if (stages.size() != 1)
-        fail(
-            "this schedule places one stage on each device: device {} would hold {} of {} stages\n  help: set "
-            "pipeline.stages to the number of devices ({})",
+        fail_about(
+            {Setting::Stages},
+            "this schedule places one stage on each device: device {} would hold {} of {} stages\n  help: set the "
+            "number of stages to that of devices, {}",
             device, stages.size(), shape.stages, shape.devices);
     return stages.front();
 }

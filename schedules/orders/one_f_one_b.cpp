@@ -39,10 +39,10 @@ Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alt
 Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
     const Shape& shape = own.shape;
     if (shape.per_update < shape.devices)
-        fail(
-            "two weight versions need at least as many micro-batches per update as devices: {} for {} "
-            "devices\n  help: set pipeline.micro_batches to {} or more",
-            shape.per_update, shape.devices, shape.devices);
+        fail_about({Setting::MicroBatches},
+                   "two weight versions need at least as many micro-batches per update as devices: {} for {} "
+                   "devices\n  help: take {} micro-batches or more",
+                   shape.per_update, shape.devices, shape.devices);
     return one_f_one_b(own, options);
 }
 

@@ -70,10 +70,10 @@ std::optional<std::string_view> near_to(const std::string& name) {
 
 void check_stages(const Schedule& schedule, const Shape& shape) {
     if (const int legal = legal_stages(schedule, shape); legal != shape.stages)
-        fail(
-            "schedule {} places {} on each device: {} stages on {} devices do not fit\n  help: "
-            "set pipeline.stages to {}",
-            schedule.name, schedule.placement.each_device, shape.stages, shape.devices, legal);
+        fail_about({Setting::Stages},
+                   "schedule {} places {} on each device: {} stages on {} devices do not fit\n  help: "
+                   "set the number of stages to {}",
+                   schedule.name, schedule.placement.each_device, shape.stages, shape.devices, legal);
 }
 
 void check_replicas(const Schedule& schedule, const Shape& shape) {
@@ -81,8 +81,9 @@ void check_replicas(const Schedule& schedule, const Shape& shape) {
         fail("schedule {} has one device per stage; replicas are for {}", schedule.name,
              names_where([](const Schedule& other) { return other.takes_replicas(); }));
     if (shape.devices_before(shape.stages) != shape.devices)
-        fail("the replicas of {} stages are {} devices, not {}\n  help: set cluster.devices to {}", shape.stages,
-             shape.devices_before(shape.stages), shape.devices, shape.devices_before(shape.stages));
+        fail_about({Setting::Devices},
+                   "the replicas of {} stages are {} devices, not {}\n  help: set the number of devices to {}",
+                   shape.stages, shape.devices_before(shape.stages), shape.devices, shape.devices_before(shape.stages));
 }
 
 // Without a flush a stage updates while others still use what it shares with them, and no norm has one time.
@@ -145,7 +146,7 @@ std::string same_orders_as(const Schedule& schedule, const Shape& shape, const S
     for (const Drain drain : {Drain::Own, Drain::Lifo})
         if (own == other.orders({shape, {.drain = drain}}))
             return drain == Drain::Own ? std::string(other.name)
-                                       : fmt::format("{} with pipeline.drain: {}", other.name, name_of(drain));
+                                       : fmt::format("{} with drain: {}", other.name, name_of(drain));
     return {};
 }
 

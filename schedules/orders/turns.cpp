@@ -59,10 +59,10 @@ int group_of_even_rounds(const Shape& shape) {
     int group = p;  // m is one, so that the loop ends
     while (!is_group(group, p, m))
         ++group;
-    fail(
-        "{} micro-batches on {} devices make {} rounds, which must be equally long\n  help: set pipeline.micro_batches "
-        "to {} or {}, or pipeline.group to {}",
-        m, p, rounds_of(p, m), less, more, group);
+    fail_about({Setting::MicroBatches, Setting::Group},
+               "{} micro-batches on {} devices make {} rounds, which must be equally long\n  help: take {} or {} "
+               "micro-batches, or groups of {}",
+               m, p, rounds_of(p, m), less, more, group);
 }
 
 }  // namespace
@@ -74,19 +74,21 @@ int group_size(const Shape& shape, const ScheduleOptions& options) {
     if (is_group(group, p, m))
         return group;
     if (m < p)
-        fail(
+        fail_about(
+            {Setting::Group, Setting::MicroBatches},
             "a group of {} micro-batches for {} micro-batches on {} devices: a group has at least as many as there are "
-            "devices\n  help: leave pipeline.group out, or set pipeline.micro_batches to {} or more",
+            "devices\n  help: leave the group out, or take {} micro-batches or more",
             group, m, p, p);
     std::string legal;
     for (int distance = 1; distance <= std::max(group, m) && legal.empty(); ++distance)
         for (const int near : {group - distance, group + distance})
             if (is_group(near, p, m))
                 legal += (legal.empty() ? "" : " or ") + std::to_string(near);
-    fail(
+    fail_about(
+        {Setting::Group},
         "a group of {} micro-batches: it must be from {} (devices) to {} (micro-batches) and leave no last group "
         "shorter than {}\n  help: {}",
-        group, p, m, p, legal.empty() ? "leave pipeline.group out" : "set pipeline.group to " + legal);
+        group, p, m, p, legal.empty() ? "leave the group out" : "take groups of " + legal);
 }
 
 }  // namespace pw

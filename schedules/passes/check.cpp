@@ -23,8 +23,7 @@ PlaceName place_name(const PlaceName& named) {
 // A plan without any backward is a forward-only one.
 bool has_backward(const Plan& plan) {
     return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
-        return std::any_of(order.begin(), order.end(),
-                           [](const Task& task) { return is_compute(task.op) && task.op != Op::Forward; });
+        return std::any_of(order.begin(), order.end(), [](const Task& task) { return is_backward(task.op); });
     });
 }
 
@@ -137,7 +136,7 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
 void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
-        if (task.op == Op::Update || task.op == Op::SumGradients)
+        if (is_closing(task.op))
             continue;
         const int device = graph.device_of(node), server = plan.shape.server_of(task.stage, task.microbatch);
         if (server != device)
@@ -179,31 +178,35 @@ std::vector<TransferMode> other_modes(const TransferMode& mode) {
     return modes;
 }
 
-// Returns the keys in which a mode differs from another one: "transfer.receive: early".
-std::vector<std::string> keys_of(const TransferMode& mode, const TransferMode& other) {
-    std::vector<std::string> keys;
-    const auto add = [&](const char* key, std::string_view value) {
-        keys.push_back(fmt::format("transfer.{}: {}", key, value));
+// A setting of transfers with a value: "receive: early".
+struct Change {
+    Setting setting;
+    std::string text;
+};
+
+// Returns what turns a mode into another one.
+std::vector<Change> changes_to(const TransferMode& other, const TransferMode& mode) {
+    std::vector<Change> changes;
+    const auto add = [&](Setting setting, std::string_view name, auto value, auto before) {
+        if (value != before)
+            changes.push_back({setting, fmt::format("{}: {}", name, name_of(value))});
     };
-    if (mode.communicator != other.communicator)
-        add("communicator", name_of(mode.communicator));
-    if (mode.receive != other.receive)
-        add("receive", name_of(mode.receive));
-    if (mode.exchange != other.exchange)
-        add("exchange", name_of(mode.exchange));
-    if (mode.protocol != other.protocol)
-        add("protocol", name_of(mode.protocol));
-    return keys;
+    add(Setting::TransferLanes, "communicator", other.communicator, mode.communicator);
+    add(Setting::TransferReceive, "receive", other.receive, mode.receive);
+    add(Setting::TransferExchange, "exchange", other.exchange, mode.exchange);
+    add(Setting::TransferProtocol, "protocol", other.protocol, mode.protocol);
+    return changes;
 }
 
-// Returns the fewest keys with which the plan runs through, or nothing.
-std::string way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
-    std::vector<std::string> fewest;
+// Returns the fewest changes with which the plan runs through, or nothing.
+std::vector<Change> way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    std::vector<Change> fewest;
     for (const TransferMode& other : other_modes(mode))
-        if (const std::vector<std::string> keys = keys_of(other, mode);
-            !keys.empty() && (fewest.empty() || keys.size() < fewest.size()) && deadlock_of(plan, graph, other).empty())
-            fewest = keys;
-    return fmt::format("{}", fmt::join(fewest, " and "));
+        if (const std::vector<Change> changes = changes_to(other, mode);
+            !changes.empty() && (fewest.empty() || changes.size() < fewest.size()) &&
+            deadlock_of(plan, graph, other).empty())
+            fewest = changes;
+    return fewest;
 }
 
 // Returns a line per task of the circle. A transfer without a place of its own is told by the task that makes its
@@ -237,13 +240,20 @@ void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMod
     const std::vector<int> circle = deadlock_of(plan, graph, mode, asks);
     if (circle.empty())
         return;
-    const std::string other = way_out(plan, graph, mode);
-    fail_with(ExitCode::Infeasible,
-              "plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n  help: {}",
-              plan.schedule, other.empty() ? "in all lanes, under all protocols" : print(mode),
-              lines_of(graph, circle, place_name(named)),
-              other.empty() ? "no key of transfer saves it: change the order of the tasks"
-                            : fmt::format("it runs through with {}", other));
+    const std::vector<Change> changes = way_out(plan, graph, mode);
+    std::vector<Setting> settings;
+    std::string help = "it runs through with";
+    for (const Change& change : changes) {
+        help += fmt::format("{} {}", settings.empty() ? "" : " and", change.text);
+        settings.push_back(change.setting);
+    }
+    throw Error(ExitCode::Infeasible,
+                fmt::format("plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n"
+                            "  help: {}",
+                            plan.schedule, changes.empty() ? "in all lanes, under all protocols" : print(mode),
+                            lines_of(graph, circle, place_name(named)),
+                            changes.empty() ? "change the order of the tasks" : help),
+                settings);
 }
 
 std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const PlaceName& named) {

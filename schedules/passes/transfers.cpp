@@ -33,17 +33,15 @@ public:
     // Calls visit(transfer, the device at the other end).
     template <class Visit>
     void visit_sends_after(const Task& task, int device, Visit visit) const {
-        if (task.op == Op::Forward)
-            visit_peers(index_.after(task.stage), Op::SendForward, task, device, visit);
-        else if (makes_input_gradient(task.op))
-            visit_peers(index_.before(task.stage), Op::SendBackward, task, device, visit);
+        for (const OpFacts& send : kOpFacts)
+            if (is_send(send.op) && does(task.op, send.inputs.front().made_by))
+                visit_peers(send.op, task, device, visit);
     }
     template <class Visit>
     void visit_receives_before(const Task& task, int device, Visit visit) const {
-        if (task.op == Op::Forward)
-            visit_peers(index_.before(task.stage), Op::RecvForward, task, device, visit);
-        else if (makes_input_gradient(task.op))
-            visit_peers(index_.after(task.stage), Op::RecvBackward, task, device, visit);
+        for (const OpInput& input : facts_of(task.op).inputs)
+            if (input.received_by)
+                visit_peers(*input.received_by, task, device, visit);
     }
 
 private:
@@ -52,10 +50,10 @@ private:
     }
 
     template <class Visit>
-    void visit_peers(std::span<const int> peers, Op op, const Task& task, int device, Visit& visit) const {
-        for (const int peer : peers)
+    void visit_peers(Op transfer, const Task& task, int device, Visit& visit) const {
+        for (const int peer : index_.peers_of(transfer, task.stage))
             if (const int other = holder_[cell_of(peer, task.microbatch)]; other >= 0 && other != device)
-                visit(Task{op, task.stage, task.microbatch, task.slice, peer}, other);
+                visit(Task{transfer, task.stage, task.microbatch, task.slice, peer}, other);
     }
 
     ShapeIndex index_;
@@ -102,7 +100,7 @@ void receive_before_use(Plan& plan) {
         for (const Task& task : plan.order[device]) {
             sending.push_back(task);
             rule.visit_sends_after(task, device, [&](const Task& send, int to) {
-                coming.at(device, to, send.op == Op::SendBackward).receives.push_back(other_end(send));
+                coming.at(device, to, carries_gradients(send.op)).receives.push_back(other_end(send));
                 ++receives[to];
                 sending.push_back(send);
             });
@@ -114,7 +112,7 @@ void receive_before_use(Plan& plan) {
         order.reserve(with_sends[device].size() + receives[device]);
         for (const Task& task : with_sends[device]) {
             rule.visit_receives_before(task, device, [&](const Task& recv, int from) {
-                auto& [lane, posted] = coming.at(from, device, recv.op == Op::RecvBackward);
+                auto& [lane, posted] = coming.at(from, device, carries_gradients(recv.op));
                 const auto at = std::find(lane.begin() + static_cast<std::ptrdiff_t>(posted), lane.end(), recv);
                 if (at == lane.end())
                     return;  // posted already, before an earlier task

@@ -15,53 +15,30 @@
 
 namespace pw {
 
-Ns StageCost::*cost_part_of(Op op) {
-    switch (op) {
-        case Op::Forward:
-            return &StageCost::forward;
-        case Op::Backward:
-            return &StageCost::backward;
-        case Op::BackwardInput:
-            return &StageCost::backward_input;
-        case Op::BackwardWeight:
-            return &StageCost::backward_weight;
-        case Op::Recompute:
-            return &StageCost::recompute;
-        case Op::Update:
-            return &StageCost::update;
-        case Op::SumGradients:
-            return &StageCost::sum_gradients;
-        default:
-            return nullptr;
-    }
-}
-
 namespace {
 
 Ns time_of(Op op, const StageCost& cost) {
-    Ns StageCost::*const part = cost_part_of(op);
+    Ns StageCost::*const part = facts_of(op).cost;
     return part == nullptr ? 0 : cost.*part;
 }
 
 double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
-    switch (op) {
-        case Op::Forward:
-        case Op::Recompute:
+    if (!is_compute(op))
+        return 1;  // once per mini-batch
+    switch (facts_of(op).gradients) {
+        case Gradients::None:
             return length.forward;
-        case Op::BackwardInput:
+        case Gradients::OfInputs:
             return length.backward_input;
-        case Op::BackwardWeight:
+        case Gradients::OfWeights:
             return length.backward_weight;
-        case Op::Backward: {
-            const auto input = static_cast<double>(cost.backward_input),
-                       weight = static_cast<double>(cost.backward_weight);
-            const bool alike = length.backward_input == length.backward_weight || input + weight == 0;
-            return alike ? length.backward_input
-                         : (input * length.backward_input + weight * length.backward_weight) / (input + weight);
-        }
-        default:
-            return 1;  // once per mini-batch
+        case Gradients::OfBoth:
+            break;
     }
+    const auto input = static_cast<double>(cost.backward_input), weight = static_cast<double>(cost.backward_weight);
+    const bool alike = length.backward_input == length.backward_weight || input + weight == 0;
+    return alike ? length.backward_input
+                 : (input * length.backward_input + weight * length.backward_weight) / (input + weight);
 }
 
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
@@ -214,7 +191,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         if (is_send(task.op)) {
             const Edge edge = edge_of(task);
             const auto row = static_cast<std::size_t>(graph.index().edge(edge.from, edge.to) + 1);
-            const std::size_t one = (row * 2 + (task.op == Op::SendBackward ? 1 : 0)) * batches + batch;
+            const std::size_t one = (row * 2 + (carries_gradients(task.op) ? 1 : 0)) * batches + batch;
             receiver = of_[static_cast<std::size_t>(node)];
             known = &of_sends[one];
             if (*known != kNone && (all_[*known].device != device || all_[*known].receiver != receiver)) {
@@ -366,9 +343,8 @@ Bytes Traffic::bytes(const Task& task) const {
     const int number = index_.edge(edge.from, edge.to);
     if (number < 0)
         return 0;
-    const bool gradient = task.op == Op::SendBackward || task.op == Op::RecvBackward;
     const bool smaller = !last_.front().empty() && shape_.ends_mini_batch(task.microbatch);
-    const Bytes bytes = (smaller ? last_ : full_)[gradient ? 1 : 0][number];
+    const Bytes bytes = (smaller ? last_ : full_)[carries_gradients(task.op) ? 1 : 0][number];
     if (lengths_.empty())
         return bytes;
     return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes);

@@ -14,9 +14,6 @@
 
 namespace pw {
 
-// Returns which of the times of a stage's cost an operation takes; null for transfers.
-Ns StageCost::*cost_part_of(Op op);
-
 // Returns how long an operation takes on a device that holds the stage, with its speed and the dispatch: for the first
 // micro-batch of a mini-batch that has several.
 Ns duration_of(Op op, int stage, int device, const Costs& costs);

@@ -30,13 +30,11 @@ std::vector<char> asking_sends(const TransferMode& mode, const std::vector<Bytes
 
 namespace {
 
-bool carries_gradient(Op op) { return op == Op::SendBackward || op == Op::RecvBackward; }
-
 // Device, other device, end and kind in one number: equal for transfers that share a lane.
 std::uint64_t lane_key(const PlanGraph& graph, int node, int partner, Communicator communicator) {
     const auto device = static_cast<std::uint64_t>(graph.device_of(node));
     const Op op = graph.task(node).op;
-    const unsigned kind = carries_gradient(op) ? 1 : 0, end = is_send(op) ? 1 : 0;
+    const unsigned kind = carries_gradients(op) ? 1 : 0, end = is_send(op) ? 1 : 0;
     switch (communicator) {
         case Communicator::One:
             return device << 32;
@@ -83,7 +81,7 @@ LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communic
         const int edge = graph.index().edge(edge_of(task).from, edge_of(task).to);
         if (edge < 0)
             continue;  // no plan that check() passes has it
-        const int earlier = std::exchange(last_on_edge[carries_gradient(task.op) ? 1 : 0][edge], node);
+        const int earlier = std::exchange(last_on_edge[carries_gradients(task.op) ? 1 : 0][edge], node);
         if (earlier >= 0 && graph.device_of(earlier) == graph.device_of(node))
             earlier_on_edge[node] = earlier;
     }

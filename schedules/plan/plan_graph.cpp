@@ -73,8 +73,7 @@ void PlanGraph::add_nodes(const Plan& plan) {
         for (const Task& task : plan.order[device]) {
             refuse_foreign(task, plan, index_, device, position);
             int& known = cell_of(task);
-            const bool per_holder = task.op == Op::Update || task.op == Op::SumGradients;
-            if (known >= 0 && !(per_holder && device_[known] != device))
+            if (known >= 0 && !(is_closing(task.op) && device_[known] != device))
                 fail("plan '{}': device {} step {}: {} stands twice; device {} has it at step {}", plan.schedule,
                      device, position, print(task), device_[known], position_of(known));
             known = size();
@@ -104,12 +103,8 @@ int PlanGraph::find(const Task& task) const {
     if (is_transfer(task.op) && (task.peer < 0 || task.peer >= stages_))
         return -1;
     const int node = at_cell_of(task);
-    if (node < 0 && (task.op == Op::BackwardInput || task.op == Op::BackwardWeight)) {
-        Task whole = task;
-        whole.op = Op::Backward;
-        return at_cell_of(whole);
-    }
-    return node;
+    const std::optional<Op> whole = facts_of(task.op).whole;
+    return node < 0 && whole ? at_cell_of({*whole, task.stage, task.microbatch, task.slice}) : node;
 }
 
 int PlanGraph::holder(int stage, int microbatch) const {
@@ -117,57 +112,43 @@ int PlanGraph::holder(int stage, int microbatch) const {
     return node < 0 ? -1 : device_[node];
 }
 
-// The dependency rule for everything but U and S, whose inputs are a matter of list positions.
+// The inputs of a task but those that follow from positions in the list.
 template <class Visit>
 void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
-    const int stage = task.stage, microbatch = task.microbatch;
-    const auto from = [&](Op made_by, Op received_by, int peer) -> Task {
-        if (has_transfers_ && holder(peer, microbatch) != device)
-            return {received_by, stage, microbatch, task.slice, peer};
-        return {made_by, peer, microbatch, task.slice};
+    const auto task_of = [&](Op op, int stage, int peer = -1) {
+        return Task{op, stage, task.microbatch, task.slice, peer};
     };
-    switch (task.op) {
-        case Op::Forward:
-            for (const int peer : index_.before(stage))
-                visit(from(Op::Forward, Op::RecvForward, peer));
-            break;
-        case Op::Backward:
-        case Op::BackwardInput:
-            visit(Task{Op::Forward, stage, microbatch, task.slice});
-            if (const Task again{Op::Recompute, stage, microbatch, task.slice}; find(again) >= 0)
-                visit(again);
-            for (const int peer : index_.after(stage))
-                visit(from(Op::BackwardInput, Op::RecvBackward, peer));
-            break;
-        case Op::BackwardWeight:
-        case Op::SendBackward:
-            visit(Task{Op::BackwardInput, stage, microbatch, task.slice});
-            break;
-        case Op::Recompute:
-        case Op::SendForward:
-            visit(Task{Op::Forward, stage, microbatch, task.slice});
-            break;
-        case Op::RecvForward:
-        case Op::RecvBackward:
-            visit(other_end(task));
-            break;
-        case Op::Update:
-        case Op::SumGradients:
-            break;
-    }
+    const auto visit_peers = [&](const OpInput& input) {
+        for (const int maker : index_.peers_of(*input.received_by, task.stage))
+            visit(has_transfers_ && holder(maker, task.microbatch) != device
+                      ? task_of(*input.received_by, task.stage, maker)
+                      : task_of(input.made_by, maker));
+    };
+    for (const OpInput& input : facts_of(task.op).inputs)
+        switch (input.from) {
+            case OpInput::From::Stage:
+                if (const Task made = task_of(input.made_by, task.stage); !input.if_any || find(made) >= 0)
+                    visit(made);
+                break;
+            case OpInput::From::Peers:
+                visit_peers(input);
+                break;
+            case OpInput::From::OtherEnd:
+                visit(other_end(task));
+                break;
+            case OpInput::From::SinceUpdate:
+                break;
+        }
 }
 
-// Inputs of S and U of a stage are its B or W nodes on the same device since the previous U, of U the S, too.
 void PlanGraph::connect(const Plan& plan) {
     inputs_.reserve(tasks_.size(), 2 * tasks_.size());
-    std::vector<std::vector<int>> gradients(static_cast<std::size_t>(stages_)), sums = gradients;
+    std::vector<std::vector<int>> since_update(static_cast<std::size_t>(stages_));  // nodes of the device, by stage
     for (int here = 0; here < size(); ++here) {
         const Task& task = tasks_[here];
         if (position_of(here) == 0)
-            for (const int stage : index_.stages_of(device_[here])) {
-                gradients[stage].clear();
-                sums[stage].clear();
-            }
+            for (const int stage : index_.stages_of(device_[here]))
+                since_update[stage].clear();
         visit_inputs(task, device_[here], [&](const Task& input) {
             const int made = find(input);
             if (made < 0)
@@ -175,18 +156,15 @@ void PlanGraph::connect(const Plan& plan) {
                      device_[here], position_of(here), print(task), print(input));
             inputs_.push(made);
         });
-        if (makes_weight_gradient(task.op))
-            gradients[task.stage].push_back(here);
-        if (task.op == Op::SumGradients) {
-            inputs_.push(gradients[task.stage]);
-            sums[task.stage].push_back(here);
-        }
-        if (task.op == Op::Update) {
-            inputs_.push(gradients[task.stage]);
-            inputs_.push(sums[task.stage]);
-            gradients[task.stage].clear();
-            sums[task.stage].clear();
-        }
+        for (const OpInput& input : facts_of(task.op).inputs)
+            if (input.from == OpInput::From::SinceUpdate)
+                for (const int node : since_update[task.stage])
+                    if (does(tasks_[node].op, input.made_by))
+                        inputs_.push(node);
+        if (task.op == Op::Update)
+            since_update[task.stage].clear();
+        else if (!is_transfer(task.op))
+            since_update[task.stage].push_back(here);
         inputs_.close();
     }
 }

@@ -17,6 +17,10 @@ public:
     std::span<const int> stages_of(int device) const { return stages_[device]; }
     std::span<const int> before(int stage) const { return before_[stage]; }
     std::span<const int> after(int stage) const { return after_[stage]; }
+    // Returns the stages at the other ends of a stage's transfers of an operation.
+    std::span<const int> peers_of(Op transfer, int stage) const {
+        return facts_of(transfer).peers == Peers::Before ? before(stage) : after(stage);
+    }
 
     bool holds(int device, int stage) const;
     // Returns the number of a stage among those of a device that holds it.

@@ -2,32 +2,14 @@
 // never how long it takes (workloads/costs/costs.h) or when it ran (schedules/trace/trace.h).
 #pragma once
 
+#include "schedules/plan/op.h"
+
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
 
 namespace pw {
-
-// The operations stand in this order: what computes, what a stage does once per update, transfers. Lists of tasks that
-// are sorted, and the numbers in pages and files, follow it.
-enum class Op : std::uint8_t {
-    Forward,
-    Backward,       // input and weight gradients in one go
-    BackwardInput,  // the zero-bubble papers' B
-    BackwardWeight,
-    Recompute,
-    Update,
-    SumGradients,
-    SendForward,
-    RecvForward,
-    SendBackward,
-    RecvBackward,
-};
-
-inline constexpr int kOps = static_cast<int>(Op::RecvBackward) + 1;
 
 struct Task {
     Task() = default;
@@ -53,23 +35,11 @@ struct Task {
 
 static_assert(sizeof(Task) == 16);  // a plan has millions
 
-std::string_view letters_of(Op op);  // F B I W R U S SEND_F RECV_F SEND_B RECV_B
-std::optional<Op> op_from(std::string_view letters);
-
 // "3F7": stage 3, forward, micro-batch 7. Transfers name the other end: "3SEND_F7>4", "4RECV_F7<3".
 std::string print(const Task& task);
 void append(std::string& text, const Task& task);  // the same
 
 // Returns the transfer at the other end of a SEND or RECV.
 Task other_end(const Task& transfer);
-
-constexpr bool makes_input_gradient(Op op) { return op == Op::Backward || op == Op::BackwardInput; }
-constexpr bool makes_weight_gradient(Op op) { return op == Op::Backward || op == Op::BackwardWeight; }
-constexpr bool is_backward(Op op) { return makes_input_gradient(op) || makes_weight_gradient(op); }
-constexpr bool is_transfer(Op op) { return op >= Op::SendForward; }
-constexpr bool is_send(Op op) { return op == Op::SendForward || op == Op::SendBackward; }
-constexpr bool is_recv(Op op) { return op == Op::RecvForward || op == Op::RecvBackward; }
-// Tells the operations F B I W R, which ideal, busy and span count.
-constexpr bool is_compute(Op op) { return op <= Op::Recompute; }
 
 }  // namespace pw

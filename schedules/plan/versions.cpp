@@ -46,10 +46,9 @@ std::vector<int> last_uses(const std::vector<Task>& order, std::span<const int> 
     std::vector<int> last;
     for (const int position : positions) {
         const Task& task = order[position];
-        const bool forward = task.op == Op::Forward || task.op == Op::Recompute;
-        if (!forward && !makes_input_gradient(task.op))
+        if (!facts_of(task.op).reads_weights)
             continue;
-        const auto& row = forward ? table.forward[stage] : table.backward[stage];
+        const auto& row = is_backward(task.op) ? table.backward[stage] : table.forward[stage];
         const auto version = static_cast<std::size_t>(row[task.microbatch]);
         last.resize(std::max(last.size(), version + 1), -1);
         last[version] = position;
@@ -120,32 +119,17 @@ VersionTable versions_in_order_of(const Plan& plan, VersionTable table) {
 }
 
 int version_of(const Task& task, const VersionTable& table, const Plan& plan) {
-    switch (task.op) {
-        case Op::Forward:
-        case Op::Recompute:
-            return table.forward[task.stage][task.microbatch];
-        case Op::Backward:
-        case Op::BackwardInput:
-        case Op::BackwardWeight:
-            return table.backward[task.stage][task.microbatch];
-        case Op::Update:
-            return plan.shape.per_update == 0 ? 1 : task.microbatch / plan.shape.per_update + 1;
-        default:
-            return -1;
-    }
+    if (is_compute(task.op))
+        return (is_backward(task.op) ? table.backward : table.forward)[task.stage][task.microbatch];
+    if (task.op == Op::Update)
+        return plan.shape.per_update == 0 ? 1 : task.microbatch / plan.shape.per_update + 1;
+    return -1;
 }
 
 int ahead_of(const Task& task, const VersionTable& table) {
-    switch (task.op) {
-        case Op::Forward:
-        case Op::Recompute:
-            return table.forward_ahead[task.stage];
-        case Op::Backward:
-        case Op::BackwardInput:
-            return table.backward_ahead[task.stage];
-        default:
-            return 0;
-    }
+    if (!facts_of(task.op).reads_weights)
+        return 0;
+    return (is_backward(task.op) ? table.backward_ahead : table.forward_ahead)[task.stage];
 }
 
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device) {

@@ -58,19 +58,16 @@ std::optional<int> number_after(std::string_view beginning, std::string_view nam
 
 // Returns the task of "PP:0F1".
 std::optional<Task> task_of_cell(std::string_view name) {
-    constexpr std::pair<char, Op> kOps[] = {
-        {'F', Op::Forward}, {'B', Op::Backward}, {'I', Op::BackwardInput}, {'W', Op::BackwardWeight}};
     if (!name.starts_with("PP:"))
         return {};
     name.remove_prefix(3);
     const std::optional<int> stage = number_at(name);
-    const auto op = std::find_if(std::begin(kOps), std::end(kOps),
-                                 [&](const auto& one) { return !name.empty() && one.first == name.front(); });
-    if (!stage || op == std::end(kOps))
+    const std::optional<Op> op = op_from(name.substr(0, 1));
+    if (!stage || !op || !(op == Op::Forward || is_backward(*op)))
         return {};
     name.remove_prefix(1);
     const std::optional<int> microbatch = number_at(name);
-    return microbatch && name.empty() ? std::optional(Task{op->second, *stage, *microbatch}) : std::nullopt;
+    return microbatch && name.empty() ? std::optional(Task{*op, *stage, *microbatch}) : std::nullopt;
 }
 
 std::optional<Task> task_of(std::string_view name) {

@@ -7,7 +7,6 @@
 #include <array>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace pw {
@@ -16,8 +15,6 @@ namespace {
 
 // Which task an event is: every one runs once. U and S run on each holder of their stage.
 using EventKey = std::array<int, 6>;  // step, op, stage, micro-batch, slice, peer or device
-
-bool is_closing(Op op) { return op == Op::Update || op == Op::SumGradients; }
 
 EventKey key_of(int step, const Task& task, int device) {
     return {step,       static_cast<int>(task.op),
@@ -121,7 +118,7 @@ private:
             first = std::min(first, event.step);
             steps = std::max(steps, event.step + 1);
             microbatches = std::max(microbatches, event.task.microbatch + 1);
-            trains = trains || (is_compute(event.task.op) && event.task.op != Op::Forward);
+            trains = trains || is_backward(event.task.op);
         }
         for (int step = first; step < steps; ++step)  // ends with the first task that is missing
             for (int stage = 0; stage < trace_.stages; ++stage)
@@ -157,55 +154,42 @@ private:
             reject("{} begins before its input is there: {}", print(event), print(*input));
     }
 
-    // Checks those inputs that are on the device itself, as the tasks' names say it.
+    // Checks the order of an event after its inputs on the device itself. What it receives, the RECV is checked for;
+    // of what it waits for since the last update, the task of its own micro-batch.
     void check_inputs(const TraceEvent& event) const {
+        for (const OpInput& input : facts_of(event.task.op).inputs)
+            switch (input.from) {
+                case OpInput::From::Stage:
+                case OpInput::From::SinceUpdate:
+                    expect_after(event, made_here(event, input.made_by));
+                    if (const std::optional<Op> whole = facts_of(input.made_by).whole)
+                        expect_after(event, made_here(event, *whole));
+                    break;
+                case OpInput::From::OtherEnd:
+                    check_receive(event);
+                    break;
+                case OpInput::From::Peers:
+                    break;
+            }
+    }
+
+    const TraceEvent* made_here(const TraceEvent& event, Op made_by) const {
         const Task& task = event.task;
-        const auto after = [&](Op input) {
-            expect_after(event, find(event.step, {input, task.stage, task.microbatch, task.slice}));
-        };
-        switch (task.op) {
-            case Op::Backward:
-            case Op::BackwardInput:
-            case Op::Recompute:
-                after(Op::Forward);
-                break;
-            case Op::BackwardWeight:
-                after(Op::BackwardInput);
-                break;
-            case Op::SendForward:
-                after(Op::Forward);
-                break;
-            case Op::SendBackward:
-                after(Op::Backward);
-                after(Op::BackwardInput);
-                break;
-            case Op::RecvForward:
-            case Op::RecvBackward:
-                check_receive(event);
-                break;
-            case Op::Update:
-                after(Op::Backward);
-                after(Op::BackwardWeight);
-                expect_after(event, find(event.step, {Op::SumGradients, task.stage, task.microbatch}, event.device));
-                break;
-            default:
-                break;
-        }
+        const TraceEvent* made = find(event.step, {made_by, task.stage, task.microbatch, task.slice}, event.device);
+        return made != nullptr && made->device == event.device ? made : nullptr;
     }
 
     // Checks that a tensor is not there before it was sent, and is there before it is read.
     void check_receive(const TraceEvent& event) const {
-        const auto& [stage, microbatch, peer, slice, op, with_next] = event.task;
-        const bool forward = op == Op::RecvForward;
-        const Op sent = forward ? Op::SendForward : Op::SendBackward;
-        const TraceEvent* send = find(event.step, {sent, peer, microbatch, slice, stage});
+        const TraceEvent* send = find(event.step, other_end(event.task));
         if (send == nullptr)
             reject("{}: nobody sends it", print(event));
         if (event.end < send->start - slack_)
             reject("{} ends before it is sent: {}", print(event), print(*send));
-        for (const Op reader : {forward ? Op::Forward : Op::Backward, forward ? Op::Forward : Op::BackwardInput})
-            if (const TraceEvent* read = find(event.step, {reader, stage, microbatch, slice}); read != nullptr)
-                expect_after(*read, &event);
+        for (const OpFacts& reader : kOpFacts)
+            if (reads(reader.op, event.task.op))
+                if (const TraceEvent* read = made_here(event, reader.op); read != nullptr)
+                    expect_after(*read, &event);
     }
 
     const Trace& trace_;

@@ -150,12 +150,12 @@ private:
             const auto& [stage, microbatch, peer, slice, op, with_next] = send.task;
             if (!is_send(op))
                 continue;
-            const Op matching = op == Op::SendForward ? Op::RecvForward : Op::RecvBackward;
-            const auto receive = receives.find({step_of(send), matching, peer, stage, microbatch, slice});
+            const auto receive =
+                receives.find({step_of(send), *facts_of(op).other_end, peer, stage, microbatch, slice});
             if (receive == receives.end())
                 continue;
             const TraceEvent& end = trace_.events[receive->second];
-            const char* name = op == Op::SendForward ? "activation" : "gradient";
+            const char* name = carries_gradients(op) ? "gradient" : "activation";
             put_event(R"({{"ph":"s","name":"{}","cat":"transfer","id":{},"pid":{},"tid":{},"ts":{}}})", name, id,
                       send.device, threads_[i], micros(send.start));
             put_event(R"({{"ph":"f","bp":"e","name":"{}","cat":"transfer","id":{},"pid":{},"tid":{},"ts":{}}})", name,

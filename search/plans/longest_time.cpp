@@ -2,8 +2,8 @@
 
 #include "job/build.h"
 #include "schedules/memory/limits.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/costs/cost_totals.h"
+#include "workloads/error.h"
 
 #include <algorithm>
 
@@ -58,21 +58,19 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
                                          buckets_of(weights, config.sum_bucket));
     constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
     if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
-        throw BeyondLimit(
-            moving > compute ? "cluster.link.bandwidth"
-            : slowest < 1    ? "cluster.devices"
-                             : "cluster.compute",
-            fmt::format("{} of {} micro-batches may take {:.4g} years, and times are counted up to {:.0f}",
-                        plan.schedule, plan.shape.microbatches, all / kYear, static_cast<double>(kLongestPlan) / kYear),
-            moving > compute ? "raise cluster.link.bandwidth: bytes per second, such as 10 GB/s"
-                             : "raise cluster.compute or the devices' speed, or search fewer micro-batches");
+        fail_about({moving > compute ? Setting::LinkBandwidth
+                    : slowest < 1    ? Setting::Devices
+                                     : Setting::ComputeRate},
+                   "{} of {} micro-batches may take {:.4g} years, and times are counted up to {:.0f}\n  help: {}",
+                   plan.schedule, plan.shape.microbatches, all / kYear, static_cast<double>(kLongestPlan) / kYear,
+                   moving > compute
+                       ? "raise the link's bandwidth, as in 10 GB/s"
+                       : "raise the rate of computing or the devices' speed, or search fewer micro-batches");
     if (4 * (micro_batches + 1) * bytes > static_cast<double>(kLargestPlan))
-        throw BeyondLimit(
-            "pipeline.micro_batch_size",
-            fmt::format("the tensors of {} micro-batches may add up to {:.4g} bytes, and they are counted "
-                        "up to {:.4g}",
-                        plan.shape.microbatches, 4 * micro_batches * bytes, static_cast<double>(kLargestPlan)),
-            "search fewer or smaller micro-batches");
+        fail_about({Setting::MicroBatchSize},
+                   "the tensors of {} micro-batches may add up to {:.4g} bytes, and they are counted up to {:.4g}\n"
+                   "  help: search fewer or smaller micro-batches",
+                   plan.shape.microbatches, 4 * micro_batches * bytes, static_cast<double>(kLargestPlan));
 }
 
 }  // namespace pw

@@ -7,9 +7,9 @@
 
 namespace pw {
 
-// Throws BeyondLimit if under some split the plan could take longer than kLongestPlan, or its buffers be larger than
-// kLargestPlan, all tasks, transfers and buffers one after the other. `plan` has the schedule's tasks, whatever its
-// edges.
+// Throws Error (BadInput) if under some split the plan could take longer than kLongestPlan, or its buffers be larger
+// than kLargestPlan, all tasks, transfers and buffers one after the other. `plan` has the schedule's tasks, whatever
+// its edges.
 void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Config& config,
                         const Profile& profile);
 

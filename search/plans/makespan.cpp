@@ -1,7 +1,7 @@
 #include "search/plans/makespan.h"
 
+#include "job/settings.h"
 #include "search/plans/trial.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/error.h"
 #include "workloads/threads.h"
 
@@ -170,16 +170,16 @@ private:
             if (is_hopeless())
                 return;
             trial.open(deadline);
-            if (trial.refused().empty() && !is_hopeless())
+            if (!trial.refused() && !is_hopeless())
                 trial.propose(deadline);
         };
         in_batches("proposing", ordered_by([](const Trial& trial) { return trial.expected(); }), propose_one);
-        if (!trials_.empty() &&
-            std::all_of(trials_.begin(), trials_.end(), [](const auto& trial) { return !trial->refused().empty(); })) {
+        if (!trials_.empty() && std::all_of(trials_.begin(), trials_.end(),
+                                            [](const auto& trial) { return trial->refused().has_value(); })) {
             const Trial& first = *trials_.front();
-            if (first.beyond())
-                throw *first.beyond();
-            problem_.config.fail_at("search", first.refused(), "widen search.schedules or search.micro_batch_sizes");
+            if (first.is_beyond())
+                throw *first.refused();
+            fail_at(problem_.config, "search", *first.refused(), "widen search.schedules or search.micro_batch_sizes");
         }
         in_batches("balancing", balanced(), propose_one);
     }
@@ -188,7 +188,7 @@ private:
     const Trial* member_of(const Family& family) const {
         const Trial* member = nullptr;
         for (const auto& trial : trials_)
-            if (are_akin(trial->found().choice, family.partial.like) && trial->refused().empty() &&
+            if (are_akin(trial->found().choice, family.partial.like) && !trial->refused() &&
                 (member == nullptr || (trial->is_open() && !member->is_open())))
                 member = trial.get();
         return member;
@@ -288,7 +288,7 @@ private:
             order.resize(std::min(order.size(), kBatch));
             in_batches("bounding", order, [](Trial& trial, std::size_t, Ns limit, Deadline& deadline) {
                 trial.open(deadline);
-                if (trial.refused().empty())
+                if (!trial.refused())
                     trial.sharpen(limit, deadline);
             });
         }
@@ -316,7 +316,7 @@ private:
         std::size_t open = 0;
         for (std::size_t index = 0; index < trials_.size(); ++index) {
             proven_[index] = proven_[index] || trials_[index]->bound() >= limit;
-            open += !proven_[index] && !left_out_[index] && trials_[index]->refused().empty();
+            open += !proven_[index] && !left_out_[index] && !trials_[index]->refused();
         }
         return open;
     }
@@ -354,7 +354,7 @@ private:
         for (std::size_t index = 0; index < trials_.size(); ++index) {
             const Trial& trial = *trials_[index];
             result.candidates += trial.candidates();
-            result.choices += trial.refused().empty();
+            result.choices += !trial.refused();
             result.fitting += trial.fits();
             if (!trial.has_plan() || trial.found().reserved.empty())
                 continue;
@@ -386,11 +386,13 @@ private:
 
     // Choices are left out if some split could exceed the limits of integers, although others may be faster plans.
     void note_beyond_limit(std::vector<std::string>& notes) const {
-        const auto is_beyond = [best = best()](const auto& trial) { return trial->beyond() && trial->bound() < best; };
+        const auto is_beyond = [best = best()](const auto& trial) {
+            return trial->is_beyond() && trial->bound() < best;
+        };
         if (const auto first = std::find_if(trials_.begin(), trials_.end(), is_beyond); first != trials_.end())
             notes.push_back(fmt::format("{} of {} choices were not searched: {}",
                                         std::count_if(trials_.begin(), trials_.end(), is_beyond), trials_.size(),
-                                        (*first)->beyond()->fact));
+                                        (*first)->refused()->fact()));
     }
 
     // Returns the lower bound, which is never above the best plan.

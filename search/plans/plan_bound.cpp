@@ -37,7 +37,7 @@ constexpr double kNoMore = 1 - 1e-9;  // an allowance for rounded sums of double
 bool never(int) { return false; }
 bool always(int) { return true; }
 
-bool is_pass(Op op) { return op == Op::Forward || op == Op::BackwardWeight || makes_input_gradient(op); }
+bool is_pass(Op op) { return op == Op::Forward || is_backward(op); }
 
 // Returns the number of tasks of the average device whose times are rounded, each weighted by its device's speed.
 double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices, bool unequal) {

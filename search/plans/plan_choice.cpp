@@ -2,6 +2,7 @@
 
 #include "job/config/blocks.h"
 #include "job/plan.h"
+#include "job/settings.h"
 #include "schedules/orders/schedule.h"
 #include "search/plans/device_orders.h"
 #include "workloads/error.h"
@@ -223,8 +224,8 @@ const Schedule& schedule_of(const Config& config, const std::string& name) {
         refuse_costs(schedule);
         return schedule;
     } catch (const Error& error) {
-        config.fail_at(config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error.what(),
-                       "search takes schedules by name: `pipewright list schedules`");
+        fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
+                "search takes schedules by name: `pipewright list schedules`");
     }
 }
 

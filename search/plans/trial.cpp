@@ -108,24 +108,30 @@ void Trial::check_time_for_plan(const Deadline& deadline) {
         throw TimeIsUp{};
 }
 
+void Trial::refuse(const Error& error) {
+    refused_ = error;
+    sharp_ = true;
+}
+
 void Trial::open(Deadline& deadline) {
-    if (open_ || !refused_.empty())
+    if (open_ || refused_)
         return;
     deadline.check();
     check_time_for_plan(deadline);
     const auto start = std::chrono::steady_clock::now();
     try {
         judge();
+    } catch (const Error& error) {  // the schedule is not defined for this choice
+        refuse(error);
+        found_.lower_bound = kNever;
+        found_.may_fit = false;
+        return;
+    }
+    try {
         refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().config(), model_.profile);
-    } catch (const Error& error) {  // the schedule is not defined for this choice, or numbers end before it does
-        refused_ = error.what();
-        sharp_ = true;
-        if (const auto* limit = dynamic_cast<const BeyondLimit*>(&error)) {
-            beyond_ = *limit;  // some of its splits may be plans
-        } else {
-            found_.lower_bound = kNever;
-            found_.may_fit = false;
-        }
+    } catch (const Error& error) {  // some of its splits may be plans
+        refuse(error);
+        beyond_ = true;
         return;
     }
     step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed

@@ -5,7 +5,7 @@
 #include "search/plans/balance.h"
 #include "search/plans/makespan.h"
 #include "search/plans/plan_bound.h"
-#include "workloads/beyond_limit.h"
+#include "workloads/error.h"
 
 #include <chrono>
 #include <memory>
@@ -47,9 +47,9 @@ public:
     void open(Deadline& deadline);
     bool is_too_long() const { return too_long_; }  // there was no time to make its plan: it cannot be opened
     bool is_open() const { return open_; }
-    const std::string& refused() const { return refused_; }               // why; empty when it is not refused
-    const std::optional<BeyondLimit>& beyond() const { return beyond_; }  // the limit, when that is why
-    void close() { judge_.reset(); }  // gives the simulators back until they are needed again
+    const std::optional<Error>& refused() const { return refused_; }  // why; absent when it is not refused
+    bool is_beyond() const { return beyond_; }  // refused because some of its splits go beyond what is counted
+    void close() { judge_.reset(); }            // gives the simulators back until they are needed again
 
     // Simulates the splits that the bounds propose.
     void propose(Deadline& deadline);
@@ -133,6 +133,7 @@ private:
 
     Judge& judge();
     void check_time_for_plan(const Deadline& deadline);
+    void refuse(const Error& error);
     void propose_what_fits(Deadline& deadline);
     StageSplit split_of(const Cuts& cuts) const;
     std::optional<Value> try_cuts(const Cuts& cuts, const Value& above);
@@ -160,8 +161,8 @@ private:
     std::chrono::steady_clock::duration step_lasts_{0};
     bool open_ = false;
     bool too_long_ = false;
-    std::string refused_;
-    std::optional<BeyondLimit> beyond_;
+    std::optional<Error> refused_;
+    bool beyond_ = false;
     Ns work_ = 0;  // least work of a micro-batch
     Ns expected_ = 0;
     bool limited_ = false;  // some device's memory is limited

@@ -49,7 +49,7 @@ TEST_F(Deadlocks, TheSizesOfMessagesDecide) {
     EXPECT_EQ(run_well("compare t.json --replay --json").json()["mechanics_ns"], 0);
     expect_says(error_of("simulate cfg.yaml --set workload.output='64 MiB'", 3),
                 {"deadlocks (communicator one, receive deferred, rendezvous above 32 MiB)", "1SEND_B0", "0RECV_B0",
-                 "help: it runs through with transfer.communicator: edge\n"});
+                 "help: it runs through with communicator: edge (transfer.communicator)\n"});
     write_config("protocol: rendezvous");
     expect_says(error_of("simulate cfg.yaml", 3), {"plan.csv:1, cell 4: 0SEND_F1", "plan.csv:2, cell 4: 1SEND_B0"});
 }

@@ -93,7 +93,7 @@ TEST_F(Cli, ASweepOverSizesOfAModelWithLayersIsFine) {
 TEST_F(Cli, ASchedulesWhoseOrderIsAnothersSaysSo) {
     for (const auto& [schedule, note] : {std::pair("interleaved", "interleaved is eager-1f1b here"),
                                          {"zb1p", "zb1p is zb-h1 here"},
-                                         {"bfs", "bfs is gpipe with pipeline.drain: lifo here"}}) {
+                                         {"bfs", "bfs is gpipe with drain: lifo here"}}) {
         const std::string set = fmt::format("simulate uniform.yaml --set pipeline.schedule={}", schedule);
         EXPECT_EQ(run_well(set).err, fmt::format("note: one stage per device: {}\n", note));
         EXPECT_EQ(run_well(set + " --set cluster.devices=2").err, "");

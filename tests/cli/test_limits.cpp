@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
                "simulate",
                "workload: {model: uniform, stages: 1}\npipeline: {schedule: pipedream, micro_batches: 65536}\n"
                "training: {steps: 65536}\n",
-               {"cfg.yaml:3:19", "4294967296", "fewer training.steps"}},
+               {"cfg.yaml:3:19", "4294967296", "fewer steps", "(training.steps)"}},
         Beyond{"tasks",
                "plan",
                "workload: {model: uniform, stages: 60}\npipeline: {micro_batches: 1000000}\n",
@@ -97,17 +97,18 @@ INSTANTIATE_TEST_SUITE_P(
                "simulate",
                "workload: {model: uniform, stages: 2}\ncluster: {link: {latency: 1000000 s}}\n"
                "pipeline: {micro_batches: 2000}\n",
-               {"cfg.yaml:2:27", "latencies", "lower cluster.link.latency"}},
+               {"cfg.yaml:2:27", "latencies", "lower the link's latency",
+                "(cluster.link.latency, pipeline.micro_batches)"}},
         Beyond{"speed",
                "simulate",
                "workload: {model: uniform, stages: 2, forward: 1000000 s}\n"
                "cluster: {devices: [{speed: 0.000001}, {}]}\n",
-               {"cfg.yaml:2:29", "speed of the device"}},
+               {"cfg.yaml:2:29", "speed of the device", "(cluster.devices[0].speed, pipeline.micro_batches)"}},
         Beyond{"compute",
                "simulate",
                "workload: {model: resnet50}\ncluster: {devices: 2, compute: 1 FLOP/s}\n"
                "pipeline: {micro_batches: 4, micro_batch_size: 1000}\n",
-               {"cfg.yaml:2:32", "conv1", "raise cluster.compute"}},
+               {"cfg.yaml:2:32", "conv1", "(cluster.compute, cluster.memory_bandwidth, pipeline.micro_batch_size)"}},
         Beyond{"sizes",
                "simulate",
                "workload: {model: uniform, stages: 1, activation: 1000 TiB}\n"

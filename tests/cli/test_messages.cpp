@@ -113,15 +113,17 @@ TEST_F(Messages, MicroBatchesThatDoNotFitHaveAWayOutThatWorks) {
     const std::string two = set("pipeline.schedule=pipedream-2bw") + " --set pipeline.micro_batches=2";
     expect({two,
             {"at least as many micro-batches per update as devices: 2 for 4", "pipeline.micro_batches=2",
-             "help: set pipeline.micro_batches to 4 or more"}});
+             "help: take 4 micro-batches or more (pipeline.micro_batches)"}});
     run_well(two + " --set pipeline.micro_batches=4");
     const std::string nine =
         set("pipeline.schedule=interleaved") + " --set workload.stages=8 --set pipeline.micro_batches=9";
-    expect({nine, {"equally long", "help: set pipeline.micro_batches to 8 or 10, or pipeline.group to 5"}});
+    expect({nine,
+            {"equally long",
+             "help: take 8 or 10 micro-batches, or groups of 5 (pipeline.micro_batches, pipeline.group)"}});
     for (const char* way : {"pipeline.micro_batches=8", "pipeline.micro_batches=10", "pipeline.group=5"})
         run_well(nine + " --set " + way);
     expect({nine + " --set pipeline.mini_batch=9", {"pipeline.mini_batch tells their number, too"}});
-    expect({nine + " --set pipeline.group=4", {"help: set pipeline.group to 5", "pipeline.group=4"}});
+    expect({nine + " --set pipeline.group=4", {"help: take groups of 5 (pipeline.group)", "pipeline.group=4"}});
 }
 
 TEST_F(Messages, AWrongModelIsTheOnlyMistake) {
@@ -192,7 +194,8 @@ TEST_F(Messages, ADeadlockIsOneTaskPerLine) {
           "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
     const std::string error = error_of("simulate file.yaml --set transfer.communicator=one", 3);
     EXPECT_TRUE(contains(error, "each task waits for the one below, the last for the first\n    ")) << error;
-    EXPECT_TRUE(contains(error, "\n  help: it runs through with transfer.communicator: edge\n")) << error;
+    EXPECT_TRUE(contains(error, "\n  help: it runs through with communicator: edge (transfer.communicator)\n"))
+        << error;
     std::istringstream lines(error);
     for (std::string line; std::getline(lines, line);)
         EXPECT_LT(line.size(), 160u) << error;

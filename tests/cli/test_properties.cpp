@@ -13,7 +13,6 @@
 #include "tests/support/random_configs.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thoroughness.h"
-#include "workloads/beyond_limit.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/profiled_model.h"
 

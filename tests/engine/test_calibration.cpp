@@ -43,9 +43,15 @@ Ns time_of(Op op, const StageCost& cost) {
             return cost.recompute;
         case Op::SumGradients:
             return cost.sum_gradients;
-        default:
+        case Op::Update:
             return cost.update;
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
+            break;
     }
+    return 0;
 }
 
 TEST_P(Calibrations, EveryTaskHasATime) {

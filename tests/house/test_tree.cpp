@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -182,6 +184,67 @@ std::string comparisons_in(const std::string& text, const std::set<std::string>&
     return complaints;
 }
 
+// A literal of a source, and the line where it begins.
+struct Literal {
+    long line;
+    std::string text;
+};
+
+// The literals between double quotes; not those of comments and includes.
+std::vector<Literal> literals_in(const std::string& text) {
+    std::vector<Literal> literals;
+    const auto line_at = [&](std::size_t at) {
+        return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    };
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const bool starts_line = at == 0 || text[at - 1] == '\n';
+        if (text.compare(at, 2, "//") == 0 || (starts_line && text[at] == '#')) {
+            at = std::min(text.find('\n', at), text.size());
+        } else if (text[at] == '\'' && at > 0 && !std::isalnum(static_cast<unsigned char>(text[at - 1]))) {
+            at = text.find('\'', at + (text.compare(at + 1, 1, "\\") == 0 ? 3 : 2));
+        } else if (text[at] == '"') {
+            const std::size_t begin = at + 1;
+            const bool raw = at > 0 && text[at - 1] == 'R';
+            if (raw)
+                at = text.find(")\"", at) + 1;
+            else
+                while (text[++at] != '"')
+                    at += text[at] == '\\' ? 1 : 0;
+            literals.push_back({line_at(begin), text.substr(begin, at - begin)});
+        }
+    }
+    return literals;
+}
+
+// One line per literal in `text` that names a key of the config, "pipeline.stages".
+std::string config_keys_in(const std::string& text) {
+    static const std::regex kKey(R"(\b(workload|cluster|pipeline|training|run|transfer|search|sweep)\.[a-z_]+)");
+    std::string complaints;
+    for (const Literal& literal : literals_in(text))
+        if (std::regex_search(literal.text, kKey))
+            complaints += "line " + std::to_string(literal.line) + ": " + literal.text + "\n";
+    return complaints;
+}
+
+// One line per switch in `text` over operations (schedules/plan/op.h) that has a default.
+std::string defaults_over_op_in(const std::string& text) {
+    std::string complaints;
+    for (std::size_t at = text.find("switch ("); at != std::string::npos; at = text.find("switch (", at + 1)) {
+        std::string labels;  // the text at the depth of the switch's own cases
+        int depth = 0;
+        for (std::size_t i = text.find('{', at); i < text.size(); ++i) {
+            depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
+            if (depth == 0)
+                break;
+            if (depth == 1)
+                labels += text[i];
+        }
+        if (labels.find("case Op::") != std::string::npos && labels.find("default:") != std::string::npos)
+            complaints += "line " + std::to_string(1 + std::ranges::count(text.substr(0, at), '\n')) + "\n";
+    }
+    return complaints;
+}
+
 }  // namespace
 
 TEST(Tree, HasNoForbiddenInclude) {
@@ -261,6 +324,26 @@ TEST(Tree, ComparesClosedChoicesNowhereAsText) {
     }
 }
 
+// What the config calls a setting is known from job/ upwards (job/settings.h).
+TEST(Tree, NamesKeysOfTheConfigOnlyWhereItIsKnown) {
+    for (const char* folder : {"workloads", "schedules", "sim", "viz"})
+        for (const fs::path& path : sources_below(kRoot / folder))
+            EXPECT_EQ(config_keys_in(text_of(path)), "") << path << ": say which Setting it is (workloads/setting.h)";
+}
+
+// With a default, the compiler would not ask what a new operation does there.
+TEST(Tree, SwitchesOverOperationsHaveNoDefault) {
+    std::vector<fs::path> sources = sources_below(kRoot / "bench");
+    for (const fs::path& path : sources_below(kRoot / "tests"))
+        sources.push_back(path);
+    for (const auto& [folder, allowed] : kMayInclude)
+        for (const fs::path& path : sources_below(kRoot / folder))
+            sources.push_back(path);
+    std::erase(sources, kRoot / "tests/house/test_tree.cpp");  // its literals
+    for (const fs::path& path : sources)
+        EXPECT_EQ(defaults_over_op_in(text_of(path)), "") << path;
+}
+
 // JSON from outside is bounded in one place, so that no reader forgets it.
 TEST(Tree, ParsesJsonInOnePlace) {
     std::vector<fs::path> sources = sources_below(kRoot / "bench");
@@ -282,6 +365,22 @@ TEST(TreeTest, SeesParsersOfJson) {
     for (const char* line : {"Yaml::parse(source)", "parse_json(text, name)", "parse(file)", "json.dump()"})
         EXPECT_EQ(json_parsers_in(line), "") << line;
     EXPECT_EQ(json_parsers_in("\n  json::parse(x)"), "line 2: json::parse(\n");
+}
+
+TEST(TreeTest, SeesKeysOfTheConfig) {
+    EXPECT_EQ(config_keys_in("\nfail(\"no \\\" stages\\n  help: set pipeline.stages\");"),
+              "line 2: no \\\" stages\\n  help: set pipeline.stages\n");
+    for (const char* line : {R"x(R"({"key":"cluster.link"})")x", R"(x == '"' ? "run.backend" : "")"})
+        EXPECT_NE(config_keys_in(line), "") << line;
+    for (const char* line : {R"(#include "exec/training.h")", R"(a = 1;  // "pipeline.stages")", "pipeline.stages = 3;",
+                             R"(fail("a pipeline. Stages"))", R"(x == '"'; pipeline.stages; y == '"')"})
+        EXPECT_EQ(config_keys_in(line), "") << line;
+}
+
+TEST(TreeTest, SeesDefaultsOverOperations) {
+    EXPECT_EQ(defaults_over_op_in("\nswitch (op) {\n case Op::Forward: {\n}\n default:\n}"), "line 2\n");
+    EXPECT_EQ(defaults_over_op_in("switch (op) { case Op::Forward: { switch (x) { default: } } }"), "");
+    EXPECT_EQ(defaults_over_op_in("switch (op) { case Op::Forward: } switch (x) { case X::Y: default: }"), "");
 }
 
 TEST(TreeTest, SeesWhatItLooksFor) {

@@ -73,7 +73,6 @@ constexpr std::string_view kNotYetClean[] = {
     "tests/sim/test_versions.cpp",  // quotes schedules/
     "tests/training/",
     "tests/virtual/",
-    "workloads/beyond_limit.h",
     "workloads/error.h",
 };
 

@@ -90,7 +90,7 @@ TEST(MalformedCifar, MissingFolder) {
     for (const std::string folder : {"", "/nowhere/at/all"}) {
         const std::string message = refusal([&] { Dataset::cifar10(folder, 32, 1); });
         EXPECT_TRUE(contains(message, folder)) << message;
-        EXPECT_TRUE(contains(message, "workload.path")) << message;
+        EXPECT_TRUE(contains(message, folder.empty() ? "name the folder" : "correct the path")) << message;
     }
 }
 

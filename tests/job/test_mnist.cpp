@@ -147,8 +147,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 
 TEST(BrokenMnist, NamesWhatIsMissing) {
-    EXPECT_TRUE(contains(refusal([] { Dataset::mnist("", kPlane, 1); }), "workload.path"));
-    expect_says(refusal([] { Dataset::mnist("/nowhere/at/all", kPlane, 1); }), {"/nowhere/at/all", "workload.path"});
+    EXPECT_TRUE(contains(refusal([] { Dataset::mnist("", kPlane, 1); }), "name the folder"));
+    expect_says(refusal([] { Dataset::mnist("/nowhere/at/all", kPlane, 1); }), {"/nowhere/at/all", "correct the path"});
     const TemporaryFolder folder;
     folder.write("train-images-idx3-ubyte", idx_images(2));
     expect_says(refusal([&] { load(folder); }), {"has no file train-labels-idx1-ubyte", "help: "});

@@ -92,7 +92,7 @@ TEST(Orders, DrainsAreAnOption) {
 // With one stage on each device a looped schedule is one of those for one stage, and says so.
 TEST(Orders, LoopedSchedulesOfOneStageAreOthersTaskByTask) {
     const std::pair<const char*, const char*> twins[] = {
-        {"interleaved", "eager-1f1b"}, {"bfs", "gpipe with pipeline.drain: lifo"}, {"zb1p", "zb-h1"}};
+        {"interleaved", "eager-1f1b"}, {"bfs", "gpipe with drain: lifo"}, {"zb1p", "zb-h1"}};
     for (const auto& [looped, other] : twins)
         for (int p = 1; p <= 6; ++p)
             for (int m = 1; m <= 3 * p; ++m) {
@@ -154,20 +154,19 @@ TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
     EXPECT_EQ(error_of("interleaved", 4, 10, 2), "accepted");  // two rounds of 5
     EXPECT_EQ(error_of("interleaved", 4, 3, 2), "accepted");
     EXPECT_EQ(error_of("zb1p", 4, 7, 2), "accepted");
-    EXPECT_EQ(
-        error_of("zb1p", 4, 9, 2),
-        "9 micro-batches on 4 devices make 2 rounds, which must be equally long\n  help: set pipeline.micro_batches to "
-        "8 or 10, or pipeline.group to 5");
+    EXPECT_EQ(error_of("zb1p", 4, 9, 2),
+              "9 micro-batches on 4 devices make 2 rounds, which must be equally long\n  help: take 8 or 10 "
+              "micro-batches, or groups of 5");
     EXPECT_EQ(error_of("interleaved", 4, 9, 2, 5), "accepted");  // a last group of 4
-    EXPECT_NE(error_of("interleaved", 4, 9, 2, 4).find("set pipeline.group to 5"), std::string::npos);
-    EXPECT_NE(error_of("interleaved", 4, 8, 2, 3).find("set pipeline.group to 4"), std::string::npos);
+    EXPECT_NE(error_of("interleaved", 4, 9, 2, 4).find("take groups of 5"), std::string::npos);
+    EXPECT_NE(error_of("interleaved", 4, 8, 2, 3).find("take groups of 4"), std::string::npos);
     EXPECT_EQ(error_of("interleaved", 6, 3, 2, 6),
               "a group of 6 micro-batches for 3 micro-batches on 6 devices: a group has at least as many as there are "
-              "devices\n  help: leave pipeline.group out, or set pipeline.micro_batches to 6 or more");
-    EXPECT_NE(error_of("interleaved", 4, 3, 2, 3).find("leave pipeline.group out"), std::string::npos);
-    EXPECT_NE(error_of("1f1b", 4, 8, 2).find("set pipeline.stages to 4"), std::string::npos);
-    EXPECT_NE(error_of("zb-v", 4, 8, 3).find("set pipeline.stages to 8"), std::string::npos);
-    EXPECT_NE(error_of("pipedream-2bw", 4, 3, 1).find("set pipeline.micro_batches to 4 or more"), std::string::npos);
+              "devices\n  help: leave the group out, or take 6 micro-batches or more");
+    EXPECT_NE(error_of("interleaved", 4, 3, 2, 3).find("leave the group out"), std::string::npos);
+    EXPECT_NE(error_of("1f1b", 4, 8, 2).find("set the number of stages to 4"), std::string::npos);
+    EXPECT_NE(error_of("zb-v", 4, 8, 3).find("set the number of stages to 8"), std::string::npos);
+    EXPECT_NE(error_of("pipedream-2bw", 4, 3, 1).find("take 4 micro-batches or more"), std::string::npos);
     Shape shape;
     shape.devices = 3;
     shape.stages = 8;
@@ -176,7 +175,7 @@ TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
         make_plan(schedule_named("bfs"), shape);
         FAIL();
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("set pipeline.stages to 9"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("set the number of stages to 9"), std::string::npos) << error.what();
     }
 }
 

@@ -6,7 +6,7 @@
 #include "tests/support/relaxed_times.h"
 #include "tests/support/shapes.h"
 #include "tests/support/small_stack.h"
-#include "workloads/beyond_limit.h"
+#include "workloads/error.h"
 
 #include <gtest/gtest.h>
 
@@ -237,12 +237,12 @@ TEST(Simulate, FollowsAnyNumberOfMessagesThatWaitInALane) {
 TEST(Simulate, RefusesWhatTakesLongerThanTimesAreCounted) {
     Costs costs = uniform(2, kLongestPlan / 8, 1, 1);
     EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 3), costs)).makespan, 6 * (kLongestPlan / 8) + 12);
-    EXPECT_THROW(simulate(plan_of("naive", 2, 5), costs), BeyondLimit);
+    EXPECT_THROW(simulate(plan_of("naive", 2, 5), costs), Error);
     costs = uniform(2, 1, 1, 1);
     costs.edges = {{0, 1, 400'000'000, 400'000'000}};
     ClusterEdit(costs)->link.bandwidth = 1;
     EXPECT_EQ(metrics_of(simulate(plan_of("naive", 2, 1), costs)).makespan, 800'000'000'000'000'006);
-    EXPECT_THROW(simulate(plan_of("naive", 2, 2), costs), BeyondLimit);
+    EXPECT_THROW(simulate(plan_of("naive", 2, 2), costs), Error);
 }
 
 TEST(Simulate, BytesOccupyTheLinkLatencyDoesNot) {

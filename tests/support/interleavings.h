@@ -191,9 +191,13 @@ private:
             }
             case Op::SumGradients:
                 return has_all_gradients(state, at);
-            default:
-                return true;  // U follows its gradients in the list
+            case Op::Recompute:
+            case Op::Update:
+            case Op::RecvForward:
+            case Op::RecvBackward:
+                break;  // U follows its gradients in the list
         }
+        return true;
     }
 
     std::vector<State> successors(const State& state) const {

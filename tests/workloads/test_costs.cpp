@@ -228,7 +228,7 @@ TEST(Interpolation, NeverFallsBelowZeroAndIsRefusedBeyondTheLimit) {
     profile.layers[0].times[8].forward.median = 1'000'000'000'000;
     EXPECT_GE(layer_times(profile, 1)[0], 0);
     expect_says(refusal([&] { layer_times(profile, std::numeric_limits<int>::max()); }),
-                {"layer 'fc1'", "pipeline.micro_batch_size"});
+                {"layer 'fc1'", "smaller micro-batches"});
 }
 
 TEST(CostsOf, RefuseAProfileOfSomethingElse) {

@@ -1,8 +1,8 @@
 #include "workloads/costs/costs.h"
 
-#include "workloads/beyond_limit.h"
 #include "workloads/bounded.h"
 #include "workloads/costs/cost_totals.h"
+#include "workloads/error.h"
 
 #include <algorithm>
 #include <cassert>
@@ -47,12 +47,14 @@ public:
         if (sum_ <= kMost)
             return;
         const bool analytic = profile_.backend == kAnalytic;
-        throw BeyondLimit(analytic ? "cluster.compute" : "pipeline.micro_batch_size",
-                          fmt::format("a micro-batch of {} samples makes {:.4g} {} in all layers, and they are counted "
-                                      "up to {:.4g}; layer '{}' has most of them",
-                                      samples_, sum_, what_, kMost, largest_->name),
-                          fmt::format("{}write a smaller pipeline.micro_batch_size",
-                                      analytic ? "raise cluster.compute and cluster.memory_bandwidth, or " : ""));
+        std::vector<Setting> settings{Setting::MicroBatchSize};
+        if (analytic)
+            settings = {Setting::ComputeRate, Setting::MemoryBandwidth, Setting::MicroBatchSize};
+        fail_about(std::move(settings),
+                   "a micro-batch of {} samples makes {:.4g} {} in all layers, and they are counted up to {:.4g}; "
+                   "layer '{}' has most of them\n  help: {}take smaller micro-batches",
+                   samples_, sum_, what_, kMost, largest_->name,
+                   analytic ? "raise the rates of computing and of memory, or " : "");
     }
 
 private:

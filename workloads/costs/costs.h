@@ -4,6 +4,7 @@
 
 #include "workloads/cluster/cluster.h"
 #include "workloads/costs/convolution_choice.h"
+#include "workloads/costs/stage_cost.h"
 #include "workloads/costs/sums.h"
 #include "workloads/models/optimizer.h"
 #include "workloads/models/precision.h"
@@ -81,16 +82,6 @@ std::string text_of(const Profile& profile);
 // Returns the time in which `holders` devices sum `bytes` that each has in a ring (SumAlgorithm::Ring) over equal
 // links.
 Ns ring_sum(int holders, Bytes bytes, const Link& link);
-
-// All costs are per micro-batch.
-struct StageCost {
-    Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
-    Ns update = 0, sum_gradients = 0;
-    Ns accumulate = 0;  // additional time of every B or W of a mini-batch except the stage's first
-    Ns gather_weights =
-        0;  // additional time of U, whatever the devices' speeds: holders distribute their updated parts
-    StageCost& operator+=(const StageCost& other);
-};
 
 // How long a micro-batch is, as multiples of the costs of a micro-batch: sequences differ in tokens, and attention
 // grows faster with them than the rest.

@@ -24,15 +24,10 @@ Dataset open_text(const std::string& path, const Model& model, std::int64_t seed
 }
 
 constexpr DataSource kDataSources[] = {
-    {"synthetic", std::nullopt, {1, 28, 28}, 0, nullptr, ""},
-    {"cifar10", Labels::PerImage, {3, 32, 32}, 10, open_cifar10, ""},
-    {"mnist", Labels::PerImage, {1, 28, 28}, 10, open_mnist, ""},
-    {"text",
-     Labels::PerToken,
-     {},
-     kBytes,
-     open_text,
-     "name a longer text file, or write a shorter workload.sequence_length"},
+    {"synthetic", std::nullopt, {1, 28, 28}, 0, nullptr},
+    {"cifar10", Labels::PerImage, {3, 32, 32}, 10, open_cifar10},
+    {"mnist", Labels::PerImage, {1, 28, 28}, 10, open_mnist},
+    {"text", Labels::PerToken, {}, kBytes, open_text},
 };
 
 }  // namespace

@@ -18,7 +18,6 @@ struct DataSource {
     int classes;                   // number of classes, or of tokens; 0: as many as the model has
     // Opens the data set from files; it is null when there are none. Throws Error (BadInput).
     Dataset (*open)(const std::string& path, const Model& model, std::int64_t seed);
-    std::string_view way_out;  // help for files that do not fit the model; empty if the error has its own
 };
 
 // Returns all rows, in the order in which they are listed; the first is the default.

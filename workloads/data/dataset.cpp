@@ -45,9 +45,9 @@ std::uint64_t permuted(std::uint64_t value, std::uint64_t count, std::uint64_t k
 std::filesystem::path cifar_folder(const std::string& folder) {
     std::error_code error;
     if (folder.empty())
-        fail("the data set cifar10 has no folder\n  help: set workload.path to the folder with data_batch_1.bin");
+        fail("the data set cifar10 has no folder\n  help: name the folder with data_batch_1.bin");
     if (!std::filesystem::is_directory(folder, error))
-        fail("'{}' is no folder\n  help: unpack cifar-10-binary.tar.gz there, or correct workload.path", folder);
+        fail("'{}' is no folder\n  help: unpack cifar-10-binary.tar.gz there, or correct the path", folder);
     const std::filesystem::path inner = std::filesystem::path(folder) / "cifar-10-batches-bin";
     return std::filesystem::is_directory(inner, error) ? inner : std::filesystem::path(folder);
 }
@@ -70,7 +70,7 @@ std::vector<std::filesystem::path> cifar_files(const std::string& folder) {
     if (!facts.empty())
         fail(
             "{}\n  help: the data set has {} files of {} records; unpack cifar-10-binary.tar.gz again, or correct "
-            "workload.path",
+            "the path",
             facts, kFiles, kRecords);
     return files;
 }

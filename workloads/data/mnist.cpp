@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 constexpr Dims kImage{1, 28, 28};
 constexpr std::uint32_t kMostImages = 1'000'000;
-constexpr const char* kUnpack = "unpack the file again, or correct workload.path";
+constexpr const char* kUnpack = "unpack the file again, or correct the path";
 
 struct IdxFile {
     fs::path path;
@@ -23,9 +23,9 @@ struct IdxFile {
 fs::path mnist_folder(const std::string& folder) {
     std::error_code error;
     if (folder.empty())
-        fail("the data set mnist has no folder\n  help: set workload.path to the folder with train-images-idx3-ubyte");
+        fail("the data set mnist has no folder\n  help: name the folder with train-images-idx3-ubyte");
     if (!fs::is_directory(folder, error))
-        fail("'{}' is no folder\n  help: unpack MNIST's files there, or correct workload.path", folder);
+        fail("'{}' is no folder\n  help: unpack MNIST's files there, or correct the path", folder);
     const fs::path inner = fs::path(folder) / "MNIST" / "raw";
     return fs::is_directory(inner, error) ? inner : fs::path(folder);
 }
@@ -40,7 +40,7 @@ fs::path find_file(const fs::path& folder, const std::string& name, const std::s
         if (const std::string packed = path.string() + ".gz"; fs::is_regular_file(packed, error))
             fail("'{}' is compressed\n  help: unpack it: gunzip {}", packed, packed);
     }
-    fail("'{}' has no file {}-{}\n  help: put MNIST's files there, unpacked, or correct workload.path", folder.string(),
+    fail("'{}' has no file {}-{}\n  help: put MNIST's files there, unpacked, or correct the path", folder.string(),
          name, ending);
 }
 

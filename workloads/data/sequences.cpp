@@ -61,7 +61,10 @@ Dataset Dataset::synthetic_text(int length, int vocabulary, std::int64_t seed) {
 Dataset Dataset::text(const std::string& file, int length, int vocabulary, std::int64_t seed) {
     std::vector<std::int32_t> tokens = bytes_of_file(file);
     if (std::ssize(tokens) <= length)
-        fail("the text '{}' has {} bytes; one sequence and the next byte take {}", file, tokens.size(), length + 1);
+        fail_about({Setting::DataPath, Setting::SequenceLength},
+                   "the text '{}' has {} bytes; one sequence and the next byte take {}\n  help: name a longer text "
+                   "file, or take shorter sequences",
+                   file, tokens.size(), length + 1);
     return sequences(std::move(tokens), length, vocabulary, seed);
 }
 

@@ -2,6 +2,7 @@
 // the first step. One function serves the prediction (sizes) and the executor (sizes and offsets).
 #pragma once
 
+#include "workloads/stages/stage_bytes.h"
 #include "workloads/stages/stage_split.h"
 
 #include <vector>
@@ -99,18 +100,6 @@ std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& spl
 // Lays out a stage. `data_bytes` is that of one micro-batch of input data in the backend's layout.
 StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes);
-
-// The sums of a stage's sizes, as the plan's buffers need them.
-struct StageBytes {
-    Bytes weights = 0;     // one version of the trainable parameters; gradients and momentum are as big
-    Bytes statistics = 0;  // running averages
-    Bytes data = 0;        // from F to W
-    Bytes until_input = 0, until_weight = 0;  // activations taken at F, freed at I and at W
-    Bytes gradient_kept = 0;                  // taken at I, freed at W; B needs none
-    // The workspaces are by pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
-    Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
-    Bytes recompute_workspace = 0;
-};
 
 StageBytes stage_bytes(const StageLayout& layout);
 

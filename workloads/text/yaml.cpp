@@ -88,8 +88,8 @@ int Source::add_override(std::string text) {
     return static_cast<int>(overrides_.size());
 }
 
-void Source::complain(Place place, const std::string& fact, const std::string& help) {
-    mistakes_.push_back({place, fact, help});
+void Source::complain(Place place, const std::string& fact, const std::string& help, const std::string& key) {
+    mistakes_.push_back({place, fact, help, key});
 }
 
 std::string Source::excerpt(Place place) const {
@@ -138,7 +138,8 @@ void Source::throw_if_mistaken() const {
         text += (i == 0 ? "" : "\n") + print(sorted[i]);
     if (sorted.size() > kMostMistakes)
         text += fmt::format("\nand {} more mistakes", sorted.size() - kMostMistakes);
-    throw Error(ExitCode::BadInput, text);
+    const Mistake& first = sorted.front();
+    throw Error(ExitCode::BadInput, first.fact, first.help, first.key, text);
 }
 
 Yaml Yaml::parse(std::shared_ptr<Source> source, const std::vector<std::string>& set) {
@@ -365,7 +366,9 @@ std::string Yaml::choice(std::string_view fallback, const std::vector<std::strin
 
 Place Yaml::place() const { return node_ && (node_->place.line > 0 || node_->place.set > 0) ? node_->place : parent_; }
 
-void Yaml::complain(const std::string& fact, const std::string& help) const { source_->complain(place(), fact, help); }
+void Yaml::complain(const std::string& fact, const std::string& help) const {
+    source_->complain(place(), fact, help, path_);
+}
 
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
     constexpr std::size_t kLongest = 64;  // no key is longer, and the distance takes the product

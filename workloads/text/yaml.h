@@ -32,9 +32,11 @@ public:
     const std::string& text() const { return text_; }
 
     int add_override(std::string text);  // returns its Place::set
-    void complain(Place place, const std::string& fact, const std::string& help);
+    // `key` is that of the config, where it is one.
+    void complain(Place place, const std::string& fact, const std::string& help, const std::string& key = "");
     bool clean() const { return mistakes_.empty(); }
-    // Throws Error (BadInput) with every mistake, in the order of the file, at most 20:
+    // Throws Error (BadInput) with every mistake, in the order of the file, at most 20; its fields are those of the
+    // first:
     //   error: stage 2 gets no layer
     //    --> cfg.yaml:14:13
     //      |
@@ -46,7 +48,7 @@ public:
 private:
     struct Mistake {
         Place place;
-        std::string fact, help;
+        std::string fact, help, key;
     };
     std::string print(const Mistake& mistake) const;
     std::string excerpt(Place place) const;

@@ -309,7 +309,7 @@ std::optional<std::size_t> list_index(const std::string& text) {
     return std::stoul(text);
 }
 
-constexpr const char* kHowToSet = "write --set key.path=value, such as --set pipeline.micro_batches=8";
+constexpr const char* kHowToSet = "write --set BLOCK.KEY=VALUE";
 
 // The value that the steps lead to, made when missing.
 YamlNode& walk(YamlNode& root, const std::vector<Step>& steps, Place place) {

@@ -1,0 +1,76 @@
+#include "job/settings.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string_view>
+
+namespace pw {
+
+namespace {
+
+struct Row {
+    Setting::Name name;
+    std::string_view key;
+};
+
+constexpr Row kKeys[] = {
+    {Setting::Devices, "cluster.devices"},
+    {Setting::DeviceSpeed, "cluster.devices[{}].speed"},
+    {Setting::ComputeRate, "cluster.compute"},
+    {Setting::MemoryBandwidth, "cluster.memory_bandwidth"},
+    {Setting::LinkBandwidth, "cluster.link.bandwidth"},
+    {Setting::LinkLatency, "cluster.link.latency"},
+    {Setting::Dispatcher, "cluster.dispatcher"},
+    {Setting::Stages, "pipeline.stages"},
+    {Setting::MicroBatches, "pipeline.micro_batches"},
+    {Setting::MicroBatchSize, "pipeline.micro_batch_size"},
+    {Setting::Group, "pipeline.group"},
+    {Setting::StageReplicas, "pipeline.replicas"},
+    {Setting::Recompute, "pipeline.recompute"},
+    {Setting::Steps, "training.steps"},
+    {Setting::DataPath, "workload.path"},
+    {Setting::SequenceLength, "workload.sequence_length"},
+    {Setting::ForwardTime, "workload.forward"},
+    {Setting::BackwardInputTime, "workload.backward_input"},
+    {Setting::BackwardWeightTime, "workload.backward_weight"},
+    {Setting::Activations, "workload.activation"},
+    {Setting::Weights, "workload.weights"},
+    {Setting::TransferLanes, "transfer.communicator"},
+    {Setting::TransferReceive, "transfer.receive"},
+    {Setting::TransferExchange, "transfer.exchange"},
+    {Setting::TransferProtocol, "transfer.protocol"},
+};
+
+constexpr bool is_in_order() {
+    for (std::size_t row = 0; row < std::size(kKeys); ++row)
+        if (kKeys[row].name != static_cast<Setting::Name>(row))
+            return false;
+    return true;
+}
+static_assert(std::size(kKeys) == static_cast<std::size_t>(Setting::Last) + 1, "every setting has a key");
+static_assert(is_in_order(), "the keys are in the order of Setting");
+
+}  // namespace
+
+std::string key_of(const Setting& setting) {
+    return fmt::format(fmt::runtime(kKeys[static_cast<std::size_t>(setting.name)].key), setting.index);
+}
+
+std::string help_with_keys(const Error& error) {
+    std::vector<std::string> keys;
+    for (const Setting& setting : error.settings())
+        keys.push_back(key_of(setting));
+    return keys.empty() ? error.help() : fmt::format("{} ({})", error.help(), fmt::join(keys, ", "));
+}
+
+Error with_keys(const Error& error) {
+    return {error.code(),
+            error.help().empty() ? error.fact() : fmt::format("{}\n  help: {}", error.fact(), help_with_keys(error))};
+}
+
+void fail_at(const Config& config, const std::string& key, const Error& error, const std::string& help) {
+    config.fail_at(key, error.fact(), error.help().empty() ? help : help_with_keys(error));
+}
+
+}  // namespace pw

@@ -1,0 +1,37 @@
+// What the config calls the settings that errors of lower floors are about (workloads/setting.h).
+#pragma once
+
+#include "job/config/config.h"
+#include "workloads/error.h"
+
+#include <string>
+
+namespace pw {
+
+std::string key_of(const Setting& setting);  // "cluster.devices[2].speed"
+
+// Returns the way out of an error, with the keys of its settings: "take 8 micro-batches or more
+// (pipeline.micro_batches)".
+std::string help_with_keys(const Error& error);
+// Returns the error with them.
+Error with_keys(const Error& error);
+
+// Throws the error (BadInput) pointing at `key` in the config; `help` is the way out of an error that says none.
+[[noreturn]] void fail_at(const Config& config, const std::string& key, const Error& error,
+                          const std::string& help = "");
+
+// Acts, and points in the config at what an error is about.
+template <class Act>
+auto at_its_place(const Config& config, Act act) {
+    try {
+        return act();
+    } catch (const Error& error) {
+        if (error.settings().empty())
+            throw;
+        if (error.code() != ExitCode::BadInput)
+            throw with_keys(error);
+        fail_at(config, key_of(error.settings().front()), error);
+    }
+}
+
+}  // namespace pw

@@ -1,0 +1,55 @@
+#include "schedules/plan/op.h"
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+constexpr bool is_in_order() {
+    for (std::size_t row = 0; row < std::size(kOpFacts); ++row)
+        if (kOpFacts[row].op != static_cast<Op>(row))
+            return false;
+    return true;
+}
+static_assert(is_in_order(), "the rows of facts are in the order of Op");
+
+constexpr bool has_names(const OpFacts& facts) {
+    return !facts.letters.empty() && !facts.words.empty() &&
+           std::ranges::count(kOpFacts, facts.letters, &OpFacts::letters) == 1;
+}
+static_assert(std::ranges::all_of(kOpFacts, has_names), "every operation has words, and letters of its own");
+
+constexpr bool has_costs(const OpFacts& facts) {
+    return (facts.cost != nullptr) != is_transfer(facts.op) && (facts.workspace != nullptr) == is_compute(facts.op);
+}
+static_assert(std::ranges::all_of(kOpFacts, has_costs), "what computes has a time and a workspace, U and S a time");
+
+constexpr bool has_ends(const OpFacts& facts) {
+    if (!is_transfer(facts.op))
+        return facts.peers == Peers::None && !facts.other_end;
+    if (facts.peers == Peers::None || !facts.other_end)
+        return false;
+    const OpFacts& other = facts_of(*facts.other_end);
+    return is_send(facts.op) == is_recv(other.op) && other.other_end == facts.op &&
+           other.gradients == facts.gradients && other.peers != facts.peers;
+}
+static_assert(std::ranges::all_of(kOpFacts, has_ends), "a SEND and its RECV name each other");
+
+constexpr bool is_well_formed(const OpInput& input) {
+    return (input.from == OpInput::From::Peers) == input.received_by.has_value() &&
+           (!input.received_by || is_recv(*input.received_by));
+}
+constexpr bool has_inputs(const OpFacts& facts) {
+    return !facts.inputs.empty() && std::ranges::all_of(facts.inputs, is_well_formed);
+}
+static_assert(std::ranges::all_of(kOpFacts, has_inputs), "every operation says what it waits for");
+
+}  // namespace
+
+std::optional<Op> op_from(std::string_view letters) {
+    const auto found = std::ranges::find(kOpFacts, letters, &OpFacts::letters);
+    return found == std::end(kOpFacts) ? std::nullopt : std::optional(found->op);
+}
+
+}  // namespace pw

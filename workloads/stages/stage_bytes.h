@@ -1,0 +1,20 @@
+// The memory of a stage.
+#pragma once
+
+#include "workloads/units.h"
+
+namespace pw {
+
+// The sums of a stage's sizes, as the plan's buffers need them.
+struct StageBytes {
+    Bytes weights = 0;                        // one version of the trainable parameters
+    Bytes statistics = 0;                     // running averages
+    Bytes data = 0;                           // from F to W
+    Bytes until_input = 0, until_weight = 0;  // activations taken at F, freed at I and at W
+    Bytes gradient_kept = 0;                  // taken at I, freed at W; B needs none
+    // The workspaces are by pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
+    Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
+    Bytes recompute_workspace = 0;
+};
+
+}  // namespace pw
