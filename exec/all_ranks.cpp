@@ -1,7 +1,7 @@
 #include "exec/all_ranks.h"
 
 #include "exec/engine/ranks_of_run.h"
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "exec/execute.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "exec/engine/mailbox.h"
-#include "exec/engine/meeting_points.h"
+#include "exec/engine/barriers.h"
 #include "exec/execute.h"
 #include "exec/memory.h"
 #include "exec/ranks/ranks.h"

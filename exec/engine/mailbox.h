@@ -3,9 +3,9 @@
 // timeout.
 #pragma once
 
-#include "exec/engine/gate.h"
+#include "exec/engine/phase_barrier.h"
 #include "exec/engine/shared_links.h"
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
 #include "schedules/plan/lanes.h"

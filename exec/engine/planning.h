@@ -4,7 +4,7 @@
 
 #include "exec/engine/device.h"
 #include "exec/engine/mailbox.h"
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "workloads/costs/costs.h"
 
 namespace pw {

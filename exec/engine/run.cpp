@@ -2,7 +2,7 @@
 // up, steps them and gathers what happened.
 #include "exec/engine/checkpoints_of_run.h"
 #include "exec/engine/device_thread.h"
-#include "exec/engine/gate.h"
+#include "exec/engine/phase_barrier.h"
 #include "exec/engine/gathering.h"
 #include "exec/engine/machine.h"
 #include "exec/engine/pin.h"

@@ -1,7 +1,7 @@
 // The first failure of a process that is one of several ranks: the other ranks hear of it, and it of theirs.
 #pragma once
 
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 #include "exec/ranks/ranks.h"
 #include "workloads/first_failure.h"
 #include "workloads/units.h"

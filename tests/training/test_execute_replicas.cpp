@@ -1,5 +1,5 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
-#include "exec/engine/meeting_points.h"
+#include "exec/engine/barriers.h"
 #include "exec/training/training.h"
 #include "schedules/orders/orders.h"
 #include "schedules/passes/passes.h"

@@ -1,4 +1,4 @@
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 
 #include "exec/system/threads.h"
 #include "workloads/first_failure.h"

@@ -3,7 +3,7 @@
 // device has failed, or when one does not come for the timeout.
 #pragma once
 
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
 #include "schedules/plan/plan_graph.h"

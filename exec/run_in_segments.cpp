@@ -1,4 +1,4 @@
-#include "exec/pieces.h"
+#include "exec/run_in_segments.h"
 
 #include "exec/checkpoint/checkpoint.h"
 #include "job/plan.h"

@@ -1,4 +1,4 @@
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 
 #include "workloads/error.h"
 

@@ -1,5 +1,5 @@
 // A device that works is not silent, one that does not come back is, and a process that slept does not count it.
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/plan.h"

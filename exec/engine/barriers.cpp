@@ -1,4 +1,4 @@
-#include "exec/engine/meeting_points.h"
+#include "exec/engine/barriers.h"
 
 #include "exec/engine/mailbox.h"
 #include "schedules/plan/plan_graph.h"

@@ -1,4 +1,4 @@
-#include "exec/engine/gate.h"
+#include "exec/engine/phase_barrier.h"
 
 #include <cassert>
 
