@@ -7,9 +7,9 @@
 #include "cli/table.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/engine/machine.h"
-#include "exec/run_in_segments.h"
 #include "exec/ranks/control_connection.h"
 #include "exec/ranks/ranks.h"
+#include "exec/run_in_segments.h"
 #include "job/config.h"
 #include "job/launched_ranks.h"
 #include "schedules/trace/trace_json.h"
@@ -266,7 +266,7 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
     const RunOptions shown = with_progress(std::move(options), line);
     const bool in_pieces = job.plan.asynchronous && shown.checkpoint_every > 0;
     RunResult result = as_this_rank(job, shown.checkpoints ? shown.checkpoints->root() : "", [&] {
-        return in_pieces ? run_in_pieces(job, shown, made_of) : run(made_of(job), shown);
+        return in_pieces ? run_in_segments(job, shown, made_of) : run(made_of(job), shown);
     });
     tell(result);
     if (is_first_rank())

@@ -16,10 +16,10 @@ namespace pw {
 namespace {
 
 Job with_steps(const Job& job, int steps) {
-    Job piece = job;
-    piece.config.training.steps = steps;
-    ProvenPlan proven = proven_plan(piece.config, links_of(job.model->layers, job.split), steps);
-    return with_plan(std::move(piece), std::move(proven));
+    Job segment = job;
+    segment.config.training.steps = steps;
+    ProvenPlan proven = proven_plan(segment.config, links_of(job.model->layers, job.split), steps);
+    return with_plan(std::move(segment), std::move(proven));
 }
 
 std::shared_ptr<const FoundCheckpoint> checkpoint_after(int step, const RunOptions& options, const RunResult& result) {
@@ -39,7 +39,7 @@ void append(std::vector<double>& all, const std::vector<double>& more) {
 
 }  // namespace
 
-RunResult run_in_pieces(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
+RunResult run_in_segments(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
     const int every = options.checkpoint_every;
     int done = options.resumed ? options.resumed->checkpoint.step : 0;
     const int end = done + job.config.training.steps;

@@ -1,5 +1,5 @@
-// An asynchronous training in pieces: between two of them its pipeline has run empty, and all stages have their weights
-// in one version, which a checkpoint can hold.
+// An asynchronous training in segments: between two of them the pipeline is empty and all stages have one version of
+// their weights, which a checkpoint can hold.
 #pragma once
 
 #include "exec/execute.h"
@@ -8,12 +8,12 @@
 
 namespace pw {
 
-// Does the job's steps in pieces that end at multiples of `checkpoint_every`, each as a run of its own that goes on
-// from the checkpoint of the one before. `made_of` makes what runs of a piece's job, where that is another one. The
-// result has the losses and norms of all pieces, and all else of the last. Throws as run() does, and Error (RunFailed)
+// Runs the job's steps in segments that end at multiples of `checkpoint_every`, each as a run of its own that
+// resumes from the preceding checkpoint. `made_of` turns the job of a segment into the one to run. The result has the
+// losses and norms of all segments, and all else of the last. Throws as run() does, and Error (RunFailed)
 // when a checkpoint could not be written.
-RunResult run_in_pieces(
+RunResult run_in_segments(
     const Job& job, const RunOptions& options,
-    const std::function<Job(const Job&)>& made_of = [](const Job& piece) { return piece; });
+    const std::function<Job(const Job&)>& made_of = [](const Job& segment) { return segment; });
 
 }  // namespace pw

@@ -292,13 +292,13 @@ void CudaTraining::wait(int node) const {
 }
 
 void CudaTraining::wait_until(int node, const std::function<bool()>& passed) const {
-    const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
+    const WaitingAt waiting(plan.monitor.get(), plan.graph.device_of(node), node);
     poll_until(node, passed);
 }
 
 // The kernels that measure write to memory of the host.
-void CudaTraining::wait_for_squares(const Meeting& meeting) {
-    for (const int node : meeting.first)
+void CudaTraining::wait_for_squares(const Barrier& barrier) {
+    for (const int node : barrier.first)
         if (plan.is_here(plan.graph.device_of(node)))
             poll_until(node, [&] { return events[node].met.front().passed(); });
 }
@@ -379,13 +379,13 @@ void CudaTraining::finish(RunResult& result) {
     Training::finish(result);
     std::vector<std::string> all = notes();
     if (plan.ranks != nullptr) {
-        Mail own;
+        Message own;
         for (const std::string& note : all)
-            put_text(own, note);
+            write_text(own, note);
         all.clear();
-        for (const Mail& letter : gather(*plan.ranks, own))
-            for (MailReader reader(letter); !reader.at_end();)
-                all.push_back(reader.get_text());
+        for (const Message& message : gather(*plan.ranks, own))
+            for (MessageReader reader(message); !reader.at_end();)
+                all.push_back(reader.read_text());
     }
     std::ranges::move(all, std::back_inserter(result.notes));
 }

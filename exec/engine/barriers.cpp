@@ -9,42 +9,42 @@
 
 namespace pw {
 
-MeetingPoints::MeetingPoints(const PlanGraph& graph, const Shape& shape, Ns timeout, Watch* watch, RankMap map,
-                             bool shards)
+Barriers::Barriers(const PlanGraph& graph, const Shape& shape, Ns timeout, ProgressMonitor* monitor, RankMap map,
+                   bool shards)
     : graph_(graph),
       timeout_(timeout),
       map_(map),
-      watch_(watch),
-      meetings_(meetings_of(graph, shape)),
+      monitor_(monitor),
+      barriers_(barriers_of(graph, shape)),
       number_(static_cast<std::size_t>(graph.size()), -1),
       begins_(number_.size(), false),
-      hands_round_(begins_),
-      points_(meetings_.size()) {
-    for (std::size_t number = 0; number < meetings_.size(); ++number) {
-        for (const int node : meetings_[number].nodes)
+      exchanges_weights_(begins_),
+      states_(barriers_.size()) {
+    for (std::size_t number = 0; number < barriers_.size(); ++number) {
+        for (const int node : barriers_[number].nodes)
             number_[node] = static_cast<int>(number);
-        Point& point = points_[number];
-        for (const int node : meetings_[number].first) {
+        State& state = states_[number];
+        for (const int node : barriers_[number].first) {
             begins_[node] = true;
             if (const int rank = map_.rank_of(graph.device_of(node)); rank == map_.own())
-                ++point.here;
-            else if (std::find(point.others.begin(), point.others.end(), rank) == point.others.end())
-                point.others.push_back(rank);
+                ++state.here;
+            else if (std::find(state.others.begin(), state.others.end(), rank) == state.others.end())
+                state.others.push_back(rank);
         }
-        std::sort(point.others.begin(), point.others.end());
-        point.waiting.reserve(point.here);
+        std::sort(state.others.begin(), state.others.end());
+        state.waiting.reserve(state.here);
     }
     if (shards)
-        hand_weights_round(shape);
+        find_weight_exchanges(shape);
 }
 
 // Nodes are numbered device by device, and the S of a stage comes before its U.
-void MeetingPoints::hand_weights_round(const Shape& shape) {
+void Barriers::find_weight_exchanges(const Shape& shape) {
     std::vector<char> is_sharded;  // by stage
     for (int stage = 0; stage < shape.stages; ++stage)
         is_sharded.push_back(shape.devices_of(stage).size() > 1);
-    std::vector<int> sum_of(is_sharded.size(), -1);  // by stage of the device: the meeting of its latest S
-    std::vector<int> seen_by(meetings_.size(), -1);  // by meeting: the last device whose first U is found
+    std::vector<int> sum_of(is_sharded.size(), -1);  // by stage of the device: the barrier of its latest S
+    std::vector<int> seen_by(barriers_.size(), -1);  // by barrier: the last device whose first U is found
     for (int node = 0; node < graph_.size(); ++node) {
         const Task& task = graph_.task(node);
         const int device = graph_.device_of(node);
@@ -58,63 +58,62 @@ void MeetingPoints::hand_weights_round(const Shape& shape) {
             number_[node] = sum_of[task.stage];
         if (number_[node] < 0 || std::exchange(seen_by[number_[node]], device) == device)
             continue;
-        const std::vector<int>& stages = meetings_[number_[node]].stages;
-        hands_round_[node] = std::any_of(stages.begin(), stages.end(), [&](int stage) { return is_sharded[stage]; });
+        const std::vector<int>& stages = barriers_[number_[node]].stages;
+        exchanges_weights_[node] =
+            std::any_of(stages.begin(), stages.end(), [&](int stage) { return is_sharded[stage]; });
     }
 }
 
-const Meeting* MeetingPoints::meeting(int node) const {
-    return number_[node] < 0 ? nullptr : &meetings_[number_[node]];
-}
+const Barrier* Barriers::barrier(int node) const { return number_[node] < 0 ? nullptr : &barriers_[number_[node]]; }
 
-void MeetingPoints::arrive(int node, const Across& across, bool beside) {
-    Watch* const watch = beside ? nullptr : watch_;
+void Barriers::arrive(int node, const RankAction& between_ranks, bool monitored) {
+    ProgressMonitor* const monitor = monitored ? monitor_ : nullptr;
     const int number = number_[node];
-    Point& point = points_[number];
-    const bool crosses = across && !point.others.empty();
-    if (point.here == 1 && !crosses)
+    State& state = states_[number];
+    const bool crosses = between_ranks && !state.others.empty();
+    if (state.here == 1 && !crosses)
         return;
     std::unique_lock lock(mutex_);
-    const std::int64_t round = point.round;
-    point.waiting.push_back(node);
-    if (!aborted_ && point.waiting.size() == point.here) {
+    const std::int64_t round = state.round;
+    state.waiting.push_back(node);
+    if (!aborted_ && state.waiting.size() == state.here) {
         if (crosses) {
-            const WaitingAt waiting(watch, graph_.device_of(node), node, true);
+            const WaitingAt waiting(monitor, graph_.device_of(node), node, true);
             lock.unlock();
-            across(meetings_[number], point.others, kFirstTag + 2 * number);
+            between_ranks(barriers_[number], state.others, kFirstTag + 2 * number);
             lock.lock();
         }
-        point.waiting.clear();
-        ++point.round;
+        state.waiting.clear();
+        ++state.round;
         changed_.notify_all();
         return;
     }
-    const auto passed = [&] { return aborted_ || point.round != round; };
-    const WaitingAt waiting(watch, graph_.device_of(node), node, true);
+    const auto passed = [&] { return aborted_ || state.round != round; };
+    const WaitingAt waiting(monitor, graph_.device_of(node), node, true);
     const Ns start = clock_now();
-    if (watch_ != nullptr)
+    if (monitor_ != nullptr)
         changed_.wait(lock, passed);
     else
         changed_.wait_for(lock, timeout_, passed);
-    if (point.round == round)
+    if (state.round == round)
         fail_waiting(node, clock_now() - start);
 }
 
-void MeetingPoints::fail_waiting(int node, Ns waited) {
+void Barriers::fail_waiting(int node, Ns waited) {
     if (aborted_)
         fail_because_of_others();
-    const std::vector<int>& waiting = points_[number_[node]].waiting;
+    const std::vector<int>& waiting = states_[number_[node]].waiting;
     std::string missing;
-    for (const int other : meetings_[number_[node]].first)
+    for (const int other : barriers_[number_[node]].first)
         if (map_.is_here(graph_.device_of(other)) && std::none_of(waiting.begin(), waiting.end(), [&](int here) {
                 return graph_.device_of(here) == graph_.device_of(other);
             }))
             missing += fmt::format("{}{}", missing.empty() ? "" : ", ", graph_.device_of(other));
-    fail_with(ExitCode::PeerSilent, "device {} waits at {} for device {} since {}", graph_.device_of(node),
+    fail_with(ExitCode::PeerSilent, "device {} has waited at {} for device {} for {}", graph_.device_of(node),
               print(graph_.task(node)), missing, print_time(waited));
 }
 
-void MeetingPoints::abort() {
+void Barriers::abort() {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
     changed_.notify_all();

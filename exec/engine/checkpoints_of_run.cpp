@@ -82,12 +82,12 @@ bool CheckpointsOfRun::get_on(bool in_haste) {
         if (ranks_ == nullptr)
             is_whole_ = true;
         else
-            gather_.emplace(*ranks_, std::move(states_.letter));
+            gather_.emplace(*ranks_, std::move(states_.message));
     }
     if (gather_) {
         if (!gather_->advance(in_haste))
             return false;
-        states_.letters = gather_->take_letters();
+        states_.messages = gather_->take_messages();
         gather_.reset();
         is_whole_ = ranks_->rank() == 0;
     }

@@ -1,4 +1,4 @@
-// The checkpoints of a run: after which steps there is one, and what it says beside what the devices have.
+// The checkpoints of a run: after which steps there is one, and what it contains besides the devices' state.
 #pragma once
 
 #include "exec/checkpoint/checkpoint_writer.h"

@@ -85,7 +85,7 @@ void DeviceThread::wait_for_exchange(int position) {
 }
 
 // What waits comes before what lends: memory that a position takes over is free only then. A device with a queue of its
-// own may still be far behind.
+// own may still be executing much earlier tasks.
 void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
     for (const int input : plan_.graph.inputs(node))
@@ -98,10 +98,10 @@ void DeviceThread::launch(const Task& task, int position) {
         work_.about_to_post(node, mailbox_->earlier_on_edge(node));
     }
     if (task.op == Op::SumGradients || task.op == Op::Update)
-        work_.meet(task, node);
+        work_.wait_at_barrier(task, node);
     if (!is_transfer(task.op))
         work_.wait_for_dispatcher();
-    plan_.watch->works(device_, node);
+    plan_.monitor->set_working(device_, node);
     lend(position);
     mailbox_->reach(device_, position);
     if (options_.before_task)
@@ -126,7 +126,7 @@ void DeviceThread::launch(const Task& task, int position) {
     if (computes)
         last_task_ = interval.end - interval.start;
     give_back(position, interval.start);
-    plan_.watch->has_done(device_, node, interval.end - interval.start);
+    plan_.monitor->finish_task(device_, node, interval.end - interval.start);
 }
 
 void DeviceThread::wait_for_all() {
@@ -163,7 +163,7 @@ const std::vector<Interval>& DeviceThread::run_step(int step) {
 void DeviceThread::end_step() {
     if (guards_)
         guards_->end_step();
-    plan_.watch->is_away(device_);
+    plan_.monitor->set_away(device_);
 }
 
 }  // namespace pw

@@ -1,5 +1,4 @@
-// What the ranks of a run tell each other between its phases, so that rank 0 has the records of all of them on one
-// clock.
+// The exchange between the ranks of a run at its phases: rank 0 gets the records of all, on one clock.
 #pragma once
 
 #include "exec/engine/clocks.h"
@@ -21,7 +20,7 @@ public:
     // All ranks know the losses and norms of the step, and rank 0 its events and memory. Returns whether a rank
     // `stops`.
     bool step(StepRecord& step, bool stops);
-    // Rank 0 knows what `result` says of the devices of all ranks: peaks, shares of cores, memory in use, hosts.
+    // Completes `result` on rank 0 for the devices of all ranks: peaks, shares of cores, memory in use, hosts.
     void result(RunResult& result) const;
 
 private:

@@ -40,8 +40,8 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
       options_(std::move(options)),
       interval_(static_cast<std::size_t>(graph.size())),
       done_(new std::atomic<bool>[static_cast<std::size_t>(graph.size())]),
-      beds_(graph.size() == 0 ? 0 : static_cast<std::size_t>(graph.device_of(graph.size() - 1)) + 1),
-      lanes_(graph, options_.mode, devices_here(options_.across, beds_.size()), options_.asks),
+      waiters_(graph.size() == 0 ? 0 : static_cast<std::size_t>(graph.device_of(graph.size() - 1)) + 1),
+      lanes_(graph, options_.mode, devices_here(options_.across, waiters_.size()), options_.asks),
       copying_(static_cast<std::size_t>(lanes_.table().lanes), 0),
       shared_(options_.link.shared) {
     for (int node = 0; node < graph.size(); ++node)
@@ -72,7 +72,7 @@ void Mailbox::begin_step() {
         done_[node] = false;
     lanes_.reset();
     too_early_.clear();
-    reached_.assign(beds_.size(), -1);
+    reached_.assign(waiters_.size(), -1);
     move(lock);
 }
 
@@ -128,25 +128,25 @@ bool Mailbox::spin_until_done(int node, Ns start) {
 void Mailbox::wait(int node) {
     if (is_done(node))
         return;
-    const WaitingAt waiting(options_.watch, graph_.device_of(node), node);
+    const WaitingAt waiting(options_.monitor, graph_.device_of(node), node);
     const Ns start = clock_now();
     if (spin_until_done(node, start))
         return;
     const Ns until = start + std::min(options_.timeout, std::numeric_limits<Ns>::max() - start);
     Lock lock(mutex_);
-    Bed& bed = beds_[graph_.device_of(node)];
-    bed.taken = true;
+    DeviceWaiter& waiter = waiters_[graph_.device_of(node)];
+    waiter.waits = true;
     const auto woken = [&] { return aborted_ || is_done(node); };
     if (polls())
         while (!woken() && !lost_) {
             if (!poll(lock))
-                bed.wakes.wait_for(lock, kWaits, woken);
+                waiter.wakes.wait_for(lock, kWaits, woken);
         }
-    else if (options_.watch != nullptr)
-        bed.wakes.wait(lock, woken);
+    else if (options_.monitor != nullptr)
+        waiter.wakes.wait(lock, woken);
     else
-        bed.wakes.wait_until(lock, until, woken);
-    bed.taken = false;
+        waiter.wakes.wait_until(lock, until, woken);
+    waiter.waits = false;
     if (lost_)
         std::rethrow_exception(lost_);
     if (!is_done(node))
@@ -159,9 +159,9 @@ void Mailbox::fail_waiting(int node, Ns start) const {
     const int device = graph_.device_of(node), other = lanes_.partner(node);
     const std::string waited = print_time(clock_now() - start);
     if (is_recv(graph_.task(node).op))
-        fail_with(ExitCode::PeerSilent, "device {} waits for {} from device {} since {}: {} did not come", device,
+        fail_with(ExitCode::PeerSilent, "device {} has waited for {} from device {} for {}: {} did not arrive", device,
                   print(graph_.task(other)), graph_.device_of(other), waited, print(graph_.task(node)));
-    fail_with(ExitCode::PeerSilent, "device {} waits for device {} to take {} since {}", device,
+    fail_with(ExitCode::PeerSilent, "device {} has waited for device {} to take {} for {}", device,
               graph_.device_of(other), print(graph_.task(node)), waited);
 }
 
@@ -252,8 +252,8 @@ void Mailbox::happen(int node, Lock& lock) {
 void Mailbox::complete(int node) {
     interval_[node].end = clock_now();
     done_[node].store(true, std::memory_order_release);
-    if (Bed& bed = beds_[graph_.device_of(node)]; bed.taken)
-        bed.wakes.notify_all();
+    if (DeviceWaiter& waiter = waiters_[graph_.device_of(node)]; waiter.waits)
+        waiter.wakes.notify_all();
 }
 
 void Mailbox::run_wire() {
@@ -330,7 +330,7 @@ void Mailbox::run_ranks() {
             if (!aborted_)
                 poll(lock);
         }
-    } catch (...) {  // whoever waits next throws it
+    } catch (...) {  // the next wait throws it
         lost_ = std::current_exception();
     }
 }
@@ -338,8 +338,8 @@ void Mailbox::run_ranks() {
 void Mailbox::abort() {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
-    for (Bed& bed : beds_)
-        bed.wakes.notify_all();
+    for (DeviceWaiter& waiter : waiters_)
+        waiter.wakes.notify_all();
 }
 
 }  // namespace pw

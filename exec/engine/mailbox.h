@@ -4,8 +4,8 @@
 #pragma once
 
 #include "exec/engine/phase_barrier.h"
-#include "exec/engine/shared_links.h"
 #include "exec/engine/progress_monitor.h"
+#include "exec/engine/shared_links.h"
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
 #include "schedules/plan/lanes.h"
@@ -66,7 +66,8 @@ public:
         LinkTimes link;              // where it has times, a thread of its own moves the messages
         RankMessages across;         // a thread of its own looks after them while the devices work
         Payload* payload = nullptr;  // null where tensors are made where they are read
-        Watch* watch = nullptr;      // is told who waits and says when that is too long; the timeout is then unused
+        ProgressMonitor* monitor =
+            nullptr;  // is told who waits and says when that is too long; the timeout is then unused
     };
     Mailbox(const PlanGraph& graph, Options options);
     ~Mailbox();
@@ -96,10 +97,10 @@ private:
         int node;          // a SEND leaves, a RECV's message arrives
         auto operator<=>(const Event&) const = default;
     };
-    // A bed is where a device's thread sleeps.
-    struct Bed {
+    // What the thread of a device sleeps on.
+    struct DeviceWaiter {
         Condition wakes;
-        bool taken = false;
+        bool waits = false;
     };
     bool is_done(int node) const { return done_[node].load(std::memory_order_acquire); }
     bool spin_until_done(int node, Ns start);
@@ -125,7 +126,7 @@ private:
     const Options options_;
     std::vector<Interval> interval_;             // by node
     std::unique_ptr<std::atomic<bool>[]> done_;  // by node
-    std::vector<Bed> beds_;                      // by device
+    std::vector<DeviceWaiter> waiters_;          // by device
     std::atomic<bool> aborted_{false}, sleeps_{false};
 
     mutable Mutex mutex_;  // protects everything below

@@ -1,4 +1,5 @@
-// A watch knows what every device of a run is doing, so that a device that works long is told from one that is silent.
+// The progress monitor records what every device of a run is doing. It distinguishes a device whose task takes long
+// from one that is silent.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -15,46 +16,48 @@
 
 namespace pw {
 
-class Watch {
+class ProgressMonitor {
 public:
-    // The limits say for how long one task, the way from one to the next, and a wait of all devices at once may last.
+    // For how long a task, the time between two tasks of a device, and a wait of all devices at once may last.
     struct Limits {
         std::vector<Ns> task;  // by node
-        Ns rest = 0, standstill = 0;
+        Ns idle = 0, no_work = 0;
     };
 
-    Watch(const PlanGraph& graph, int devices) : graph_(graph), signs_(new Sign[static_cast<std::size_t>(devices)]) {
+    ProgressMonitor(const PlanGraph& graph, int devices)
+        : graph_(graph), activity_(new Activity[static_cast<std::size_t>(devices)]) {
         seen_.resize(static_cast<std::size_t>(devices));
     }
 
-    // These are called by a device's own thread and say what it does from now on. Between steps it is away.
-    void works(int device, int node) { set(device, Doing::Working, node); }
-    void waits(int device, int node) { set(device, Doing::Waiting, node); }
-    void rests(int device) { set(device, Doing::Resting, -1); }
-    void has_done(int device, int node, Ns took);  // and rests
-    void is_away(int device) { set(device, Doing::Away, -1); }
+    // The thread of a device calls these. Each sets what the device does from now on; between steps it is away.
+    void set_working(int device, int node) { set(device, Doing::Working, node); }
+    void set_waiting(int device, int node) { set(device, Doing::Waiting, node); }
+    void set_idle(int device) { set(device, Doing::Idle, -1); }
+    void finish_task(int device, int node, Ns took);  // and is idle afterwards
+    void set_away(int device) { set(device, Doing::Away, -1); }
 
-    // One thread calls this again and again, `passed` after the last time. It throws Error (PeerSilent) naming the
-    // device that does not come back. A process that was stopped, or got no time, sees less pass than the clock does.
-    void look(const Limits& limits, Ns passed);
-    static Ns slice_of(Ns rest);  // the time between two looks
-    bool all_are_away() const;
+    // To be called by one thread at intervals; `passed` is the time since the last call. Throws Error (PeerSilent) that
+    // names the silent device. At most two intervals count per call: the process may have been stopped in between.
+    void check(const Limits& limits, Ns passed);
+    static Ns check_interval(Ns idle);  // between two checks
+    bool all_away() const;
 
-    // What devices do, for the watch of another rank.
-    void tell(const std::vector<int>& devices, Mail& mail) const;
-    void hear(MailReader& mail);
+    // Write and read the state of devices, for the monitor of another rank.
+    void write(const std::vector<int>& devices, Message& message) const;
+    void read(MessageReader& message);
     std::string describe(const std::vector<int>& devices) const;  // "device 2 was at 2F1"
-    // Returns lines of what devices have done before, the last first: "\n  device 2 before that: 2F0 in 1.20 ms, ...".
+    // Returns the latest tasks of devices, a line per device, the last task first: "\n  device 2 before that: 2F0
+    // in 1.20 ms, ...".
     std::string last_tasks(const std::vector<int>& devices) const;
 
 private:
-    enum class Doing { Away, Resting, Working, Waiting };
+    enum class Doing { Away, Idle, Working, Waiting };
     static constexpr int kKept = 8, kShown = 6;  // tasks; the oldest may be written while another thread reads
     struct Done {
         std::atomic<int> node{-1};
         std::atomic<Ns> took{0};
     };
-    struct alignas(64) Sign {
+    struct alignas(64) Activity {
         std::atomic<Doing> doing{Doing::Away};
         std::atomic<int> node{-1};
         std::atomic<std::int64_t> changes{0};
@@ -63,12 +66,12 @@ private:
     };
     struct Seen {
         std::int64_t changes = -1;
-        Ns since = 0;
+        Ns unchanged = 0;  // for how long
     };
     void set(int device, Doing doing, int node);
     std::string waiting() const;
 
-    struct Told {
+    struct Record {
         int device = 0, doing = 0, node = -1;
         std::int64_t changes = 0, done = 0;
         struct {
@@ -77,30 +80,30 @@ private:
         } last[kShown];  // the last first
     };
     const PlanGraph& graph_;
-    std::unique_ptr<Sign[]> signs_;
-    Mutex mutex_;  // of one look
+    std::unique_ptr<Activity[]> activity_;
+    Mutex mutex_;  // one check at a time
     std::vector<Seen> seen_;
-    Ns standstill_ = 0;
+    Ns no_work_ = 0;
 };
 
-// While the object lives the device waits at the node; then it does again what it did. Without a watch the object does
-// nothing.
+// The device waits at the node during the lifetime of the object, and afterwards does what it did before. Without a
+// monitor the object has no effect.
 class WaitingAt {
 public:
-    WaitingAt(Watch* watch, int device, int node, bool working = false)
-        : watch_(watch), device_(device), node_(node), working_(working) {
-        if (watch_ != nullptr)
-            watch_->waits(device_, node_);
+    WaitingAt(ProgressMonitor* monitor, int device, int node, bool working = false)
+        : monitor_(monitor), device_(device), node_(node), working_(working) {
+        if (monitor_ != nullptr)
+            monitor_->set_waiting(device_, node_);
     }
     ~WaitingAt() {
-        if (watch_ != nullptr)
-            working_ ? watch_->works(device_, node_) : watch_->rests(device_);
+        if (monitor_ != nullptr)
+            working_ ? monitor_->set_working(device_, node_) : monitor_->set_idle(device_);
     }
     WaitingAt(const WaitingAt&) = delete;
     WaitingAt& operator=(const WaitingAt&) = delete;
 
 private:
-    Watch* watch_;
+    ProgressMonitor* monitor_;
     int device_, node_;
     bool working_;
 };

@@ -1,4 +1,4 @@
-// What a run needs to know of its ranks: that they run the same, who shares a host, how their messages are numbered.
+// What a run derives from its ranks: that they run the same plan, which share a host, the tags of their messages.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -29,8 +29,7 @@ std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);
 
 // Returns a tag by node, equal at both ends of a transfer between ranks; two messages between two ranks in one step
 // have different ones. Throws Error (Infeasible) when the transport has too few.
-std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
-                              const Ranks& ranks);
+std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const Barriers& barriers, const Ranks& ranks);
 
 // Returns by node, of RECVs, the position from which their device has the memory that the message lands in; 0 where it
 // has no bytes.

@@ -2,9 +2,9 @@
 // up, steps them and gathers what happened.
 #include "exec/engine/checkpoints_of_run.h"
 #include "exec/engine/device_thread.h"
-#include "exec/engine/phase_barrier.h"
 #include "exec/engine/gathering.h"
 #include "exec/engine/machine.h"
+#include "exec/engine/phase_barrier.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/planning.h"
 #include "exec/engine/ranks_of_run.h"
@@ -30,9 +30,9 @@ namespace pw {
 
 namespace {
 
-// Where all threads of a run meet, its devices' and the main one, and what then holds.
+// The points at which all threads of a run wait for each other, its devices' and the main one, and what then holds.
 enum class Phase {
-    Prepared,    // every device knows the sizes of its stages; no memory is reserved
+    Prepared,    // the sizes of all stages are known; no memory is reserved
     Planned,     // buffers and transfers are planned and the mailbox is there
     Placed,      // every device has its memory, with initial values in it
     StepBegins,  // mailbox and devices are set for the step, and none of its tasks has begun
@@ -49,7 +49,7 @@ public:
           own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
           cores_(cores_of_rank(job.config, job.plan.shape.devices, ranks)),
-          gate_(static_cast<int>(own_.size()) + 1),
+          phases_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           gathered_(plan_, *work_),
           log_(options.whole_trace),
@@ -87,30 +87,29 @@ public:
         return all;
     }
 
-    // The other ranks are watched from here on.
-    void open_line() {
+    void open_control_connection() {
         if (plan_.ranks == nullptr || plan_.map.size() == 1)
             return;
-        Line::Watcher watcher;
-        watcher.tell_signs = [this](Mail& mail) { plan_.watch->tell(own_, mail); };
-        watcher.hear_signs = [this](MailReader& mail) { plan_.watch->hear(mail); };
-        watcher.look = [this](Ns passed) {
+        ControlConnection::Callbacks callbacks;
+        callbacks.write_activity = [this](Message& message) { plan_.monitor->write(own_, message); };
+        callbacks.read_activity = [this](MessageReader& message) { plan_.monitor->read(message); };
+        callbacks.check = [this](Ns passed) {
             if (steps_begun_)
-                plan_.watch->look(limits_, passed);
-            look_at_gathering(passed);
+                plan_.monitor->check(limits_, passed);
+            check_gathering(passed);
         };
-        watcher.describe = [this](int rank) {
-            return fmt::format("rank {} ({})", rank, plan_.watch->describe(plan_.devices_of_rank(rank)));
+        callbacks.describe = [this](int rank) {
+            return fmt::format("rank {} ({})", rank, plan_.monitor->describe(plan_.devices_of_rank(rank)));
         };
-        watcher.last_tasks = [this](int rank) { return plan_.watch->last_tasks(plan_.devices_of_rank(rank)); };
-        failure_.open_line(job_.config.run.timeout, slice_, std::move(watcher));
+        callbacks.last_tasks = [this](int rank) { return plan_.monitor->last_tasks(plan_.devices_of_rank(rank)); };
+        failure_.open_control_connection(job_.config.run.timeout, slice_, std::move(callbacks));
     }
 
 private:
     void stop() {
-        gate_.abort();
+        phases_.abort();
         work_->stop();
-        plan_.meetings->abort();
+        plan_.barriers->abort();
         const std::lock_guard lock(mailbox_mutex_);
         if (mailbox_)
             mailbox_->abort();
@@ -125,16 +124,16 @@ private:
     }
 
     // On rank 0: a message that is lost when no device works would be waited for without end.
-    void look_at_gathering(Ns passed) {
+    void check_gathering(Ns passed) {
         const int gathering = gathering_;
-        if (gathering % 2 == 0 || (steps_begun_ && !plan_.watch->all_are_away()) ||
+        if (gathering % 2 == 0 || (steps_begun_ && !plan_.monitor->all_away()) ||
             std::exchange(gathering_seen_, gathering) != gathering)
             gathers_for_ = 0;
         else
             gathers_for_ += std::min(passed, 2 * slice_);
         if (gathers_for_ > times_generous(job_.config.run.timeout))
             fail_with(ExitCode::PeerSilent,
-                      "the ranks do not come together since {}: a message between them must be lost",
+                      "the ranks have not come together for {}: a message between them must be lost",
                       print_time(gathers_for_));
     }
 
@@ -151,14 +150,14 @@ private:
         }));
     }
 
-    // Joins all threads; false when one is silent: then it is left behind.
+    // Joins all threads. Returns false when one is silent: then all are detached.
     bool end_threads() {
         Ns waited = 0;
         const auto all_ended = [&] { return ended_ == threads_.size(); };
         std::unique_lock lock(ended_mutex_);
         while (!has_ended_.wait_for(lock, slice_, all_ended)) {
             if (failure_.happened() && !silent_ && !limits_.task.empty())
-                failure_.note([&] { look(slice_); });
+                failure_.note([&] { check_devices(slice_); });
             if (silent_ && (waited += slice_) > SharedFailure::kGrace) {
                 for (Thread& thread : threads_)
                     thread.detach();
@@ -171,9 +170,9 @@ private:
         return true;
     }
 
-    void look(Ns passed) {
+    void check_devices(Ns passed) {
         try {
-            plan_.watch->look(limits_, passed);
+            plan_.monitor->check(limits_, passed);
         } catch (const Error&) {
             silent_ = true;
             throw;
@@ -186,14 +185,14 @@ private:
             pin_this_thread(cores_.cores[number]);
         Device& own = work_->device(own_[number]);
         own.prepare();
-        meet(Phase::Prepared);
-        meet(Phase::Planned);
+        wait_at(Phase::Prepared);
+        wait_at(Phase::Planned);
         device.make_memory();
         device.set_mailbox(*mailbox_);
         own.begin();
-        meet(Phase::Placed);
+        wait_at(Phase::Placed);
         for (int step = 0; step < steps_; ++step) {
-            meet(Phase::StepBegins);
+            wait_at(Phase::StepBegins);
             if (stopped_after_)
                 return;
             record(own_[number], step, device.run_step(step));
@@ -203,21 +202,21 @@ private:
                 checkpoints_.wait_until_made();
                 own.keep_state();
             }
-            meet(Phase::StepEnds);
+            wait_at(Phase::StepEnds);
         }
     }
 
-    void meet(Phase phase) { gate_.arrive(static_cast<int>(phase)); }
-    // Meanwhile it brings the checkpoint that was taken on its way, and looks after the devices, unless the line does.
-    void meet_watching(Phase phase) {
+    void wait_at(Phase phase) { phases_.arrive(static_cast<int>(phase)); }
+    // While it waits it advances the pending checkpoint and checks the devices, unless the control connection does.
+    void wait_monitoring(Phase phase) {
         constexpr Ns kOften = 2'000'000;
         Ns unwatched = 0;
-        gate_.arrive(static_cast<int>(phase), checkpoints_.get_on() ? slice_ : kOften, [&](Ns passed) {
+        phases_.arrive(static_cast<int>(phase), checkpoints_.get_on() ? slice_ : kOften, [&](Ns passed) {
             checkpoints_.get_on();
             mailbox_->let_sleep(checkpoints_.is_at_work());
-            if (failure_.has_line() || (unwatched += passed) < slice_)
+            if (failure_.has_control_connection() || (unwatched += passed) < slice_)
                 return;
-            look(std::exchange(unwatched, 0));
+            check_devices(std::exchange(unwatched, 0));
         });
     }
 
@@ -244,12 +243,12 @@ private:
 
     void main_thread() {
         checkpoints_.open();
-        meet(Phase::Prepared);
+        wait_at(Phase::Prepared);
         together([&] { plan(); });
         const Bytes resident = work_->uses_cores() ? resident_memory() : 0;
         const std::vector<GpuUse> gpus = work_->gpus();
-        meet(Phase::Planned);
-        meet(Phase::Placed);
+        wait_at(Phase::Planned);
+        wait_at(Phase::Placed);
         together([&] {
             gathered_.places();
             checkpoints_.rehearse();
@@ -260,15 +259,15 @@ private:
             mailbox_->begin_step();
             mailbox_->let_sleep(checkpoints_.is_at_work());  // a waiting device leaves its core to it
             work_->begin_step(step);
-            meet(Phase::StepBegins);
-            meet_watching(Phase::StepEnds);
+            wait_at(Phase::StepBegins);
+            wait_monitoring(Phase::StepEnds);
             together([&] { end_step(step); });
             if (options_.progress && speaks())
                 options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
             if (step + 1 < steps_ && stops_) {
                 stopped_after_ = step + 1 + done_;
                 take_checkpoint(step);
-                meet(Phase::StepBegins);  // the devices learn of it there
+                wait_at(Phase::StepBegins);  // devices check stopped_after_ there
                 break;
             }
             if (checkpoints_.is_due(step))
@@ -371,7 +370,7 @@ private:
 
     const Job& job_;
     const int steps_ = steps_of(job_);
-    const Ns slice_ = Watch::slice_of(job_.config.run.timeout);
+    const Ns slice_ = ProgressMonitor::check_interval(job_.config.run.timeout);
     const RunOptions options_;
     const int done_ = steps_before(options_);
     RunPlan plan_;
@@ -379,15 +378,15 @@ private:
     std::unique_ptr<Devices> work_;
     const CorePlan cores_;
     const StolenTime stolen_;
-    Gate gate_;
+    PhaseBarrier phases_;
     std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null where another rank has it
     Gathering gathered_;
     std::atomic<int> gathering_{0};  // counts beginnings and ends: odd while the main thread waits for other ranks
-    int gathering_seen_ = 0;         // by the line, as is
+    int gathering_seen_ = 0;         // by the control connection, as is
     Ns gathers_for_ = 0;
     Mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
-    Watch::Limits limits_;
+    ProgressMonitor::Limits limits_;
     StepRecord step_;  // under way; every device has its own rows
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
@@ -402,7 +401,7 @@ private:
     std::size_t ended_ = 0;  // threads
     bool silent_ = false;    // a device is
     std::atomic<bool> steps_begun_{false};
-    SharedFailure failure_;  // the first to end: its line looks at all of the above
+    SharedFailure failure_;  // is destroyed first: its connection's thread uses all of the above
 };
 
 }  // namespace
@@ -422,8 +421,8 @@ RunResult run(const Job& job, const RunOptions& options) {
     const Every progress(2'000'000, "progress between ranks", [&ranks] { ranks.get_on(); });
     check_ranks(job, ranks);
     const auto whole = std::make_shared<Run>(job, options, &ranks);
-    until_all_watch.emplace(2 * timeout, text);  // who does not call within one is named by rank 0
-    whole->open_line();
+    until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not call within one
+    whole->open_control_connection();
     until_all_watch.reset();
     try {
         return whole->run();

@@ -28,11 +28,11 @@ Ns slowest_yardstick(const CorePlan& cores, Ranks* ranks) {
     const Ns own = yardstick_time(cores);
     if (ranks == nullptr)
         return own;
-    Mail letter;
-    put(letter, own);
+    Message message;
+    write(message, own);
     Ns slowest = 0;
-    for (const Mail& other : all_gather(*ranks, letter))
-        slowest = std::max(slowest, MailReader(other).get<Ns>());
+    for (const Message& other : all_gather(*ranks, message))
+        slowest = std::max(slowest, MessageReader(other).read<Ns>());
     return slowest;
 }
 

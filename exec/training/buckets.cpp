@@ -46,7 +46,7 @@ void TrainingDevice::open_bucket_thread() const {
 // On the thread beside. All holders do the same, bucket by bucket.
 void TrainingDevice::sum_in_buckets(int node) {
     const int stage = run_.plan.graph.task(node).stage, buckets = stages_.at(stage).buckets;
-    const auto meet = [&](const MeetingPoints::Across& across) { run_.plan.meetings->arrive(node, across, true); };
+    const auto meet = [&](const Barriers::RankAction& across) { run_.plan.barriers->arrive(node, across, true); };
     const auto fetch_beside = [&] {
         if (run_.plan.ranks != nullptr)
             meet(run_.fetches_across());
@@ -54,13 +54,13 @@ void TrainingDevice::sum_in_buckets(int node) {
     for (int number = 0; number < buckets; ++number) {
         const Extent bucket = bucket_of(stage, number);
         bucket_thread_->wait_until_full(bucket.first);
-        meet(run_.meets_across());
+        meet(run_.synchronise_ranks());
         if (number + 1 == buckets)
             bucket_thread_->last_is_full();
         list_share(stage, bucket);
         fetch_beside();
         add_up();
-        meet(run_.meets_across());
+        meet(run_.synchronise_ranks());
         copy_shares(stage, bucket);
         fetch_beside();
     }
@@ -74,14 +74,14 @@ void TrainingDevice::has_run(int node) {
 
 // A holder without a gradient of the mini-batch begins here, with full buckets.
 void TrainingDevice::wait_for_last_bucket(int node) {
-    const WaitingAt waiting(run_.plan.watch.get(), device_, node);
+    const WaitingAt waiting(run_.plan.monitor.get(), device_, node);
     bucket_thread_->begin(node);
     bucket_thread_->fill(0);
     bucket_thread_->wait_for_last();
 }
 
 void TrainingDevice::wait_for_buckets(int node) {
-    const WaitingAt waiting(run_.plan.watch.get(), device_, node, true);
+    const WaitingAt waiting(run_.plan.monitor.get(), device_, node, true);
     bucket_thread_->wait_until_done();
 }
 

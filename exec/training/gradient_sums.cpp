@@ -20,10 +20,10 @@ std::size_t place_of(int device, const std::vector<int>& devices) {
 
 }  // namespace
 
-void TrainingDevice::arrive(int node, int) { run_.plan.meetings->arrive(node, run_.meets_across()); }
+void TrainingDevice::arrive(int node, int) { run_.plan.barriers->arrive(node, run_.synchronise_ranks()); }
 
-void TrainingDevice::meet(const Task& task, int node) {
-    if (!run_.plan.meetings->begins(node))
+void TrainingDevice::wait_at_barrier(const Task& task, int node) {
+    if (!run_.plan.barriers->begins(node))
         return;
     if (task.op == Op::SumGradients && stages_.at(task.stage).buckets > 1)
         return wait_for_last_bucket(node);
@@ -55,12 +55,12 @@ void TrainingDevice::make_room() {
         room_ = kernels_->reserve(bytes, fmt::format("device {}, for gradients of other devices", device_));
 }
 
-// A device that holds several stages of the meeting sums them all at its first S. Between its first and its last
-// meeting every device may read the blocks of the others, and nobody writes what another one reads.
+// A device that holds several stages of the barrier sums them all at its first S. Between its first and its last
+// barrier every device may read the blocks of the others, and nobody writes what another one reads.
 void TrainingDevice::sum_gradients(int node) {
-    if (!run_.plan.meetings->begins(node))
+    if (!run_.plan.barriers->begins(node))
         return;
-    const std::vector<int>& stages = run_.plan.meetings->meeting(node)->stages;
+    const std::vector<int>& stages = run_.plan.barriers->barrier(node)->stages;
     const int mb = run_.plan.graph.task(node).microbatch;
     const auto own_stages = [&](auto act) {
         for (const int stage : stages)

@@ -24,11 +24,11 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
     }
     if (plan.ranks == nullptr)
         return;
-    meets_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
-        meet_ranks(meeting, others, tag);
+    synchronise_ranks_ = [this](const Barrier& barrier, const std::vector<int>& others, int tag) {
+        synchronise_ranks_at(barrier, others, tag);
     };
-    fetches_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
-        fetch_from_ranks(meeting, others, tag);
+    fetches_across_ = [this](const Barrier& barrier, const std::vector<int>& others, int tag) {
+        fetch_from_ranks(barrier, others, tag);
     };
 }
 
@@ -82,14 +82,14 @@ DeviceStates Training::make_state() {
     if (plan.map.own() == 0)
         return states;
     DeviceStates sent;
-    put_states(sent.letter, states);
+    write_states(sent.message, states);
     return sent;
 }
 
 void Training::save(DeviceStates all, Checkpoint& checkpoint) const {
-    for (int rank = 1; rank < static_cast<int>(all.letters.size()); ++rank) {
-        get_states(all.letters[rank], rank, all);
-        all.letters[rank] = {};
+    for (int rank = 1; rank < static_cast<int>(all.messages.size()); ++rank) {
+        read_states(all.messages[rank], rank, all);
+        all.messages[rank] = {};
     }
     checkpoint.parameters = without_copies(std::move(all.parameters));
     checkpoint.momenta = job.config.training.shard_optimizer ? joined_parts(std::move(all.momenta))

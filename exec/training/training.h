@@ -38,7 +38,7 @@ public:
     void place(const Buffer& buffer, std::byte* address) override;
     void begin() override;
     void begin_step(int step) override;
-    void meet(const Task& task, int node) override;
+    void wait_at_barrier(const Task& task, int node) override;
     void run(const Task& task, int node) override;
     void has_run(int node) override;
     void end_step() override;
@@ -60,10 +60,10 @@ public:
     std::byte* weights_of(int stage, int version) const;
     // What other ranks must know of a device: addresses on its rank, which fetches name, and which gradients have
     // begun.
-    void tell_places(Mail& mail);
-    void hear_places(MailReader& mail);
-    void tell_begun(int stage, Mail& mail) const;
-    void hear_begun(int stage, MailReader& mail);
+    void write_addresses(Message& message);
+    void read_addresses(MessageReader& message);
+    void write_begun(int stage, Message& message) const;
+    void read_begun(int stage, MessageReader& message);
     // Whether the bytes are in the memory that reserve() gave.
     bool owns(const std::byte* from, Bytes bytes) const;
     // The fetches are copies that this device needs of memory that its kernels cannot read; fetch() takes them up.
@@ -236,10 +236,10 @@ public:
     void leave(int send) override;  // the tensor goes from the sender's copy to its landing buffer
     void arrive(int) override {}
     std::span<std::byte> message(int transfer) override;
-    void tell_places(Mail& mail) const override;
-    void hear_places(int rank, MailReader& mail) override;
-    void tell_step(Mail& mail) const override;
-    void hear_step(int rank, MailReader& mail) override;
+    void write_addresses(Message& message) const override;
+    void read_addresses(int rank, MessageReader& message) override;
+    void write_step(Message& message) const override;
+    void read_step(int rank, MessageReader& message) override;
     double loss(int microbatch) const override { return record_.losses()[static_cast<std::size_t>(microbatch)]; }
     std::vector<double> gradient_norms() const override { return record_.gradient_norms(); }
     void check_numbers(int step) const override;
@@ -252,9 +252,9 @@ public:
 
     const TrainingDevice& kernel_device(int number) const { return *devices_[number]; }
     const TrainingDevice& any_device() const { return *devices_[plan.devices_of_rank(plan.map.own()).front()]; }
-    // What ranks do at a meeting: they tell each other what its devices need to know, and send what has been asked for.
-    const MeetingPoints::Across& meets_across() const { return meets_across_; }
-    const MeetingPoints::Across& fetches_across() const { return fetches_across_; }
+    // What ranks do at a barrier: they tell each other what its devices need to know, and send what has been asked for.
+    const Barriers::RankAction& synchronise_ranks() const { return synchronise_ranks_; }
+    const Barriers::RankAction& fetches_across() const { return fetches_across_; }
     std::byte* gradient_of(int device, int layer) const;  // the layer's part of the stage's first block
     bool shards(int stage) const;                         // whether its holders share out the optimizer's states
     // Tells whether the sums of a device's stage go on beside it in buckets.
@@ -282,7 +282,7 @@ public:
 protected:
     // Takes up what the devices of this rank want, tells other ranks what of it is theirs, and hears what they want.
     // Returns all that has an end here; where the other rank wants it, there is no `to`.
-    std::vector<Fetch> fetches_with(const Meeting& meeting, const std::vector<int>& others, int tag);
+    std::vector<Fetch> fetches_with(const Barrier& barrier, const std::vector<int>& others, int tag);
     std::vector<std::unique_ptr<TrainingDevice>> devices_;
 
 private:
@@ -293,21 +293,21 @@ private:
     std::vector<int> find_measurers() const;
     std::string place_of(int step, int microbatch) const;
     // Waits until the squares that devices of this rank have measured before they meet are in the record.
-    virtual void wait_for_squares(const Meeting&) {}
+    virtual void wait_for_squares(const Barrier&) {}
     // The following are in exec/training/across_ranks.cpp.
-    void meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
-    void fetch_from_ranks(const Meeting& meeting, const std::vector<int>& others, int tag);
+    void synchronise_ranks_at(const Barrier& barrier, const std::vector<int>& others, int tag);
+    void fetch_from_ranks(const Barrier& barrier, const std::vector<int>& others, int tag);
     template <class Act>
-    void for_told(const Meeting& meeting, int rank, Act act) const;
-    void put_squares(Mail& mail, int device, int stage, int update) const;
-    void get_squares(MailReader& mail, int device, int stage, int update);
+    void for_told(const Barrier& barrier, int rank, Act act) const;
+    void write_squares(Message& message, int device, int stage, int update) const;
+    void read_squares(MessageReader& message, int device, int stage, int update);
     std::vector<LayerBytes> of_all_ranks(std::vector<LayerBytes> own) const;  // those of speakers on this rank
     // Returns those of all devices on rank 0.
     std::vector<std::vector<NamedTensor>> of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const;
-    void put_states(Mail& letter, const DeviceStates& own) const;
-    void get_states(const Mail& letter, int rank, DeviceStates& all) const;
-    MeetingPoints::Across meets_across_, fetches_across_;  // none where there is one rank
-    std::vector<NamedTensor> written_;                     // parameters at the end, where they are saved
+    void write_states(Message& message, const DeviceStates& own) const;
+    void read_states(const Message& message, int rank, DeviceStates& all) const;
+    Barriers::RankAction synchronise_ranks_, fetches_across_;  // none where there is one rank
+    std::vector<NamedTensor> written_;                         // parameters at the end, where they are saved
     std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
     const std::string dump_, save_;
     Record record_;

@@ -67,15 +67,15 @@ std::byte* TrainingDevice::weights_of(int stage, int version) const {
     return state.slots[state.slot_of[version]];
 }
 
-// The first U of a device in a meeting does the step for its parts of all sharded stages there. Nobody writes weights
+// The first U of a device in a barrier does the step for its parts of all sharded stages there. Nobody writes weights
 // that another holder still takes: that holder first comes to the next S.
 void TrainingDevice::update(const Task& task, int node) {
-    const MeetingPoints& meetings = *run_.plan.meetings;
-    if (run_.job.plan.shape.global_norm && meetings.begins(node))
+    const Barriers& barriers = *run_.plan.barriers;
+    if (run_.job.plan.shape.global_norm && barriers.begins(node))
         kernels_->clip_factor(squares_of(task), run_.job.config.training.clip_norm, clip_factor_);
-    if (meetings.hands_round(node)) {
+    if (barriers.exchanges_weights(node)) {
         const auto sharded = [&](auto act) {
-            for (const int stage : meetings.meeting(node)->stages)
+            for (const int stage : barriers.barrier(node)->stages)
                 if (holds(stage) && stages_.at(stage).is_sharded)
                     act(Task{Op::Update, stage, task.microbatch});
         };

@@ -204,8 +204,8 @@ protected:
     const PlanGraph graph{plan};
 };
 
-TEST_F(Meetings, LetNobodyPassBeforeAllHaveCome) {
-    MeetingPoints points(graph, plan.shape, 60'000'000'000);
+TEST_F(Barriers, ReleaseAllWhenTheLastArrives) {
+    Barriers points(graph, plan.shape, 60'000'000'000);
     std::atomic<int> inside{0};
     const auto visitor = [&](int device) {
         for (int round = 1; round <= 50; ++round) {
@@ -221,22 +221,22 @@ TEST_F(Meetings, LetNobodyPassBeforeAllHaveCome) {
     second.join();
 }
 
-TEST_F(Meetings, NameTheSilentDevice) {
-    MeetingPoints points(graph, plan.shape, 20'000'000);
+TEST_F(Barriers, NameTheSilentDevice) {
+    Barriers points(graph, plan.shape, 20'000'000);
     std::thread other([&] { EXPECT_THROW(points.arrive(sum_of(2)), Error); });
     try {
         points.arrive(sum_of(0));
         ADD_FAILURE();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::PeerSilent);
-        EXPECT_NE(std::string(error.what()).find("device 0 waits at 0S2 for device "), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("device 0 has waited at 0S2 for device "), std::string::npos);
         EXPECT_NE(std::string(error.what()).find("1"), std::string::npos) << error.what();
     }
     other.join();
 }
 
-TEST_F(Meetings, AreLeftWhenADeviceFails) {
-    MeetingPoints points(graph, plan.shape, 60'000'000'000);
+TEST_F(Barriers, ReleaseWaitsWhenADeviceFails) {
+    Barriers points(graph, plan.shape, 60'000'000'000);
     std::thread failing([&] { points.abort(); });
     EXPECT_THROW(points.arrive(sum_of(1)), Error);
     failing.join();
