@@ -1,8 +1,8 @@
 #include "exec/engine/barriers.h"
 
-#include "exec/engine/mailbox.h"
 #include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
+#include "workloads/first_failure.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,6 @@
 // Messages between devices: what arrives, in which order, what does not, and how failure spreads.
 #include "exec/engine/mailbox.h"
+#include "exec/engine/phase_barrier.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
