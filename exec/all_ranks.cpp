@@ -9,17 +9,15 @@
 #include "workloads/process.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 namespace pw {
 
 namespace {
 
-// Null where all devices are in this process.
-Ranks* ranks_of(const Config& config) {
-    if (config.run.transport != RunConfig::Transport::Mpi || join_ranks().size() == 1)
-        return nullptr;
-    return &join_ranks();
+std::shared_ptr<Ranks> ranks_of(const Config& config) {
+    return ranks_of_process(config.run.transport == RunConfig::Transport::Mpi);
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ void with_all_ranks(const Config& config, const std::function<void()>& act) {
         return act();
     }
     until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not call within one
-    SharedFailure failure(&ranks, [] {});
+    SharedFailure failure(ranks, [] {});
     // The connection only carries that the ranks are alive, and failures.
     failure.open_control_connection(timeout, ProgressMonitor::check_interval(timeout),
                                     {.write_activity = [](Message&) {},
@@ -51,15 +49,10 @@ void with_all_ranks(const Config& config, const std::function<void()>& act) {
     failure.leave();
 }
 
-void wait_for_first_rank(const Config& config) {
-    if (Ranks* const ranks = ranks_of(config))
-        wait_for_first(*ranks);
-}
+void wait_for_first_rank(const Config& config) { wait_for_first(*ranks_of(config)); }
 
 Profile profile_of_first_rank(const Config& config, const std::function<Profile()>& measure) {
-    Ranks* const ranks = ranks_of(config);
-    if (ranks == nullptr)
-        return measure();
+    const std::shared_ptr<Ranks> ranks = ranks_of(config);
     const bool is_first = ranks->rank() == 0;
     Profile profile;
     Message message;
@@ -75,9 +68,7 @@ Profile profile_of_first_rank(const Config& config, const std::function<Profile(
 }
 
 void take_hosts_of_ranks(Config& config) {
-    Ranks* const ranks = ranks_of(config);
-    if (ranks == nullptr)
-        return;
+    const std::shared_ptr<Ranks> ranks = ranks_of(config);
     std::vector<DeviceConfig>& devices = config.cluster.devices;
     const RankMap map(static_cast<int>(devices.size()), *ranks);
     check_number(config, static_cast<int>(devices.size()), *ranks);

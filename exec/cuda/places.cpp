@@ -97,14 +97,14 @@ Told tell_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
 std::vector<Place> places_of(const RunPlan& plan) {
     const Config& config = plan.job.config;
     std::vector<Place> places(static_cast<std::size_t>(plan.job.plan.shape.devices));
-    if (plan.ranks == nullptr) {
+    if (!plan.on_ranks) {
         const std::vector<Seat> seats = seats_of(config, static_cast<int>(places.size()));
         for (std::size_t device = 0; device < places.size(); ++device)
             places[device] = {seats[device], {0, seats[device].gpu}, 0};
         return places;
     }
-    const Told own = tell_seats(plan, all_gather(*plan.ranks, visible_gpus()));
-    const std::vector<Message> messages = all_gather(*plan.ranks, own.message);
+    const Told own = tell_seats(plan, all_gather(plan.ranks, visible_gpus()));
+    const std::vector<Message> messages = all_gather(plan.ranks, own.message);
     if (own.failure)
         std::rethrow_exception(own.failure);
     std::map<std::pair<std::string, std::string>, int> rank_on;  // by host and address

@@ -74,7 +74,7 @@ public:
     std::vector<GpuUse> gpus() const override;
     void begin_step(int step) override;
     void leave(int send) override;
-    bool carries_across() const override { return plan.ranks != nullptr; }
+    bool carries_across() const override { return plan.on_ranks; }
     void cross(int transfer) override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }

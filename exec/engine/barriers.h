@@ -26,6 +26,8 @@ public:
     // device's first task of its barrier.
     const Barrier* barrier(int node) const;
     bool begins(int node) const { return begins_[node]; }
+    // Returns whether the barrier of the node has devices on several ranks.
+    bool spans_ranks(int node) const { return !states_[number_[node]].others.empty(); }
     // Returns whether a device exchanges new weights at the node, for all of its stages in the barrier: at its first U,
     // and, if U has no barrier of its own, in that of the preceding S.
     bool exchanges_weights(int node) const { return exchanges_weights_[node]; }

@@ -50,18 +50,20 @@ struct RunPlan {
     Packing packing;
     EdgeBuffers tensors;              // every entry has one writer; it is read after the next phase begins
     const Checkpoint* const resumed;  // null: the training begins
-    Ranks* const ranks;               // null: all devices are in this process
+    Ranks& ranks;
     const RankMap map;
+    const bool on_ranks;  // launched as ranks, be it one: messages cost what the transport costs
     const std::unique_ptr<ProgressMonitor> monitor;
     const std::unique_ptr<Barriers> barriers;
 
-    RunPlan(const Job& the_job, const Checkpoint* from, Ranks* the_ranks)
+    RunPlan(const Job& the_job, const Checkpoint* from, Ranks& the_ranks)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
           resumed(from),
           ranks(the_ranks),
-          map(the_ranks == nullptr ? RankMap() : RankMap(the_job.plan.shape.devices, *the_ranks)),
+          map(the_job.plan.shape.devices, the_ranks),
+          on_ranks(runs_on_ranks(the_job.config.run)),
           monitor(std::make_unique<ProgressMonitor>(graph, the_job.plan.shape.devices)),
           barriers(std::make_unique<Barriers>(graph, the_job.plan.shape, the_job.config.run.timeout, monitor.get(), map,
                                               the_job.config.training.shard_optimizer)) {

@@ -40,15 +40,19 @@ std::string note_on(const RankReport& report, Ns clock_error) {
 }  // namespace
 
 Gathering::Gathering(const RunPlan& plan, Devices& work)
-    : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {}
+    : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {
+    for (int node = 0; plan.map.size() > 1 && node < plan.graph.size(); ++node)
+        if (is_recv(plan.graph.task(node).op) &&
+            plan.map.rank_of(plan.graph.device_of(plan.graph.inputs(node).front())) !=
+                plan.map.rank_of(plan.graph.device_of(node)))
+            between_ranks_.push_back(node);
+}
 
 void Gathering::places() {
-    if (plan_.ranks == nullptr)
-        return;
     Message own;
     write_text(own, clock_name());
     work_.write_addresses(own);
-    const std::vector<Message> messages = all_gather(*plan_.ranks, own);
+    const std::vector<Message> messages = all_gather(plan_.ranks, own);
     std::string clock_of_first;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
         MessageReader reader(messages[rank]);
@@ -59,17 +63,15 @@ void Gathering::places() {
         if (rank != plan_.map.own())
             work_.read_addresses(rank, reader);
     }
-    clocks_.take(measure_clocks(*plan_.ranks, other_clocks_));
+    clocks_.take(measure_clocks(plan_.ranks, other_clocks_));
 }
 
 bool Gathering::step(StepRecord& step, bool stops) {
-    if (plan_.ranks == nullptr)
-        return stops;
     Message own;
     write(own, stops);
     write(own, clocks_.are_old());
     work_.write_step(own);
-    const std::vector<Message> steps = all_gather(*plan_.ranks, own);
+    const std::vector<Message> steps = all_gather(plan_.ranks, own);
     bool clocks_are_old = false;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
         MessageReader reader(steps[rank]);
@@ -80,13 +82,14 @@ bool Gathering::step(StepRecord& step, bool stops) {
             work_.read_step(rank, reader);
     }
     if (clocks_are_old)
-        clocks_.take(measure_clocks(*plan_.ranks, other_clocks_));
-    Message events;
-    for (const int device : own_) {
-        write_all(events, step.events[device]);
-        write_all(events, step.memory[device]);
-    }
-    const std::vector<Message> messages = gather(*plan_.ranks, events);
+        clocks_.take(measure_clocks(plan_.ranks, other_clocks_));
+    Message events;  // rank 0 has its own
+    for (const int device : own_)
+        if (plan_.map.own() != 0) {
+            write_all(events, step.events[device]);
+            write_all(events, step.memory[device]);
+        }
+    const std::vector<Message> messages = gather(plan_.ranks, events);
     if (plan_.map.own() != 0)
         return stops;
     for (int rank = 1; rank < plan_.map.size(); ++rank) {
@@ -109,13 +112,10 @@ void Gathering::join_messages(StepRecord& step) {
             .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
     };
     const auto for_each_message = [&](auto&& act) {
-        for (int node = 0; node < graph.size(); ++node) {
-            if (!is_recv(graph.task(node).op))
-                continue;
+        for (const int node : between_ranks_) {
             const int send = graph.inputs(node).front();
-            const int from = plan_.map.rank_of(graph.device_of(send)), to = plan_.map.rank_of(graph.device_of(node));
-            if (from != to)
-                act(from, to, event_of(send), event_of(node));
+            act(plan_.map.rank_of(graph.device_of(send)), plan_.map.rank_of(graph.device_of(node)), event_of(send),
+                event_of(node));
         }
     };
     std::vector<Passage> passages;
@@ -133,7 +133,7 @@ void Gathering::join_messages(StepRecord& step) {
 }
 
 void Gathering::result(RunResult& result) const {
-    if (plan_.ranks == nullptr)
+    if (!plan_.on_ranks)
         return;
     Message own;
     for (const int device : own_)
@@ -152,7 +152,7 @@ void Gathering::result(RunResult& result) const {
         write_all(own, place.cores);
         write(own, place.numa_node);
     }
-    const std::vector<Message> messages = gather(*plan_.ranks, own);
+    const std::vector<Message> messages = gather(plan_.ranks, own);
     if (plan_.map.own() != 0)
         return;
     std::vector<std::string> hosts;
@@ -182,7 +182,7 @@ void Gathering::result(RunResult& result) const {
         }
     }
     result.clock_error = clocks_.error();
-    result.ranks = RankReport{std::move(hosts), plan_.ranks->version()};
+    result.ranks = RankReport{std::move(hosts), plan_.ranks.version()};
     result.notes.push_back(note_on(*result.ranks, *result.clock_error));
 }
 

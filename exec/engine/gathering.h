@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// All ranks call its functions together, on their main threads. Where all devices are in one process they do nothing.
+// All ranks call its functions together, on their main threads.
 class Gathering {
 public:
     Gathering(const RunPlan& plan, Devices& work);
@@ -28,8 +28,9 @@ private:
 
     const RunPlan& plan_;
     Devices& work_;
-    const std::vector<int> own_;     // devices of this rank
-    std::vector<int> other_clocks_;  // ranks that do not read the clock of rank 0
+    const std::vector<int> own_;      // devices of this rank
+    std::vector<int> between_ranks_;  // RECVs, nodes, whose messages come from another rank
+    std::vector<int> other_clocks_;   // ranks that do not read the clock of rank 0
     Clocks clocks_;
 };
 

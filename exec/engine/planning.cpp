@@ -85,11 +85,10 @@ Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool cop
     }
     options.asks = asking_sends(options.mode, plan.moved);
     options.monitor = plan.monitor.get();
-    if (plan.ranks != nullptr)
-        options.across = {
-            plan.ranks, plan.map,
-            carried ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.barriers, *plan.ranks),
-            landing_positions(plan)};
+    if (plan.map.size() > 1)
+        options.across = {&plan.ranks, plan.map,
+                          carried ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.barriers, plan.ranks),
+                          landing_positions(plan)};
     options.link = link_times(plan, costs, options.mode);
     return options;
 }

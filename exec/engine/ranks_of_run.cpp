@@ -1,5 +1,6 @@
 #include "exec/engine/ranks_of_run.h"
 
+#include "exec/ranks/local_ranks.h"
 #include "workloads/error.h"
 #include "workloads/process.h"
 
@@ -56,18 +57,24 @@ void check_ranks(const Job& job, Ranks& ranks) {
     }
 }
 
-CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks) {
+std::shared_ptr<Ranks> ranks_of_process(bool launched) {
+    if (!launched)
+        return std::make_shared<LocalRanks>();
+    return {std::shared_ptr<void>(), &join_ranks()};  // they last as long as the process
+}
+
+CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks) {
     const int threads = config.run.threads_per_device;
-    if (ranks == nullptr)
+    if (ranks.size() == 1)
         return plan_cores(devices, threads, numa_nodes(config, devices));
     const std::vector<UsableCore> usable = usable_cores();
-    const RankMap map(devices, *ranks);
+    const RankMap map(devices, ranks);
     const auto devices_on = [&](int rank) { return static_cast<std::size_t>(map.devices_of(rank)); };
     Message message;
     write_text(message, host_name());
     for (const UsableCore& core : usable)
         write(message, core.number);
-    const std::vector<Message> messages = all_gather(*ranks, message);
+    const std::vector<Message> messages = all_gather(ranks, message);
     std::size_t before = 0, together = 0;  // devices of ranks that may use the same cores
     for (int rank = 0; rank < map.size(); ++rank)
         if (messages[static_cast<std::size_t>(rank)] == message) {
@@ -81,7 +88,7 @@ CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks) {
 }
 
 CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks) {
-    const CorePlan own = cores_of_rank(config, devices, &ranks);
+    const CorePlan own = cores_of_rank(config, devices, ranks);
     Message message;
     write_text(message, host_name());
     write(message, own.shared);

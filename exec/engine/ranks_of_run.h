@@ -7,6 +7,7 @@
 #include "exec/ranks/ranks.h"
 #include "schedules/plan/plan_graph.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,12 @@ void check_number(const Config& config, int devices, const Ranks& ranks);
 // Throws the same, and when the ranks do not all run the same plan.
 void check_ranks(const Job& job, Ranks& ranks);
 
+// Returns the ranks that the process is one of: with `launched` those of its launcher (join_ranks), else itself alone.
+std::shared_ptr<Ranks> ranks_of_process(bool launched);
+
 // Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out; they call it
-// together. `ranks` is null where all devices are in this process.
-CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks);
+// together.
+CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks);
 // Returns on rank 0 the cores of all devices on its host, its own first; on the others nothing. All ranks call it
 // together.
 CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks);

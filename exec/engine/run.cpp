@@ -41,20 +41,20 @@ enum class Phase {
 
 class Run : public std::enable_shared_from_this<Run> {
 public:
-    // `ranks` is null where all devices are in this process.
-    Run(const Job& job, const RunOptions& options, Ranks* ranks)
+    Run(const Job& job, const RunOptions& options, std::shared_ptr<Ranks> ranks)
         : job_(job),
           options_(options),
-          plan_(job_, options_.resumed ? &options_.resumed->checkpoint : nullptr, ranks),
+          ranks_(std::move(ranks)),
+          plan_(job_, options_.resumed ? &options_.resumed->checkpoint : nullptr, *ranks_),
           own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
-          cores_(cores_of_rank(job.config, job.plan.shape.devices, ranks)),
+          cores_(cores_of_rank(job.config, job.plan.shape.devices, *ranks_)),
           phases_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           gathered_(plan_, *work_),
           log_(options.whole_trace),
-          checkpoints_(job_, options_, *work_, ranks),
-          failure_(ranks, [this] { stop(); }) {
+          checkpoints_(job_, options_, *work_, *ranks_),
+          failure_(*ranks_, [this] { stop(); }) {
         for (const int device : own_)
             devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);
         clear_step();
@@ -88,7 +88,7 @@ public:
     }
 
     void open_control_connection() {
-        if (plan_.ranks == nullptr || plan_.map.size() == 1)
+        if (ranks_->size() == 1)
             return;
         ControlConnection::Callbacks callbacks;
         callbacks.write_activity = [this](Message& message) { plan_.monitor->write(own_, message); };
@@ -373,6 +373,7 @@ private:
     const Ns slice_ = ProgressMonitor::check_interval(job_.config.run.timeout);
     const RunOptions options_;
     const int done_ = steps_before(options_);
+    const std::shared_ptr<Ranks> ranks_;
     RunPlan plan_;
     const std::vector<int> own_;  // devices of this rank
     std::unique_ptr<Devices> work_;
@@ -411,23 +412,23 @@ RunResult run(const Job& job, const RunOptions& options) {
     if (options.whole_trace)
         check_whole_trace(job);
     if (!runs_on_ranks(job.config.run))
-        return std::make_shared<Run>(job, options, nullptr)->run();
+        return std::make_shared<Run>(job, options, ranks_of_process(false))->run();
     const Ns timeout = job.config.run.timeout;
     const std::string text = fmt::format("the other ranks have not come within {}", print_time(timeout));
     std::optional<Watchdog> until_all_watch;
     until_all_watch.emplace(timeout, text);
-    Ranks& ranks = join_ranks();
+    const std::shared_ptr<Ranks> ranks = ranks_of_process(true);
     // Messages that MPI has taken get on only while somebody calls it, whatever the others wait for or compute.
-    const Every progress(2'000'000, "progress between ranks", [&ranks] { ranks.get_on(); });
-    check_ranks(job, ranks);
-    const auto whole = std::make_shared<Run>(job, options, &ranks);
+    const Every progress(2'000'000, "progress between ranks", [&ranks] { ranks->get_on(); });
+    check_ranks(job, *ranks);
+    const auto whole = std::make_shared<Run>(job, options, ranks);
     until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not call within one
     whole->open_control_connection();
     until_all_watch.reset();
     try {
         return whole->run();
     } catch (...) {
-        ranks.keep(whole);  // other ranks may still read its memory
+        ranks->keep(whole);  // other ranks may still read its memory
         throw;
     }
 }

@@ -9,7 +9,7 @@ namespace pw {
 
 void SharedFailure::open_control_connection(Ns timeout, Ns slice, ControlConnection::Callbacks callbacks) {
     callbacks.fail = [this](const std::exception_ptr& error) { guard([&] { std::rethrow_exception(error); }); };
-    connection_ = std::make_unique<ControlConnection>(*ranks_, timeout, slice, std::move(callbacks));
+    connection_ = std::make_unique<ControlConnection>(ranks_, timeout, slice, std::move(callbacks));
     connection_->start();
 }
 
@@ -22,9 +22,7 @@ void SharedFailure::wait_for_cause() {
 
 void SharedFailure::stop() {
     stop_();
-    if (ranks_ == nullptr)
-        return;
-    ranks_->give_up();
+    ranks_.give_up();
     send_failure();
 }
 

@@ -13,9 +13,9 @@ namespace pw {
 
 class SharedFailure {
 public:
-    // `ranks` is null where there is one process. `stop` lets go what the threads of this one wait for; it is called
-    // after every failure, the first and those that follow from it.
-    SharedFailure(Ranks* ranks, std::function<void()> stop) : ranks_(ranks), stop_(std::move(stop)) {}
+    // `stop` ends the waits of this process's threads; it is called after every failure, the first and those that
+    // follow from it.
+    SharedFailure(Ranks& ranks, std::function<void()> stop) : ranks_(ranks), stop_(std::move(stop)) {}
 
     // All ranks call it together. From then on a failure of one is reported to all; callbacks.fail is set here.
     void open_control_connection(Ns timeout, Ns slice, ControlConnection::Callbacks callbacks);
@@ -50,7 +50,7 @@ private:
     void stop();
     void send_failure();
 
-    Ranks* const ranks_;
+    Ranks& ranks_;
     const std::function<void()> stop_;
     FirstFailure first_;
     std::unique_ptr<ControlConnection> connection_;  // is destroyed first: its thread uses all of the above

@@ -46,7 +46,7 @@ void write_address(Message& message, const std::byte* address) {
 bool TrainingDevice::reads(int device) const { return run_.plan.is_here(device); }
 
 void TrainingDevice::fetch(int node) {
-    if (run_.plan.ranks != nullptr)
+    if (run_.plan.barriers->spans_ranks(node))
         run_.plan.barriers->arrive(node, run_.fetches_across());
 }
 
@@ -147,7 +147,7 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
             devices_[device]->write_begun(stage, message);
     });
     const std::vector<Message> replies =
-        exchange(*plan.ranks, others, std::vector<Message>(others.size(), message), tag);
+        exchange(plan.ranks, others, std::vector<Message>(others.size(), message), tag);
     for (std::size_t k = 0; k < others.size(); ++k) {
         MessageReader reply(replies[k]);
         for_told(barrier, others[k], [&](int device, int stage) {
@@ -183,7 +183,7 @@ std::vector<Fetch> Training::fetches_with(const Barrier& barrier, const std::vec
     std::vector<Message> messages(others.size());
     for (std::size_t k = 0; k < others.size(); ++k)
         write_all(messages[k], wanted[k]);
-    const std::vector<Message> asked = exchange(*plan.ranks, others, messages, tag);
+    const std::vector<Message> asked = exchange(plan.ranks, others, messages, tag);
     for (std::size_t k = 0; k < others.size(); ++k) {
         MessageReader reader(asked[k]);
         for (const Wanted& each : reader.read_all<Wanted>()) {
@@ -203,11 +203,11 @@ void Training::fetch_from_ranks(const Barrier& barrier, const std::vector<int>& 
     for (const Fetch& fetch : fetches_with(barrier, others, tag)) {
         const auto bytes = static_cast<std::size_t>(fetch.bytes);
         if (fetch.to != nullptr)
-            tickets.push_back(plan.ranks->receive(plan.map.rank_of(fetch.from_device), tag + 1, {fetch.to, bytes}));
+            tickets.push_back(plan.ranks.receive(plan.map.rank_of(fetch.from_device), tag + 1, {fetch.to, bytes}));
         else
-            tickets.push_back(plan.ranks->send(plan.map.rank_of(fetch.to_device), tag + 1, {fetch.from, bytes}, false));
+            tickets.push_back(plan.ranks.send(plan.map.rank_of(fetch.to_device), tag + 1, {fetch.from, bytes}, false));
     }
-    wait_for(*plan.ranks, tickets);
+    wait_for(plan.ranks, tickets);
 }
 
 // Losses, and squares of the gradients, that devices of this rank know.
@@ -234,12 +234,10 @@ void Training::read_step(int rank, MessageReader& message) {
 }
 
 std::vector<LayerBytes> Training::of_all_ranks(std::vector<LayerBytes> own) const {
-    if (plan.ranks == nullptr)
-        return own;
     const std::vector<Message> messages = [&] {
         Message message;
         write_all(message, own);
-        return all_gather(*plan.ranks, message);
+        return all_gather(plan.ranks, message);
     }();
     for (int rank = 0; rank < plan.map.size(); ++rank) {
         const std::vector<LayerBytes> told =
@@ -252,12 +250,11 @@ std::vector<LayerBytes> Training::of_all_ranks(std::vector<LayerBytes> own) cons
 }
 
 std::vector<std::vector<NamedTensor>> Training::of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const {
-    if (plan.ranks == nullptr)
-        return by_device;
-    Message message;
+    Message message;  // rank 0 has its own
     for (const int device : plan.devices_of_rank(plan.map.own()))
-        write_tensors(message, by_device[device]);
-    const std::vector<Message> messages = gather(*plan.ranks, message);
+        if (plan.map.own() != 0)
+            write_tensors(message, by_device[device]);
+    const std::vector<Message> messages = gather(plan.ranks, message);
     for (int rank = 1; rank < static_cast<int>(messages.size()); ++rank) {
         MessageReader reader(messages[static_cast<std::size_t>(rank)]);
         for (const int device : plan.devices_of_rank(rank))

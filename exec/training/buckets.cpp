@@ -48,7 +48,7 @@ void TrainingDevice::sum_in_buckets(int node) {
     const int stage = run_.plan.graph.task(node).stage, buckets = stages_.at(stage).buckets;
     const auto meet = [&](const Barriers::RankAction& across) { run_.plan.barriers->arrive(node, across, true); };
     const auto fetch_beside = [&] {
-        if (run_.plan.ranks != nullptr)
+        if (run_.plan.barriers->spans_ranks(node))
             meet(run_.fetches_across());
     };
     for (int number = 0; number < buckets; ++number) {

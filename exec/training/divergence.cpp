@@ -92,7 +92,7 @@ void Training::explain() {
     const int microbatch = *not_finite_, devices = job.plan.shape.devices;
     const std::string fact =
         fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch), microbatch);
-    if (plan.ranks != nullptr)
+    if (plan.map.size() > 1)
         fail_with(ExitCode::RunFailed, "{}; which layer is the first is not known across ranks{}", fact, kGoOn);
     std::vector<std::unique_ptr<Memory>> taken;
     std::vector<std::byte*> tensors;

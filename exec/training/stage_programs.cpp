@@ -88,7 +88,7 @@ Costs Training::prepare_memory() {
     }
     if (job.config.run.transport == RunConfig::Transport::Link)
         add_cluster(costs, job.config, {});
-    else if (plan.ranks != nullptr)
+    else if (plan.on_ranks)
         costs.sent_copies = true;
     layouts_.emplace(std::move(layouts));
     measurers_ = find_measurers();

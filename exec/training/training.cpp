@@ -22,8 +22,6 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
         for (const NamedTensor& tensor : plan.resumed->momenta)
             resumed_momenta_[tensor.name] = &tensor;
     }
-    if (plan.ranks == nullptr)
-        return;
     synchronise_ranks_ = [this](const Barrier& barrier, const std::vector<int>& others, int tag) {
         synchronise_ranks_at(barrier, others, tag);
     };
@@ -128,7 +126,7 @@ void Training::finish(RunResult& result) {
     result.weights_hash = hash_of(all);
     if (!save_.empty())
         written_ = std::move(all);
-    if (plan.ranks != nullptr && record_.keeps_tensors())
+    if (record_.keeps_tensors())
         for (const auto moment : {Record::Moment::Initial, Record::Moment::Gradients, Record::Moment::Updated})
             record_.replace(moment, of_all_ranks(record_.kept(moment)));
 }

@@ -306,8 +306,8 @@ private:
     std::vector<std::vector<NamedTensor>> of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const;
     void write_states(Message& message, const DeviceStates& own) const;
     void read_states(const Message& message, int rank, DeviceStates& all) const;
-    Barriers::RankAction synchronise_ranks_, fetches_across_;  // none where there is one rank
-    std::vector<NamedTensor> written_;                         // parameters at the end, where they are saved
+    Barriers::RankAction synchronise_ranks_, fetches_across_;
+    std::vector<NamedTensor> written_;  // parameters at the end, where they are saved
     std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
     const std::string dump_, save_;
     Record record_;
