@@ -59,7 +59,7 @@ void CudaTraining::reduce(const Barrier& barrier) {
             continue;
         std::vector<std::byte*> blocks;
         for (const int holder : holders)
-            blocks.push_back(is_own(holder) ? cuda_device(holder).gradients_of(stage).front().block : nullptr);
+            blocks.push_back(is_own(holder) ? cuda_device(holder).memory(stage).gradients() : nullptr);
         transport_->reduce(holders, blocks, layouts().full[stage].weights);
     }
 }

@@ -4,6 +4,7 @@
 #include "exec/cuda/layers/algorithms.h"
 #include "exec/engine/ranks_of_run.h"
 #include "workloads/error.h"
+#include "workloads/first_failure.h"
 
 #include <algorithm>
 #include <chrono>

@@ -36,11 +36,6 @@ void read_tensors(MessageReader& message, std::vector<NamedTensor>& tensors) {
     }
 }
 
-std::byte* read_address(MessageReader& message) { return reinterpret_cast<std::byte*>(message.read<std::uint64_t>()); }
-void write_address(Message& message, const std::byte* address) {
-    write(message, reinterpret_cast<std::uint64_t>(address));
-}
-
 }  // namespace
 
 bool TrainingDevice::reads(int device) const { return run_.plan.is_here(device); }
@@ -54,38 +49,14 @@ bool TrainingDevice::owns(const std::byte* from, Bytes bytes) const {
     return bytes >= 0 && bytes <= memory_bytes_ && from >= memory_ && from <= memory_ + (memory_bytes_ - bytes);
 }
 
-void TrainingDevice::write_addresses(Message& message) {
-    for (const int stage : run_.job.plan.shape.stages_of(device_)) {
-        const StageState& state = state_of(stage);
-        for (const GradientPart& part : state.parts)
-            write_address(message, part.block);
-        for (const std::byte* weights : state.slots)
-            write_address(message, weights);
-        for (const std::byte* statistics : state.left_statistics)
-            write_address(message, statistics);
-    }
+void TrainingDevice::write_addresses(Message& message) const {
+    for (const auto& [stage, held] : stages_)
+        held.memory.write_addresses(message);
 }
 
 void TrainingDevice::read_addresses(MessageReader& message) {
-    for (const int stage : run_.job.plan.shape.stages_of(device_)) {
-        StageState& state = state_of(stage);
-        for (GradientPart& part : state.parts)
-            part.block = read_address(message);
-        for (std::byte*& weights : state.slots)
-            weights = read_address(message);
-        for (std::byte*& statistics : state.left_statistics)
-            statistics = read_address(message);
-    }
-}
-
-void TrainingDevice::write_begun(int stage, Message& message) const {
-    for (const GradientPart& part : stages_.at(stage).parts)
-        write(message, part.begun);
-}
-
-void TrainingDevice::read_begun(int stage, MessageReader& message) {
-    for (GradientPart& part : stages_.at(stage).parts)
-        part.begun = message.read<Begun>();
+    for (auto& [stage, held] : stages_)
+        held.memory.read_addresses(message);
 }
 
 void Training::write_addresses(Message& message) const {
@@ -123,14 +94,14 @@ void Training::for_told(const Barrier& barrier, int rank, Act act) const {
 void Training::write_squares(Message& message, int device, int stage, int update) const {
     const std::span<double> squares = record_.squares_of(update);
     for (std::size_t layer = 0; layer < squares.size(); ++layer)
-        if (job.split.stage_of[layer] == stage && measurers_[layer] == device)
+        if (job.split.stage_of[layer] == stage && layouts().measurers[layer] == device)
             write(message, squares[layer]);
 }
 
 void Training::read_squares(MessageReader& message, int device, int stage, int update) {
     const std::span<double> squares = record_.squares_of(update);
     for (std::size_t layer = 0; layer < squares.size(); ++layer)
-        if (job.split.stage_of[layer] == stage && measurers_[layer] == device)
+        if (job.split.stage_of[layer] == stage && layouts().measurers[layer] == device)
             squares[layer] = message.read<double>();
 }
 
@@ -144,7 +115,7 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
         if (update >= 0)
             write_squares(message, device, stage, update);
         else
-            devices_[device]->write_begun(stage, message);
+            devices_[device]->memory(stage).write_begun(message);
     });
     const std::vector<Message> replies =
         exchange(plan.ranks, others, std::vector<Message>(others.size(), message), tag);
@@ -154,7 +125,7 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
             if (update >= 0)
                 read_squares(reply, device, stage, update);
             else
-                devices_[device]->read_begun(stage, reply);
+                devices_[device]->memory(stage).read_begun(reply);
         });
     }
 }

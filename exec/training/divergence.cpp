@@ -51,7 +51,7 @@ int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std:
     if (stages_.at(forward.stage).saves)
         places.statistics = take(layout.statistics);
     if (program.reads_data())
-        load_data(forward.microbatch, places.data);
+        kernels_->load_data(run_.data, batch_.samples(forward.microbatch), places.data);
     FirstNotFinite first(program);
     program.set_observer(&first);
     program.forward(places, stages_.at(forward.stage).saves);
@@ -61,7 +61,7 @@ int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std:
 
 bool TrainingDevice::has_finite_parameters(const Task& forward, int layer) {
     const std::byte* weights = bind(forward, version_of(forward, run_.job.versions, run_.job.plan)).weights;
-    const std::byte* statistics = stages_.at(forward.stage).statistics;
+    const std::byte* statistics = memory(forward.stage).statistics;
     const StageProgram& program = program_of(forward);
     if (program.bytes_of(layer).weights == 0)
         return true;

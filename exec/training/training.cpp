@@ -73,7 +73,7 @@ DeviceStates Training::make_state() {
     states.parameters.resize(devices_.size());
     states.momenta.resize(devices_.size());
     for (const int device : plan.devices_of_rank(plan.map.own())) {
-        TrainingDevice::State state = devices_[device]->kept_state();
+        DeviceState state = devices_[device]->kept_state();
         states.parameters[device] = std::move(state.parameters);
         states.momenta[device] = std::move(state.momenta);
     }
