@@ -25,7 +25,7 @@ namespace pw::cuda {
 
 class CudaTraining;
 
-class CudaDevice : public TrainingDevice {
+class CudaDevice : public TrainingDevice, public DeviceQueue {
 public:
     CudaDevice(CudaTraining& work, int device) : TrainingDevice(work_of(work), device), work_(work) {}
 
@@ -33,6 +33,7 @@ public:
     void begin_step(int step) override;
     void wait_at_barrier(const Task& task, int node) override;
     void run(const Task& task, int node) override;
+    DeviceQueue& queue() override { return *this; }
     void wait_for_transfer(int node) override;
     void about_to_post(int transfer, int earlier) override;
     void fetch(int node) override;
@@ -66,7 +67,7 @@ private:
     std::shared_ptr<CudaKernels> kernels_;
 };
 
-class CudaTraining : public Training {
+class CudaTraining : public Training, public RankCarrier {
 public:
     CudaTraining(const RunPlan& the_plan, const RunOptions& options);
 
@@ -74,7 +75,7 @@ public:
     std::vector<GpuUse> gpus() const override;
     void begin_step(int step) override;
     void leave(int send) override;
-    bool carries_across() const override { return plan.on_ranks; }
+    RankCarrier* carrier() override { return plan.on_ranks ? this : nullptr; }
     void cross(int transfer) override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "exec/engine/barriers.h"
+#include "exec/engine/device_queue.h"
 #include "exec/engine/mailbox.h"
 #include "exec/execute.h"
 #include "exec/memory.h"
@@ -106,17 +107,10 @@ public:
     virtual void end_step() {}    // all nodes are finished
     virtual void keep_state() {}  // copies what a checkpoint after this step has of the device
 
-    // The following functions are for devices with a queue of their own, where the calls above and Payload::leave only
-    // put work: the thread waits until others have queued theirs, the devices wait for each other.
-    virtual void wait_for_transfer(int /*node*/) {}  // called before the next run()
-    // Is called before a transfer is posted: its SEND, or the landing buffer of its RECV, counts from here in the
-    // queue, and what follows may overwrite the copy that the edge's `earlier` SEND left (-1 where there is none).
-    virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
-    virtual void all_queued() {}        // the whole list of this step is queued
-    virtual void wait(int /*node*/) {}  // until the node has been done
-    virtual void all_done() {}          // every node has been waited for
-    // Returns when a node ran, and is called after wait(). `by_host` is when it was called, or handed over.
-    virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
+    virtual DeviceQueue& queue() { return no_queue_; }
+
+private:
+    DeviceQueue no_queue_;
 };
 
 // What checkpoints contain of devices: tensors by device, and those of other ranks as messages.
@@ -131,7 +125,9 @@ public:
     virtual Device& device(int number) = 0;
     // Is called on the main thread when all devices are prepared; returns the bytes, and the times of links.
     virtual Costs prepare_memory() = 0;
-    // Tells whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
+    // Returns what carries messages between ranks in place of the ranks, or null.
+    virtual RankCarrier* carrier() { return nullptr; }
+    // Returns whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
     virtual std::string machine() const = 0;           // what the devices of this rank run on; after the set-up

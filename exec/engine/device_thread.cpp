@@ -71,7 +71,7 @@ void DeviceThread::give_back(int position, Ns now) {
 
 void DeviceThread::wait_for_transfer(int node) {
     mailbox_->wait(node);
-    work_.wait_for_transfer(node);
+    work_.queue().wait_for_transfer(node);
 }
 
 // Waits for all transfers between a position and the task that computes before it.
@@ -95,7 +95,7 @@ void DeviceThread::launch(const Task& task, int position) {
         wait_for_exchange(position);
     if (is_transfer(task.op)) {
         mailbox_->wait_to_post(node);
-        work_.about_to_post(node, mailbox_->earlier_on_edge(node));
+        work_.queue().about_to_post(node, mailbox_->earlier_on_edge(node));
     }
     if (task.op == Op::SumGradients || task.op == Op::Update)
         work_.wait_at_barrier(task, node);
@@ -130,20 +130,20 @@ void DeviceThread::launch(const Task& task, int position) {
 }
 
 void DeviceThread::wait_for_all() {
-    work_.all_queued();
+    work_.queue().all_queued();
     for (int position = 0; position < static_cast<int>(intervals_.size()); ++position) {
         const int node = node_of(position);
         if (is_transfer(plan_.graph.task(node).op))
             mailbox_->wait(node);
-        work_.wait(node);
+        work_.queue().wait(node);
     }
-    work_.all_done();
+    work_.queue().all_done();
 }
 
 Interval DeviceThread::interval_of(int position) {
     const int node = node_of(position);
     const bool moves = is_transfer(plan_.graph.task(node).op);
-    const Interval interval = work_.interval(node, moves ? mailbox_->interval(node) : intervals_[position]);
+    const Interval interval = work_.queue().interval(node, moves ? mailbox_->interval(node) : intervals_[position]);
     if (!moves && sample_of_[position] >= 0)
         samples_[sample_of_[position]].time = interval.start;
     return interval;

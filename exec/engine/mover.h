@@ -19,10 +19,13 @@ public:
     // Returns the memory of a message to or from another rank: what the maker of a SEND wrote, or the landing buffer of
     // a RECV.
     virtual std::span<std::byte> message(int transfer) = 0;
-    // Returns whether the payload itself carries messages between ranks, which are then not given to the ranks:
-    // cross() starts one end and returns, for devices with a queue of their own.
-    virtual bool carries_across() const { return false; }
-    virtual void cross(int /*transfer*/) {}
+};
+
+// What carries messages between ranks in place of the ranks, for devices with a queue of their own.
+class RankCarrier {
+public:
+    virtual ~RankCarrier() = default;
+    virtual void cross(int transfer) = 0;  // puts the local end of a message into the queue
 };
 
 // A mover carries the messages that the lanes of a mailbox have started. The mailbox holds its lock during every call;

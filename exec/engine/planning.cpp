@@ -75,20 +75,22 @@ void plan_memory(RunPlan& plan, const Costs& costs, bool guarded) {
     plan.tensors = EdgeBuffers(plan.edges.size(), shape.microbatches);
 }
 
-Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, bool carried) {
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, RankCarrier* carrier) {
     Mailbox::Options options;
     options.mode = plan.job.mode;
     options.mode.sent_copies = copies;
-    if (carried) {  // then lanes are queues in which one end waits for the other: both keep the order that is proven
+    if (carrier !=
+        nullptr) {  // then lanes are queues in which one end waits for the other: both keep the order that is proven
         options.mode.protocol = TransferMode::Protocol::Rendezvous;
         options.mode.eager_limit = 0;
     }
     options.asks = asking_sends(options.mode, plan.moved);
     options.monitor = plan.monitor.get();
     if (plan.map.size() > 1)
-        options.across = {&plan.ranks, plan.map,
-                          carried ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.barriers, plan.ranks),
-                          landing_positions(plan)};
+        options.across = {
+            &plan.ranks, plan.map,
+            carrier != nullptr ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.barriers, plan.ranks),
+            landing_positions(plan), carrier};
     options.link = link_times(plan, costs, options.mode);
     return options;
 }

@@ -14,8 +14,8 @@ namespace pw {
 void plan_memory(RunPlan& plan, const Costs& costs, bool guarded);
 
 // After plan_memory(): returns how messages travel, and their times over an emulated link; the caller adds `spin` and
-// the payload. `carried`: the devices themselves carry the messages between ranks (Payload::carries_across).
-Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, bool carried);
+// the payload. `carrier` is Devices::carrier().
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, RankCarrier* carrier);
 
 // Returns ten times the predicted times, of a profile or of emulated devices; at least run.timeout.
 ProgressMonitor::Limits plan_limits(const RunPlan& plan, const LinkTimes& link);

@@ -64,7 +64,7 @@ void RankMover::cross(int node, Lock& lock) {
     mailbox_.begin(node);
     if (!is_polled()) {
         lock.unlock();
-        payload_.cross(node);
+        messages_.carrier->cross(node);
         lock.lock();
         return mailbox_.end(node, lock);
     }

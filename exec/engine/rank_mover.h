@@ -16,11 +16,12 @@ class Mailbox;
 struct RankMessages {
     Ranks* ranks = nullptr;
     RankMap map;
-    std::vector<int> tag;         // by node, of transfers; equal at both ends; empty if the payload carries them
-    std::vector<int> lands_from;  // by node, of RECVs: the position from which their device has the memory for them
+    std::vector<int> tag;            // by node, of transfers; equal at both ends; empty if there is a carrier
+    std::vector<int> lands_from;     // by node, of RECVs: the position from which their device has the memory for them
+    RankCarrier* carrier = nullptr;  // null: the ranks carry the messages
 };
 
-// Gives messages to the ranks, or lets the payload carry them. A thread polls the ranks while no device waits.
+// Gives messages to the ranks, or to the carrier. A thread polls the ranks while no device waits.
 class RankMover : public Mover {
 public:
     RankMover(Mailbox& mailbox, const RankMessages& messages, Payload& payload);
@@ -29,7 +30,7 @@ public:
     void begin_step() override;
     void start(int transfer, Lock& lock) override;
     void reach(int device, int position, Lock& lock) override;
-    bool is_polled() const override { return !payload_.carries_across(); }
+    bool is_polled() const override { return messages_.carrier == nullptr; }
     bool poll(Lock& lock) override;
 
 private:

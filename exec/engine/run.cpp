@@ -304,7 +304,7 @@ private:
         const Costs costs = work_->prepare_memory();
         plan_memory(plan_, costs, options_.guarded);
         const bool copies = keeps_copies(costs, job_.config.transfer.early_receive());
-        Mailbox::Options messages = plan_messages(plan_, costs, copies, work_->carries_across());
+        Mailbox::Options messages = plan_messages(plan_, costs, copies, work_->carrier());
         messages.spin = !cores_.shared;
         messages.payload = copies ? work_.get() : nullptr;
         limits_ = plan_limits(plan_, messages.link);
