@@ -24,7 +24,7 @@ namespace {
 constexpr Ns kSecond = 1'000'000'000;
 // The end of a task's time is waited for awake: a sleep comes back late, the more so on an idle machine.
 constexpr Ns kSpun = 200'000;
-constexpr Ns kResolution = 60'000;  // of a list of tasks: one hands over to a thread that has to wake first
+constexpr Ns kResolution = 60'000;  // of a list of tasks: the thread of the next one may first have to wake
 constexpr std::size_t kTag = sizeof(std::uint64_t);
 
 // Order matters, every bit counts.

@@ -1,6 +1,6 @@
 // Emulated devices: they have real threads, lists, lanes and memory plans, but a task sleeps for as long as its costs
-// say, and instead of tensors there are 64-bit tags. A tag tells which micro-batches and weights it was made from, so
-// that two runs whose weights agree did the same things.
+// say, and instead of tensors there are 64-bit tags. A tag depends on the micro-batches and weights it was made from,
+// so that two runs whose weights agree did the same things.
 #pragma once
 
 #include "exec/engine/device.h"

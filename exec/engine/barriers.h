@@ -22,7 +22,7 @@ public:
     Barriers(const PlanGraph& graph, const Shape& shape, Ns timeout, ProgressMonitor* monitor = nullptr,
              RankMap map = {}, bool shards = false);
 
-    // Returns the barrier that an S or U belongs to, or null where it has none. begins() tells whether the node is the
+    // Returns the barrier that an S or U belongs to, or null if it has none. begins() returns whether the node is the
     // device's first task of its barrier.
     const Barrier* barrier(int node) const;
     bool begins(int node) const { return begins_[node]; }

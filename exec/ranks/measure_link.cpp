@@ -36,7 +36,7 @@ void pass(Ranks& ranks, int other, Bytewise bytes, bool sends) {
     wait_for(ranks, std::span(&ticket, 1));
 }
 
-// What the asking rank tells before the rounds of a size.
+// What the asking rank sends before the rounds of a size.
 struct Rounds {
     int count = 0;
     bool is_last = false;  // size

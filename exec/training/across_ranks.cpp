@@ -1,4 +1,4 @@
-// What the ranks of a training tell each other: sizes of layers, addresses, gradients of an S, squares of a U, losses
+// What the ranks of a training exchange: sizes of layers, addresses, gradients of an S, squares of a U, losses
 // and parameters. S is the sum of gradients over the holders of a stage, U the optimizer update.
 #include "exec/training/training.h"
 #include "workloads/error.h"
@@ -83,7 +83,7 @@ std::span<std::byte> Training::message(int transfer) {
 
 // Calls act(device, stage) for what the devices of a rank have of a barrier.
 template <class Act>
-void Training::for_told(const Barrier& barrier, int rank, Act act) const {
+void Training::for_stages_at(const Barrier& barrier, int rank, Act act) const {
     for (const int node : barrier.first)
         if (const int device = plan.graph.device_of(node); plan.map.rank_of(device) == rank)
             for (const int stage : job.plan.shape.stages_of(device))
@@ -111,7 +111,7 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
     if (update >= 0)
         wait_for_squares(barrier);
     Message message;
-    for_told(barrier, plan.map.own(), [&](int device, int stage) {
+    for_stages_at(barrier, plan.map.own(), [&](int device, int stage) {
         if (update >= 0)
             write_squares(message, device, stage, update);
         else
@@ -121,7 +121,7 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
         exchange(plan.ranks, others, std::vector<Message>(others.size(), message), tag);
     for (std::size_t k = 0; k < others.size(); ++k) {
         MessageReader reply(replies[k]);
-        for_told(barrier, others[k], [&](int device, int stage) {
+        for_stages_at(barrier, others[k], [&](int device, int stage) {
             if (update >= 0)
                 read_squares(reply, device, stage, update);
             else
@@ -211,11 +211,11 @@ std::vector<LayerBytes> Training::of_all_ranks(std::vector<LayerBytes> own) cons
         return all_gather(plan.ranks, message);
     }();
     for (int rank = 0; rank < plan.map.size(); ++rank) {
-        const std::vector<LayerBytes> told =
+        const std::vector<LayerBytes> theirs =
             MessageReader(messages[static_cast<std::size_t>(rank)]).read_all<LayerBytes>();
         for (std::size_t layer = 0; layer < own.size(); ++layer)
             if (plan.map.rank_of(plan.first_holder(job.split.stage_of[layer])) == rank)
-                own[layer] = told.at(layer);
+                own[layer] = theirs.at(layer);
     }
     return own;
 }

@@ -25,8 +25,8 @@ public:
     std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }
 
     // Keeps the state of now. With `copies`, for kernels whose work is done when a call returns, it copies the blocks
-    // into memory that stays reserved; the tensors are made in take(), while the device goes on. Without it makes the
-    // tensors at once.
+    // into memory that stays reserved; the tensors are made in take(), while the device continues. Without, it makes
+    // the tensors at once.
     void keep(bool copies);
     bool is_kept() const { return is_kept_; }
     DeviceState take();  // once after keep(), on any thread

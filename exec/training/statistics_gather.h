@@ -11,7 +11,7 @@
 namespace pw {
 
 // `closing` is the task that ends a mini-batch: S, the sum of gradients, if the stage has several holders, since only
-// there all of them have run their micro-batches and none goes on; else U, the update.
+// there all of them have run their micro-batches and none has begun others; else U, the update.
 class StatisticsGather {
 public:
     explicit StatisticsGather(const DeviceScope& on) : on_(on) {}

@@ -62,7 +62,7 @@ public:
     // Throws for the loss of a micro-batch that its F has just made; explain() adds more when all have stopped.
     [[noreturn]] void refuse_loss(int step, int microbatch);
 
-    // What a layer starts from where a training goes on: values that LayerKernel::load takes.
+    // The values of a layer in the checkpoint that the training resumes from, as LayerKernel::load takes them.
     std::vector<std::vector<float>> resumed_parameters(int layer) const;
     std::vector<std::vector<float>> resumed_momenta(int layer) const;  // zeros for what has none
 
@@ -82,13 +82,13 @@ private:
     Costs costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const;
     std::vector<NamedTensor> parameters() const;  // those of all devices, newest, each once
     std::string place_of(int step, int microbatch) const;
-    // Waits until the squares that devices of this rank have measured before they meet are in the record.
+    // Waits until the squares that devices of this rank have measured before the barrier are in the record.
     virtual void wait_for_squares(const Barrier&) {}
     // The following are in exec/training/across_ranks.cpp.
     void synchronise_ranks_at(const Barrier& barrier, const std::vector<int>& others, int tag);
     void fetch_from_ranks(const Barrier& barrier, const std::vector<int>& others, int tag);
     template <class Act>
-    void for_told(const Barrier& barrier, int rank, Act act) const;
+    void for_stages_at(const Barrier& barrier, int rank, Act act) const;
     void write_squares(Message& message, int device, int stage, int update) const;
     void read_squares(MessageReader& message, int device, int stage, int update);
     std::vector<LayerBytes> of_all_ranks(std::vector<LayerBytes> own) const;  // those of speakers on this rank

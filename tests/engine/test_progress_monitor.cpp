@@ -122,7 +122,7 @@ TEST(Silence, IsNotDetectedInSlowDevices) {
     EXPECT_EQ(EmulatedPeers({"workload.forward=300 ms", "run.timeout=20 ms"}).run().losses.size(), 2u);
 }
 
-// Nobody knows how long the tasks of this run last.
+// The run has no prediction of how long its tasks last.
 TEST(Silence, HasAGenerousLimitWithoutAPrediction) {
     RunOptions options;
     options.before_task = [](int device, const Task& task) {

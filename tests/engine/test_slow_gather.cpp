@@ -1,4 +1,4 @@
-// Letters of several pieces come whole, whoever is first and whoever is in haste.
+// Messages of several pieces arrive whole, in whatever order the ranks call and whichever are in haste.
 #include "exec/ranks/slow_gather.h"
 
 #include <gtest/gtest.h>
