@@ -115,8 +115,7 @@ private:
     const bool apart_;
 };
 
-const std::vector<std::string> kTwoReplicas = {"cluster.devices=2", "pipeline.schedule=gpipe", "pipeline.replicas=2",
-                                               "pipeline.stages=1"};
+const std::vector<std::string> kTwoReplicas = {"cluster.devices=2", "pipeline.schedule=gpipe", "pipeline.replicas=[2]"};
 const std::vector<std::string> kOneDevice = {"cluster.devices=1"};
 
 // Gradients of 1 and 2: each device adds half of the bytes and copies the other half, so that both have 3 everywhere.
