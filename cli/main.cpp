@@ -2,7 +2,7 @@
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "exec/execute.h"
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
 #include "job/load.h"

@@ -6,8 +6,8 @@
 #include "cli/streams.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/engine/machine.h"
-#include "exec/pieces.h"
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
+#include "exec/run_in_segments.h"
 #include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "report/error_of_rank.h"
@@ -143,7 +143,7 @@ RunResult run_as_asked(const Job& job, const RunOptions& options, bool reference
     const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
     const bool in_pieces = job.plan.asynchronous && options.checkpoint_every > 0;
     try {
-        return in_pieces ? run_in_pieces(job, options, made_of) : run(made_of(job), options);
+        return in_pieces ? run_in_segments(job, options, made_of) : run(made_of(job), options);
     } catch (const StoppedByOthers&) {
         throw;
     } catch (const Error& error) {

@@ -1,7 +1,7 @@
 #include "exec/all_ranks.h"
 
+#include "exec/engine/progress_monitor.h"
 #include "exec/engine/ranks_of_run.h"
-#include "exec/engine/watch.h"
 #include "exec/execute.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"
@@ -9,17 +9,15 @@
 #include "workloads/process.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 namespace pw {
 
 namespace {
 
-// Null where all devices are in this process.
-Ranks* ranks_of(const Config& config) {
-    if (config.run.transport != RunConfig::Transport::Mpi || join_ranks().size() == 1)
-        return nullptr;
-    return &join_ranks();
+std::shared_ptr<Ranks> ranks_of(const Config& config) {
+    return ranks_of_process(config.run.transport == RunConfig::Transport::Mpi);
 }
 
 }  // namespace
@@ -35,62 +33,55 @@ void with_all_ranks(const Config& config, const std::function<void()>& act) {
         until_all_watch.reset();
         return act();
     }
-    until_all_watch.emplace(2 * timeout, text);  // who does not call within one is named by rank 0
-    SharedFailure failure(&ranks, [] {});
-    // On its line nothing is said but that the ranks are there, and who has failed.
-    failure.open_line(timeout, Watch::slice_of(timeout),
-                      {.tell_signs = [](Mail&) {},
-                       .hear_signs = [](MailReader&) {},
-                       .look = [](Ns) {},
-                       .describe = [](int rank) { return fmt::format("rank {}", rank); },
-                       .last_tasks = [](int) { return std::string(); },
-                       .fail = {}});
+    until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not call within one
+    SharedFailure failure(ranks, [] {});
+    // The connection only carries that the ranks are alive, and failures.
+    failure.open_control_connection(timeout, ProgressMonitor::check_interval(timeout),
+                                    {.write_activity = [](Message&) {},
+                                     .read_activity = [](MessageReader&) {},
+                                     .check = [](Ns) {},
+                                     .describe = [](int rank) { return fmt::format("rank {}", rank); },
+                                     .last_tasks = [](int) { return std::string(); },
+                                     .fail = {}});
     until_all_watch.reset();
     failure.guard(act);
     failure.rethrow();
     failure.leave();
 }
 
-void wait_for_first_rank(const Config& config) {
-    if (Ranks* const ranks = ranks_of(config))
-        wait_for_first(*ranks);
-}
+void wait_for_first_rank(const Config& config) { wait_for_first(*ranks_of(config)); }
 
 Profile profile_of_first_rank(const Config& config, const std::function<Profile()>& measure) {
-    Ranks* const ranks = ranks_of(config);
-    if (ranks == nullptr)
-        return measure();
+    const std::shared_ptr<Ranks> ranks = ranks_of(config);
     const bool is_first = ranks->rank() == 0;
     Profile profile;
-    Mail letter;
+    Message message;
     if (is_first) {
         profile = measure();
-        put_text(letter, text_of(profile));
+        write_text(message, text_of(profile));
     } else {
         help_to_measure(config);
     }
     wait_for_first(*ranks);
-    letter = broadcast(*ranks, letter);
-    return is_first ? profile : profile_in(MailReader(letter).get_text());
+    message = broadcast(*ranks, message);
+    return is_first ? profile : profile_in(MessageReader(message).read_text());
 }
 
 void take_hosts_of_ranks(Config& config) {
-    Ranks* const ranks = ranks_of(config);
-    if (ranks == nullptr)
-        return;
+    const std::shared_ptr<Ranks> ranks = ranks_of(config);
     std::vector<DeviceConfig>& devices = config.cluster.devices;
     const RankMap map(static_cast<int>(devices.size()), *ranks);
     check_number(config, static_cast<int>(devices.size()), *ranks);
-    Mail own;
-    put_text(own, host_name());
-    const std::vector<Mail> hosts = all_gather(*ranks, own);
+    Message own;
+    write_text(own, host_name());
+    const std::vector<Message> hosts = all_gather(*ranks, own);
     const auto is_named = [](const DeviceConfig& device) { return !device.host.empty(); };
     if (config.cluster.link_given || std::ranges::any_of(devices, is_named) ||
-        std::ranges::all_of(hosts, [&](const Mail& host) { return host == own; }))
+        std::ranges::all_of(hosts, [&](const Message& host) { return host == own; }))
         return;
     for (std::size_t device = 0; device < devices.size(); ++device) {
         const int rank = map.rank_of(static_cast<int>(device));
-        devices[device].host = MailReader(hosts[static_cast<std::size_t>(rank)]).get_text();
+        devices[device].host = MessageReader(hosts[static_cast<std::size_t>(rank)]).read_text();
     }
     config.yaml = print_config(config);
 }

@@ -1,4 +1,4 @@
-// What all ranks of a launcher do together, beside runs and between them.
+// What all ranks of a launcher do together during runs and between them.
 #pragma once
 
 #include "job/config/config.h"

@@ -42,21 +42,21 @@ struct Row {
     std::string_view summary;
     std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
     std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
-    HandOver (*hand_over)(const Config& config);
+    TransferCost (*transfer)(const Config& config);
     std::string (*status)();
     std::vector<std::string> (*addresses)(const Config& config, int devices);  // on the PCI bus; null: none
 };
 
 constexpr Row kBackends[] = {
-    {Backend::Cpu, "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>, measure_host_hand_over, ready,
-     nullptr},
+    {Backend::Cpu, "oneDNN on pinned cores, fp32", make_training, open_host<cpu_kernels>, measure_host_transfer_cost,
+     ready, nullptr},
     {Backend::Reference, "plain loops, fp32: obviously right and slow", make_training, open_host<reference_kernels>,
-     measure_host_hand_over, ready, nullptr},
+     measure_host_transfer_cost, ready, nullptr},
     {Backend::Emulated, "durations slept from the cost model, real threads and hand-over", make_emulation, nullptr,
      nullptr, ready, nullptr},
 #ifdef PIPEWRIGHT_CUDA
     {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", make_cuda_training, open_cuda_kernels,
-     measure_cuda_hand_over, cuda_status, cuda_addresses},
+     measure_cuda_transfer_cost, cuda_status, cuda_addresses},
 #else
     {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr, nullptr, nullptr, not_built,
      nullptr},
@@ -111,16 +111,16 @@ std::vector<int> numa_nodes(const Config& config, int devices) {
 }
 
 // Ranks that share no host hand nothing over inside one but what a process does.
-HandOver measure_hand_over(const Config& config) {
-    HandOver hand_over = row_of(config).hand_over(config);
+TransferCost measure_transfer_cost(const Config& config) {
+    TransferCost transfer = row_of(config).transfer(config);
     if (config.run.transport != Transport::Mpi || join_ranks().size() == 1)
-        return hand_over;
+        return transfer;
     const LinksOfRanks links = measure_links(join_ranks(), host_name());
     if (links.inside)
-        hand_over.link = hand_over.sums = *links.inside;
-    hand_over.between_hosts = links.between;
-    hand_over.sent_copies = true;
-    return hand_over;
+        transfer.link = transfer.sums = *links.inside;
+    transfer.between_hosts = links.between;
+    transfer.sent_copies = true;
+    return transfer;
 }
 
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options) {

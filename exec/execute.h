@@ -40,7 +40,7 @@ struct RunOptions {
     std::function<void(const RunResult&)> finished = {};
     bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
     // The last two are for tests on the host.
-    bool guarded = false;  // the run fails when a task writes beside its buffers; freed memory is NaN
+    bool guarded = false;  // the run fails when a task writes outside its buffers; freed memory is NaN
     std::function<void(int device, const Task& task)> before_task = {};  // called on the device's thread
 };
 
@@ -124,17 +124,17 @@ struct BackendRow {
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
 
-// A HandOver is what messages between devices cost on the backend and transport of `config`.
-struct HandOver {
+// The cost of messages between devices on the backend and transport of `config`.
+struct TransferCost {
     Link link;  // as in Profile, these three
     std::optional<Link> between_hosts = {};
     Link sums;
     bool sent_copies = false;  // the sender keeps a copy
 };
-HandOver measure_hand_over(const Config& config);
+TransferCost measure_transfer_cost(const Config& config);
 // Does the part of another rank in a profile: rank 0 measures, and messages have two ends.
 void help_to_measure(const Config& config);
-HandOver measure_host_hand_over(const Config& config);
+TransferCost measure_host_transfer_cost(const Config& config);
 
 // Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at
 // the given micro-batch sizes.

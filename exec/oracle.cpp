@@ -128,9 +128,9 @@ Job oracle_of(const Job& job) {
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     oracle.plan.shape.serving.clear();
-    const bool tells_stages = is_emulated(job.config);  // a tag knows the stage that made it
+    const bool depends_on_stages = is_emulated(job.config);  // tags do
     const bool shares_stages = has_replicas(job.plan.shape);
-    if (!tells_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
+    if (!depends_on_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
         oracle.split = one_stage(job.split);
         oracle.plan.shape.stages = 1;
         oracle.plan.shape.edges.reset();

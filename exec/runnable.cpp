@@ -30,14 +30,14 @@ namespace {
 void check_updates_follow_sums(const Job& job) {
     const PlanGraph graph(job.plan);
     const auto is_shared_out = [&](int stage) { return job.plan.shape.devices_of(stage).size() > 1; };
-    for (const Meeting& meeting : meetings_of(graph, job.plan.shape)) {
-        if (graph.task(meeting.first.front()).op != Op::SumGradients ||
-            std::ranges::none_of(meeting.stages, is_shared_out))
+    for (const Barrier& barrier : barriers_of(graph, job.plan.shape)) {
+        if (graph.task(barrier.first.front()).op != Op::SumGradients ||
+            std::ranges::none_of(barrier.stages, is_shared_out))
             continue;
-        for (const int node : meeting.nodes) {
+        for (const int node : barrier.nodes) {
             const bool ends = node + 1 == graph.size() || graph.device_of(node + 1) != graph.device_of(node);
             const Task& next = graph.task(ends ? node : node + 1);
-            if (!ends && is_closing(next.op) && std::ranges::find(meeting.stages, next.stage) != meeting.stages.end())
+            if (!ends && is_closing(next.op) && std::ranges::find(barrier.stages, next.stage) != barrier.stages.end())
                 continue;
             job.config.fail_at("training.shard_optimizer",
                                fmt::format("on device {} the update of stage {} does not follow its sum {} at once",

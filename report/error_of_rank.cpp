@@ -1,6 +1,6 @@
 #include "report/error_of_rank.h"
 
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 #include "exec/ranks/ranks.h"
 #include "job/launched_ranks.h"
 

@@ -60,8 +60,8 @@ public:
             fail_with(ExitCode::Infeasible, "plan '{}' deadlocks ({})", plan.schedule, print(mode));
         for (int node = 0; node < graph_.size(); ++node)
             replayed_.events.push_back({0, graph_.device_of(node), 0, graph_.task(node), 0, 0, 0, -1});
-        for (const Meeting& meeting : meetings_of(graph_, plan.shape))
-            meetings_.push_back(meeting.first);
+        for (const Barrier& barrier : barriers_of(graph_, plan.shape))
+            meetings_.push_back(barrier.first);
     }
 
     Mechanics mechanics(const Trace& trace);
@@ -135,11 +135,11 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
 
 // Until the last of them has begun the others wait. A predicted task of theirs lasts as long as it works.
 void Replay::wait_at_meetings(Intervals& intervals) const {
-    for (const std::vector<int>& meeting : meetings_) {
+    for (const std::vector<int>& barrier : meetings_) {
         Ns last = std::numeric_limits<Ns>::min();
-        for (const int node : meeting)
+        for (const int node : barrier)
             last = std::max(last, intervals[node].first);
-        for (const int node : meeting)
+        for (const int node : barrier)
             intervals[node].first = std::min(last, intervals[node].second);
     }
 }

@@ -14,7 +14,7 @@ std::string cuda_status();
 std::string nccl_status();
 
 std::unique_ptr<Devices> make_cuda_training(const RunPlan& plan, const RunOptions& options);
-HandOver measure_cuda_hand_over(const Config& config);
+TransferCost measure_cuda_transfer_cost(const Config& config);
 // Returns the addresses of the devices' GPUs on the PCI bus: "0000:3B:00.0".
 std::vector<std::string> cuda_addresses(const Config& config, int devices);
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices);

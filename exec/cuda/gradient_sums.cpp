@@ -6,9 +6,9 @@
 
 namespace pw::cuda {
 
-std::vector<int> CudaTraining::devices_of(const Meeting& meeting) const {
+std::vector<int> CudaTraining::devices_of(const Barrier& barrier) const {
     std::vector<int> devices;
-    for (const int node : meeting.first)
+    for (const int node : barrier.first)
         devices.push_back(plan.graph.device_of(node));
     return devices;
 }
@@ -20,10 +20,10 @@ std::set<Gpu> CudaTraining::gpus_of(const std::vector<int>& devices) const {
     return gpus;
 }
 
-bool CudaTraining::is_on_one_gpu(const Meeting& meeting) const { return gpus_of(devices_of(meeting)).size() == 1; }
+bool CudaTraining::is_on_one_gpu(const Barrier& barrier) const { return gpus_of(devices_of(barrier)).size() == 1; }
 
-bool CudaTraining::is_here(const Meeting& meeting) const {
-    const std::vector<int> devices = devices_of(meeting);
+bool CudaTraining::is_here(const Barrier& barrier) const {
+    const std::vector<int> devices = devices_of(barrier);
     return std::all_of(devices.begin(), devices.end(), [&](int device) { return plan.is_here(device); });
 }
 
@@ -44,13 +44,13 @@ std::vector<std::vector<int>> CudaTraining::sums_between_gpus() const {
     return sums;
 }
 
-void CudaTraining::fetch(const Meeting& meeting, const std::vector<int>& others, int tag) {
-    if (const std::vector<Fetch> all = fetches_with(meeting, others, tag); !all.empty())
-        transport_->fetch(devices_of(meeting), all);
+void CudaTraining::fetch(const Barrier& barrier, const std::vector<int>& others, int tag) {
+    if (const std::vector<Fetch> all = fetches_with(barrier, others, tag); !all.empty())
+        transport_->fetch(devices_of(barrier), all);
 }
 
-void CudaTraining::reduce(const Meeting& meeting) {
-    for (const int stage : meeting.stages) {
+void CudaTraining::reduce(const Barrier& barrier) {
+    for (const int stage : barrier.stages) {
         if (!reduces(stage))
             continue;
         const std::vector<int> holders = job.plan.shape.devices_of(stage);
@@ -59,7 +59,7 @@ void CudaTraining::reduce(const Meeting& meeting) {
             continue;
         std::vector<std::byte*> blocks;
         for (const int holder : holders)
-            blocks.push_back(is_own(holder) ? cuda_device(holder).gradients_of(stage).front().block : nullptr);
+            blocks.push_back(is_own(holder) ? cuda_device(holder).memory(stage).gradients() : nullptr);
         transport_->reduce(holders, blocks, layouts().full[stage].weights);
     }
 }

@@ -64,7 +64,7 @@ Ns time_of(const Parcel& parcel, int receiver_gpu, Transport& transport) {
 
 }  // namespace cuda
 
-HandOver measure_cuda_hand_over(const Config& config) {
+TransferCost measure_cuda_transfer_cost(const Config& config) {
     using namespace cuda;
     GpuShare sender = open(config, 0), receiver = open(config, 1);
     const Block from(sender.gpu()), to(receiver.gpu());
@@ -78,7 +78,7 @@ HandOver measure_cuda_hand_over(const Config& config) {
                        *transport);
     };
     const Ns small = time(kSmall), large = std::max(time(kLarge), small + 1);
-    HandOver result;
+    TransferCost result;
     result.link.bandwidth = static_cast<double>(kLarge - kSmall) / (static_cast<double>(large - small) * 1e-9);
     result.link.latency = small;
     result.sums = result.link;

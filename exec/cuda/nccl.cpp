@@ -54,7 +54,7 @@ void Communicator::wait(Ns timeout, const std::function<bool()>& has_stopped) co
         if (state == ncclInProgress && has_stopped())
             fail_because_of_others();
         if (state == ncclInProgress && clock_now() - start > timeout)
-            fail_with(ExitCode::PeerSilent, "NCCL: no connection to the peer since {}", print_time(timeout));
+            fail_with(ExitCode::PeerSilent, "NCCL: no connection to the peer for {}", print_time(timeout));
         std::this_thread::yield();
     }
 }
@@ -188,26 +188,26 @@ private:
             all.emplace_back(&ends, route.forward ? "forward" : "backward");
         for (auto& [gpus, ends] : sums_)
             all.emplace_back(&ends, "sum");
-        const std::vector<Mail> letters = ids_of_ranks(all);
-        std::vector<MailReader> ids(letters.begin(), letters.end());
+        const std::vector<Message> messages = ids_of_ranks(all);
+        std::vector<MessageReader> ids(messages.begin(), messages.end());
         for (const auto& [ends, name] : all) {
             const int maker = ends->gpus.front().rank;
             std::optional<ncclUniqueId> id;
             if (ends->crosses())
-                id = ids[static_cast<std::size_t>(maker)].get<ncclUniqueId>();
+                id = ids[static_cast<std::size_t>(maker)].read<ncclUniqueId>();
             if (ends->is_on(network_.own_rank))
                 connect(*ends, id ? *id : new_id(), name);
         }
     }
 
     // The rank of its first GPU makes the id of a communicator that crosses ranks.
-    std::vector<Mail> ids_of_ranks(const std::vector<std::pair<Ends*, const char*>>& all) const {
+    std::vector<Message> ids_of_ranks(const std::vector<std::pair<Ends*, const char*>>& all) const {
         if (network_.ranks == nullptr)
             return {};
-        Mail own;
+        Message own;
         for (const auto& [ends, name] : all)
             if (ends->crosses() && ends->gpus.front().rank == network_.own_rank)
-                pw::put(own, new_id());
+                pw::write(own, new_id());
         return all_gather(*network_.ranks, own);
     }
 
@@ -271,7 +271,7 @@ private:
             if (network_.has_stopped())
                 fail_because_of_others();
             if (clock_now() - start > timeout_)
-                fail_with(ExitCode::PeerSilent, "NCCL: no message from a peer since {}", print_time(timeout_));
+                fail_with(ExitCode::PeerSilent, "NCCL: no message from a peer for {}", print_time(timeout_));
         }
     }
 

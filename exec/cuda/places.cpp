@@ -14,14 +14,14 @@ namespace pw::cuda {
 
 namespace {
 
-Mail visible_gpus() {
+Message visible_gpus() {
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
-    Mail letter;
-    put_text(letter, host_name());
+    Message message;
+    write_text(message, host_name());
     for (int gpu = 0; gpu < gpus; ++gpu)
-        put_text(letter, address_of(gpu));
-    return letter;
+        write_text(message, address_of(gpu));
+    return message;
 }
 
 // The config as it is for some of its devices.
@@ -37,7 +37,7 @@ Config of_devices(const Config& config, const std::vector<int>& devices) {
 }
 
 // The seats of this rank's devices.
-std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Mail>& gpus_of_rank) {
+std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
     const Config& config = plan.job.config;
     const int own = plan.map.own();
     check_seats(config, plan.job.plan.shape.devices);
@@ -69,24 +69,24 @@ int multiprocessors_of(const Seat& seat) {
 
 // What a rank tells of its devices: what is wrong with them, or where they are.
 struct Told {
-    Mail letter;
+    Message message;
     std::exception_ptr failure;
 };
 
-Told tell_seats(const RunPlan& plan, const std::vector<Mail>& gpus_of_rank) {
+Told tell_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
     Told told;
     try {
-        Mail seats;
-        put_text(seats, "");
-        put_text(seats, host_name());
+        Message seats;
+        write_text(seats, "");
+        write_text(seats, host_name());
         for (const Seat& seat : own_seats(plan, gpus_of_rank)) {
-            pw::put(seats, seat);
-            pw::put(seats, multiprocessors_of(seat));
-            put_text(seats, address_of(seat.gpu));
+            pw::write(seats, seat);
+            pw::write(seats, multiprocessors_of(seat));
+            write_text(seats, address_of(seat.gpu));
         }
-        told.letter = std::move(seats);
+        told.message = std::move(seats);
     } catch (const std::exception& error) {
-        put_text(told.letter, error.what());
+        write_text(told.message, error.what());
         told.failure = std::current_exception();
     }
     return told;
@@ -97,28 +97,28 @@ Told tell_seats(const RunPlan& plan, const std::vector<Mail>& gpus_of_rank) {
 std::vector<Place> places_of(const RunPlan& plan) {
     const Config& config = plan.job.config;
     std::vector<Place> places(static_cast<std::size_t>(plan.job.plan.shape.devices));
-    if (plan.ranks == nullptr) {
+    if (!plan.on_ranks) {
         const std::vector<Seat> seats = seats_of(config, static_cast<int>(places.size()));
         for (std::size_t device = 0; device < places.size(); ++device)
             places[device] = {seats[device], {0, seats[device].gpu}, 0};
         return places;
     }
-    const Told own = tell_seats(plan, all_gather(*plan.ranks, visible_gpus()));
-    const std::vector<Mail> letters = all_gather(*plan.ranks, own.letter);
+    const Told own = tell_seats(plan, all_gather(plan.ranks, visible_gpus()));
+    const std::vector<Message> messages = all_gather(plan.ranks, own.message);
     if (own.failure)
         std::rethrow_exception(own.failure);
     std::map<std::pair<std::string, std::string>, int> rank_on;  // by host and address
     for (int rank = 0; rank < plan.map.size(); ++rank) {
-        MailReader reader(letters[static_cast<std::size_t>(rank)]);
-        if (const std::string failure = reader.get_text(); !failure.empty())
+        MessageReader reader(messages[static_cast<std::size_t>(rank)]);
+        if (const std::string failure = reader.read_text(); !failure.empty())
             fail_with(ExitCode::BadInput, "rank {}: {}", rank, failure);
-        const std::string host = reader.get_text();
+        const std::string host = reader.read_text();
         for (const int device : plan.devices_of_rank(rank)) {
             Place& place = places[static_cast<std::size_t>(device)];
-            place.seat = reader.get<Seat>();
+            place.seat = reader.read<Seat>();
             place.gpu = {rank, place.seat.gpu};
-            place.multiprocessors = reader.get<int>();
-            const std::string address = reader.get_text();
+            place.multiprocessors = reader.read<int>();
+            const std::string address = reader.read_text();
             if (const int other = rank_on.try_emplace({host, address}, rank).first->second; other != rank)
                 config.fail_at("run.gpus",
                                fmt::format("ranks {} and {} on host {} would both use the GPU at {}, which NCCL does "

@@ -4,6 +4,7 @@
 #include "exec/cuda/layers/algorithms.h"
 #include "exec/engine/ranks_of_run.h"
 #include "workloads/error.h"
+#include "workloads/first_failure.h"
 
 #include <algorithm>
 #include <chrono>
@@ -48,7 +49,7 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic && knows_precision(job.config, job.profile))
         take_ways(job.profile.convolutions, job.config.run.precision);
-    if (plan.ranks != nullptr)
+    if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();
     const std::string obstacle = what_forbids_graphs();
     makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
@@ -97,8 +98,8 @@ void CudaTraining::make_lanes() {
         network.devices.push_back(plan.is_here(device) ? &cuda_device(device).device() : nullptr);
         network.gpus.push_back(places[device].gpu);
     }
-    if (plan.ranks != nullptr) {
-        network.ranks = plan.ranks;
+    if (plan.on_ranks) {
+        network.ranks = &plan.ranks;
         network.own_rank = plan.map.own();
         network.has_stopped = [this] { return stopped_.load(); };
         network.most_blocks = most_blocks_;
@@ -178,7 +179,7 @@ void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
 // for may have to wait for that.
 void CudaTraining::device_has_room(int device) {
     ++have_room_;
-    if (plan.ranks != nullptr && !job.plan.order[device].empty())
+    if (plan.on_ranks && !job.plan.order[device].empty())
         wait_until(plan.graph.node(device, 0), [this] { return have_room_ == static_cast<int>(own_.size()); });
 }
 
@@ -195,7 +196,7 @@ void CudaTraining::begin_step(int step) {
     read_clocks(&EventClock::read_before);
     if (makes_graphs_ && step == 1)
         make_graph();
-    if (plan.ranks != nullptr && step == 0)
+    if (plan.on_ranks && step == 0)
         lands_from_ = landing_positions(plan);
     for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
         *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
@@ -292,13 +293,13 @@ void CudaTraining::wait(int node) const {
 }
 
 void CudaTraining::wait_until(int node, const std::function<bool()>& passed) const {
-    const WaitingAt waiting(plan.watch.get(), plan.graph.device_of(node), node);
+    const WaitingAt waiting(plan.monitor.get(), plan.graph.device_of(node), node);
     poll_until(node, passed);
 }
 
 // The kernels that measure write to memory of the host.
-void CudaTraining::wait_for_squares(const Meeting& meeting) {
-    for (const int node : meeting.first)
+void CudaTraining::wait_for_squares(const Barrier& barrier) {
+    for (const int node : barrier.first)
         if (plan.is_here(plan.graph.device_of(node)))
             poll_until(node, [&] { return events[node].met.front().passed(); });
 }
@@ -351,7 +352,7 @@ std::vector<GpuUse> CudaTraining::gpus() const {
 // Of this rank.
 std::vector<std::string> CudaTraining::notes() const {
     std::vector<std::string> notes;
-    const std::string whose = plan.ranks == nullptr ? "" : fmt::format("rank {}: ", plan.map.own());
+    const std::string whose = !plan.on_ranks ? "" : fmt::format("rank {}: ", plan.map.own());
     if (const int ways = count_impossible_ways(); ways > 0)
         notes.push_back(
             fmt::format("{}cuDNN cannot run {} of the profile's convolutions as it says: they were "
@@ -378,14 +379,14 @@ std::vector<std::string> CudaTraining::notes() const {
 void CudaTraining::finish(RunResult& result) {
     Training::finish(result);
     std::vector<std::string> all = notes();
-    if (plan.ranks != nullptr) {
-        Mail own;
+    if (plan.on_ranks) {
+        Message own;
         for (const std::string& note : all)
-            put_text(own, note);
+            write_text(own, note);
         all.clear();
-        for (const Mail& letter : gather(*plan.ranks, own))
-            for (MailReader reader(letter); !reader.at_end();)
-                all.push_back(reader.get_text());
+        for (const Message& message : gather(plan.ranks, own))
+            for (MessageReader reader(message); !reader.at_end();)
+                all.push_back(reader.read_text());
     }
     std::ranges::move(all, std::back_inserter(result.notes));
 }

@@ -25,14 +25,15 @@ namespace pw::cuda {
 
 class CudaTraining;
 
-class CudaDevice : public TrainingDevice {
+class CudaDevice : public TrainingDevice, public DeviceQueue {
 public:
     CudaDevice(CudaTraining& work, int device) : TrainingDevice(work_of(work), device), work_(work) {}
 
     void begin() override;
     void begin_step(int step) override;
-    void meet(const Task& task, int node) override;
+    void wait_at_barrier(const Task& task, int node) override;
     void run(const Task& task, int node) override;
+    DeviceQueue& queue() override { return *this; }
     void wait_for_transfer(int node) override;
     void about_to_post(int transfer, int earlier) override;
     void fetch(int node) override;
@@ -66,7 +67,7 @@ private:
     std::shared_ptr<CudaKernels> kernels_;
 };
 
-class CudaTraining : public Training {
+class CudaTraining : public Training, public RankCarrier {
 public:
     CudaTraining(const RunPlan& the_plan, const RunOptions& options);
 
@@ -74,7 +75,7 @@ public:
     std::vector<GpuUse> gpus() const override;
     void begin_step(int step) override;
     void leave(int send) override;
-    bool carries_across() const override { return plan.ranks != nullptr; }
+    RankCarrier* carrier() override { return plan.on_ranks ? this : nullptr; }
     void cross(int transfer) override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }
@@ -88,13 +89,13 @@ public:
     bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph does this step
     // The lock is held around calls that go into a graph; never while its holder waits for other devices.
     std::unique_lock<std::mutex> turn_to_capture();
-    bool is_on_one_gpu(const Meeting& meeting) const;
-    bool is_here(const Meeting& meeting) const;  // all of it
+    bool is_on_one_gpu(const Barrier& barrier) const;
+    bool is_here(const Barrier& barrier) const;  // all of it
     bool crosses(int transfer) const;            // to or from another rank
     bool reduces(int stage) const;
-    // Both do their work at a meeting, for all of its devices that are here. `others` are the other ranks of it.
-    void fetch(const Meeting& meeting, const std::vector<int>& others, int tag);
-    void reduce(const Meeting& meeting);
+    // Both do their work at a barrier, for all of its devices that are here. `others` are the other ranks of it.
+    void fetch(const Barrier& barrier, const std::vector<int>& others, int tag);
+    void reduce(const Barrier& barrier);
     void device_has_room(int device);  // waits for the others of this rank
     void device_has_queued();
     void device_is_done(int device);  // waits for the others
@@ -109,7 +110,7 @@ public:
     // came up in its device's list. What may follow waits for `done`, which graphs need beside the timed end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
-        std::vector<Event> met;  // by round, for nodes that begin a meeting
+        std::vector<Event> met;  // by round, for nodes that begin a barrier
         const Event& awaited() const { return done ? *done : *end; }
     };
     std::vector<NodeEvents> events;
@@ -118,10 +119,10 @@ public:
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
     std::string what_forbids_graphs() const;  // empty where nothing does
-    std::vector<int> devices_of(const Meeting& meeting) const;
+    std::vector<int> devices_of(const Barrier& barrier) const;
     std::set<Gpu> gpus_of(const std::vector<int>& devices) const;
     std::vector<std::vector<int>> sums_between_gpus() const;
-    void wait_for_squares(const Meeting& meeting) override;
+    void wait_for_squares(const Barrier& barrier) override;
     void poll_until(int node, const std::function<bool()>& passed) const;
     Parcel parcel_of(int send) const;
     const Event& landing(int recv) const;

@@ -55,7 +55,7 @@ void CudaDevice::begin() {
             own.posted.emplace(Event::Kind::Untimed);
         if (work_.makes_graphs())
             own.done.emplace(Event::Kind::Untimed);
-        for (int round = 0; work_.plan.meetings->begins(node) && round < kRounds; ++round)
+        for (int round = 0; work_.plan.barriers->begins(node) && round < kRounds; ++round)
             own.met.emplace_back(Event::Kind::Untimed);
         work_.names[node] = print(graph.task(node));
     }
@@ -67,18 +67,18 @@ void CudaDevice::begin_step(int step) {
         work_.device_has_room(device_);
 }
 
-void CudaDevice::meet(const Task& task, int node) {
+void CudaDevice::wait_at_barrier(const Task& task, int node) {
     if (!work_.queues())
         return;
     const Turn turn(*this);
-    TrainingDevice::meet(task, node);
+    TrainingDevice::wait_at_barrier(task, node);
 }
 
 void CudaDevice::arrive(int node, int round) {
     const cudaStream_t stream = device().stream();
     work_.events[node].met[round].record(stream);
     wait_for_others(node);
-    for (const int other : work_.plan.meetings->meeting(node)->first)
+    for (const int other : work_.plan.barriers->barrier(node)->first)
         if (other != node && work_.plan.is_here(work_.plan.graph.device_of(other)))
             work_.events[other].met[round].block(stream);
 }
@@ -87,7 +87,7 @@ void CudaDevice::wait_for_others(int node) {
     const bool captures = turn_.owns_lock();
     if (captures)
         turn_.unlock();  // they come only when they get theirs
-    work_.plan.meetings->arrive(node, work_.meets_across());
+    work_.plan.barriers->arrive(node, work_.synchronise_ranks());
     if (captures)
         turn_.lock();
 }
@@ -96,30 +96,30 @@ bool CudaDevice::reads(int device) const { return work_.places[device].gpu == wo
 
 bool CudaDevice::reduces(int stage) const { return work_.reduces(stage); }
 
-// One thread queues it for all devices of the meeting that are here, while they wait.
+// One thread queues it for all devices of the barrier that are here, while they wait.
 template <class Act>
 void CudaDevice::as_one(int node, Act act) {
-    const Meeting& meeting = *work_.plan.meetings->meeting(node);
-    if (!work_.is_here(meeting))
-        return work_.plan.meetings->arrive(
-            node, [&](const Meeting&, const std::vector<int>& others, int tag) { act(others, tag); });
+    const Barrier& barrier = *work_.plan.barriers->barrier(node);
+    if (!work_.is_here(barrier))
+        return work_.plan.barriers->arrive(
+            node, [&](const Barrier&, const std::vector<int>& others, int tag) { act(others, tag); });
     wait_for_others(node);
-    if (meeting.first.front() == node)
+    if (barrier.first.front() == node)
         act(std::vector<int>(), 0);
     wait_for_others(node);
 }
 
 void CudaDevice::fetch(int node) {
-    const Meeting& meeting = *work_.plan.meetings->meeting(node);
-    if (work_.is_on_one_gpu(meeting))
+    const Barrier& barrier = *work_.plan.barriers->barrier(node);
+    if (work_.is_on_one_gpu(barrier))
         return;
-    as_one(node, [&](const std::vector<int>& others, int tag) { work_.fetch(meeting, others, tag); });
+    as_one(node, [&](const std::vector<int>& others, int tag) { work_.fetch(barrier, others, tag); });
 }
 
 void CudaDevice::reduce(int node) {
-    const Meeting& meeting = *work_.plan.meetings->meeting(node);
-    if (std::any_of(meeting.stages.begin(), meeting.stages.end(), [&](int stage) { return reduces(stage); }))
-        as_one(node, [&](const std::vector<int>&, int) { work_.reduce(meeting); });
+    const Barrier& barrier = *work_.plan.barriers->barrier(node);
+    if (std::any_of(barrier.stages.begin(), barrier.stages.end(), [&](int stage) { return reduces(stage); }))
+        as_one(node, [&](const std::vector<int>&, int) { work_.reduce(barrier); });
 }
 
 void CudaDevice::run(const Task& task, int node) {

@@ -24,7 +24,7 @@ namespace {
 constexpr Ns kSecond = 1'000'000'000;
 // The end of a task's time is waited for awake: a sleep comes back late, the more so on an idle machine.
 constexpr Ns kSpun = 200'000;
-constexpr Ns kResolution = 60'000;  // of a list of tasks: one hands over to a thread that has to wake first
+constexpr Ns kResolution = 60'000;  // of a list of tasks: the thread of the next one may first have to wake
 constexpr std::size_t kTag = sizeof(std::uint64_t);
 
 // Order matters, every bit counts.
@@ -158,14 +158,14 @@ void EmulatedDevice::backward_weight(const Task& task) {
     part = {mix(part.sum, state.gradient[task.microbatch]), true};
 }
 
-void EmulatedDevice::meet(const Task& task, int node) {
-    if (!run_.plan.meetings->begins(node))
+void EmulatedDevice::wait_at_barrier(const Task& task, int node) {
+    if (!run_.plan.barriers->begins(node))
         return;
     if (task.op == Op::Update)
         for (const auto& [stage, state] : stages_)
             if (run_.plan.speaks_for(device_, stage))
                 run_.sums[stage] = gradient_of(state);
-    run_.plan.meetings->arrive(node);
+    run_.plan.barriers->arrive(node);
 }
 
 void EmulatedDevice::wait_for_dispatcher() {
@@ -184,13 +184,13 @@ std::uint64_t EmulatedDevice::sum_of_holders(int stage) const {
 }
 
 void EmulatedDevice::sum_gradients(int node) {
-    if (!run_.plan.meetings->begins(node))
+    if (!run_.plan.barriers->begins(node))
         return;
-    const std::vector<int>& stages = run_.plan.meetings->meeting(node)->stages;
+    const std::vector<int>& stages = run_.plan.barriers->barrier(node)->stages;
     std::uint64_t sum = sum_of_holders(stages.front());
     for (std::size_t k = 1; k < stages.size(); ++k)
         sum = mix(sum, sum_of_holders(stages[k]));
-    run_.plan.meetings->arrive(node);  // all have read
+    run_.plan.barriers->arrive(node);  // all have read
     for (const int stage : stages)
         if (const auto own = stages_.find(stage); own != stages_.end()) {
             own->second.sum = sum;
@@ -224,7 +224,7 @@ Emulation::Emulation(const RunPlan& the_plan)
       durations(durations_of(job.plan, the_plan.graph, job.costs, job.versions)),
       bucket_delays(bucket_delays_of(job.plan, the_plan.graph, job.costs, job.versions)),
       ended(durations.size(), 0),
-      letters_(static_cast<std::size_t>(the_plan.graph.size())) {
+      sent_(static_cast<std::size_t>(the_plan.graph.size())) {
     const Shape& shape = job.plan.shape;
     const auto microbatches = static_cast<std::size_t>(shape.microbatches);
     sums.assign(static_cast<std::size_t>(shape.stages), 0);
@@ -299,7 +299,7 @@ Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge,
     const EdgeBytes& bytes = plan.edges[edge];
     const auto size = static_cast<std::size_t>(
         scaled_bytes(is_forward ? bytes.forward : bytes.backward, job.costs.length_of(microbatch).bytes));
-    const std::size_t length = std::min(size / kTag * kTag, sizeof(Letter::start));
+    const std::size_t length = std::min(size / kTag * kTag, sizeof(SentTags::start));
     if (buffer == nullptr || length == 0)
         return {};
     return {buffer, buffer + (size / kTag * kTag - length), length};  // in step where they overlap
@@ -353,15 +353,15 @@ std::string Emulation::machine() const { return machine_name(); }
 
 void Emulation::leave(int send) {
     const Ends ends = ends_of(plan.graph.task(send));
-    std::copy_n(ends.start, ends.length, letters_[send].start.begin());
-    std::copy_n(ends.end, ends.length, letters_[send].end.begin());
+    std::copy_n(ends.start, ends.length, sent_[send].start.begin());
+    std::copy_n(ends.end, ends.length, sent_[send].end.begin());
 }
 
 void Emulation::arrive(int recv) {
     const Ends ends = ends_of(plan.graph.task(recv));
-    const Letter& letter = letters_[plan.graph.inputs(recv).front()];
-    std::copy_n(letter.start.begin(), ends.length, ends.start);
-    std::copy_n(letter.end.begin(), ends.length, ends.end);
+    const SentTags& sent = sent_[plan.graph.inputs(recv).front()];
+    std::copy_n(sent.start.begin(), ends.length, ends.start);
+    std::copy_n(sent.end.begin(), ends.length, ends.end);
 }
 
 // Tasks that end in less are a matter of the machine, not of the plan.

@@ -1,6 +1,6 @@
 // Emulated devices: they have real threads, lists, lanes and memory plans, but a task sleeps for as long as its costs
-// say, and instead of tensors there are 64-bit tags. A tag tells which micro-batches and weights it was made from, so
-// that two runs whose weights agree did the same things.
+// say, and instead of tensors there are 64-bit tags. A tag depends on the micro-batches and weights it was made from,
+// so that two runs whose weights agree did the same things.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -28,7 +28,7 @@ public:
     void place(const Buffer&, std::byte*) override {}  // memory is counted, never touched
     void begin() override {}
     void begin_step(int step) override;
-    void meet(const Task& task, int node) override;
+    void wait_at_barrier(const Task& task, int node) override;
     void wait_for_dispatcher() override;
     void run(const Task& task, int node) override;
 
@@ -121,7 +121,7 @@ private:
         std::byte *start = nullptr, *end = nullptr;
         std::size_t length = 0;
     };
-    struct Letter {
+    struct SentTags {
         std::array<std::byte, 64> start{}, end{};
     };
     Ends ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const;
@@ -130,7 +130,7 @@ private:
 
     std::atomic<bool> stopped_{false};
     std::vector<std::vector<std::uint64_t>> tags_[2];       // [forward][edge][micro-batch], as made
-    std::vector<Letter> letters_;                           // by node of the SEND
+    std::vector<SentTags> sent_;                            // by node of the SEND
     std::vector<std::unique_ptr<Dispatcher>> dispatchers_;  // by host
     std::vector<std::unique_ptr<EmulatedDevice>> devices_;
 };

@@ -7,7 +7,7 @@ namespace pw {
 
 int steps_before(const RunOptions& options) { return options.resumed ? options.resumed->checkpoint.step : 0; }
 
-CheckpointsOfRun::CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks* ranks)
+CheckpointsOfRun::CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks& ranks)
     : job_(job), options_(options), work_(work), ranks_(ranks), writer_(options.checkpoints) {}
 
 CheckpointsOfRun::~CheckpointsOfRun() {
@@ -32,7 +32,7 @@ void CheckpointsOfRun::wait_until_made() {
 }
 
 void CheckpointsOfRun::open() {
-    if (options_.checkpoints != nullptr && (ranks_ == nullptr || ranks_->rank() == 0))
+    if (options_.checkpoints != nullptr && ranks_.rank() == 0)
         options_.checkpoints->open(options_.resumed.get());
 }
 
@@ -79,17 +79,14 @@ bool CheckpointsOfRun::get_on(bool in_haste) {
         thread_.join();
         if (failure_)
             std::rethrow_exception(std::exchange(failure_, nullptr));
-        if (ranks_ == nullptr)
-            is_whole_ = true;
-        else
-            gather_.emplace(*ranks_, std::move(states_.letter));
+        gather_.emplace(ranks_, std::move(states_.message));
     }
     if (gather_) {
         if (!gather_->advance(in_haste))
             return false;
-        states_.letters = gather_->take_letters();
+        states_.messages = gather_->take_messages();
         gather_.reset();
-        is_whole_ = ranks_->rank() == 0;
+        is_whole_ = ranks_.rank() == 0;
     }
     if (is_whole_) {
         if (!in_haste && !writer_.is_idle())

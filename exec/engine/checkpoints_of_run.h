@@ -1,4 +1,4 @@
-// The checkpoints of a run: after which steps there is one, and what it says beside what the devices have.
+// The checkpoints of a run: after which steps there is one, and what it contains besides the devices' state.
 #pragma once
 
 #include "exec/checkpoint/checkpoint_writer.h"
@@ -17,8 +17,8 @@ namespace pw {
 // written there on such a thread, too. Until that has begun no other can be taken.
 class CheckpointsOfRun {
 public:
-    // Keeps references; `ranks` is null where there is one process.
-    CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks* ranks);
+    // Keeps references.
+    CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks& ranks);
     ~CheckpointsOfRun();
 
     bool is_due(int step) const;  // steps of this run, from 0
@@ -47,7 +47,7 @@ private:
     const Job& job_;
     const RunOptions& options_;
     Devices& work_;
-    Ranks* const ranks_;
+    Ranks& ranks_;
     CheckpointWriter writer_;
     int step_ = 0;  // after which it was taken
     DeviceStates states_;

@@ -22,7 +22,7 @@ std::vector<Ns> corrections(const std::vector<bool>& fixed, const std::vector<Pa
     std::vector<Ns> result(fixed.size(), 0);
     if (std::ranges::all_of(passages, [](const Passage& passage) { return passage.took >= 0; }))
         return result;
-    // Number 0 stands for all clocks that are fixed.
+    // Number 0 is all clocks that are fixed.
     std::vector<std::size_t> number_of;
     std::size_t count = 1;
     for (const bool stays : fixed)

@@ -3,8 +3,9 @@
 // gradients over the holders of a stage, U the optimizer update.
 #pragma once
 
+#include "exec/engine/barriers.h"
+#include "exec/engine/device_queue.h"
 #include "exec/engine/mailbox.h"
-#include "exec/engine/meeting_points.h"
 #include "exec/execute.h"
 #include "exec/memory.h"
 #include "exec/ranks/ranks.h"
@@ -48,23 +49,25 @@ struct RunPlan {
     std::vector<Bytes> moved;  // by node: bytes that a transfer moves
     std::vector<Buffer> buffers;
     Packing packing;
-    EdgeBuffers tensors;              // every entry has one writer; readers come after the gate
+    EdgeBuffers tensors;              // every entry has one writer; it is read after the next phase begins
     const Checkpoint* const resumed;  // null: the training begins
-    Ranks* const ranks;               // null: all devices are in this process
+    Ranks& ranks;
     const RankMap map;
-    const std::unique_ptr<Watch> watch;
-    const std::unique_ptr<MeetingPoints> meetings;
+    const bool on_ranks;  // launched as ranks, be it one: messages cost what the transport costs
+    const std::unique_ptr<ProgressMonitor> monitor;
+    const std::unique_ptr<Barriers> barriers;
 
-    RunPlan(const Job& the_job, const Checkpoint* from, Ranks* the_ranks)
+    RunPlan(const Job& the_job, const Checkpoint* from, Ranks& the_ranks)
         : job(the_job),
           graph(the_job.plan),
           sizes(sizes_of(the_job.config.pipeline)),
           resumed(from),
           ranks(the_ranks),
-          map(the_ranks == nullptr ? RankMap() : RankMap(the_job.plan.shape.devices, *the_ranks)),
-          watch(std::make_unique<Watch>(graph, the_job.plan.shape.devices)),
-          meetings(std::make_unique<MeetingPoints>(graph, the_job.plan.shape, the_job.config.run.timeout, watch.get(),
-                                                   map, the_job.config.training.shard_optimizer)) {
+          map(the_job.plan.shape.devices, the_ranks),
+          on_ranks(runs_on_ranks(the_job.config.run)),
+          monitor(std::make_unique<ProgressMonitor>(graph, the_job.plan.shape.devices)),
+          barriers(std::make_unique<Barriers>(graph, the_job.plan.shape, the_job.config.run.timeout, monitor.get(), map,
+                                              the_job.config.training.shard_optimizer)) {
         for (int stage = 0; stage < job.plan.shape.stages; ++stage)
             first_holders_.push_back(job.plan.shape.devices_of(stage).front());
     }
@@ -94,34 +97,27 @@ public:
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // called for all but landing and sent buffers
     virtual void begin() = 0;                                          // memory is placed, initial values are written
     virtual void begin_step(int step) = 0;
-    // Waits, before S and U, for the devices that the task needs.
-    virtual void meet(const Task& task, int node) = 0;
+    // Waits, before S and U, for the other devices of the task's barrier.
+    virtual void wait_at_barrier(const Task& task, int node) = 0;
     // Waits until the host issues the call of a task, which is then run.
     virtual void wait_for_dispatcher() {}
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
-    // Is called when the clock has been read behind run(): what others begin from here on begins after the task's end.
+    // Called after run(), when the clock has been read: what other threads begin from here on, begins after the task.
     virtual void has_run(int /*node*/) {}
     virtual void end_step() {}    // all nodes are finished
     virtual void keep_state() {}  // copies what a checkpoint after this step has of the device
 
-    // The following functions are for devices with a queue of their own, where the calls above and Payload::leave only
-    // put work: the thread waits until others have queued theirs, the devices wait for each other.
-    virtual void wait_for_transfer(int /*node*/) {}  // called before the next run()
-    // Is called before a transfer is posted: its SEND, or the landing buffer of its RECV, counts from here in the
-    // queue, and what follows may overwrite the copy that the edge's `earlier` SEND left (-1 where there is none).
-    virtual void about_to_post(int /*transfer*/, int /*earlier*/) {}
-    virtual void all_queued() {}        // the whole list of this step is queued
-    virtual void wait(int /*node*/) {}  // until the node has been done
-    virtual void all_done() {}          // every node has been waited for
-    // Returns when a node ran, and is called after wait(). `by_host` is when it was called, or handed over.
-    virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
+    virtual DeviceQueue& queue() { return no_queue_; }
+
+private:
+    DeviceQueue no_queue_;
 };
 
-// What checkpoints have of devices: tensors by device, and, of those of other ranks, the ranks' letters.
+// What checkpoints contain of devices: tensors by device, and those of other ranks as messages.
 struct DeviceStates {
     std::vector<std::vector<NamedTensor>> parameters, momenta;
-    Mail letter;                // of this rank to rank 0
-    std::vector<Mail> letters;  // by rank, on rank 0
+    Message message;                // of this rank to rank 0
+    std::vector<Message> messages;  // by rank, on rank 0
 };
 
 class Devices : public Payload {
@@ -129,19 +125,21 @@ public:
     virtual Device& device(int number) = 0;
     // Is called on the main thread when all devices are prepared; returns the bytes, and the times of links.
     virtual Costs prepare_memory() = 0;
-    // Tells whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
+    // Returns what carries messages between ranks in place of the ranks, or null.
+    virtual RankCarrier* carrier() { return nullptr; }
+    // Returns whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
     virtual std::string machine() const = 0;           // what the devices of this rank run on; after the set-up
     virtual std::vector<GpuUse> gpus() const { return {}; }  // those of this rank, now; nothing has grown
     virtual void begin_step(int /*step*/) {}                 // on the main thread, before the devices begin it
 
-    // Where a run has several ranks: what this rank knows of itself, and what another one has told. The first pair is
-    // called once, when memory is placed, the second after every step.
-    virtual void tell_places(Mail&) const {}
-    virtual void hear_places(int /*rank*/, MailReader&) {}
-    virtual void tell_step(Mail&) const {}
-    virtual void hear_step(int /*rank*/, MailReader&) {}
+    // For runs on several ranks: write what other ranks need from this one, and read what another one has written. The
+    // first pair is called once, when memory is placed, the second after every step.
+    virtual void write_addresses(Message&) const {}
+    virtual void read_addresses(int /*rank*/, MessageReader&) {}
+    virtual void write_step(Message&) const {}
+    virtual void read_step(int /*rank*/, MessageReader&) {}
 
     // These two are called on the main thread after a step and speak of it: the loss is summed over the samples of a
     // micro-batch, the norms are those of its updates.
@@ -150,7 +148,7 @@ public:
     virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when losses or norms are not finite
     virtual void stop() {}     // after a failure, on any thread: devices give up what they wait for
     virtual void abort() {}    // when no thread works any more: lets go what waits for peers
-    virtual void explain() {}  // after abort(): throws what tells more than the failure itself
+    virtual void explain() {}  // after abort(): throws an error with more detail than the failure, if there is any
 
     // What a checkpoint has of the devices, in this order. The first is called on the main thread between steps:
     // devices that have not kept their state keep it now. The second, on any thread, makes tensors of it; until it

@@ -71,7 +71,7 @@ void DeviceThread::give_back(int position, Ns now) {
 
 void DeviceThread::wait_for_transfer(int node) {
     mailbox_->wait(node);
-    work_.wait_for_transfer(node);
+    work_.queue().wait_for_transfer(node);
 }
 
 // Waits for all transfers between a position and the task that computes before it.
@@ -85,7 +85,7 @@ void DeviceThread::wait_for_exchange(int position) {
 }
 
 // What waits comes before what lends: memory that a position takes over is free only then. A device with a queue of its
-// own may still be far behind.
+// own may still be executing much earlier tasks.
 void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
     for (const int input : plan_.graph.inputs(node))
@@ -95,13 +95,13 @@ void DeviceThread::launch(const Task& task, int position) {
         wait_for_exchange(position);
     if (is_transfer(task.op)) {
         mailbox_->wait_to_post(node);
-        work_.about_to_post(node, mailbox_->earlier_on_edge(node));
+        work_.queue().about_to_post(node, mailbox_->earlier_on_edge(node));
     }
     if (is_closing(task.op))
-        work_.meet(task, node);
+        work_.wait_at_barrier(task, node);
     if (!is_transfer(task.op))
         work_.wait_for_dispatcher();
-    plan_.watch->works(device_, node);
+    plan_.monitor->set_working(device_, node);
     lend(position);
     mailbox_->reach(device_, position);
     if (options_.before_task)
@@ -126,24 +126,24 @@ void DeviceThread::launch(const Task& task, int position) {
     if (computes)
         last_task_ = interval.end - interval.start;
     give_back(position, interval.start);
-    plan_.watch->has_done(device_, node, interval.end - interval.start);
+    plan_.monitor->finish_task(device_, node, interval.end - interval.start);
 }
 
 void DeviceThread::wait_for_all() {
-    work_.all_queued();
+    work_.queue().all_queued();
     for (int position = 0; position < static_cast<int>(intervals_.size()); ++position) {
         const int node = node_of(position);
         if (is_transfer(plan_.graph.task(node).op))
             mailbox_->wait(node);
-        work_.wait(node);
+        work_.queue().wait(node);
     }
-    work_.all_done();
+    work_.queue().all_done();
 }
 
 Interval DeviceThread::interval_of(int position) {
     const int node = node_of(position);
     const bool moves = is_transfer(plan_.graph.task(node).op);
-    const Interval interval = work_.interval(node, moves ? mailbox_->interval(node) : intervals_[position]);
+    const Interval interval = work_.queue().interval(node, moves ? mailbox_->interval(node) : intervals_[position]);
     if (!moves && sample_of_[position] >= 0)
         samples_[sample_of_[position]].time = interval.start;
     return interval;
@@ -163,7 +163,7 @@ const std::vector<Interval>& DeviceThread::run_step(int step) {
 void DeviceThread::end_step() {
     if (guards_)
         guards_->end_step();
-    plan_.watch->is_away(device_);
+    plan_.monitor->set_away(device_);
 }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// The thread of a device: it walks the device's list, lends its memory position by position, hands its transfers to the
+// The thread of a device: it walks the device's list, lends its memory position by position, posts its transfers in the
 // mailbox and lets the device do the rest.
 #pragma once
 

@@ -40,60 +40,63 @@ std::string note_on(const RankReport& report, Ns clock_error) {
 }  // namespace
 
 Gathering::Gathering(const RunPlan& plan, Devices& work)
-    : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {}
+    : plan_(plan), work_(work), own_(plan.devices_of_rank(plan.map.own())) {
+    for (int node = 0; plan.map.size() > 1 && node < plan.graph.size(); ++node)
+        if (is_recv(plan.graph.task(node).op) &&
+            plan.map.rank_of(plan.graph.device_of(plan.graph.inputs(node).front())) !=
+                plan.map.rank_of(plan.graph.device_of(node)))
+            between_ranks_.push_back(node);
+}
 
 void Gathering::places() {
-    if (plan_.ranks == nullptr)
-        return;
-    Mail own;
-    put_text(own, clock_name());
-    work_.tell_places(own);
-    const std::vector<Mail> letters = all_gather(*plan_.ranks, own);
+    Message own;
+    write_text(own, clock_name());
+    work_.write_addresses(own);
+    const std::vector<Message> messages = all_gather(plan_.ranks, own);
     std::string clock_of_first;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
-        MailReader reader(letters[rank]);
-        if (const std::string clock = reader.get_text(); rank == 0)
+        MessageReader reader(messages[rank]);
+        if (const std::string clock = reader.read_text(); rank == 0)
             clock_of_first = clock;
         else if (clock != clock_of_first)
             other_clocks_.push_back(rank);
         if (rank != plan_.map.own())
-            work_.hear_places(rank, reader);
+            work_.read_addresses(rank, reader);
     }
-    clocks_.take(measure_clocks(*plan_.ranks, other_clocks_));
+    clocks_.take(measure_clocks(plan_.ranks, other_clocks_));
 }
 
 bool Gathering::step(StepRecord& step, bool stops) {
-    if (plan_.ranks == nullptr)
-        return stops;
-    Mail own;
-    put(own, stops);
-    put(own, clocks_.are_old());
-    work_.tell_step(own);
-    const std::vector<Mail> told = all_gather(*plan_.ranks, own);
+    Message own;
+    write(own, stops);
+    write(own, clocks_.are_old());
+    work_.write_step(own);
+    const std::vector<Message> steps = all_gather(plan_.ranks, own);
     bool clocks_are_old = false;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
-        MailReader reader(told[rank]);
-        stops = reader.get<bool>() || stops;
-        const bool are_old = reader.get<bool>();
+        MessageReader reader(steps[rank]);
+        stops = reader.read<bool>() || stops;
+        const bool are_old = reader.read<bool>();
         clocks_are_old = clocks_are_old || (rank == 0 && are_old);
         if (rank != plan_.map.own())
-            work_.hear_step(rank, reader);
+            work_.read_step(rank, reader);
     }
     if (clocks_are_old)
-        clocks_.take(measure_clocks(*plan_.ranks, other_clocks_));
-    Mail events;
-    for (const int device : own_) {
-        put_all(events, step.events[device]);
-        put_all(events, step.memory[device]);
-    }
-    const std::vector<Mail> letters = gather(*plan_.ranks, events);
+        clocks_.take(measure_clocks(plan_.ranks, other_clocks_));
+    Message events;  // rank 0 has its own
+    for (const int device : own_)
+        if (plan_.map.own() != 0) {
+            write_all(events, step.events[device]);
+            write_all(events, step.memory[device]);
+        }
+    const std::vector<Message> messages = gather(plan_.ranks, events);
     if (plan_.map.own() != 0)
         return stops;
     for (int rank = 1; rank < plan_.map.size(); ++rank) {
-        MailReader reader(letters[rank]);
+        MessageReader reader(messages[rank]);
         for (const int device : plan_.devices_of_rank(rank)) {
-            step.events[device] = reader.get_all<TraceEvent>();
-            step.memory[device] = reader.get_all<MemorySample>();
+            step.events[device] = reader.read_all<TraceEvent>();
+            step.memory[device] = reader.read_all<MemorySample>();
             set_back(clocks_.ahead(rank), step.events[device], step.memory[device]);
         }
     }
@@ -109,13 +112,10 @@ void Gathering::join_messages(StepRecord& step) {
             .events[static_cast<std::size_t>(graph.device_of(node))][static_cast<std::size_t>(graph.position_of(node))];
     };
     const auto for_each_message = [&](auto&& act) {
-        for (int node = 0; node < graph.size(); ++node) {
-            if (!is_recv(graph.task(node).op))
-                continue;
+        for (const int node : between_ranks_) {
             const int send = graph.inputs(node).front();
-            const int from = plan_.map.rank_of(graph.device_of(send)), to = plan_.map.rank_of(graph.device_of(node));
-            if (from != to)
-                act(from, to, event_of(send), event_of(node));
+            act(plan_.map.rank_of(graph.device_of(send)), plan_.map.rank_of(graph.device_of(node)), event_of(send),
+                event_of(node));
         }
     };
     std::vector<Passage> passages;
@@ -133,26 +133,26 @@ void Gathering::join_messages(StepRecord& step) {
 }
 
 void Gathering::result(RunResult& result) const {
-    if (plan_.ranks == nullptr)
+    if (!plan_.on_ranks)
         return;
-    Mail own;
+    Message own;
     for (const int device : own_)
-        put(own, result.peak[device]);
-    put_all(own, result.disturbance.cpu_share);
-    put(own, result.resident_growth.value_or(0));
-    put(own, result.gpus.size());
+        write(own, result.peak[device]);
+    write_all(own, result.disturbance.cpu_share);
+    write(own, result.resident_growth.value_or(0));
+    write(own, result.gpus.size());
     for (const GpuUse& gpu : result.gpus) {
-        put(own, gpu.gpu);
-        put_all(own, gpu.devices);
-        put(own, gpu.used);
-        put(own, gpu.grown);
+        write(own, gpu.gpu);
+        write_all(own, gpu.devices);
+        write(own, gpu.used);
+        write(own, gpu.grown);
     }
-    put_text(own, host_name());
+    write_text(own, host_name());
     for (const DevicePlace& place : result.places) {
-        put_all(own, place.cores);
-        put(own, place.numa_node);
+        write_all(own, place.cores);
+        write(own, place.numa_node);
     }
-    const std::vector<Mail> letters = gather(*plan_.ranks, own);
+    const std::vector<Message> messages = gather(plan_.ranks, own);
     if (plan_.map.own() != 0)
         return;
     std::vector<std::string> hosts;
@@ -163,26 +163,26 @@ void Gathering::result(RunResult& result) const {
     if (tell_growth)
         result.resident_growth = 0;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
-        MailReader reader(letters[rank]);
+        MessageReader reader(messages[rank]);
         for (const int device : plan_.devices_of_rank(rank))
-            result.peak[device] = reader.get<MemoryUse>();
-        std::ranges::copy(reader.get_all<double>(), std::back_inserter(result.disturbance.cpu_share));
-        if (const auto growth = reader.get<Bytes>(); tell_growth)
+            result.peak[device] = reader.read<MemoryUse>();
+        std::ranges::copy(reader.read_all<double>(), std::back_inserter(result.disturbance.cpu_share));
+        if (const auto growth = reader.read<Bytes>(); tell_growth)
             *result.resident_growth += growth;
-        for (auto gpus = reader.get<std::size_t>(); gpus > 0; --gpus) {
-            GpuUse use{rank, reader.get<int>(), reader.get_all<int>()};
-            use.used = reader.get<Bytes>();
-            use.grown = reader.get<Bytes>();
+        for (auto gpus = reader.read<std::size_t>(); gpus > 0; --gpus) {
+            GpuUse use{rank, reader.read<int>(), reader.read_all<int>()};
+            use.used = reader.read<Bytes>();
+            use.grown = reader.read<Bytes>();
             result.gpus.push_back(std::move(use));
         }
-        hosts.push_back(reader.get_text());
+        hosts.push_back(reader.read_text());
         while (!reader.at_end()) {
-            std::vector<int> cores = reader.get_all<int>();
-            result.places.push_back({rank, hosts.back(), std::move(cores), reader.get<int>()});
+            std::vector<int> cores = reader.read_all<int>();
+            result.places.push_back({rank, hosts.back(), std::move(cores), reader.read<int>()});
         }
     }
     result.clock_error = clocks_.error();
-    result.ranks = RankReport{std::move(hosts), plan_.ranks->version()};
+    result.ranks = RankReport{std::move(hosts), plan_.ranks.version()};
     result.notes.push_back(note_on(*result.ranks, *result.clock_error));
 }
 

@@ -1,5 +1,4 @@
-// What the ranks of a run tell each other between its phases, so that rank 0 has the records of all of them on one
-// clock.
+// The exchange between the ranks of a run at its phases: rank 0 gets the records of all, on one clock.
 #pragma once
 
 #include "exec/engine/clocks.h"
@@ -12,7 +11,7 @@
 
 namespace pw {
 
-// All ranks call its functions together, on their main threads. Where all devices are in one process they do nothing.
+// All ranks call its functions together, on their main threads.
 class Gathering {
 public:
     Gathering(const RunPlan& plan, Devices& work);
@@ -21,7 +20,7 @@ public:
     // All ranks know the losses and norms of the step, and rank 0 its events and memory. Returns whether a rank
     // `stops`.
     bool step(StepRecord& step, bool stops);
-    // Rank 0 knows what `result` says of the devices of all ranks: peaks, shares of cores, memory in use, hosts.
+    // Completes `result` on rank 0 for the devices of all ranks: peaks, shares of cores, memory in use, hosts.
     void result(RunResult& result) const;
 
 private:
@@ -29,8 +28,9 @@ private:
 
     const RunPlan& plan_;
     Devices& work_;
-    const std::vector<int> own_;     // devices of this rank
-    std::vector<int> other_clocks_;  // ranks that do not read the clock of rank 0
+    const std::vector<int> own_;      // devices of this rank
+    std::vector<int> between_ranks_;  // RECVs, nodes, whose messages come from another rank
+    std::vector<int> other_clocks_;   // ranks that do not read the clock of rank 0
     Clocks clocks_;
 };
 

@@ -22,7 +22,7 @@ public:
            int device);
 
     // Checks when a task is done and its memory is not yet handed on. It throws Error (RunFailed) naming the task when
-    // bytes beside a buffer have changed since the task before it. It frees the workspace and the buffers that die
+    // bytes around a buffer have changed since the task before it. It frees the workspace and the buffers that die
     // there, but not those that die with the list: a message may still leave them.
     void after(int position) const;
     void end_step() const;  // called when all messages have left

@@ -18,19 +18,18 @@ std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
                                              : std::vector<Ns>{};
 }
 
-// One message, and its way.
-struct Way {
-    int send, from, to;
+struct Route {
+    int send, from, to;  // a SEND and its two devices
 };
 
-std::vector<Way> ways_of(const PlanGraph& graph) {
-    std::vector<Way> ways;
+std::vector<Route> routes_of(const PlanGraph& graph) {
+    std::vector<Route> all;
     for (int node = 0; node < graph.size(); ++node)
         if (is_recv(graph.task(node).op)) {
             const int send = graph.inputs(node).front();
-            ways.push_back({send, graph.device_of(send), graph.device_of(node)});
+            all.push_back({send, graph.device_of(send), graph.device_of(node)});
         }
-    return ways;
+    return all;
 }
 
 LinkTimes link_times(const RunPlan& plan, const Costs& costs, const TransferMode& mode) {
@@ -40,7 +39,7 @@ LinkTimes link_times(const RunPlan& plan, const Costs& costs, const TransferMode
     times.occupation.assign(plan.moved.size(), 0);
     times.latency.assign(plan.moved.size(), 0);
     std::vector<Demand> demands(plan.moved.size());
-    for (const auto& [send, from, to] : ways_of(plan.graph)) {
+    for (const auto& [send, from, to] : routes_of(plan.graph)) {
         const Link& link = cluster.link_of(from, to);
         const double most = cluster.routes.most(from, to);
         times.occupation[send] = occupation_of(plan.moved[send], link, most);
@@ -75,37 +74,38 @@ void plan_memory(RunPlan& plan, const Costs& costs, bool guarded) {
     plan.tensors = EdgeBuffers(plan.edges.size(), shape.microbatches);
 }
 
-Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, bool carried) {
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, RankCarrier* carrier) {
     Mailbox::Options options;
     options.mode = plan.job.mode;
     options.mode.sent_copies = copies;
-    if (carried) {  // then lanes are queues in which one end waits for the other: both keep the order that is proven
+    if (carrier !=
+        nullptr) {  // then lanes are queues in which one end waits for the other: both keep the order that is proven
         options.mode.protocol = TransferMode::Protocol::Rendezvous;
         options.mode.eager_limit = 0;
     }
     options.asks = asking_sends(options.mode, plan.moved);
-    options.watch = plan.watch.get();
-    if (plan.ranks != nullptr)
+    options.monitor = plan.monitor.get();
+    if (plan.map.size() > 1)
         options.across = {
-            plan.ranks, plan.map,
-            carried ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.meetings, *plan.ranks),
-            landing_positions(plan)};
+            &plan.ranks, plan.map,
+            carrier != nullptr ? std::vector<int>() : message_tags(plan.graph, plan.map, *plan.barriers, plan.ranks),
+            landing_positions(plan), carrier};
     options.link = link_times(plan, costs, options.mode);
     return options;
 }
 
-Watch::Limits plan_limits(const RunPlan& plan, const LinkTimes& link) {
+ProgressMonitor::Limits plan_limits(const RunPlan& plan, const LinkTimes& link) {
     const Ns timeout = plan.job.config.run.timeout;
     const std::vector<Ns> predicted = predicted_durations(plan.job, plan.graph);
-    Watch::Limits limits;
+    ProgressMonitor::Limits limits;
     Ns all = 0;
     for (int node = 0; node < plan.graph.size(); ++node) {
         const Ns task = predicted.empty() ? timeout : predicted[node];
         limits.task.push_back(std::max(timeout, times_generous(task)));
         all += link.occupation[node] + link.latency[node] + (predicted.empty() ? 0 : predicted[node]);
     }
-    limits.rest = timeout;
-    limits.standstill = std::max(predicted.empty() ? times_generous(timeout) : timeout, times_generous(all));
+    limits.idle = timeout;
+    limits.no_work = std::max(predicted.empty() ? times_generous(timeout) : timeout, times_generous(all));
     return limits;
 }
 

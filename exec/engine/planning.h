@@ -1,10 +1,10 @@
-// What a run plans when it knows the sizes of its stages: its buffers and where they lie, its messages, and for how
-// long its tasks may last.
+// The planning of a run once the sizes of its stages are known: buffers and their addresses, messages, and how long
+// tasks may last.
 #pragma once
 
 #include "exec/engine/device.h"
 #include "exec/engine/mailbox.h"
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "workloads/costs/costs.h"
 
 namespace pw {
@@ -13,12 +13,12 @@ namespace pw {
 // device has less memory. `guarded` leaves room around each buffer (Guards).
 void plan_memory(RunPlan& plan, const Costs& costs, bool guarded);
 
-// After plan_memory(): returns how messages travel, and how long over an emulated link; the caller adds who spins and
-// who moves payloads. `carried` tells that the devices themselves carry those between ranks (Payload::carries_across).
-Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, bool carried);
+// After plan_memory(): returns how messages travel, and their times over an emulated link; the caller adds `spin` and
+// the payload. `carrier` is Devices::carrier().
+Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, RankCarrier* carrier);
 
-// Returns ten times what a profile, or what emulated devices sleep, tells; at least run.timeout.
-Watch::Limits plan_limits(const RunPlan& plan, const LinkTimes& link);
+// Returns ten times the predicted times, of a profile or of emulated devices; at least run.timeout.
+ProgressMonitor::Limits plan_limits(const RunPlan& plan, const LinkTimes& link);
 
 // Ten times as long: a wrong alarm costs a run.
 Ns times_generous(Ns time);

@@ -1,5 +1,6 @@
 #include "exec/engine/ranks_of_run.h"
 
+#include "exec/ranks/local_ranks.h"
 #include "workloads/error.h"
 #include "workloads/process.h"
 
@@ -39,15 +40,15 @@ void check_number(const Config& config, int devices, const Ranks& ranks) {
 
 void check_ranks(const Job& job, Ranks& ranks) {
     check_number(job.config, job.plan.shape.devices, ranks);
-    Mail own;
+    Message own;
     const std::string own_hash = hash_of(job.plan);
-    put_text(own, own_hash);
-    put_text(own, job.config.yaml);
-    const std::vector<Mail> letters = all_gather(ranks, own);
+    write_text(own, own_hash);
+    write_text(own, job.config.yaml);
+    const std::vector<Message> messages = all_gather(ranks, own);
     for (int rank = 0; rank < ranks.size(); ++rank) {
-        MailReader reader(letters[static_cast<std::size_t>(rank)]);
-        const std::string hash = reader.get_text();
-        const std::string difference = first_difference(job.config.yaml, reader.get_text());
+        MessageReader reader(messages[static_cast<std::size_t>(rank)]);
+        const std::string hash = reader.read_text();
+        const std::string difference = first_difference(job.config.yaml, reader.read_text());
         if (hash != own_hash || !difference.empty())
             fail_with(ExitCode::BadInput,
                       "rank {} has another plan or config than rank {}{}{}\n  help: give every rank the same files and "
@@ -56,21 +57,27 @@ void check_ranks(const Job& job, Ranks& ranks) {
     }
 }
 
-CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks) {
+std::shared_ptr<Ranks> ranks_of_process(bool launched) {
+    if (!launched)
+        return std::make_shared<LocalRanks>();
+    return {std::shared_ptr<void>(), &join_ranks()};  // they last as long as the process
+}
+
+CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks) {
     const int threads = config.run.threads_per_device;
-    if (ranks == nullptr)
+    if (ranks.size() == 1)
         return plan_cores(devices, threads, numa_nodes(config, devices));
     const std::vector<UsableCore> usable = usable_cores();
-    const RankMap map(devices, *ranks);
+    const RankMap map(devices, ranks);
     const auto devices_on = [&](int rank) { return static_cast<std::size_t>(map.devices_of(rank)); };
-    Mail letter;
-    put_text(letter, host_name());
+    Message message;
+    write_text(message, host_name());
     for (const UsableCore& core : usable)
-        put(letter, core.number);
-    const std::vector<Mail> letters = all_gather(*ranks, letter);
+        write(message, core.number);
+    const std::vector<Message> messages = all_gather(ranks, message);
     std::size_t before = 0, together = 0;  // devices of ranks that may use the same cores
     for (int rank = 0; rank < map.size(); ++rank)
-        if (letters[static_cast<std::size_t>(rank)] == letter) {
+        if (messages[static_cast<std::size_t>(rank)] == message) {
             before += rank < map.own() ? devices_on(rank) : 0;
             together += devices_on(rank);
         }
@@ -81,20 +88,20 @@ CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks) {
 }
 
 CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks) {
-    const CorePlan own = cores_of_rank(config, devices, &ranks);
-    Mail letter;
-    put_text(letter, host_name());
-    put(letter, own.shared);
+    const CorePlan own = cores_of_rank(config, devices, ranks);
+    Message message;
+    write_text(message, host_name());
+    write(message, own.shared);
     for (const std::vector<int>& cores : own.cores)
-        put_all(letter, cores);
+        write_all(message, cores);
     CorePlan all;
-    for (const Mail& of_rank : gather(ranks, letter)) {
-        MailReader reader(of_rank);
-        if (reader.get_text() != host_name())
+    for (const Message& of_rank : gather(ranks, message)) {
+        MessageReader reader(of_rank);
+        if (reader.read_text() != host_name())
             continue;
-        all.shared |= reader.get<bool>();
+        all.shared |= reader.read<bool>();
         while (!reader.at_end())
-            all.cores.push_back(reader.get_all<int>());
+            all.cores.push_back(reader.read_all<int>());
     }
     return all;
 }
@@ -110,7 +117,7 @@ std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores) {
     return places;
 }
 
-std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
+std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const Barriers& barriers,
                               const Ranks& ranks) {
     std::vector<int> tags(static_cast<std::size_t>(graph.size()), -1);
     std::map<std::pair<int, int>, int> next;
@@ -121,7 +128,7 @@ std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const 
         const int from = map.rank_of(graph.device_of(send)), to = map.rank_of(graph.device_of(node));
         if (from == to)
             continue;
-        const int tag = next.try_emplace({from, to}, meetings.first_free_tag()).first->second++;
+        const int tag = next.try_emplace({from, to}, barriers.first_free_tag()).first->second++;
         if (tag > ranks.largest_tag())
             fail_with(ExitCode::Infeasible,
                       "ranks {} and {} exchange more messages in a step than {} can tell apart ({})\n  help: run fewer "

@@ -1,4 +1,4 @@
-// What a run needs to know of its ranks: that they run the same, who shares a host, how their messages are numbered.
+// What a run derives from its ranks: that they run the same plan, which share a host, the tags of their messages.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -7,6 +7,7 @@
 #include "exec/ranks/ranks.h"
 #include "schedules/plan/plan_graph.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,12 @@ void check_number(const Config& config, int devices, const Ranks& ranks);
 // Throws the same, and when the ranks do not all run the same plan.
 void check_ranks(const Job& job, Ranks& ranks);
 
+// Returns the ranks that the process is one of: with `launched` those of its launcher (join_ranks), else itself alone.
+std::shared_ptr<Ranks> ranks_of_process(bool launched);
+
 // Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out; they call it
-// together. `ranks` is null where all devices are in this process.
-CorePlan cores_of_rank(const Config& config, int devices, Ranks* ranks);
+// together.
+CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks);
 // Returns on rank 0 the cores of all devices on its host, its own first; on the others nothing. All ranks call it
 // together.
 CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks);
@@ -29,8 +33,7 @@ std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);
 
 // Returns a tag by node, equal at both ends of a transfer between ranks; two messages between two ranks in one step
 // have different ones. Throws Error (Infeasible) when the transport has too few.
-std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const MeetingPoints& meetings,
-                              const Ranks& ranks);
+std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const Barriers& barriers, const Ranks& ranks);
 
 // Returns by node, of RECVs, the position from which their device has the memory that the message lands in; 0 where it
 // has no bytes.

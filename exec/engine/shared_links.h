@@ -18,7 +18,7 @@ public:
         : shares_(std::move(capacities)), demands_(std::move(demands)) {}
 
     bool carry(int send) const { return !demands_.empty() && !demands_[static_cast<std::size_t>(send)].takes.empty(); }
-    // Starts a message that takes so long when it is alone.
+    // Starts a message that takes the time `alone` when no other shares its links.
     void start(int send, Ns alone, Ns now);
     // Returns which message leaves next, and when, if no other starts before.
     struct Leaving {

@@ -1,4 +1,4 @@
-// A log of what the steps of a run leave behind: all of it for a trace, or no more than the report of the median step
+// A log of what the steps of a run record: all of it for a trace, or no more than the report of the median step
 // needs.
 #pragma once
 

@@ -23,12 +23,12 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
       samples_(samples),
       in_flight_(in_flight),
       program_(model, whole(model), 0, kernels_, samples),
-      watch_(kernels) {
+      monitor_(kernels) {
     for (const int layer : program_.layers())
         bytes_.push_back(program_.bytes_of(layer));
     layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
     program_.set_layout(layout_);
-    program_.set_observer(&watch_);
+    program_.set_observer(&monitor_);
     sizes_ = stage_bytes(layout_);
     memory_ = kernels_.reserve(memory_with(in_flight_), "the profile");
     lend_memory();
@@ -52,20 +52,20 @@ void Bench::run_mini_batch(PassTimes* times) {
         const Mark start = kernels_.mark();
         kernels_.load_data(data_, {shown_ + mb * samples_, static_cast<std::size_t>(samples_)}, places_[mb].data);
         loads.emplace_back(start, kernels_.mark());
-        watch_.begin_pass();
+        monitor_.begin_pass();
         program_.forward(places_[mb], true);
     }
     for (int mb = 0; mb < in_flight_; ++mb) {
-        watch_.begin_pass();
+        monitor_.begin_pass();
         program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
     }
     const Sgd still{0, 0, 0};  // the weights stay where they are
-    watch_.begin_pass();
+    monitor_.begin_pass();
     program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
     if (times)
         for (const auto& [start, end] : loads)
-            times->add_data(watch_.time_between(start, end));
-    watch_.collect(times);
+            times->add_data(monitor_.time_between(start, end));
+    monitor_.collect(times);
     kernels_.finish();
 }
 
@@ -89,7 +89,7 @@ void Bench::store(const PassTimes& alone, const PassTimes* busy, Profile& profil
         profile.layers[k].update = alone.update(layer, share);
     }
     profile.data[samples_] = alone.data();
-    profile.dispatch = watch_.cost_of_marks();  // a task is timed between two marks, too
+    profile.dispatch = monitor_.cost_of_marks();  // a task is timed between two marks, too
     profile.data_bytes[samples_] = sizes_.data;
 }
 
@@ -154,9 +154,9 @@ void Bench::measure_marks() {
     std::vector<Ns> times;
     for (const auto& [start, end] : pairs)
         times.push_back(kernels_.time_between(start, end));
-    watch_.set_cost_of_marks(median_of(std::move(times)));
+    monitor_.set_cost_of_marks(median_of(std::move(times)));
     kernels_.finish();
-    program_.set_observer(&watch_);
+    program_.set_observer(&monitor_);
 }
 
 }  // namespace pw

@@ -45,7 +45,7 @@ private:
     const Kernels& kernels_;
     const int samples_, in_flight_;
     StageProgram program_;
-    StopWatch watch_;
+    StopWatch monitor_;
     std::vector<LayerBytes> bytes_;
     StageLayout layout_;
     StageBytes sizes_;

@@ -5,6 +5,7 @@
 #include "exec/measuring/turns.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace pw {
 
@@ -24,15 +25,13 @@ void leave_out_first_steps(Trace& trace, int steps, int turns) {
 }
 
 // The time of the slowest rank.
-Ns slowest_yardstick(const CorePlan& cores, Ranks* ranks) {
+Ns slowest_yardstick(const CorePlan& cores, Ranks& ranks) {
     const Ns own = yardstick_time(cores);
-    if (ranks == nullptr)
-        return own;
-    Mail letter;
-    put(letter, own);
+    Message message;
+    write(message, own);
     Ns slowest = 0;
-    for (const Mail& other : all_gather(*ranks, letter))
-        slowest = std::max(slowest, MailReader(other).get<Ns>());
+    for (const Message& other : all_gather(ranks, message))
+        slowest = std::max(slowest, MessageReader(other).read<Ns>());
     return slowest;
 }
 
@@ -48,13 +47,13 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     const int steps = steps_of(job);
     interleaved.turns = job.plan.asynchronous ? turns : turns_of(steps, turns);
     const Probes probes = probes_of(job, interleaved.turns);
-    Ranks* const ranks = job.config.run.transport == RunConfig::Transport::Mpi ? &join_ranks() : nullptr;
-    const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, ranks);
-    const auto between = [&] { interleaved.yardstick.times.push_back(slowest_yardstick(cores, ranks)); };
+    const std::shared_ptr<Ranks> ranks = ranks_of_process(job.config.run.transport == RunConfig::Transport::Mpi);
+    const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, *ranks);
+    const auto between = [&] { interleaved.yardstick.times.push_back(slowest_yardstick(cores, *ranks)); };
     std::vector<std::vector<RunResult>> results =
         run_in_turns({{&probes.near}, {&probes.alone}, {&job, options, kTurnsOfARun}}, interleaved.turns, between);
     interleaved.runs = std::move(results[2]);
-    if (ranks != nullptr && ranks->rank() != 0)
+    if (ranks->rank() != 0)
         return interleaved;
     interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[1])), interleaved.turns},
                                               {&probes.near, traces_of(std::move(results[0])), interleaved.turns}});

@@ -1,4 +1,4 @@
-// Devices that compute beside the one that is timed, so that it finds the caches and the memory as a run does.
+// Devices that compute while another one is timed, so that caches and memory are as loaded as in a run.
 #pragma once
 
 #include "exec/engine/pin.h"
@@ -12,7 +12,7 @@
 
 namespace pw {
 
-// Devices 1, 2, .. on threads of their own, which compute while they are told to.
+// Devices 1, 2, .. on threads of their own, which compute between start and stop.
 class Neighbours {
 public:
     // Each holds the whole model, and no more activations than it must: micro-batches in flight.

@@ -39,7 +39,7 @@ std::string today() {
     return text;
 }
 
-Profile described(const Config& config, const Model& model, const HandOver& hand_over, const Kernels& kernels) {
+Profile described(const Config& config, const Model& model, const TransferCost& transfer, const Kernels& kernels) {
     Profile profile;
     profile.model = model.name;
     profile.backend = name_of(config.run.backend);
@@ -49,10 +49,10 @@ Profile described(const Config& config, const Model& model, const HandOver& hand
     profile.classes = model.classes;
     profile.threads_per_device = config.run.threads_per_device;
     profile.precision = config.run.precision;
-    profile.link = hand_over.link;
-    profile.between_hosts = hand_over.between_hosts;
-    profile.sums = hand_over.sums;
-    profile.sent_copies = hand_over.sent_copies;
+    profile.link = transfer.link;
+    profile.between_hosts = transfer.between_hosts;
+    profile.sums = transfer.sums;
+    profile.sent_copies = transfer.sent_copies;
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
         profile.layers.push_back({.name = model.layers[layer].name});
     return profile;
@@ -127,13 +127,13 @@ std::string what_forbids_neighbours(const Bench& bench, const CorePlan& cores) {
 
 Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
-    const HandOver hand_over = measure_hand_over(config);  // its two devices need the cores of two
+    const TransferCost transfer = measure_transfer_cost(config);  // its two devices need the cores of two
     const CorePlan cores = cores_to_measure_on(config);
     const auto devices = static_cast<int>(cores.cores.size());
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
     const Dataset data = open_dataset(config, model);
-    Profile profile = described(config, model, hand_over, *kernels);
+    Profile profile = described(config, model, transfer, *kernels);
     Yardstick yardstick;
     const auto look_at_the_machine = [&] {
         if (kernels->on_host())

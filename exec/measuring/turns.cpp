@@ -11,10 +11,10 @@ namespace {
 
 int turn_of(int step, int steps, int turns) { return static_cast<int>(std::int64_t{step} * turns / steps); }
 
-// Says whose turn it is. Those who have left are passed over.
-class Rota {
+// The order of the turns; runs that have ended are skipped.
+class TurnOrder {
 public:
-    Rota(std::size_t takers, const std::function<void()>& between) : has_left_(takers, false), between_(between) {}
+    TurnOrder(std::size_t takers, const std::function<void()>& between) : has_left_(takers, false), between_(between) {}
 
     void wait_for_turn(std::size_t taker) {
         std::unique_lock lock(mutex_);
@@ -62,13 +62,13 @@ private:
     const std::function<void()>& between_;
 };
 
-std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, int turns, Rota& rota) {
+std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, int turns, TurnOrder& order) {
     std::vector<RunResult> results;
-    rota.wait_for_turn(number);
+    order.wait_for_turn(number);
     if (taker.job->plan.asynchronous) {
         for (int turn = 0; turn < turns; ++turn) {
             if (turn > 0)
-                rota.pass_on(number);
+                order.pass_on(number);
             if (runs_in_turn(turn, turns, taker.every))
                 results.push_back(run(*taker.job, taker.options));
         }
@@ -77,7 +77,7 @@ std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, in
     RunOptions options = taker.options;
     options.between_steps = [&](int done, int steps) {
         if (begins_turn(done, steps, turns))
-            rota.pass_on(number);
+            order.pass_on(number);
     };
     results.push_back(run(*taker.job, options));
     return results;
@@ -96,14 +96,14 @@ bool begins_turn(int step, int steps, int turns) {
 std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& takers, int turns,
                                                  const std::function<void()>& between) {
     std::vector<std::vector<RunResult>> results(takers.size());
-    Rota rota(takers.size(), between);
+    TurnOrder order(takers.size(), between);
     FirstFailure failure;
     std::vector<Thread> threads;
-    const auto stop = [&] { rota.abort(); };
+    const auto stop = [&] { order.abort(); };
     const auto take = [&](std::size_t number) {
         const auto take_all = [&] {
-            results[number] = take_turns(takers[number], number, turns, rota);
-            rota.leave(number);
+            results[number] = take_turns(takers[number], number, turns, order);
+            order.leave(number);
         };
         failure.guard(take_all, stop);
     };

@@ -20,8 +20,8 @@ struct TurnTaker {
 std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& takers, int turns,
                                                  const std::function<void()>& between);
 
-// Returns the turns that so many steps make when each turn has two or more: the first step of a turn finds caches that
-// others have filled, and is no step like those behind it.
+// Returns the number of turns of `steps` steps when each turn has two or more: the first step of a turn finds caches
+// that others have filled, and differs from the later ones.
 int turns_of(int steps, int wanted);
 // Tells whether an asynchronous job runs in a turn: in the middle one of each `every` turns.
 bool runs_in_turn(int turn, int turns, int every);

@@ -1,6 +1,6 @@
 #include "exec/measuring/yardstick.h"
 
-#include "exec/engine/gate.h"
+#include "exec/engine/phase_barrier.h"
 #include "exec/engine/pin.h"
 #include "exec/system/threads.h"
 #include "workloads/first_failure.h"

@@ -161,17 +161,17 @@ Socket listen_on(in_addr address, std::uint16_t& port) {
     return listener;
 }
 
-// Rank 0 listens, on this host only if all ranks are here, and tells the others over MPI where.
+// Rank 0 listens, on this host only if all ranks are here, and sends the others its addresses over MPI.
 std::unique_ptr<Connections> listen_for_ranks(Ranks& ranks, Ns timeout) {
     const bool all_here = share_network(ranks, own_network(), timeout / 4);
     const in_addr loopback{htonl(INADDR_LOOPBACK)}, any{htonl(INADDR_ANY)};
     std::uint16_t port = 0;
     const Socket listener = listen_on(all_here ? loopback : any, port);
     const HandshakeKey key = random_key();
-    Mail where;
-    put(where, key);
-    put(where, port);
-    put_all(where, all_here ? std::vector<in_addr>{loopback} : own_addresses());
+    Message where;
+    write(where, key);
+    write(where, port);
+    write_all(where, all_here ? std::vector<in_addr>{loopback} : own_addresses());
     (void)broadcast(ranks, where);
     AcceptedRanks accepted = accept_ranks(listener.number(), key, ranks.size(), timeout);
     auto connections = std::make_unique<TcpConnections>(accepted.rejected);
@@ -184,14 +184,14 @@ std::unique_ptr<Connections> listen_for_ranks(Ranks& ranks, Ns timeout) {
 std::unique_ptr<Connections> call_listener(Ranks& ranks, Ns timeout) {
     const HostNetwork own = own_network();
     const Ranks::Ticket sent = ranks.send(0, kNetwork, std::as_bytes(std::span(&own, 1)), false);
-    const Mail where = broadcast(ranks, {});
+    const Message where = broadcast(ranks, {});
     wait_for(ranks, std::span(&sent, 1));
-    MailReader reader(where);
-    const auto key = reader.get<HandshakeKey>();
-    const auto port = reader.get<std::uint16_t>();
+    MessageReader reader(where);
+    const auto key = reader.read<HandshakeKey>();
+    const auto port = reader.read<std::uint16_t>();
     std::vector<sockaddr_in> addresses;
     std::string tried;
-    for (const in_addr& address : reader.get_all<in_addr>()) {
+    for (const in_addr& address : reader.read_all<in_addr>()) {
         sockaddr_in& to = addresses.emplace_back();
         to.sin_family = AF_INET;
         to.sin_addr = address;
@@ -202,7 +202,7 @@ std::unique_ptr<Connections> call_listener(Ranks& ranks, Ns timeout) {
     if (!socket.is_open())
         fail_with(ExitCode::RunFailed,
                   "rank {} cannot reach rank 0 over TCP at {} within {}\n  help: let the hosts reach each other: "
-                  "failures are told there",
+                  "failures are reported there",
                   ranks.rank(), tried, print_time(timeout));
     auto connections = std::make_unique<TcpConnections>(0);
     connections->add(socket.take(), 0);

@@ -1,4 +1,4 @@
-// The connections of a line between ranks: rank 0 has one to every other rank, the others have one to rank 0. Bytes
+// The TCP connections between ranks: rank 0 has one to every other rank, the others have one to rank 0. Bytes
 // come in the order in which they were sent, in pieces of any size.
 #pragma once
 

@@ -36,13 +36,13 @@ void pass(Ranks& ranks, int other, Bytewise bytes, bool sends) {
     wait_for(ranks, std::span(&ticket, 1));
 }
 
-// What the asking rank tells before the rounds of a size.
+// What the asking rank sends before the rounds of a size.
 struct Rounds {
     int count = 0;
     bool is_last = false;  // size
 };
 
-Ns round_trip(Ranks& ranks, int other, Mail& message) {
+Ns round_trip(Ranks& ranks, int other, Message& message) {
     const Ns start = clock_now();
     pass(ranks, other, message, true);
     pass(ranks, other, message, false);
@@ -53,7 +53,7 @@ Ns round_trip(Ranks& ranks, int other, Mail& message) {
 std::vector<SizedTime> ask(Ranks& ranks, int other, Ns budget) {
     std::vector<SizedTime> times;
     for (const Bytes bytes : kSizes) {
-        Mail message(static_cast<std::size_t>(bytes));
+        Message message(static_cast<std::size_t>(bytes));
         (void)round_trip(ranks, other, message);  // it may connect the two
         const Ns trip = std::max<Ns>(1, round_trip(ranks, other, message));
         const Ns most = budget / std::ssize(kSizes) / trip;
@@ -73,7 +73,7 @@ std::vector<SizedTime> ask(Ranks& ranks, int other, Ns budget) {
 void answer(Ranks& ranks, int other) {
     Rounds rounds;
     for (std::size_t size = 0; !rounds.is_last; ++size) {
-        Mail message(static_cast<std::size_t>(kSizes[size]));
+        Message message(static_cast<std::size_t>(kSizes[size]));
         const auto send_back = [&](bool later) {
             if (later)
                 wait_idly(ranks, ranks.receive(other, kTag, message));
@@ -195,13 +195,13 @@ Link link_of(const std::vector<SizedTime>& times) {
 }
 
 LinksOfRanks measure_links(Ranks& ranks, const std::string& host) {
-    Mail name;
-    put_text(name, host);
+    Message name;
+    write_text(name, host);
     std::vector<std::string> hosts;
     std::map<std::string, std::vector<int>> by_host;
-    for (const Mail& told : all_gather(ranks, name)) {
+    for (const Message& host_message : all_gather(ranks, name)) {
         const auto rank = static_cast<int>(hosts.size());
-        hosts.push_back(MailReader(told).get_text());
+        hosts.push_back(MessageReader(host_message).read_text());
         by_host[hosts.back()].push_back(rank);
     }
     std::vector<Pair> inside, between;

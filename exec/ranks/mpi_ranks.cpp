@@ -116,7 +116,7 @@ public:
 private:
     struct Slot {
         std::vector<MPI_Request> requests;
-        std::size_t through = 0;  // so many of them
+        std::size_t through = 0;  // number of them
         int peer = 0;
         bool receives = false;
         std::size_t bytes = 0, came = 0;

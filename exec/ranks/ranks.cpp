@@ -10,7 +10,7 @@ namespace pw {
 
 namespace {
 
-std::span<const std::byte> bytes_of(const Mail& mail) { return {mail.data(), mail.size()}; }
+std::span<const std::byte> bytes_of(const Message& message) { return {message.data(), message.size()}; }
 
 template <class Value>
 std::span<std::byte> bytes_of(Value& value) {
@@ -19,33 +19,33 @@ std::span<std::byte> bytes_of(Value& value) {
 
 void wait_for(Ranks& ranks, Ranks::Ticket ticket) { pw::wait_for(ranks, std::span(&ticket, 1)); }
 
-// Gets a letter from each rank of `from`, in their order.
-std::vector<Mail> receive_all(Ranks& ranks, const std::vector<int>& from, int tag) {
+// Gets a message from each rank of `from`, in their order.
+std::vector<Message> receive_all(Ranks& ranks, const std::vector<int>& from, int tag) {
     std::vector<std::uint64_t> sizes(from.size());
     std::vector<Ranks::Ticket> tickets;
     for (std::size_t k = 0; k < from.size(); ++k)
         tickets.push_back(ranks.receive(from[k], tag, bytes_of(sizes[k])));
     wait_for(ranks, tickets);
     tickets.clear();
-    std::vector<Mail> letters(from.size());
+    std::vector<Message> messages(from.size());
     for (std::size_t k = 0; k < from.size(); ++k) {
-        letters[k].resize(sizes[k]);
-        tickets.push_back(ranks.receive(from[k], tag + 1, {letters[k].data(), letters[k].size()}));
+        messages[k].resize(sizes[k]);
+        tickets.push_back(ranks.receive(from[k], tag + 1, {messages[k].data(), messages[k].size()}));
     }
     wait_for(ranks, tickets);
-    return letters;
+    return messages;
 }
 
-// Sends letters, one for all or one for each. What it refers to must stay until it returns.
-void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const Mail*>& letters, int tag,
+// Sends messages, one for all or one for each. What it refers to must stay until it returns.
+void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const Message*>& messages, int tag,
               const std::function<void()>& meanwhile) {
     std::vector<std::uint64_t> sizes;
-    for (const Mail* letter : letters)
-        sizes.push_back(letter->size());
+    for (const Message* message : messages)
+        sizes.push_back(message->size());
     std::vector<Ranks::Ticket> tickets;
     for (std::size_t k = 0; k < to.size(); ++k) {
         tickets.push_back(ranks.send(to[k], tag, bytes_of(sizes[k]), false));
-        tickets.push_back(ranks.send(to[k], tag + 1, bytes_of(*letters[k]), false));
+        tickets.push_back(ranks.send(to[k], tag + 1, bytes_of(*messages[k]), false));
     }
     meanwhile();
     wait_for(ranks, tickets);
@@ -97,57 +97,60 @@ void wait_for_first(Ranks& ranks) {
     wait_for(ranks, tickets);
 }
 
-std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag) {
-    std::vector<const Mail*> sent;
-    for (const Mail& letter : letters)
-        sent.push_back(&letter);
-    std::vector<Mail> received;
+std::vector<Message> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Message>& messages,
+                              int tag) {
+    std::vector<const Message*> sent;
+    for (const Message& message : messages)
+        sent.push_back(&message);
+    std::vector<Message> received;
     send_all(ranks, others, sent, tag, [&] { received = receive_all(ranks, others, tag); });
     return received;
 }
 
-std::vector<Mail> gather(Ranks& ranks, const Mail& own) {
+std::vector<Message> gather(Ranks& ranks, const Message& own) {
     if (ranks.rank() != 0) {
         send_all(ranks, {0}, {&own}, kSize, [] {});
         return {};
     }
-    std::vector<Mail> all = receive_all(ranks, all_but_first(ranks), kSize);
+    std::vector<Message> all = receive_all(ranks, all_but_first(ranks), kSize);
     all.insert(all.begin(), own);
     return all;
 }
 
-Mail broadcast(Ranks& ranks, const Mail& of_first) {
+Message broadcast(Ranks& ranks, const Message& of_first) {
     if (ranks.rank() != 0)
         return receive_all(ranks, {0}, kSize).front();
     const std::vector<int> others = all_but_first(ranks);
-    send_all(ranks, others, std::vector<const Mail*>(others.size(), &of_first), kSize, [] {});
+    send_all(ranks, others, std::vector<const Message*>(others.size(), &of_first), kSize, [] {});
     return of_first;
 }
 
-std::vector<Mail> all_gather(Ranks& ranks, const Mail& own) {
-    Mail together;
-    for (const Mail& letter : gather(ranks, own))
-        put_all(together, letter);
+std::vector<Message> all_gather(Ranks& ranks, const Message& own) {
+    Message together;
+    for (const Message& message : gather(ranks, own))
+        write_all(together, message);
     together = broadcast(ranks, together);
-    MailReader reader(together);
-    std::vector<Mail> all;
+    MessageReader reader(together);
+    std::vector<Message> all;
     while (!reader.at_end())
-        all.push_back(reader.get_all<std::byte>());
+        all.push_back(reader.read_all<std::byte>());
     return all;
 }
 
-void put_text(Mail& mail, const std::string& text) { put_all(mail, std::vector<char>(text.begin(), text.end())); }
+void write_text(Message& message, const std::string& text) {
+    write_all(message, std::vector<char>(text.begin(), text.end()));
+}
 
-std::string MailReader::get_text() {
-    const std::vector<char> text = get_all<char>();
+std::string MessageReader::read_text() {
+    const std::vector<char> text = read_all<char>();
     return {text.begin(), text.end()};
 }
 
-void MailReader::fail_short() {
+void MessageReader::fail_short() {
     fail_with(ExitCode::RunFailed, "a message between ranks is too short: do all run the same pipewright?");
 }
 
-const std::byte* MailReader::take(std::size_t bytes) {
+const std::byte* MessageReader::take(std::size_t bytes) {
     if (bytes > rest_.size())
         fail_short();
     const std::byte* taken = rest_.data();
@@ -155,7 +158,7 @@ const std::byte* MailReader::take(std::size_t bytes) {
     return taken;
 }
 
-// Of many questions the one that was answered fastest tells most: the answer was given within its round trip (Cristian,
+// Of many questions the one with the shortest round trip is the most accurate (Cristian,
 // "Probabilistic clock synchronization", 1989).
 std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& others) {
     constexpr int kQuestions = 40;

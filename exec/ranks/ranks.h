@@ -1,5 +1,5 @@
-// The ranks of a run: processes, on one host or several, each of which hosts some of its devices. Whatever they tell
-// each other goes through this interface; exec/ranks/mpi_ranks.cpp is MPI's.
+// The ranks of a run: processes, on one host or several, each of which hosts some of its devices. All that
+// they exchange goes through this interface; exec/ranks/mpi_ranks.cpp is MPI's.
 #pragma once
 
 #include "workloads/error.h"
@@ -17,7 +17,7 @@
 
 namespace pw {
 
-using Mail = std::vector<std::byte>;
+using Message = std::vector<std::byte>;
 
 // Two ranks cannot reach each other. Why is often known to others: one of them may be gone.
 class Unreachable : public Error {
@@ -46,8 +46,8 @@ public:
     virtual bool done(Ticket ticket) = 0;
     virtual void get_on() = 0;  // lets messages that are under way get on; does nothing after a failure
 
-    // After a failure the transport touches no memory any more: the functions above throw Unreachable, and whoever
-    // waits in those below does.
+    // To be called after a failure: the transport no longer accesses memory, the functions above throw Unreachable, and
+    // so do waits in those below.
     virtual void give_up() = 0;
     void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the process ends
 
@@ -66,51 +66,52 @@ void wait_idly(Ranks& ranks, Ranks::Ticket ticket);
 
 // All ranks call these together, on their main threads. Rank 0 gets what every rank gave, by rank; the others get
 // nothing.
-std::vector<Mail> gather(Ranks& ranks, const Mail& own);
+std::vector<Message> gather(Ranks& ranks, const Message& own);
 // Returns on every rank what rank 0 gave.
-Mail broadcast(Ranks& ranks, const Mail& of_first);
+Message broadcast(Ranks& ranks, const Message& of_first);
 // Returns on the others when rank 0 has called it, whatever that takes; they wait idly.
 void wait_for_first(Ranks& ranks);
 // Returns on every rank what every rank gave, by rank.
-std::vector<Mail> all_gather(Ranks& ranks, const Mail& own);
-// Sends one letter to each of `others` and returns one of each, in their order; all of them do the same with the same
-// two tags from `tag` on.
-std::vector<Mail> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Mail>& letters, int tag);
+std::vector<Message> all_gather(Ranks& ranks, const Message& own);
+// Sends one message to each of `others` and returns one from each, in their order. All of them call it with the same
+// `tag`; it uses that tag and the next.
+std::vector<Message> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Message>& messages,
+                              int tag);
 
-inline void put_bytes(Mail& mail, const void* from, std::size_t count) {
-    const std::size_t size = mail.size();
-    mail.resize(size + count);
+inline void write_bytes(Message& message, const void* from, std::size_t count) {
+    const std::size_t size = message.size();
+    message.resize(size + count);
     if (count > 0)
-        std::memcpy(mail.data() + size, from, count);
+        std::memcpy(message.data() + size, from, count);
 }
 
 // Writes values one after the other, and reads them in the same order. Ranks run the same program on machines of one
 // kind: values are sent as they lie in memory.
 template <class Value>
-void put(Mail& mail, const Value& value) {
+void write(Message& message, const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    put_bytes(mail, &value, sizeof value);
+    write_bytes(message, &value, sizeof value);
 }
 template <class Value>
-void put_all(Mail& mail, const std::vector<Value>& values) {
+void write_all(Message& message, const std::vector<Value>& values) {
     static_assert(std::is_trivially_copyable_v<Value>);
-    put(mail, values.size());
-    put_bytes(mail, values.data(), values.size() * sizeof(Value));
+    write(message, values.size());
+    write_bytes(message, values.data(), values.size() * sizeof(Value));
 }
-void put_text(Mail& mail, const std::string& text);
+void write_text(Message& message, const std::string& text);
 
-class MailReader {
+class MessageReader {
 public:
-    explicit MailReader(const Mail& mail) : rest_(mail) {}
+    explicit MessageReader(const Message& message) : rest_(message) {}
     template <class Value>
-    Value get() {
+    Value read() {
         Value value{};
         std::memcpy(&value, take(sizeof value), sizeof value);
         return value;
     }
     template <class Value>
-    std::vector<Value> get_all() {
-        const auto count = get<std::size_t>();
+    std::vector<Value> read_all() {
+        const auto count = read<std::size_t>();
         if (count > rest_.size() / sizeof(Value))
             fail_short();
         std::vector<Value> values(count);
@@ -118,7 +119,7 @@ public:
             std::memcpy(values.data(), take(count * sizeof(Value)), count * sizeof(Value));
         return values;
     }
-    std::string get_text();
+    std::string read_text();
     bool at_end() const { return rest_.empty(); }
 
 private:

@@ -7,38 +7,36 @@
 
 namespace pw {
 
-void SharedFailure::open_line(Ns timeout, Ns slice, Line::Watcher watcher) {
-    watcher.fail = [this](const std::exception_ptr& error) { guard([&] { std::rethrow_exception(error); }); };
-    line_ = std::make_unique<Line>(*ranks_, timeout, slice, std::move(watcher));
-    line_->start();
+void SharedFailure::open_control_connection(Ns timeout, Ns slice, ControlConnection::Callbacks callbacks) {
+    callbacks.fail = [this](const std::exception_ptr& error) { guard([&] { std::rethrow_exception(error); }); };
+    connection_ = std::make_unique<ControlConnection>(ranks_, timeout, slice, std::move(callbacks));
+    connection_->start();
 }
 
-// Whoever cannot be reached may be gone, or have failed: the line hears of it soon.
+// A rank that cannot be reached may be gone or have failed: the control connection reports it soon.
 void SharedFailure::wait_for_cause() {
     constexpr Ns kLook = 1'000'000;
-    for (Ns waited = 0; line_ && waited < kGrace && !happened(); waited += kLook)
+    for (Ns waited = 0; connection_ && waited < kGrace && !happened(); waited += kLook)
         sleep_for(kLook);
 }
 
 void SharedFailure::stop() {
     stop_();
-    if (ranks_ == nullptr)
-        return;
-    ranks_->give_up();
-    tell_others();
+    ranks_.give_up();
+    send_failure();
 }
 
-// What this rank has found out itself: the others stop, too.
-void SharedFailure::tell_others() {
-    if (!line_)
+// Only a failure that began on this rank is sent.
+void SharedFailure::send_failure() {
+    if (!connection_)
         return;
     try {
         first_.rethrow();
     } catch (const StoppedByOthers&) {
     } catch (const Error& error) {
-        line_->tell_failure(error.what(), error.code());
+        connection_->send_failure(error.what(), error.code());
     } catch (const std::exception& error) {
-        line_->tell_failure(error.what(), ExitCode::RunFailed);
+        connection_->send_failure(error.what(), ExitCode::RunFailed);
     }
 }
 
@@ -46,16 +44,16 @@ void SharedFailure::rethrow() {
     try {
         first_.rethrow();
     } catch (const StoppedByOthers&) {
-        if (line_)
-            line_->wait_for_others();
+        if (connection_)
+            connection_->wait_for_others();
         throw;
     }
 }
 
 void SharedFailure::leave() {
-    if (!line_)
+    if (!connection_)
         return;
-    line_->leave();
+    connection_->leave();
     rethrow();
 }
 

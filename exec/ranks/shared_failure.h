@@ -1,7 +1,7 @@
-// The first failure of a process that is one of several ranks: the other ranks hear of it, and it of theirs.
+// The first failure of a process that may be one of several ranks, which report their failures to each other.
 #pragma once
 
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 #include "exec/ranks/ranks.h"
 #include "workloads/first_failure.h"
 #include "workloads/units.h"
@@ -13,14 +13,13 @@ namespace pw {
 
 class SharedFailure {
 public:
-    // `ranks` is null where there is one process. `stop` lets go what the threads of this one wait for; it is called
-    // after every failure, the first and those that follow from it.
-    SharedFailure(Ranks* ranks, std::function<void()> stop) : ranks_(ranks), stop_(std::move(stop)) {}
+    // `stop` ends the waits of this process's threads; it is called after every failure, the first and those that
+    // follow from it.
+    SharedFailure(Ranks& ranks, std::function<void()> stop) : ranks_(ranks), stop_(std::move(stop)) {}
 
-    // All ranks open their lines together. From then on they tell each other of failures; the watcher's own `fail` is
-    // set here.
-    void open_line(Ns timeout, Ns slice, Line::Watcher watcher);
-    bool has_line() const { return line_ != nullptr; }
+    // All ranks call it together. From then on a failure of one is reported to all; callbacks.fail is set here.
+    void open_control_connection(Ns timeout, Ns slice, ControlConnection::Callbacks callbacks);
+    bool has_control_connection() const { return connection_ != nullptr; }
 
     template <class Act>
     void guard(Act act) {
@@ -34,27 +33,27 @@ public:
         };
         first_.guard(with_cause, [&] { stop(); });
     }
-    // The same, but nobody hears of it: for what is found out when all stop already.
+    // Does the same without reporting it: for failures found while the run is already stopping.
     template <class Act>
     void note(Act act) {
         first_.guard(act, [] {});
     }
     bool happened() const { return first_.happened(); }
-    void rethrow();  // if there is one; who has been stopped by others lets them speak first
-    // What all ranks did is done: takes leave of them, and throws what failed meanwhile.
+    void rethrow();  // the failure, if there is one; a rank stopped by others first waits until they have reported
+    // To be called when all is done: ends the connection, and throws what has failed in the meantime.
     void leave();
 
-    static constexpr Ns kGrace = 2'000'000'000;  // for whoever knows more
+    static constexpr Ns kGrace = 2'000'000'000;  // for ranks that know the cause
 
 private:
     void wait_for_cause();
     void stop();
-    void tell_others();
+    void send_failure();
 
-    Ranks* const ranks_;
+    Ranks& ranks_;
     const std::function<void()> stop_;
     FirstFailure first_;
-    std::unique_ptr<Line> line_;  // the first to end: it looks at all of the above
+    std::unique_ptr<ControlConnection> connection_;  // is destroyed first: its thread uses all of the above
 };
 
 }  // namespace pw

@@ -15,26 +15,26 @@ constexpr Ns kRest = 12'000'000;
 
 }  // namespace
 
-SlowGather::SlowGather(Ranks& ranks, Mail own)
+SlowGather::SlowGather(Ranks& ranks, Message own)
     : ranks_(ranks), own_(std::move(own)), other_(ranks.rank() == 0 ? 1 : 0) {
     if (ranks.rank() == 0)
-        letters_.resize(static_cast<std::size_t>(ranks.size()));
+        messages_.resize(static_cast<std::size_t>(ranks.size()));
     else
         size_ = own_.size();
 }
 
-// A letter that comes grows by its pieces: its memory is not touched all at once.
-std::span<std::byte> SlowGather::next_piece(Mail& letter) const {
+// A message that comes grows by its pieces: its memory is not touched all at once.
+std::span<std::byte> SlowGather::next_piece(Message& message) const {
     const std::size_t bytes = std::min(kPiece, size_ - done_);
-    letter.resize(std::max(letter.size(), done_ + bytes));
-    return std::span(letter).subspan(done_, bytes);
+    message.resize(std::max(message.size(), done_ + bytes));
+    return std::span(message).subspan(done_, bytes);
 }
 
 void SlowGather::begin_piece() {
     const bool receives = ranks_.rank() == 0;
     std::span<std::byte> bytes = std::as_writable_bytes(std::span(&size_, 1));
     if (knows_size_) {
-        bytes = next_piece(receives ? letters_[static_cast<std::size_t>(other_)] : own_);
+        bytes = next_piece(receives ? messages_[static_cast<std::size_t>(other_)] : own_);
         under_way_ = bytes.size();
     }
     const int tag = knows_size_ ? kStateContent : kStateSize;
@@ -50,7 +50,7 @@ bool SlowGather::advance(bool in_haste) {
                 return false;
             ticket_.reset();
             if (!knows_size_ && receives)
-                letters_[static_cast<std::size_t>(other_)].reserve(size_);
+                messages_[static_cast<std::size_t>(other_)].reserve(size_);
             knows_size_ = true;
             done_ += std::exchange(under_way_, 0);
         }
@@ -67,6 +67,6 @@ bool SlowGather::advance(bool in_haste) {
     return true;
 }
 
-std::vector<Mail> SlowGather::take_letters() { return std::move(letters_); }
+std::vector<Message> SlowGather::take_messages() { return std::move(messages_); }
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// What the ranks of a training tell each other: sizes of layers, addresses, gradients of an S, squares of a U, losses
+// What the ranks of a training exchange: sizes of layers, addresses, gradients of an S, squares of a U, losses
 // and parameters. S is the sum of gradients over the holders of a stage, U the optimizer update.
 #include "exec/training/training.h"
 #include "workloads/error.h"
@@ -19,81 +19,54 @@ struct Wanted {
 
 constexpr std::size_t kMostBesideValues = 64;  // of a tensor: name and shape, in floats
 
-void put_tensors(Mail& mail, const std::vector<NamedTensor>& tensors) {
-    put(mail, tensors.size());
+void write_tensors(Message& message, const std::vector<NamedTensor>& tensors) {
+    write(message, tensors.size());
     for (const NamedTensor& tensor : tensors) {
-        put_text(mail, tensor.name);
-        put_all(mail, tensor.shape);
-        put_all(mail, tensor.values);
+        write_text(message, tensor.name);
+        write_all(message, tensor.shape);
+        write_all(message, tensor.values);
     }
 }
 
-void get_tensors(MailReader& mail, std::vector<NamedTensor>& tensors) {
-    for (auto count = mail.get<std::size_t>(); count > 0; --count) {
-        NamedTensor tensor{mail.get_text(), mail.get_all<int>(), {}};
-        tensor.values = mail.get_all<float>();
+void read_tensors(MessageReader& message, std::vector<NamedTensor>& tensors) {
+    for (auto count = message.read<std::size_t>(); count > 0; --count) {
+        NamedTensor tensor{message.read_text(), message.read_all<int>(), {}};
+        tensor.values = message.read_all<float>();
         tensors.push_back(std::move(tensor));
     }
 }
-
-std::byte* address_in(MailReader& mail) { return reinterpret_cast<std::byte*>(mail.get<std::uint64_t>()); }
-void put_address(Mail& mail, const std::byte* address) { put(mail, reinterpret_cast<std::uint64_t>(address)); }
 
 }  // namespace
 
 bool TrainingDevice::reads(int device) const { return run_.plan.is_here(device); }
 
 void TrainingDevice::fetch(int node) {
-    if (run_.plan.ranks != nullptr)
-        run_.plan.meetings->arrive(node, run_.fetches_across());
+    if (run_.plan.barriers->spans_ranks(node))
+        run_.plan.barriers->arrive(node, run_.fetches_across());
 }
 
 bool TrainingDevice::owns(const std::byte* from, Bytes bytes) const {
     return bytes >= 0 && bytes <= memory_bytes_ && from >= memory_ && from <= memory_ + (memory_bytes_ - bytes);
 }
 
-void TrainingDevice::tell_places(Mail& mail) {
-    for (const int stage : run_.job.plan.shape.stages_of(device_)) {
-        const StageState& state = state_of(stage);
-        for (const GradientPart& part : state.parts)
-            put_address(mail, part.block);
-        for (const std::byte* weights : state.slots)
-            put_address(mail, weights);
-        for (const std::byte* statistics : state.left_statistics)
-            put_address(mail, statistics);
-    }
+void TrainingDevice::write_addresses(Message& message) const {
+    for (const auto& [stage, held] : stages_)
+        held.memory.write_addresses(message);
 }
 
-void TrainingDevice::hear_places(MailReader& mail) {
-    for (const int stage : run_.job.plan.shape.stages_of(device_)) {
-        StageState& state = state_of(stage);
-        for (GradientPart& part : state.parts)
-            part.block = address_in(mail);
-        for (std::byte*& weights : state.slots)
-            weights = address_in(mail);
-        for (std::byte*& statistics : state.left_statistics)
-            statistics = address_in(mail);
-    }
+void TrainingDevice::read_addresses(MessageReader& message) {
+    for (auto& [stage, held] : stages_)
+        held.memory.read_addresses(message);
 }
 
-void TrainingDevice::tell_begun(int stage, Mail& mail) const {
-    for (const GradientPart& part : stages_.at(stage).parts)
-        put(mail, part.begun);
-}
-
-void TrainingDevice::hear_begun(int stage, MailReader& mail) {
-    for (GradientPart& part : stages_.at(stage).parts)
-        part.begun = mail.get<Begun>();
-}
-
-void Training::tell_places(Mail& mail) const {
+void Training::write_addresses(Message& message) const {
     for (const int device : plan.devices_of_rank(plan.map.own()))
-        devices_[device]->tell_places(mail);
+        devices_[device]->write_addresses(message);
 }
 
-void Training::hear_places(int rank, MailReader& mail) {
+void Training::read_addresses(int rank, MessageReader& message) {
     for (const int device : plan.devices_of_rank(rank))
-        devices_[device]->hear_places(mail);
+        devices_[device]->read_addresses(message);
 }
 
 std::span<std::byte> Training::message(int transfer) {
@@ -108,59 +81,60 @@ std::span<std::byte> Training::message(int transfer) {
     return {at, static_cast<std::size_t>(bytes)};
 }
 
-// Calls act(device, stage) for what the devices of a rank have of a meeting.
+// Calls act(device, stage) for what the devices of a rank have of a barrier.
 template <class Act>
-void Training::for_told(const Meeting& meeting, int rank, Act act) const {
-    for (const int node : meeting.first)
+void Training::for_stages_at(const Barrier& barrier, int rank, Act act) const {
+    for (const int node : barrier.first)
         if (const int device = plan.graph.device_of(node); plan.map.rank_of(device) == rank)
             for (const int stage : job.plan.shape.stages_of(device))
-                if (std::find(meeting.stages.begin(), meeting.stages.end(), stage) != meeting.stages.end())
+                if (std::find(barrier.stages.begin(), barrier.stages.end(), stage) != barrier.stages.end())
                     act(device, stage);
 }
 
-void Training::put_squares(Mail& mail, int device, int stage, int update) const {
+void Training::write_squares(Message& message, int device, int stage, int update) const {
     const std::span<double> squares = record_.squares_of(update);
     for (std::size_t layer = 0; layer < squares.size(); ++layer)
-        if (job.split.stage_of[layer] == stage && measurers_[layer] == device)
-            put(mail, squares[layer]);
+        if (job.split.stage_of[layer] == stage && layouts().measurers[layer] == device)
+            write(message, squares[layer]);
 }
 
-void Training::get_squares(MailReader& mail, int device, int stage, int update) {
+void Training::read_squares(MessageReader& message, int device, int stage, int update) {
     const std::span<double> squares = record_.squares_of(update);
     for (std::size_t layer = 0; layer < squares.size(); ++layer)
-        if (job.split.stage_of[layer] == stage && measurers_[layer] == device)
-            squares[layer] = mail.get<double>();
+        if (job.split.stage_of[layer] == stage && layouts().measurers[layer] == device)
+            squares[layer] = message.read<double>();
 }
 
-void Training::meet_ranks(const Meeting& meeting, const std::vector<int>& others, int tag) {
-    const Task& task = plan.graph.task(meeting.first.front());
+void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<int>& others, int tag) {
+    const Task& task = plan.graph.task(barrier.first.front());
     const int update = task.op == Op::Update ? job.plan.shape.mini_batch_of(task.microbatch) : -1;
     if (update >= 0)
-        wait_for_squares(meeting);
-    Mail letter;
-    for_told(meeting, plan.map.own(), [&](int device, int stage) {
+        wait_for_squares(barrier);
+    Message message;
+    for_stages_at(barrier, plan.map.own(), [&](int device, int stage) {
         if (update >= 0)
-            put_squares(letter, device, stage, update);
+            write_squares(message, device, stage, update);
         else
-            devices_[device]->tell_begun(stage, letter);
+            devices_[device]->memory(stage).write_begun(message);
     });
-    const std::vector<Mail> replies = exchange(*plan.ranks, others, std::vector<Mail>(others.size(), letter), tag);
+    const std::vector<Message> replies =
+        exchange(plan.ranks, others, std::vector<Message>(others.size(), message), tag);
     for (std::size_t k = 0; k < others.size(); ++k) {
-        MailReader reply(replies[k]);
-        for_told(meeting, others[k], [&](int device, int stage) {
+        MessageReader reply(replies[k]);
+        for_stages_at(barrier, others[k], [&](int device, int stage) {
             if (update >= 0)
-                get_squares(reply, device, stage, update);
+                read_squares(reply, device, stage, update);
             else
-                devices_[device]->hear_begun(stage, reply);
+                devices_[device]->memory(stage).read_begun(reply);
         });
     }
 }
 
-// Between two ranks both have their fetches in one order: that of the letter of the rank that wants them.
-std::vector<Fetch> Training::fetches_with(const Meeting& meeting, const std::vector<int>& others, int tag) {
+// Between two ranks both have their fetches in one order: that of the message of the rank that wants them.
+std::vector<Fetch> Training::fetches_with(const Barrier& barrier, const std::vector<int>& others, int tag) {
     std::vector<std::vector<Wanted>> wanted(others.size());
     std::vector<Fetch> all;
-    for (const int node : meeting.first) {
+    for (const int node : barrier.first) {
         const int device = plan.graph.device_of(node);
         if (!plan.is_here(device))
             continue;
@@ -177,13 +151,13 @@ std::vector<Fetch> Training::fetches_with(const Meeting& meeting, const std::vec
     }
     if (others.empty())
         return all;
-    std::vector<Mail> letters(others.size());
+    std::vector<Message> messages(others.size());
     for (std::size_t k = 0; k < others.size(); ++k)
-        put_all(letters[k], wanted[k]);
-    const std::vector<Mail> asked = exchange(*plan.ranks, others, letters, tag);
+        write_all(messages[k], wanted[k]);
+    const std::vector<Message> asked = exchange(plan.ranks, others, messages, tag);
     for (std::size_t k = 0; k < others.size(); ++k) {
-        MailReader reader(asked[k]);
-        for (const Wanted& each : reader.get_all<Wanted>()) {
+        MessageReader reader(asked[k]);
+        for (const Wanted& each : reader.read_all<Wanted>()) {
             const auto* const from = reinterpret_cast<const std::byte*>(each.address);
             if (each.device < 0 || each.device >= static_cast<int>(devices_.size()) || !plan.is_here(each.device) ||
                 !devices_[each.device]->owns(from, each.bytes))
@@ -195,91 +169,89 @@ std::vector<Fetch> Training::fetches_with(const Meeting& meeting, const std::vec
     return all;
 }
 
-void Training::fetch_from_ranks(const Meeting& meeting, const std::vector<int>& others, int tag) {
+void Training::fetch_from_ranks(const Barrier& barrier, const std::vector<int>& others, int tag) {
     std::vector<Ranks::Ticket> tickets;
-    for (const Fetch& fetch : fetches_with(meeting, others, tag)) {
+    for (const Fetch& fetch : fetches_with(barrier, others, tag)) {
         const auto bytes = static_cast<std::size_t>(fetch.bytes);
         if (fetch.to != nullptr)
-            tickets.push_back(plan.ranks->receive(plan.map.rank_of(fetch.from_device), tag + 1, {fetch.to, bytes}));
+            tickets.push_back(plan.ranks.receive(plan.map.rank_of(fetch.from_device), tag + 1, {fetch.to, bytes}));
         else
-            tickets.push_back(plan.ranks->send(plan.map.rank_of(fetch.to_device), tag + 1, {fetch.from, bytes}, false));
+            tickets.push_back(plan.ranks.send(plan.map.rank_of(fetch.to_device), tag + 1, {fetch.from, bytes}, false));
     }
-    wait_for(*plan.ranks, tickets);
+    wait_for(plan.ranks, tickets);
 }
 
 // Losses, and squares of the gradients, that devices of this rank know.
-void Training::tell_step(Mail& mail) const {
+void Training::write_step(Message& message) const {
     const int last = job.split.stage_of.back();
     for (int mb = 0; mb < job.plan.shape.microbatches; ++mb)
         if (plan.is_here(plan.graph.holder(last, mb)))
-            put(mail, record_.losses()[static_cast<std::size_t>(mb)]);
+            write(message, record_.losses()[static_cast<std::size_t>(mb)]);
     for (int update = 0; update < record_.updates(); ++update)
         for (const int device : plan.devices_of_rank(plan.map.own()))
             for (const int stage : job.plan.shape.stages_of(device))
-                put_squares(mail, device, stage, update);
+                write_squares(message, device, stage, update);
 }
 
-void Training::hear_step(int rank, MailReader& mail) {
+void Training::read_step(int rank, MessageReader& message) {
     const int last = job.split.stage_of.back();
     for (int mb = 0; mb < job.plan.shape.microbatches; ++mb)
         if (plan.map.rank_of(plan.graph.holder(last, mb)) == rank)
-            record_.take_loss(mb, mail.get<double>());
+            record_.take_loss(mb, message.read<double>());
     for (int update = 0; update < record_.updates(); ++update)
         for (const int device : plan.devices_of_rank(rank))
             for (const int stage : job.plan.shape.stages_of(device))
-                get_squares(mail, device, stage, update);
+                read_squares(message, device, stage, update);
 }
 
 std::vector<LayerBytes> Training::of_all_ranks(std::vector<LayerBytes> own) const {
-    if (plan.ranks == nullptr)
-        return own;
-    const std::vector<Mail> letters = [&] {
-        Mail letter;
-        put_all(letter, own);
-        return all_gather(*plan.ranks, letter);
+    const std::vector<Message> messages = [&] {
+        Message message;
+        write_all(message, own);
+        return all_gather(plan.ranks, message);
     }();
     for (int rank = 0; rank < plan.map.size(); ++rank) {
-        const std::vector<LayerBytes> told = MailReader(letters[static_cast<std::size_t>(rank)]).get_all<LayerBytes>();
+        const std::vector<LayerBytes> theirs =
+            MessageReader(messages[static_cast<std::size_t>(rank)]).read_all<LayerBytes>();
         for (std::size_t layer = 0; layer < own.size(); ++layer)
             if (plan.map.rank_of(plan.first_holder(job.split.stage_of[layer])) == rank)
-                own[layer] = told.at(layer);
+                own[layer] = theirs.at(layer);
     }
     return own;
 }
 
 std::vector<std::vector<NamedTensor>> Training::of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const {
-    if (plan.ranks == nullptr)
-        return by_device;
-    Mail letter;
+    Message message;  // rank 0 has its own
     for (const int device : plan.devices_of_rank(plan.map.own()))
-        put_tensors(letter, by_device[device]);
-    const std::vector<Mail> letters = gather(*plan.ranks, letter);
-    for (int rank = 1; rank < static_cast<int>(letters.size()); ++rank) {
-        MailReader reader(letters[static_cast<std::size_t>(rank)]);
+        if (plan.map.own() != 0)
+            write_tensors(message, by_device[device]);
+    const std::vector<Message> messages = gather(plan.ranks, message);
+    for (int rank = 1; rank < static_cast<int>(messages.size()); ++rank) {
+        MessageReader reader(messages[static_cast<std::size_t>(rank)]);
         for (const int device : plan.devices_of_rank(rank))
-            get_tensors(reader, by_device[device]);
+            read_tensors(reader, by_device[device]);
     }
     return by_device;
 }
 
-void Training::put_states(Mail& letter, const DeviceStates& own) const {
+void Training::write_states(Message& message, const DeviceStates& own) const {
     std::size_t values = 0;
     for (const auto* all : {&own.parameters, &own.momenta})
         for (const std::vector<NamedTensor>& of_device : *all)
             for (const NamedTensor& tensor : of_device)
                 values += tensor.values.size() + kMostBesideValues;
-    letter.reserve(values * sizeof(float));  // it does not grow page by page
+    message.reserve(values * sizeof(float));  // it does not grow page by page
     for (const int device : plan.devices_of_rank(plan.map.own())) {
-        put_tensors(letter, own.parameters[device]);
-        put_tensors(letter, own.momenta[device]);
+        write_tensors(message, own.parameters[device]);
+        write_tensors(message, own.momenta[device]);
     }
 }
 
-void Training::get_states(const Mail& letter, int rank, DeviceStates& all) const {
-    MailReader reader(letter);
+void Training::read_states(const Message& message, int rank, DeviceStates& all) const {
+    MessageReader reader(message);
     for (const int device : plan.devices_of_rank(rank)) {
-        get_tensors(reader, all.parameters[device]);
-        get_tensors(reader, all.momenta[device]);
+        read_tensors(reader, all.parameters[device]);
+        read_tensors(reader, all.momenta[device]);
     }
 }
 

@@ -1,4 +1,4 @@
-// A thread beside that of a device: it sums the gradients of a stage in buckets while the device still makes others.
+// The second thread of a device: it sums the gradients of a stage in buckets while the device still makes others.
 #pragma once
 
 #include "exec/system/threads.h"
@@ -44,7 +44,7 @@ private:
     Thread thread_;  // uses all of the above
 };
 
-// While it lives it sees the pass that makes the last gradients of a stage, and tells which are final before its end.
+// Observes, during its lifetime, the pass that makes the last gradients of a stage, and reports which are final.
 class Filling : public PassObserver {
 public:
     Filling(StageProgram& program, const LayerGraph& layers, BucketThread& thread)

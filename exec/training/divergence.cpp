@@ -51,7 +51,7 @@ int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std:
     if (stages_.at(forward.stage).saves)
         places.statistics = take(layout.statistics);
     if (program.reads_data())
-        load_data(forward.microbatch, places.data);
+        kernels_->load_data(run_.data, batch_.samples(forward.microbatch), places.data);
     FirstNotFinite first(program);
     program.set_observer(&first);
     program.forward(places, stages_.at(forward.stage).saves);
@@ -61,7 +61,7 @@ int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std:
 
 bool TrainingDevice::has_finite_parameters(const Task& forward, int layer) {
     const std::byte* weights = bind(forward, version_of(forward, run_.job.versions, run_.job.plan)).weights;
-    const std::byte* statistics = stages_.at(forward.stage).statistics;
+    const std::byte* statistics = memory(forward.stage).statistics;
     const StageProgram& program = program_of(forward);
     if (program.bytes_of(layer).weights == 0)
         return true;
@@ -92,7 +92,7 @@ void Training::explain() {
     const int microbatch = *not_finite_, devices = job.plan.shape.devices;
     const std::string fact =
         fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch), microbatch);
-    if (plan.ranks != nullptr)
+    if (plan.map.size() > 1)
         fail_with(ExitCode::RunFailed, "{}; which layer is the first is not known across ranks{}", fact, kGoOn);
     std::vector<std::unique_ptr<Memory>> taken;
     std::vector<std::byte*> tensors;

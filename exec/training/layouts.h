@@ -1,4 +1,4 @@
-// The layouts say where the bytes of all stages lie in their blocks.
+// The layouts of all stages: where the bytes of their layers are in the stages' blocks.
 #pragma once
 
 #include "job/job.h"
@@ -11,7 +11,7 @@ namespace pw {
 // A table that several layers have a copy of, at the start of their blocks: an embedding, and the layers tied to it.
 struct SharedTable {
     std::vector<int> layers;   // the embedding first
-    std::vector<int> devices;  // those that hold one of the layers, ascending
+    std::vector<int> devices;  // the holders of the layers, ascending
     std::vector<int> nearest;  // for each of `devices`: the first of the layers that it holds
     Bytes bytes;
 };
@@ -20,10 +20,20 @@ struct SharedTable {
 // size.
 std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes);
 
+// Returns whether the holders of a stage share out the optimizer's states.
+bool is_sharded(const Job& job, int stage);
+// Returns whether the gradients of a device's stage are summed in buckets.
+bool may_sum_in_buckets(const Job& job, int device);
+// Returns by layer the device that measures its gradient: the one that speaks for the stage, or, of a sharded stage,
+// the one whose part the layer begins in.
+std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& layouts);
+
 // The layouts are built once, when all devices are prepared.
 struct Layouts {
-    std::vector<StageLayout> full, last;  // by stage; `last` for a smaller last micro-batch, where there is one
+    std::vector<StageLayout> full, last;  // by stage; `last` for a smaller last micro-batch, if there is one
+    std::vector<LayerBytes> bytes;        // by layer, of a full micro-batch
     std::vector<SharedTable> tables;
+    std::vector<int> measurers;  // by layer
 };
 
 }  // namespace pw

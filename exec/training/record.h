@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// Every row has one writer: readers come after the gate. A device takes part from its own thread.
+// Every row has one writer, a device's thread, and is read after the next phase begins.
 class Record {
 public:
     enum class Moment { Initial, Gradients, Updated };  // around the first update

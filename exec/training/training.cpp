@@ -22,13 +22,11 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
         for (const NamedTensor& tensor : plan.resumed->momenta)
             resumed_momenta_[tensor.name] = &tensor;
     }
-    if (plan.ranks == nullptr)
-        return;
-    meets_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
-        meet_ranks(meeting, others, tag);
+    synchronise_ranks_ = [this](const Barrier& barrier, const std::vector<int>& others, int tag) {
+        synchronise_ranks_at(barrier, others, tag);
     };
-    fetches_across_ = [this](const Meeting& meeting, const std::vector<int>& others, int tag) {
-        fetch_from_ranks(meeting, others, tag);
+    fetches_across_ = [this](const Barrier& barrier, const std::vector<int>& others, int tag) {
+        fetch_from_ranks(barrier, others, tag);
     };
 }
 
@@ -75,21 +73,21 @@ DeviceStates Training::make_state() {
     states.parameters.resize(devices_.size());
     states.momenta.resize(devices_.size());
     for (const int device : plan.devices_of_rank(plan.map.own())) {
-        TrainingDevice::State state = devices_[device]->kept_state();
+        DeviceState state = devices_[device]->kept_state();
         states.parameters[device] = std::move(state.parameters);
         states.momenta[device] = std::move(state.momenta);
     }
     if (plan.map.own() == 0)
         return states;
     DeviceStates sent;
-    put_states(sent.letter, states);
+    write_states(sent.message, states);
     return sent;
 }
 
 void Training::save(DeviceStates all, Checkpoint& checkpoint) const {
-    for (int rank = 1; rank < static_cast<int>(all.letters.size()); ++rank) {
-        get_states(all.letters[rank], rank, all);
-        all.letters[rank] = {};
+    for (int rank = 1; rank < static_cast<int>(all.messages.size()); ++rank) {
+        read_states(all.messages[rank], rank, all);
+        all.messages[rank] = {};
     }
     checkpoint.parameters = without_copies(std::move(all.parameters));
     checkpoint.momenta = job.config.training.shard_optimizer ? joined_parts(std::move(all.momenta))
@@ -128,7 +126,7 @@ void Training::finish(RunResult& result) {
     result.weights_hash = hash_of(all);
     if (!save_.empty())
         written_ = std::move(all);
-    if (plan.ranks != nullptr && record_.keeps_tensors())
+    if (record_.keeps_tensors())
         for (const auto moment : {Record::Moment::Initial, Record::Moment::Gradients, Record::Moment::Updated})
             record_.replace(moment, of_all_ranks(record_.kept(moment)));
 }

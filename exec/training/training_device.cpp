@@ -1,62 +1,69 @@
-#include "exec/training/training.h"
+#include "exec/training/training_device.h"
 
 #include "exec/training/parameter_files.h"
+#include "exec/training/training.h"
 #include "workloads/error.h"
 #include "workloads/models/initial_parameters.h"
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 namespace pw {
 
 // A thread that is made here may run on every core of the process, one that a device's thread makes on that device's.
-TrainingDevice::TrainingDevice(Training& run, int device) : device_(device), run_(run) {
-    if (run_.plan.is_here(device) && run_.sums_beside(device))
+TrainingDevice::TrainingDevice(Training& run, int device)
+    : device_(device), run_(run), batch_(run.data, run.plan.sizes, run.job.plan.shape.microbatches) {
+    const std::vector<Task>& order = run_.job.plan.order[device_];
+    for (const int stage : run_.job.plan.shape.stages_of(device_)) {
+        HeldStage& held =
+            stages_.try_emplace(stage, HeldStage{{run_.job, device_, stage, run_.plan.gradient_parts(stage)}})
+                .first->second;
+        held.saves = std::ranges::any_of(
+            order, [&](const Task& task) { return task.stage == stage && makes_input_gradient(task.op); });
+    }
+    if (run_.plan.is_here(device) && may_sum_in_buckets(run_.job, device))
         bucket_thread_ = std::make_unique<BucketThread>(
             fmt::format("the sums of device {}", device), [this] { open_bucket_thread(); },
-            [this](int node) { sum_in_buckets(node); });
+            [this](int node) { buckets_->sum(node); });
 }
 
 std::shared_ptr<const Kernels> TrainingDevice::open() {
     return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
 }
 
-template <class Value>
-Value* TrainingDevice::make_notes(std::size_t count) {
-    notes_.push_back(kernels_->shared(static_cast<Bytes>(count * sizeof(Value))));
-    return reinterpret_cast<Value*>(notes_.back()->data());
+// Kernels of one thread.
+void TrainingDevice::open_bucket_thread() const {
+    Config config = run_.job.config;
+    config.run.threads_per_device = 1;
+    (void)open_kernels(config, device_, run_.job.plan.shape.devices);
 }
 
 void TrainingDevice::prepare() {
     const Job& job = run_.job;
     const MicroBatchSizes& sizes = run_.plan.sizes;
-    const auto microbatches = static_cast<std::size_t>(job.plan.shape.microbatches);
-    const std::size_t samples = microbatches * static_cast<std::size_t>(sizes.full);
     kernels_ = open();
-    for (const int stage : job.plan.shape.stages_of(device_)) {
-        const StageProgram& program = add_program(stage, sizes.full, programs_);
+    for (auto& [stage, held] : stages_) {
+        const auto program = [&, stage = stage](int samples) {
+            return std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_, samples);
+        };
+        held.program = program(sizes.full);
         if (!sizes.is_even())
-            add_program(stage, sizes.last(), last_programs_);
-        if (program.reads_data() && samples_ == nullptr) {
-            kernels_->take_data(run_.data);
-            samples_ = make_notes<Sample>(samples);
-        }
-        if (program.has_loss()) {
-            labels_ = make_notes<int>(samples * static_cast<std::size_t>(run_.data.labels_per_sample()));
-            losses_ = make_notes<double>(microbatches);
-        }
+            held.last = program(sizes.last());
+        if (held.program->reads_data())
+            batch_.add_samples(*kernels_);
+        if (held.program->has_loss())
+            batch_.add_labels(*kernels_);
     }
-    if (run_.plan.trains() && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front())
-        run_.record().lend_squares(make_notes<double>(run_.record().squares()));
-    if (job.plan.shape.global_norm)
-        clip_factor_ = make_notes<double>(1);
+    if (run_.plan.trains() && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front()) {
+        squares_ = {*kernels_, run_.record().squares()};
+        run_.record().lend_squares(squares_.data());
+    }
 }
 
 std::unique_ptr<Memory> TrainingDevice::reserve(Bytes bytes) {
     std::string stages;
-    for (const auto& [stage, program] : programs_)
+    for (const auto& [stage, held] : stages_)
         stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage);
     std::unique_ptr<Memory> memory = kernels_->reserve(bytes, fmt::format("device {} (stage {})", device_, stages));
     memory_ = memory->data();
@@ -64,72 +71,11 @@ std::unique_ptr<Memory> TrainingDevice::reserve(Bytes bytes) {
     return memory;
 }
 
-TrainingDevice::StageState& TrainingDevice::state_of(int stage) {
-    const auto [found, fresh] = stages_.try_emplace(stage);
-    StageState& state = found->second;
-    if (!fresh)
-        return state;
-    const Job& job = run_.job;
-    for (auto* rows : {&state.data, &state.until_input, &state.until_weight, &state.gradient_kept, &state.dropped,
-                       &state.left_statistics})
-        rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
-    state.holders = job.plan.shape.devices_of(stage);
-    state.parts.resize(static_cast<std::size_t>(run_.plan.gradient_parts(stage)));
-    state.slots.assign(static_cast<std::size_t>(job.versions.held[stage]), nullptr);
-    state.momenta = state.slots;
-    state.slot_of = weight_slots(job.plan, job.versions, stage, device_);
-    const std::vector<Task>& order = job.plan.order[device_];
-    state.saves = std::any_of(order.begin(), order.end(),
-                              [&](const Task& task) { return task.stage == stage && makes_input_gradient(task.op); });
-    Places& places = state.places;
-    for (auto* rows : {&places.tensor_in, &places.tensor_out, &places.gradient_in, &places.gradient_out})
-        rows->assign(run_.plan.edges.size(), nullptr);
-    return state;
-}
-
 void TrainingDevice::place(const Buffer& buffer, std::byte* address) {
-    if (buffer.use == BufferUse::Workspace) {
+    if (buffer.use == BufferUse::Workspace)
         workspace_ = address;
-        return;
-    }
-    StageState& state = state_of(buffer.stage);
-    switch (buffer.use) {
-        case BufferUse::Weights:
-            state.slots[buffer.version] = address;
-            break;
-        case BufferUse::Statistics:
-            state.statistics = address;
-            break;
-        case BufferUse::BatchStatistics:
-            state.left_statistics[buffer.microbatch] = address;
-            break;
-        case BufferUse::Gradients:
-            state.parts[buffer.part].block = address;
-            break;
-        case BufferUse::Optimizer:
-            state.momenta[buffer.version] = address;
-            break;
-        case BufferUse::Predicted:
-            state.predicted = address;
-            break;
-        case BufferUse::Data:
-            state.data[buffer.microbatch] = address;
-            break;
-        case BufferUse::UntilInput:
-            state.until_input[buffer.microbatch] = address;
-            break;
-        case BufferUse::UntilWeight:
-            state.until_weight[buffer.microbatch] = address;
-            break;
-        case BufferUse::GradientKept:
-            state.gradient_kept[buffer.microbatch] = address;
-            break;
-        case BufferUse::Dropped:
-            state.dropped[buffer.microbatch] = address;
-            break;
-        default:
-            break;
-    }
+    else
+        memory(buffer.stage).place(buffer, address);
 }
 
 StageProgram::Values TrainingDevice::initial_values() const {
@@ -144,164 +90,158 @@ StageProgram::Values TrainingDevice::initial_values() const {
 }
 
 void TrainingDevice::begin() {
-    for (const auto& [stage, program] : programs_) {
-        program->set_layout(run_.layouts().full[stage]);
-        StageState& state = state_of(stage);
-        list_parts(stage);
-        list_buckets(stage);
-        if (state.slots[0] == nullptr)  // a stage without parameters has none
+    const DeviceScope on{run_.plan, run_.layouts(), *kernels_, device_, stages_, *this};
+    for (auto& [stage, held] : stages_) {
+        held.program->set_layout(on.layouts.full[stage]);
+        held.share = share_of_stage(on.plan, on.layouts, device_, stage, run_.record().keeps_tensors());
+        Places& places = held.places;
+        for (auto* rows : {&places.tensor_in, &places.tensor_out, &places.gradient_in, &places.gradient_out})
+            rows->assign(on.plan.edges.size(), nullptr);
+    }
+    statistics_.emplace(on);
+    sums_.emplace(on);
+    optimizer_.emplace(on, *sums_, *statistics_, run_.record());
+    kept_.emplace(*kernels_, device_, stages_);
+    if (bucket_thread_)
+        buckets_.emplace(on, *sums_, *bucket_thread_, run_.synchronise_ranks(), run_.fetches_across());
+    for (const auto& [stage, held] : stages_) {
+        if (!held.memory.has_weights())  // a stage without parameters
             continue;
-        if (run_.plan.resumed != nullptr && state.momenta[0] != nullptr)
-            resume_momenta(stage);  // statistics come with the parameters
-        program->initialise(initial_values(), state.slots[0], state.statistics);
+        if (on.plan.resumed != nullptr && held.memory.momenta[0] != nullptr)  // statistics come with the parameters
+            optimizer_->resume(stage, [&](int layer) { return run_.resumed_momenta(layer); });
+        held.program->initialise(initial_values(), held.memory.slots[0], held.memory.statistics);
     }
-    for (const auto& [stage, program] : last_programs_) {
-        program->set_layout(run_.layouts().last[stage]);
-        check_last_program(stage);
-    }
+    for (const auto& [stage, held] : stages_)
+        if (held.last) {
+            held.last->set_layout(on.layouts.last[stage]);
+            check_last_program(stage);
+        }
     if (run_.record().keeps_tensors())
         run_.record().keep(Record::Moment::Initial, device_, parameters());
 }
 
-// All devices have placed their buffers.
-void TrainingDevice::list_statistics() {
-    std::vector<int> samples;
-    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
-        samples.push_back(run_.plan.sizes.of(mb));
-    for (auto& [stage, state] : stages_)
-        if (state.statistics != nullptr && state.parts.front().block != nullptr)
-            state.batches = StatisticsTable(*kernels_, readable_statistics(stage), samples);
-}
-
-// By micro-batch, with places here for those that are to be fetched.
-std::vector<std::byte*> TrainingDevice::readable_statistics(int stage) {
-    StageState& state = stages_.at(stage);
-    std::vector<std::byte*> places;
-    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
-        places.push_back(run_.kernel_device(run_.plan.graph.holder(stage, mb)).statistics_of(stage, mb));
-    const Bytes bytes = run_.layouts().full[stage].statistics;
-    const auto is_elsewhere = [&](std::size_t mb) {
-        return places[mb] != nullptr && !reads(run_.plan.graph.holder(stage, static_cast<int>(mb)));
+// Kernels for two sizes share one block of parameters: both must read the same values in it.
+void TrainingDevice::check_last_program(int stage) const {
+    const HeldStage& held = stages_.at(stage);
+    const StageProgram &all = *held.program, &last = *held.last;
+    const auto check = [&](bool same, const std::string& what) {
+        if (!same)
+            fail_with(ExitCode::RunFailed,
+                      "{}: backend {} keeps it in another form for micro-batches of {} than of {}\n  help: choose "
+                      "pipeline.mini_batch and micro_batch_size so that the last micro-batch is as large as the others",
+                      what, kernels_->name(), run_.plan.sizes.last(), run_.plan.sizes.full);
     };
-    Bytes room = 0;
-    for (std::size_t mb = 0; mb < places.size(); ++mb)
-        room += is_elsewhere(mb) ? bytes : 0;
-    if (room == 0)
-        return places;
-    state.statistics_room = kernels_->reserve(room, fmt::format("device {}, for statistics of other devices", device_));
-    state.fetched_statistics.assign(places.size(), nullptr);
-    std::byte* next = state.statistics_room->data();
-    for (std::size_t mb = 0; mb < places.size(); ++mb)
-        if (is_elsewhere(mb))
-            places[mb] = state.fetched_statistics[mb] = std::exchange(next, next + bytes);
-    return places;
-}
-
-// Before gather_statistics().
-void TrainingDevice::take_statistics(const Task& closing) {
-    const StageState& state = stages_.at(closing.stage);
-    const Shape& shape = run_.job.plan.shape;
-    const int mini_batch = shape.mini_batch_of(closing.microbatch);
-    for (int mb = shape.first_of(mini_batch); !state.fetched_statistics.empty() && mb <= shape.last_of(mini_batch);
-         ++mb)
-        if (std::byte* here = state.fetched_statistics[mb]; here != nullptr) {
-            const int holder = run_.plan.graph.holder(closing.stage, mb);
-            take(holder, run_.kernel_device(holder).statistics_of(closing.stage, mb), here,
-                 run_.layouts().full[closing.stage].statistics);
-        }
-}
-
-// The running averages take in the mini-batch that `closing`, S or U, ends. Several holders do it at S: only there all
-// of them have run their micro-batches and none goes on.
-void TrainingDevice::gather_statistics(const Task& closing) {
-    StageState& state = stages_.at(closing.stage);
-    if (state.statistics == nullptr)
+    for (const int layer : all.layers()) {
+        const LayerBytes one = all.bytes_of(layer), other = last.bytes_of(layer);
+        check(one.weights == other.weights && one.statistics == other.statistics, run_.job.model->layers[layer].name);
+    }
+    if (!held.memory.has_weights())
         return;
-    const Shape& shape = run_.job.plan.shape;
-    const int mini_batch = shape.mini_batch_of(closing.microbatch);
-    programs_[closing.stage]->gather_statistics(
-        state.batches.of(shape.first_of(mini_batch), shape.last_of(mini_batch),
-                         run_.job.config.training.batch_norm == TrainingConfig::BatchNorm::Deferred),
-        state.statistics);
+    const std::vector<NamedTensor> values = all.named(held.memory.slots[0], held.memory.statistics, false);
+    const std::vector<NamedTensor> others = last.named(held.memory.slots[0], held.memory.statistics, false);
+    for (std::size_t k = 0; k < values.size(); ++k)
+        check(values[k].values == others[k].values, values[k].name);
 }
 
 void TrainingDevice::begin_step(int step) {
     step_ = step;
     if (step == 0) {
-        list_statistics();
-        make_room();
+        statistics_->list();
+        sums_->reserve();
     }
     if (!run_.job.plan.asynchronous)
-        for (auto& [stage, state] : stages_)
-            state.newest = 0;
-    if (samples_ == nullptr && labels_ == nullptr)
-        return;
-    const MicroBatchSizes& sizes = run_.plan.sizes;
-    const auto labels = static_cast<std::size_t>(run_.data.labels_per_sample());
-    for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
-        for (int k = 0; k < sizes.of(mb); ++k) {
-            const Sample sample = run_.sample(run_.first_sample(step, mb) + k);
-            const int at = mb * sizes.full + k;
-            if (samples_ != nullptr)
-                samples_[at] = sample;
-            if (labels_ != nullptr)
-                run_.data.labels_at(sample, {labels_ + static_cast<std::size_t>(at) * labels, labels});
-        }
+        for (auto& [stage, held] : stages_)
+            held.memory.newest = 0;
+    batch_.set([&](int mb, int number) { return run_.sample(run_.first_sample(step, mb) + number); });
 }
 
 void TrainingDevice::end_step() {
-    for (const auto& [stage, program] : programs_)
-        if (program->has_loss())
+    for (const auto& [stage, held] : stages_)
+        if (held.program->has_loss())
             for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
                 if (run_.plan.graph.holder(stage, mb) == device_)
-                    run_.record().take_loss(mb, losses_[mb]);
+                    run_.record().take_loss(mb, *batch_.loss(mb));
+}
+
+DeviceState TrainingDevice::kept_state() {
+    if (works_at_once())
+        open_bucket_thread();
+    return kept_->take();
+}
+
+LayerBytes TrainingDevice::bytes_of(int layer, bool last) const {
+    const HeldStage& held = stages_.at(run_.job.split.stage_of[layer]);
+    return (last ? held.last : held.program)->bytes_of(layer);
+}
+
+void TrainingDevice::wait_at_barrier(const Task& task, int node) {
+    if (!run_.plan.barriers->begins(node))
+        return;
+    if (task.op == Op::SumGradients)
+        if (BucketedSum* const buckets = buckets_of_sum(task))
+            return buckets->wait_for_last(node);
+    if (task.op == Op::Update)
+        optimizer_->measure(task);
+    arrive(node, 0);
 }
 
 void TrainingDevice::run(const Task& task, int node) {
     if (task.op == Op::Update)
-        update(task, node);
+        optimizer_->update(task, node, step_);
     else if (task.op == Op::SumGradients)
-        sum_gradients(node);
+        sums_->sum(node, *statistics_, buckets_of_sum(task));
     else
         compute(task, node);
 }
 
+void TrainingDevice::has_run(int node) {
+    if (buckets_)
+        buckets_->end_pass(node);
+}
+
+StageProgram& TrainingDevice::program_of(const Task& task) const {
+    const HeldStage& held = stages_.at(task.stage);
+    return held.last && run_.job.plan.shape.ends_mini_batch(task.microbatch) ? *held.last : *held.program;
+}
+
 GradientPart& TrainingDevice::part_of(const Task& task) {
-    return stages_.at(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
+    return memory(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
 }
 
 // Without momentum there is no direction to predict in: the version itself.
 const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
-    const StageState& state = stages_.at(task.stage);
+    const HeldStage& held = stages_.at(task.stage);
+    const StageMemory& memory = held.memory;
     const TrainingConfig& training = run_.job.config.training;
-    const int slot = state.slot_of[version], ahead = ahead_of(task, run_.job.versions);
-    if (ahead == 0 || training.momentum == 0 || state.predicted == nullptr)
-        return state.slots[slot];
-    programs_[task.stage]->predict(state.slots[slot], state.momenta[slot], ahead * training.learning_rate,
-                                   state.predicted);
-    return state.predicted;
+    const int ahead = ahead_of(task, run_.job.versions);
+    if (ahead == 0 || training.momentum == 0 || memory.predicted == nullptr)
+        return memory.weights(version);
+    held.program->predict(memory.weights(version), memory.momentum(version), ahead * training.learning_rate,
+                          memory.predicted);
+    return memory.predicted;
 }
 
 const Places& TrainingDevice::bind(const Task& task, int version) {
-    StageState& state = stages_.at(task.stage);
-    Places& places = state.places;
+    HeldStage& held = stages_.at(task.stage);
+    const StageMemory& memory = held.memory;
+    Places& places = held.places;
     const int mb = task.microbatch;
-    places.data = state.data[mb];
-    places.until_input = state.until_input[mb];
-    places.until_weight = state.until_weight[mb];
-    if (std::byte* dropped = state.dropped[mb]; dropped != nullptr && task.op == Op::Forward) {
+    places.data = memory.data[mb];
+    places.until_input = memory.until_input[mb];
+    places.until_weight = memory.until_weight[mb];
+    if (std::byte* dropped = memory.dropped[mb]; dropped != nullptr && task.op == Op::Forward) {
         places.until_input = dropped;
         places.until_weight = dropped + program_of(task).layout().until_input;
     }
-    places.gradient_kept = state.gradient_kept[mb];
+    places.gradient_kept = memory.gradient_kept[mb];
     places.workspace = workspace_;
     places.weights = weights_for(task, version);
-    places.statistics = state.saves ? state.left_statistics[mb] : state.statistics;
+    places.statistics = held.saves ? memory.left_statistics[mb] : memory.statistics;
     places.gradients = part_of(task).block;
-    places.labels = of_microbatch(labels_, run_.data.labels_per_sample(), mb);
+    places.labels = batch_.labels(mb);
     places.training_seed = run_.job.config.training.seed;
     places.first_sample = run_.first_sample(step_, mb);
-    places.loss = losses_ == nullptr ? nullptr : losses_ + mb;
+    places.loss = batch_.loss(mb);
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
         const bool in = run_.plan.edges[edge].to == task.stage, out = run_.plan.edges[edge].from == task.stage;
@@ -313,41 +253,27 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     return places;
 }
 
-template <class Note>
-std::span<const Note> TrainingDevice::of_microbatch(const Note* all, int per_sample, int microbatch) const {
-    const MicroBatchSizes& sizes = run_.plan.sizes;
-    const std::ptrdiff_t first = std::ptrdiff_t{microbatch} * sizes.full * per_sample;
-    return all == nullptr ? std::span<const Note>{}
-                          : std::span(all + first, static_cast<std::size_t>(sizes.of(microbatch) * per_sample));
-}
-
-void TrainingDevice::load_data(int microbatch, std::byte* to) const {
-    kernels_->load_data(run_.data, of_microbatch(samples_, 1, microbatch), to);
-}
-
 void TrainingDevice::compute(const Task& task, int node) {
     const Job& job = run_.job;
-    const StageProgram& program = program_of(task);
-    const StageState& state = stages_.at(task.stage);
+    StageProgram& program = program_of(task);
+    const HeldStage& held = stages_.at(task.stage);
     GradientPart& part = part_of(task);
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
     const Begun begun = part.begun;
-    // The thread beside reads it while it sums.
+    // The bucket thread reads it while it sums.
     part.begun.input = begun.input || makes_input_gradient(task.op);
     part.begun.weight = begun.weight || makes_weight_gradient(task.op);
     std::optional<Filling> filling;
-    if (const auto sum = sums_behind_.find(node); sum != sums_behind_.end()) {
-        bucket_thread_->begin(sum->second);
-        filling.emplace(program_of(task), job.model->layers, *bucket_thread_);
-    }
+    if (buckets_)
+        buckets_->begin_pass(node, program, filling);
     switch (task.op) {
         case Op::Forward:
             if (places.data != nullptr)
-                load_data(mb, places.data);
-            program.forward(places, state.saves);
-            if (program.has_loss() && works_at_once() && !job.config.run.allow_nan && !std::isfinite(losses_[mb]))
+                kernels_->load_data(run_.data, batch_.samples(mb), places.data);
+            program.forward(places, held.saves);
+            if (program.has_loss() && works_at_once() && !job.config.run.allow_nan && !std::isfinite(*places.loss))
                 run_.refuse_loss(step_, mb);
             break;
         case Op::Recompute:
@@ -370,8 +296,17 @@ void TrainingDevice::compute(const Task& task, int node) {
     }
 }
 
-std::vector<NamedTensor> TrainingDevice::named(int stage, const std::byte* weights, bool trained_only) const {
-    return programs_.at(stage)->named(weights, stages_.at(stage).statistics, trained_only);
+const StageMemory& TrainingDevice::memory_of(int device, int stage) const {
+    return run_.kernel_device(device).memory(stage);
+}
+
+void TrainingDevice::arrive(int node, int) { run_.plan.barriers->arrive(node, run_.synchronise_ranks()); }
+
+void TrainingDevice::copy(int device, const std::byte* from, std::byte* to, Bytes bytes) {
+    if (reads(device))
+        kernels_->copy(from, to, bytes);
+    else if (bytes > 0)
+        fetches_.push_back({device, device_, from, to, bytes});
 }
 
 }  // namespace pw

@@ -169,7 +169,7 @@ void PlanGraph::connect(const Plan& plan) {
     }
 }
 
-// What the devices of a meeting bring to it is input of all of them, and so is what they do before it.
+// What the devices of a barrier bring to it is input of all of them, and so is what they do before it.
 void PlanGraph::connect_meetings(const Plan& plan) {
     const auto last_task_before = [&](int node) {
         const int first = first_[device_[node]];
@@ -178,16 +178,16 @@ void PlanGraph::connect_meetings(const Plan& plan) {
         while (node >= first && is_transfer(tasks_[node].op));
         return node < first ? -1 : node;
     };
-    std::map<int, std::vector<int>> inputs_at;  // of the nodes of meetings
-    for (const Meeting& meeting : meetings_of(*this, plan.shape)) {
+    std::map<int, std::vector<int>> inputs_at;  // of the nodes of barriers
+    for (const Barrier& barrier : barriers_of(*this, plan.shape)) {
         std::vector<int> brought;
-        for (const int node : meeting.nodes)
+        for (const int node : barrier.nodes)
             brought.insert(brought.end(), inputs(node).begin(), inputs(node).end());
         std::sort(brought.begin(), brought.end());
         brought.erase(std::unique(brought.begin(), brought.end()), brought.end());
-        for (const int here : meeting.nodes) {
+        for (const int here : barrier.nodes) {
             std::vector<int>& all = inputs_at[here] = brought;
-            for (const int node : meeting.first)
+            for (const int node : barrier.first)
                 if (const int before = last_task_before(node);
                     before >= 0 && device_[node] != device_[here] &&
                     !std::binary_search(brought.begin(), brought.end(), before))

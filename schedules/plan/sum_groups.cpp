@@ -54,28 +54,28 @@ bool may_overlap_sum(const Shape& shape, int stage) {
 
 bool needs_sum(const Shape& shape, int stage) { return shape.devices_of(stage).size() > 1 || is_tied(shape, stage); }
 
-std::vector<Meeting> meetings_of(const PlanGraph& graph, const Shape& shape) {
+std::vector<Barrier> barriers_of(const PlanGraph& graph, const Shape& shape) {
     const std::vector<int> group_of = groups_by_stage(shape);
     const int all_stages = -1;
-    std::map<std::pair<int, int>, Meeting> meetings;  // by mini-batch and group
+    std::map<std::pair<int, int>, Barrier> barriers;  // by mini-batch and group
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
         const bool sums = task.op == Op::SumGradients;
         if (!sums && !(task.op == Op::Update && shape.global_norm))
             continue;
         const int mini_batch = shape.mini_batch_of(task.microbatch);
-        Meeting& meeting = meetings[{mini_batch, sums ? group_of[task.stage] : all_stages}];
+        Barrier& barrier = barriers[{mini_batch, sums ? group_of[task.stage] : all_stages}];
         // nodes are numbered device by device
-        if (meeting.nodes.empty() || graph.device_of(meeting.nodes.back()) != graph.device_of(node))
-            meeting.first.push_back(node);
-        meeting.nodes.push_back(node);
+        if (barrier.nodes.empty() || graph.device_of(barrier.nodes.back()) != graph.device_of(node))
+            barrier.first.push_back(node);
+        barrier.nodes.push_back(node);
     }
-    std::vector<Meeting> all;
-    for (auto& [key, meeting] : meetings) {
+    std::vector<Barrier> all;
+    for (auto& [key, barrier] : barriers) {
         for (int stage = 0; stage < shape.stages; ++stage)
             if (key.second == all_stages || group_of[stage] == key.second)
-                meeting.stages.push_back(stage);
-        all.push_back(std::move(meeting));
+                barrier.stages.push_back(stage);
+        all.push_back(std::move(barrier));
     }
     return all;
 }

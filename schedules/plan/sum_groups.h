@@ -23,15 +23,15 @@ bool is_tied(const Shape& shape, int stage);
 // shares parameters with another, nor where one of its holders has other stages.
 bool may_overlap_sum(const Shape& shape, int stage);
 
-// A meeting is tasks of several devices that none of them does before all are there: the S of a group, and with
+// A barrier is tasks of several devices that none of them does before all are there: the S of a group, and with
 // Shape::global_norm every U, the update.
-struct Meeting {
+struct Barrier {
     std::vector<int> stages;  // stages of the group; for U, all stages
     std::vector<int> nodes;   // ascending
     std::vector<int> first;   // the first node of every device: there it waits for the others
 };
 
-// Returns the meetings of all mini-batches.
-std::vector<Meeting> meetings_of(const PlanGraph& graph, const Shape& shape);
+// Returns the barriers of all mini-batches.
+std::vector<Barrier> barriers_of(const PlanGraph& graph, const Shape& shape);
 
 }  // namespace pw

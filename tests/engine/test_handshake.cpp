@@ -185,7 +185,7 @@ TEST(Handshake, ACallerGoesOnWhereAStrangerAnswers) {
         pollfd entry{stranger.listener(), POLLIN, 0};
         ASSERT_EQ(poll(&entry, 1, 10'000), 1);
         const Socket socket(accept(stranger.listener(), nullptr, nullptr));
-        say(socket, "220 ready and waiting for your mail\r\n");
+        say(socket, "220 ready and waiting for your message\r\n");
         std::size_t got = 0;
         for (ssize_t more = 1; more > 0; got += static_cast<std::size_t>(std::max<ssize_t>(more, 0)))
             more = recv(socket.number(), heard.data() + got, heard.size() - got, 0);
@@ -200,12 +200,12 @@ TEST(Handshake, ACallerGoesOnWhereAStrangerAnswers) {
 }
 
 // A message names how many values follow: it is not believed.
-TEST(Mail, AListThatIsLongerThanItsMessageIsRefused) {
+TEST(Message, AListThatIsLongerThanItsMessageIsRefused) {
     for (const std::size_t count : {std::size_t{2}, std::size_t{1} << 40, std::size_t{1} << 61, ~std::size_t{0}}) {
-        Mail mail;
-        put(mail, count);
-        put(mail, std::uint64_t{7});
-        EXPECT_THROW(MailReader(mail).get_all<std::uint64_t>(), Error) << count;
+        Message message;
+        write(message, count);
+        write(message, std::uint64_t{7});
+        EXPECT_THROW(MessageReader(message).read_all<std::uint64_t>(), Error) << count;
     }
 }
 

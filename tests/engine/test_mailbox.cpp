@@ -1,5 +1,6 @@
-// Hand-over between devices: what arrives, in which order, what does not, and how failure spreads.
+// Messages between devices: what arrives, in which order, what does not, and how failure spreads.
 #include "exec/engine/mailbox.h"
+#include "exec/engine/phase_barrier.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
@@ -21,63 +22,65 @@ Plan two_devices() {
     return make_plan(schedule_named("gpipe"), shape);
 }
 
-class Hands : public testing::Test {
-protected:
+struct TwoDevices {
     int send(int mb) const { return graph.find({Op::SendForward, 0, mb, 0, 1}); }
     int recv(int mb) const { return graph.find({Op::RecvForward, 1, mb, 0, 0}); }
-
-    static Mailbox::Options options(TransferMode mode, Ns timeout) {
-        Mailbox::Options options;
-        options.mode = mode;
-        options.timeout = timeout;
-        return options;
-    }
 
     const Plan plan = two_devices();
     const PlanGraph graph{plan};
 };
 
-TEST_F(Hands, OverInEveryStep) {
-    Mailbox mailbox(graph, options({}, 5'000'000'000));
+Mailbox::Options options(TransferMode mode, Ns timeout) {
+    Mailbox::Options options;
+    options.mode = mode;
+    options.timeout = timeout;
+    return options;
+}
+
+TEST(Mailbox, HandsOverInEveryStep) {
+    const TwoDevices on;
+    Mailbox mailbox(on.graph, options({}, 5'000'000'000));
     for (int step = 0; step < 3; ++step) {
         mailbox.begin_step();
         int payload = 0;
         std::thread sender([&] {
             payload = 41 + step;
-            mailbox.post(send(0));
+            mailbox.post(on.send(0));
         });
-        mailbox.wait(recv(0));
+        mailbox.wait(on.recv(0));
         EXPECT_EQ(payload, 41 + step);
         sender.join();
-        mailbox.wait(send(0));
-        EXPECT_EQ(mailbox.interval(recv(0)).start, mailbox.interval(send(0)).start);
-        EXPECT_LE(mailbox.interval(send(0)).start, mailbox.interval(send(0)).end);
+        mailbox.wait(on.send(0));
+        EXPECT_EQ(mailbox.interval(on.recv(0)).start, mailbox.interval(on.send(0)).start);
+        EXPECT_LE(mailbox.interval(on.send(0)).start, mailbox.interval(on.send(0)).end);
     }
 }
 
-TEST_F(Hands, EmptyUnderRendezvousUntilBothEndsAreThere) {
+TEST(Mailbox, MovesNothingUnderRendezvousUntilBothEndsArePosted) {
+    const TwoDevices on;
     TransferMode mode;
     mode.receive = TransferMode::Receive::Deferred;
     mode.protocol = Protocol::Rendezvous;
-    Mailbox mailbox(graph, options(mode, 10'000'000));
-    mailbox.post(send(0));
-    EXPECT_THROW(mailbox.wait(send(0)), Error);
-    mailbox.post(recv(0));
-    mailbox.wait(send(0));
-    mailbox.wait(recv(0));
+    Mailbox mailbox(on.graph, options(mode, 10'000'000));
+    mailbox.post(on.send(0));
+    EXPECT_THROW(mailbox.wait(on.send(0)), Error);
+    mailbox.post(on.recv(0));
+    mailbox.wait(on.send(0));
+    mailbox.wait(on.recv(0));
 }
 
 // A list waits at a SEND until the earlier one of its edge has left the sender's copy.
-TEST_F(Hands, WaitForTheEarlierCopy) {
+TEST(Mailbox, WaitsForTheEarlierCopy) {
+    const TwoDevices on;
     TransferMode mode;
     mode.receive = TransferMode::Receive::Deferred;
     mode.protocol = Protocol::Rendezvous;
-    Mailbox mailbox(graph, options(mode, 10'000'000));
-    mailbox.wait_to_post(send(0));
-    mailbox.post(send(0));
-    EXPECT_THROW(mailbox.wait_to_post(send(1)), Error);
-    mailbox.post(recv(0));
-    mailbox.wait_to_post(send(1));
+    Mailbox mailbox(on.graph, options(mode, 10'000'000));
+    mailbox.wait_to_post(on.send(0));
+    mailbox.post(on.send(0));
+    EXPECT_THROW(mailbox.wait_to_post(on.send(1)), Error);
+    mailbox.post(on.recv(0));
+    mailbox.wait_to_post(on.send(1));
 }
 
 class Journal : public Payload {
@@ -89,21 +92,22 @@ public:
 };
 
 // Messages leave and arrive after their times, in the order of their lane, the payload with them.
-TEST_F(Hands, OverALinkWithTimes) {
+TEST(Mailbox, MovesOverALinkWithTimes) {
+    const TwoDevices on;
     Journal journal;
     Mailbox::Options with_link = options({}, 5'000'000'000);
     with_link.payload = &journal;
-    with_link.link.occupation.assign(static_cast<std::size_t>(graph.size()), 2'000'000);
-    with_link.link.latency.assign(static_cast<std::size_t>(graph.size()), 1'000'000);
-    Mailbox mailbox(graph, with_link);
-    mailbox.post(send(0));
-    mailbox.post(send(1));
-    mailbox.wait(recv(1));
-    const Interval first = mailbox.interval(send(0)), second = mailbox.interval(send(1));
+    with_link.link.occupation.assign(static_cast<std::size_t>(on.graph.size()), 2'000'000);
+    with_link.link.latency.assign(static_cast<std::size_t>(on.graph.size()), 1'000'000);
+    Mailbox mailbox(on.graph, with_link);
+    mailbox.post(on.send(0));
+    mailbox.post(on.send(1));
+    mailbox.wait(on.recv(1));
+    const Interval first = mailbox.interval(on.send(0)), second = mailbox.interval(on.send(1));
     EXPECT_GE(first.end, first.start + 2'000'000);
     EXPECT_GE(second.start, first.end);
-    EXPECT_GE(mailbox.interval(recv(1)).end, second.start + 3'000'000);
-    EXPECT_EQ(journal.said, (std::vector<int>{send(0), recv(0), send(1), recv(1)}));
+    EXPECT_GE(mailbox.interval(on.recv(1)).end, second.start + 3'000'000);
+    EXPECT_EQ(journal.said, (std::vector<int>{on.send(0), on.recv(0), on.send(1), on.recv(1)}));
 }
 
 // Three messages of 100 ns each, alone; two capacities of which one has them all and one only the last.
@@ -128,43 +132,45 @@ TEST(SharedLinks, GiveEachMessageItsFairShare) {
     EXPECT_FALSE(links.next());
 }
 
-TEST_F(Hands, NameTheSilentPeer) {
-    Mailbox mailbox(graph, options({}, 20'000'000));
+TEST(Mailbox, NamesTheSilentPeer) {
+    const TwoDevices on;
+    Mailbox mailbox(on.graph, options({}, 20'000'000));
     try {
-        mailbox.wait(recv(1));
+        mailbox.wait(on.recv(1));
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::PeerSilent);
         const std::string what = error.what();
-        EXPECT_NE(what.find("device 1 waits for 0SEND_F1>1 from device 0"), std::string::npos) << what;
+        EXPECT_NE(what.find("device 1 has waited for 0SEND_F1>1 from device 0"), std::string::npos) << what;
     }
 }
 
-TEST_F(Hands, AreReleasedByAFailedDevice) {
-    Mailbox mailbox(graph, options({}, 60'000'000'000));
-    Gate gate(2);
+TEST(Mailbox, ReleasesWaitsWhenADeviceFails) {
+    const TwoDevices on;
+    Mailbox mailbox(on.graph, options({}, 60'000'000'000));
+    PhaseBarrier barrier(2);
     std::thread failing([&] {
         mailbox.abort();
-        gate.abort();
+        barrier.abort();
     });
-    EXPECT_THROW(mailbox.wait(recv(1)), Error);
-    EXPECT_THROW(gate.arrive(), Error);
+    EXPECT_THROW(mailbox.wait(on.recv(1)), Error);
+    EXPECT_THROW(barrier.arrive(), Error);
     failing.join();
 }
 
-TEST(Gate, LetsNobodyPassBeforeAllHaveCome) {
-    Gate gate(3);
-    std::atomic<int> inside{0};
-    const auto visitor = [&] {
+TEST(PhaseBarrier, ReleasesAllWhenTheLastArrives) {
+    PhaseBarrier barrier(3);
+    std::atomic<int> arrived{0};
+    const auto arrive_often = [&] {
         for (int round = 1; round <= 100; ++round) {
-            ++inside;
-            gate.arrive();
-            EXPECT_EQ(inside, 3 * round);
-            gate.arrive();
+            ++arrived;
+            barrier.arrive();
+            EXPECT_EQ(arrived, 3 * round);
+            barrier.arrive();
         }
     };
-    std::thread a(visitor), b(visitor);
-    visitor();
+    std::thread a(arrive_often), b(arrive_often);
+    arrive_often();
     a.join();
     b.join();
 }

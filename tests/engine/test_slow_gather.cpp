@@ -1,4 +1,4 @@
-// Letters of several pieces come whole, whoever is first and whoever is in haste.
+// Messages of several pieces arrive whole, in whatever order the ranks call and whichever are in haste.
 #include "exec/ranks/slow_gather.h"
 
 #include <gtest/gtest.h>
@@ -76,17 +76,17 @@ private:
     std::deque<Post::Message*> open_;
 };
 
-Mail letter_of(int rank, std::size_t bytes) {
-    Mail letter(bytes);
+Message message_of(int rank, std::size_t bytes) {
+    Message message(bytes);
     std::mt19937 random(static_cast<unsigned>(rank));
-    for (std::byte& byte : letter)
+    for (std::byte& byte : message)
         byte = static_cast<std::byte>(random());
-    return letter;
+    return message;
 }
 
 }  // namespace
 
-TEST(SlowGather, BringsEveryLetterWhole) {
+TEST(SlowGather, BringsEveryMessageWhole) {
     constexpr std::size_t kMebi = std::size_t{1} << 20;
     const std::vector<std::size_t> sizes = {7, 0, 1, kMebi, kMebi + 1, 3 * kMebi + 5, 0};
     const auto count = static_cast<int>(sizes.size());
@@ -97,17 +97,17 @@ TEST(SlowGather, BringsEveryLetterWhole) {
         std::vector<std::unique_ptr<SlowGather>> gathers;
         for (int rank = 0; rank < count; ++rank) {
             ranks.push_back(std::make_unique<PostedRanks>(post, rank, count));
-            gathers.push_back(std::make_unique<SlowGather>(*ranks.back(), letter_of(rank, sizes[rank])));
+            gathers.push_back(std::make_unique<SlowGather>(*ranks.back(), message_of(rank, sizes[rank])));
         }
         std::vector<bool> over(sizes.size());
         while (std::ranges::find(over, false) != over.end())
             if (const std::size_t rank = random() % sizes.size(); !over[rank])
                 over[rank] = gathers[rank]->advance(random() % 4 != 0);
-        const std::vector<Mail> letters = gathers[0]->take_letters();
-        ASSERT_EQ(letters.size(), sizes.size());
-        EXPECT_TRUE(letters[0].empty());
+        const std::vector<Message> messages = gathers[0]->take_messages();
+        ASSERT_EQ(messages.size(), sizes.size());
+        EXPECT_TRUE(messages[0].empty());
         for (int rank = 1; rank < count; ++rank)
-            EXPECT_EQ(letters[rank], letter_of(rank, sizes[rank])) << "rank " << rank << ", seed " << seed;
+            EXPECT_EQ(messages[rank], message_of(rank, sizes[rank])) << "rank " << rank << ", seed " << seed;
     }
 }
 

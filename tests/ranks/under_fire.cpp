@@ -8,7 +8,7 @@
 // from the latest that is there. SIGNAL is a number. Rank 0 prints the weights' hash. Exits as pipewright does.
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/execute.h"
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 #include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"

@@ -1,5 +1,5 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
-#include "exec/engine/meeting_points.h"
+#include "exec/engine/barriers.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
@@ -188,8 +188,7 @@ TEST(Sums, AddBlocksFromLeftToRight) {
         }
 }
 
-class Meetings : public testing::Test {
-protected:
+struct ThreeHolders {
     static Plan data_parallel() {
         Shape shape;
         shape.devices = 3;
@@ -203,43 +202,46 @@ protected:
     const PlanGraph graph{plan};
 };
 
-TEST_F(Meetings, LetNobodyPassBeforeAllHaveCome) {
-    MeetingPoints points(graph, plan.shape, 60'000'000'000);
-    std::atomic<int> inside{0};
-    const auto visitor = [&](int device) {
+TEST(Barriers, ReleaseAllWhenTheLastArrives) {
+    const ThreeHolders on;
+    Barriers barriers(on.graph, on.plan.shape, 60'000'000'000);
+    std::atomic<int> arrived{0};
+    const auto arrive_often = [&](int device) {
         for (int round = 1; round <= 50; ++round) {
-            ++inside;
-            points.arrive(sum_of(device));
-            EXPECT_EQ(inside, 3 * round);
-            points.arrive(sum_of(device));
+            ++arrived;
+            barriers.arrive(on.sum_of(device));
+            EXPECT_EQ(arrived, 3 * round);
+            barriers.arrive(on.sum_of(device));
         }
     };
-    std::thread first(visitor, 1), second(visitor, 2);
-    visitor(0);
+    std::thread first(arrive_often, 1), second(arrive_often, 2);
+    arrive_often(0);
     first.join();
     second.join();
 }
 
-TEST_F(Meetings, NameTheSilentDevice) {
-    MeetingPoints points(graph, plan.shape, 20'000'000);
-    std::thread other([&] { EXPECT_THROW(points.arrive(sum_of(2)), Error); });
+TEST(Barriers, NameTheSilentDevice) {
+    const ThreeHolders on;
+    Barriers barriers(on.graph, on.plan.shape, 20'000'000);
+    std::thread other([&] { EXPECT_THROW(barriers.arrive(on.sum_of(2)), Error); });
     try {
-        points.arrive(sum_of(0));
+        barriers.arrive(on.sum_of(0));
         ADD_FAILURE();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::PeerSilent);
-        EXPECT_NE(std::string(error.what()).find("device 0 waits at 0S2 for device "), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("device 0 has waited at 0S2 for device "), std::string::npos);
         EXPECT_NE(std::string(error.what()).find("1"), std::string::npos) << error.what();
     }
     other.join();
 }
 
-TEST_F(Meetings, AreLeftWhenADeviceFails) {
-    MeetingPoints points(graph, plan.shape, 60'000'000'000);
-    std::thread failing([&] { points.abort(); });
-    EXPECT_THROW(points.arrive(sum_of(1)), Error);
+TEST(Barriers, ReleaseWaitsWhenADeviceFails) {
+    const ThreeHolders on;
+    Barriers barriers(on.graph, on.plan.shape, 60'000'000'000);
+    std::thread failing([&] { barriers.abort(); });
+    EXPECT_THROW(barriers.arrive(on.sum_of(1)), Error);
     failing.join();
-    EXPECT_THROW(points.arrive(sum_of(0)), Error);
+    EXPECT_THROW(barriers.arrive(on.sum_of(0)), Error);
 }
 
 }  // namespace

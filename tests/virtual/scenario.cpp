@@ -156,7 +156,7 @@ void run_rank(const Scenario& scenario, int rank, std::vector<int>& begun) {
     end_rank(rank, std::move(ending));
 }
 
-bool has_line(int rank) {
+bool has_control_connection(int rank) {
     const std::vector<int>& connected = hosts->connected;
     return rank == 0 ? connected.size() + 1 == hosts->endings.size()
                      : std::find(connected.begin(), connected.end(), rank) != connected.end();
@@ -177,7 +177,7 @@ void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns 
         });
     };
     world.at(at, [&, rank, say, pause] {
-        if (scenario.trouble == Trouble::AllPause && !has_line(0))
+        if (scenario.trouble == Trouble::AllPause && !has_control_connection(0))
             return let_it_happen(scenario, world, network, world.now + kMillisecond);
         switch (scenario.trouble) {
             case Trouble::Pause:
@@ -209,7 +209,8 @@ void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns 
 
 // Before it has a line a rank knows no more than that another one does not answer, and cannot tell.
 bool may_be_ignorant(int rank) {
-    return !has_line(rank) || (!has_line(0) && hosts->endings[0].text.find("cannot reach") != std::string::npos);
+    return !has_control_connection(rank) ||
+           (!has_control_connection(0) && hosts->endings[0].text.find("cannot reach") != std::string::npos);
 }
 
 // Whom the words of a failure name: the rank, or one of its devices.

@@ -1,5 +1,5 @@
-// Measures what a hand-over by pointer between the threads of two devices costs, and what adding up gradients in the
-// memory that they share does.
+// Measures the cost of a message by pointer between the threads of two devices, and of a sum of gradients in the memory
+// that they share.
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
@@ -19,7 +19,7 @@ void pin_device(const CorePlan& cores, int device) {
     pin_this_thread(cores.shared ? std::vector<int>{} : cores.cores[device]);
 }
 
-// Devices 0 and 1 hand `rounds` micro-batches to each other, there and back.
+// Devices 0 and 1 send each other `rounds` micro-batches, there and back.
 Plan ping_pong(int rounds) {
     Plan plan;
     plan.shape.devices = plan.shape.stages = 2;
@@ -36,8 +36,8 @@ Plan ping_pong(int rounds) {
     return plan;
 }
 
-// One way of a hand-over between two pinned threads: half a round trip through the mailbox.
-Ns hand_over_time(const CorePlan& cores) {
+// The time of a message between two pinned threads: half a round trip through the mailbox.
+Ns message_time(const CorePlan& cores) {
     constexpr int kRounds = 200;
     const Plan plan = ping_pong(kRounds);
     const PlanGraph graph(plan);
@@ -63,7 +63,7 @@ Ns hand_over_time(const CorePlan& cores) {
             trips.push_back((clock_now() - start) / 2);
         }
     };
-    Thread other = start_thread("a measured hand-over", [&] { failure.guard(answer, stop); });
+    Thread other = start_thread("a measured message", [&] { failure.guard(answer, stop); });
     failure.guard(ask, stop);
     other.join();
     failure.rethrow();
@@ -80,15 +80,16 @@ Plan two_holders() {
     return plan;
 }
 
-// Two devices do what an S does: each adds one half of both blocks, they meet, each copies the other half, they meet.
+// Two devices do what an S does: each adds one half of both blocks, and copies the other half; after both steps they
+// wait for each other.
 class Sums {
 public:
     Sums(const Config& config, const CorePlan& cores) : config_(config), cores_(cores) {}
 
-    // Medians over repeated sums of blocks of so many bytes.
+    // Medians over repeated sums of blocks of these sizes.
     std::vector<Ns> times(const std::vector<Bytes>& sizes) {
         std::vector<Ns> medians, ignored;
-        const auto stop = [&] { meetings_.abort(); };
+        const auto stop = [&] { barriers_.abort(); };
         std::vector<Thread> threads;
         const auto start_both = [&] {
             for (const int device : {0, 1})
@@ -116,7 +117,7 @@ private:
         for (const Bytes bytes : sizes) {
             std::vector<Ns> times;
             for (int repeat = 0; repeat <= kRepeats; ++repeat) {
-                meetings_.arrive(node);
+                barriers_.arrive(node);
                 const Ns start = clock_now();
                 sum(device, node, bytes, *kernels);
                 if (repeat > 0)  // the first touches the memory
@@ -130,16 +131,16 @@ private:
     void sum(int device, int node, Bytes bytes, const Kernels& kernels) {
         const Bytes half = bytes / 2, own = device * half, other = half - own;
         kernels.sum(std::vector<const std::byte*>{block_[0], block_[1]}, own, half, block_[device]);
-        meetings_.arrive(node);
+        barriers_.arrive(node);
         kernels.copy(block_[1 - device] + other, block_[device] + other, half);
-        meetings_.arrive(node);
+        barriers_.arrive(node);
     }
 
     const Config& config_;
     const CorePlan& cores_;
     const Plan plan_ = two_holders();
     const PlanGraph graph_{plan_};
-    MeetingPoints meetings_{graph_, plan_.shape, config_.run.timeout};
+    Barriers barriers_{graph_, plan_.shape, config_.run.timeout};
     std::byte* block_[2] = {};
     FirstFailure failure_;
 };
@@ -154,9 +155,9 @@ Link measured_sums(const Config& config, const CorePlan& cores) {
 
 }  // namespace
 
-HandOver measure_host_hand_over(const Config& config) {
+TransferCost measure_host_transfer_cost(const Config& config) {
     const CorePlan cores = plan_cores(2, config.run.threads_per_device);
-    return {.link = {hand_over_time(cores), std::numeric_limits<double>::infinity()},
+    return {.link = {message_time(cores), std::numeric_limits<double>::infinity()},
             .sums = measured_sums(config, cores)};
 }
 

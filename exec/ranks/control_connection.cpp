@@ -1,4 +1,4 @@
-#include "exec/ranks/line.h"
+#include "exec/ranks/control_connection.h"
 
 #include "exec/system/threads.h"
 #include "workloads/first_failure.h"
@@ -13,7 +13,7 @@ namespace pw {
 namespace {
 
 constexpr Ns kMillisecond = 1'000'000;
-constexpr Ns kLastWords = 1'000'000'000;  // what is still to be said when a run ends may take so long
+constexpr Ns kLastWords = 1'000'000'000;  // for frames that are unsent when a run ends
 
 struct FrameHead {
     std::uint32_t kind = 0;
@@ -23,21 +23,21 @@ constexpr std::uint32_t kLargestFrame = 1 << 24;
 
 }  // namespace
 
-Line::Line(Ranks& ranks, Ns timeout, Ns slice, Watcher watcher)
+ControlConnection::ControlConnection(Ranks& ranks, Ns timeout, Ns slice, Callbacks callbacks)
     : rank_(ranks.rank()),
       timeout_(timeout),
       slice_(slice),
-      watcher_(std::move(watcher)),
+      callbacks_(std::move(callbacks)),
       connections_(connect_ranks(ranks, timeout)) {
-    for (const int rank : connections_->ranks())  // rank 0 may have to wait for others before it is heard
+    for (const int rank : connections_->ranks())  // rank 0 may first wait for others to connect
         peers_.push_back(
             {.connection = static_cast<int>(peers_.size()), .rank = rank, .quiet = rank == 0 ? -timeout : 0});
     if (rank_ == 0 && static_cast<int>(peers_.size()) < ranks.size() - 1)
         fail_uncalled(ranks.size());
 }
 
-// Those that have called learn why the run ends.
-void Line::fail_uncalled(int size) {
+// The ranks that have connected receive the reason why the run ends.
+void ControlConnection::fail_uncalled(int size) {
     std::string missing;
     for (int rank = 1; rank < size; ++rank)
         if (std::ranges::none_of(peers_, [rank](const Peer& peer) { return peer.rank == rank; }))
@@ -45,15 +45,15 @@ void Line::fail_uncalled(int size) {
     std::string text = fmt::format("{} did not call rank 0 over TCP within {}", missing, print_time(timeout_));
     if (const int rejected = connections_->rejected(); rejected > 0)
         text += fmt::format("; {} connections of other programs were closed", rejected);
-    tell_failure(text, ExitCode::PeerSilent);
+    send_failure(text, ExitCode::PeerSilent);
     throw Error(ExitCode::PeerSilent, text);
 }
 
-void Line::start() {
-    thread_ = start_thread("the line between ranks", [this] { keep(); });
+void ControlConnection::start() {
+    thread_ = start_thread("the control connection", [this] { keep(); });
 }
 
-Line::~Line() {
+ControlConnection::~ControlConnection() {
     {
         const std::lock_guard lock(mutex_);
         closes_ = clock_now() + (failed_ ? 0 : kLastWords);
@@ -63,8 +63,7 @@ Line::~Line() {
         thread_.join();
 }
 
-// The thread of the line.
-void Line::keep() {
+void ControlConnection::keep() {
     Ns looked = clock_now(), beaten = 0;
     std::vector<Connections::Entry> entries;
     for (;;) {
@@ -72,7 +71,7 @@ void Line::keep() {
         {
             const std::lock_guard lock(mutex_);
             closing = closes_ > 0;
-            if (closing && (is_told() || clock_now() > closes_))
+            if (closing && (all_sent() || clock_now() > closes_))
                 return;
             entries.clear();
             for (const Peer& peer : peers_)
@@ -91,7 +90,7 @@ void Line::keep() {
                 const Ns passed = now - std::exchange(looked, now);
                 check_quiet(passed);
                 if (rank_ == 0)
-                    watcher_.look(passed);
+                    callbacks_.check(passed);
             }
         } catch (...) {
             fail(std::current_exception());
@@ -99,8 +98,8 @@ void Line::keep() {
     }
 }
 
-// Sends and hears what can be; a peer that is lost keeps no other from being heard.
-void Line::serve(const std::vector<Connections::Entry>& entries) {
+// Sends and receives what it can. If one peer is lost, the others are still served.
+void ControlConnection::serve(const std::vector<Connections::Entry>& entries) {
     FirstFailure failure;
     const std::lock_guard lock(mutex_);
     for (const Connections::Entry& entry : entries)
@@ -110,23 +109,23 @@ void Line::serve(const std::vector<Connections::Entry>& entries) {
                 if (entry.can_write)
                     flush(peer);
                 if (entry.can_read)
-                    hear(peer);
+                    receive(peer);
             },
             [] {});
     failure.rethrow();
 }
 
-void Line::beat() {
-    Mail signs;
+void ControlConnection::beat() {
+    Message activity;
     if (rank_ != 0)
-        watcher_.tell_signs(signs);
+        callbacks_.write_activity(activity);
     const std::lock_guard lock(mutex_);
     for (Peer& peer : peers_)
-        if (peer.is_open && peer.out.empty())  // who takes nothing gets no more
-            send(peer, Frame::Signs, signs);
+        if (peer.is_open && peer.out.empty())  // a peer that does not read gets nothing more
+            send(peer, Frame::Activity, activity);
 }
 
-void Line::hear(Peer& peer) {
+void ControlConnection::receive(Peer& peer) {
     std::array<std::byte, 1 << 16> buffer;
     const std::optional<std::size_t> got = connections_->receive(peer.connection, buffer);
     if (!got)
@@ -143,18 +142,18 @@ void Line::hear(Peer& peer) {
         if (peer.in.size() < sizeof head + head.bytes)
             return;
         const auto begin = peer.in.begin() + sizeof head, end = begin + head.bytes;
-        const Mail content(begin, end);
+        const Message content(begin, end);
         peer.in.erase(peer.in.begin(), end);
         take(peer, static_cast<Frame>(head.kind), content);
     }
 }
 
-void Line::take(Peer& peer, Frame frame, const Mail& content) {
-    MailReader reader(content);
+void ControlConnection::take(Peer& peer, Frame frame, const Message& content) {
+    MessageReader reader(content);
     switch (frame) {
-        case Frame::Signs:
+        case Frame::Activity:
             if (rank_ == 0)
-                watcher_.hear_signs(reader);
+                callbacks_.read_activity(reader);
             return;
         case Frame::Leave:
             peer.has_left = true;
@@ -162,74 +161,74 @@ void Line::take(Peer& peer, Frame frame, const Mail& content) {
         case Frame::Failure:
             break;
     }
-    const auto from = reader.get<std::int32_t>();
-    const auto code = static_cast<ExitCode>(reader.get<std::int32_t>());
-    const std::string text = reader.get_text();
-    for (Peer& other : peers_)  // rank 0 tells the others
+    const auto from = reader.read<std::int32_t>();
+    const auto code = static_cast<ExitCode>(reader.read<std::int32_t>());
+    const std::string text = reader.read_text();
+    for (Peer& other : peers_)  // rank 0 forwards it
         if (&other != &peer && other.is_open)
             send(other, Frame::Failure, content);
     throw StoppedByOthers(code, fmt::format("stopped since rank {} has failed: {}", from, text));
 }
 
-// Other ranks wait for rank 0 before they end.
-bool Line::may_end(const Peer& peer) const { return peer.has_left && (rank_ != 0 || has_left_); }
+// The other ranks end after rank 0.
+bool ControlConnection::may_end(const Peer& peer) const { return peer.has_left && (rank_ != 0 || has_left_); }
 
 // A connection that ends before it may: the process is gone, or its host.
-void Line::lose(Peer& peer) {
+void ControlConnection::lose(Peer& peer) {
     peer.is_open = false;
     connections_->close(peer.connection);
     if (!may_end(peer) && closes_ == 0 && !failed_)
-        fail_with(ExitCode::RunFailed, "{} is gone: its connection has ended{}", watcher_.describe(peer.rank),
-                  watcher_.last_tasks(peer.rank));
+        fail_with(ExitCode::RunFailed, "{} is gone: its connection has ended{}", callbacks_.describe(peer.rank),
+                  callbacks_.last_tasks(peer.rank));
 }
 
-void Line::send(Peer& peer, Frame frame, const Mail& content) {
-    put(peer.out, FrameHead{static_cast<std::uint32_t>(frame), static_cast<std::uint32_t>(content.size())});
+void ControlConnection::send(Peer& peer, Frame frame, const Message& content) {
+    write(peer.out, FrameHead{static_cast<std::uint32_t>(frame), static_cast<std::uint32_t>(content.size())});
     peer.out.insert(peer.out.end(), content.begin(), content.end());
     flush(peer);
 }
 
-void Line::flush(Peer& peer) {
+void ControlConnection::flush(Peer& peer) {
     while (!peer.out.empty()) {
         const std::optional<std::size_t> sent = connections_->send(peer.connection, peer.out);
         if (!sent)
-            peer.out.clear();  // what it has said before is read first
+            peer.out.clear();  // what it sent earlier is still read
         if (sent.value_or(0) == 0)
             return;
         peer.out.erase(peer.out.begin(), peer.out.begin() + static_cast<std::ptrdiff_t>(*sent));
     }
 }
 
-// A process that was stopped, or got no time, sees less pass than the clock does.
-void Line::check_quiet(Ns passed) {
+// At most two intervals count per call: the process may have been stopped in between.
+void ControlConnection::check_quiet(Ns passed) {
     const std::lock_guard lock(mutex_);
     for (Peer& peer : peers_) {
         if (!peer.is_open)
             continue;
         peer.quiet += std::min(passed, 2 * slice_);
         if (peer.quiet > timeout_ && !may_end(peer))
-            fail_with(ExitCode::PeerSilent, "{} is silent: nothing was heard of it since {}{}",
-                      watcher_.describe(peer.rank), print_time(peer.quiet), watcher_.last_tasks(peer.rank));
+            fail_with(ExitCode::PeerSilent, "{} is silent: nothing has been heard from it for {}{}",
+                      callbacks_.describe(peer.rank), print_time(peer.quiet), callbacks_.last_tasks(peer.rank));
         if (peer.quiet > timeout_ && rank_ != 0)
-            fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not since {}", rank_,
+            fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not for {}", rank_,
                       print_time(peer.quiet));
     }
 }
 
-bool Line::is_told() const {
+bool ControlConnection::all_sent() const {
     return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.is_open || peer.out.empty(); });
 }
 
-void Line::fail(std::exception_ptr error) {
+void ControlConnection::fail(std::exception_ptr error) {
     {
         const std::lock_guard lock(mutex_);
         if (std::exchange(failed_, true))
             return;
     }
-    watcher_.fail(std::move(error));
+    callbacks_.fail(std::move(error));
 }
 
-void Line::leave() {
+void ControlConnection::leave() {
     std::unique_lock lock(mutex_);
     has_left_ = true;
     for (Peer& peer : peers_)
@@ -242,9 +241,9 @@ void Line::leave() {
     }
 }
 
-// Looks every millisecond, for `most` at most; what passes is called under the lock.
+// Calls `passed` under the lock every millisecond until it returns true, at most for `most`.
 template <class Passed>
-void Line::wait_until(Passed passed, Ns most) {
+void ControlConnection::wait_until(Passed passed, Ns most) {
     for (const Ns start = clock_now(); clock_now() - start < most;) {
         {
             const std::lock_guard lock(mutex_);
@@ -255,16 +254,16 @@ void Line::wait_until(Passed passed, Ns most) {
     }
 }
 
-void Line::wait_for_others() {
+void ControlConnection::wait_for_others() {
     wait_until([&] { return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.is_open; }); },
                3 * kLastWords);
 }
 
-void Line::tell_failure(const std::string& text, ExitCode code) {
-    Mail content;
-    put(content, static_cast<std::int32_t>(rank_));
-    put(content, static_cast<std::int32_t>(code));
-    put_text(content, text);
+void ControlConnection::send_failure(const std::string& text, ExitCode code) {
+    Message content;
+    write(content, static_cast<std::int32_t>(rank_));
+    write(content, static_cast<std::int32_t>(code));
+    write_text(content, text);
     {
         const std::lock_guard lock(mutex_);
         failed_ = true;
@@ -272,13 +271,13 @@ void Line::tell_failure(const std::string& text, ExitCode code) {
             if (peer.is_open)
                 send(peer, Frame::Failure, content);
     }
-    const auto told = [&] {
+    const auto sent = [&] {
         for (Peer& peer : peers_)
             if (peer.is_open)
                 flush(peer);
-        return is_told();
+        return all_sent();
     };
-    wait_until(told, kLastWords);
+    wait_until(sent, kLastWords);
 }
 
 }  // namespace pw

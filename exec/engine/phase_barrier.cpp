@@ -1,10 +1,10 @@
-#include "exec/engine/gate.h"
+#include "exec/engine/phase_barrier.h"
 
 #include <cassert>
 
 namespace pw {
 
-bool Gate::is_last(int phase, std::int64_t& round) {
+bool PhaseBarrier::is_last(int phase, std::int64_t& round) {
     if (aborted_)
         fail_because_of_others();
     assert(waiting_ == 0 || phase == phase_);
@@ -18,7 +18,7 @@ bool Gate::is_last(int phase, std::int64_t& round) {
     return true;
 }
 
-void Gate::arrive(int phase) {
+void PhaseBarrier::arrive(int phase) {
     std::unique_lock lock(mutex_);
     std::int64_t round = 0;
     if (is_last(phase, round))
@@ -28,7 +28,7 @@ void Gate::arrive(int phase) {
         fail_because_of_others();
 }
 
-void Gate::abort() {
+void PhaseBarrier::abort() {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
     changed_.notify_all();

@@ -1,5 +1,5 @@
 // A device that works is not silent, one that does not come back is, and a process that slept does not count it.
-#include "exec/engine/watch.h"
+#include "exec/engine/progress_monitor.h"
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/plan.h"
@@ -20,88 +20,88 @@ namespace {
 
 constexpr Ns kSecond = 1'000'000'000;
 
-class Watched : public testing::Test {
+class MonitoredDevices : public testing::Test {
 protected:
-    Watched() {
+    MonitoredDevices() {
         Shape shape;
         shape.devices = shape.stages = 3;
         shape.microbatches = 2;
         plan = make_plan(schedule_named("1f1b"), shape);
         graph.emplace(plan);
-        watch.emplace(*graph, 3);
+        monitor.emplace(*graph, 3);
         limits.task.assign(static_cast<std::size_t>(graph->size()), 30 * kSecond);
-        limits.rest = 10 * kSecond;
-        limits.standstill = 60 * kSecond;
-        watch->look(limits, 0);
+        limits.idle = 10 * kSecond;
+        limits.no_work = 60 * kSecond;
+        monitor->check(limits, 0);
     }
-    void look_for(Ns time) {
+    void check_for(Ns time) {
         for (Ns passed = 0; passed < time; passed += kSecond / 4)
-            watch->look(limits, kSecond / 4);
+            monitor->check(limits, kSecond / 4);
     }
     int forward(int device) const { return graph->find({Op::Forward, device, 0}); }
     std::string silence(Ns time) {
-        return refusal([&] { look_for(time); }, ExitCode::PeerSilent);
+        return refusal([&] { check_for(time); }, ExitCode::PeerSilent);
     }
 
     Plan plan;
     std::optional<PlanGraph> graph;
-    std::optional<Watch> watch;
-    Watch::Limits limits;
+    std::optional<ProgressMonitor> monitor;
+    ProgressMonitor::Limits limits;
 };
 
-TEST_F(Watched, ALongTaskIsNoSilence) {
-    watch->works(0, forward(0));
-    watch->waits(1, forward(1));
-    watch->waits(2, forward(2));
-    look_for(29 * kSecond);
+TEST_F(MonitoredDevices, MayTakeLongForATask) {
+    monitor->set_working(0, forward(0));
+    monitor->set_waiting(1, forward(1));
+    monitor->set_waiting(2, forward(2));
+    check_for(29 * kSecond);
 }
 
-TEST_F(Watched, TheOneThatDoesNotComeBackIsNamedAndWhoWaits) {
-    watch->waits(0, forward(0));
-    watch->waits(1, forward(1));
-    watch->works(2, forward(2));
+TEST_F(MonitoredDevices, AreNamedWhenSilentWithThoseThatWait) {
+    monitor->set_waiting(0, forward(0));
+    monitor->set_waiting(1, forward(1));
+    monitor->set_working(2, forward(2));
     const std::string said = silence(31 * kSecond);
-    expect_says(said, {"device 2 is silent: 2F0 does not end since 30", "device 0 waits at 0F0", "device 1 waits at"});
+    expect_says(said, {"device 2 is silent: 2F0 has not ended for 30", "device 0 waits at 0F0", "device 1 waits at"});
 }
 
-TEST_F(Watched, WhatItHasDoneBeforeIsSaidTheLastFirst) {
-    EXPECT_EQ(watch->last_tasks({0, 1, 2}), "");
+TEST_F(MonitoredDevices, AreNamedWithTheirLatestTasks) {
+    EXPECT_EQ(monitor->last_tasks({0, 1, 2}), "");
     for (int task = 0; task < 20; ++task)
-        watch->has_done(1, task % 2 == 0 ? forward(0) : forward(2), task * kSecond / 1000);
-    watch->works(1, forward(1));
+        monitor->finish_task(1, task % 2 == 0 ? forward(0) : forward(2), task * kSecond / 1000);
+    monitor->set_working(1, forward(1));
     const char* said =
         "\n  device 1 before that: 2F0 in 19.00 ms, 0F0 in 18.00 ms, 2F0 in 17.00 ms, 0F0 in 16.00 ms, "
         "2F0 in 15.00 ms, 0F0 in 14.00 ms";
-    EXPECT_EQ(watch->last_tasks({0, 1, 2}), said);
-    expect_says(silence(31 * kSecond), {"device 1 is silent: 1F0 does not end since 30", said});
+    EXPECT_EQ(monitor->last_tasks({0, 1, 2}), said);
+    expect_says(silence(31 * kSecond), {"device 1 is silent: 1F0 has not ended for 30", said});
 
-    Watch other(*graph, 3);  // rank 0's: it has been told
-    Mail mail;
-    watch->tell({1}, mail);
-    MailReader reader(mail);
-    other.hear(reader);
+    ProgressMonitor other(*graph, 3);  // that of rank 0
+    Message message;
+    monitor->write({1}, message);
+    MessageReader reader(message);
+    other.read(reader);
     EXPECT_EQ(other.last_tasks({0, 1, 2}), said);
 }
 
-TEST_F(Watched, TheWayBetweenTwoTasksIsShort) {
-    watch->waits(0, forward(0));
-    watch->rests(1);
-    expect_says(silence(11 * kSecond), {"device 1 is silent: it begins nothing since 10"});
+TEST_F(MonitoredDevices, MustBeginTheNextTaskSoon) {
+    monitor->set_waiting(0, forward(0));
+    monitor->set_idle(1);
+    expect_says(silence(11 * kSecond), {"device 1 is silent: it has begun nothing for 10"});
 }
 
-TEST_F(Watched, AllWaitingForEachOtherIsSaid) {
+TEST_F(MonitoredDevices, AreReportedWhenAllWait) {
     for (const int device : {0, 1, 2})
-        watch->waits(device, forward(device));
-    look_for(59 * kSecond);
-    expect_says(silence(2 * kSecond), {"no device has worked since"});
+        monitor->set_waiting(device, forward(device));
+    check_for(59 * kSecond);
+    expect_says(silence(2 * kSecond), {"no device has worked for"});
 }
 
 // SIGSTOP, a suspended laptop, a machine without time: the clock of the watcher jumps.
-TEST_F(Watched, TimeInWhichTheWholeProcessSleptDoesNotCount) {
-    watch->works(0, forward(0));
-    watch->rests(1);
+TEST_F(MonitoredDevices, AreNotSilentWhileTheProcessSleeps) {
+    monitor->set_working(0, forward(0));
+    monitor->set_idle(1);
     for (int jump = 0; jump < 10; ++jump)
-        watch->look(limits, 3600 * kSecond);
+        monitor->check(limits, 3600 * kSecond);
 }
 
 constexpr const char* kThreeDevices = R"(
@@ -118,12 +118,12 @@ public:
 };
 
 // Its tasks are predicted to last fifteen times the timeout.
-TEST(Silence, AHealthySlowPeerIsWaitedFor) {
+TEST(Silence, IsNotDetectedInSlowDevices) {
     EXPECT_EQ(EmulatedPeers({"workload.forward=300 ms", "run.timeout=20 ms"}).run().losses.size(), 2u);
 }
 
-// Nobody knows how long the tasks of this run last.
-TEST(Silence, WithoutAPredictionTheLimitIsGenerous) {
+// The run has no prediction of how long its tasks last.
+TEST(Silence, HasAGenerousLimitWithoutAPrediction) {
     RunOptions options;
     options.before_task = [](int device, const Task& task) {
         if (device == 1 && task == Task{Op::Forward, 1, 0})
@@ -133,7 +133,7 @@ TEST(Silence, WithoutAPredictionTheLimitIsGenerous) {
 }
 
 // The thread never comes back; the run ends without it, and names it although device 0 waits for device 1 only.
-TEST(Silence, ASilentPeerEndsTheRunAndIsNamed) {
+TEST(Silence, EndsTheRunAndNamesTheDevice) {
     auto released = std::make_shared<std::promise<void>>();
     const std::shared_future<void> release = released->get_future().share();
     auto alive = std::make_shared<int>();
@@ -146,7 +146,7 @@ TEST(Silence, ASilentPeerEndsTheRunAndIsNamed) {
     alive.reset();
     const EmulatedPeers emulation({"run.timeout=50 ms"});  // outlives the thread
     const std::string said = refusal([&] { emulation.run(options); }, ExitCode::PeerSilent);
-    expect_says(said, {"device 2 is silent: 2F1 does not end", "device 1 waits at"});
+    expect_says(said, {"device 2 is silent: 2F1 has not ended", "device 1 waits at"});
     options.before_task = {};
     released->set_value();
     while (!run_alive.expired())  // until its thread has ended

@@ -1,4 +1,4 @@
-// A gate, at which the threads of a run wait for each other.
+// The barrier of a run: its threads wait for each other between phases.
 #pragma once
 
 #include "exec/system/threads.h"
@@ -10,25 +10,24 @@
 
 namespace pw {
 
-// A fixed number of threads meet at a gate, again and again.
-class Gate {
+// A reusable barrier of a fixed number of threads.
+class PhaseBarrier {
 public:
-    explicit Gate(int threads) : threads_(threads) {}
-    // Waits until all threads have arrived. It throws Error (RunFailed) when a thread has failed. All that meet come to
-    // the same `phase`.
+    explicit PhaseBarrier(int threads) : threads_(threads) {}
+    // Waits until all threads have arrived. It throws Error (RunFailed) when a thread has failed. All arrive
+    // with the same `phase`.
     void arrive(int phase = 0);
-    // Does the same and calls look(time since the last call, or since the thread came) about every `slice` while it
-    // waits.
+    // Does the same, and calls look(time since the last call, or since the arrival) about every `slice` while it waits.
     template <class Look>
     void arrive(int phase, Ns slice, Look look);
     void abort();
 
 private:
-    bool is_last(int phase, std::int64_t& round);  // lets the others go when it is
+    bool is_last(int phase, std::int64_t& round);  // releases the others if so
 
     const int threads_;
     int waiting_ = 0;
-    int phase_ = 0;  // phase of those that wait
+    int phase_ = 0;  // of the waiting threads
     std::int64_t round_ = 0;
     bool aborted_ = false;
     Mutex mutex_;
@@ -36,7 +35,7 @@ private:
 };
 
 template <class Look>
-void Gate::arrive(int phase, Ns slice, Look look) {
+void PhaseBarrier::arrive(int phase, Ns slice, Look look) {
     std::unique_lock lock(mutex_);
     std::int64_t round = 0;
     if (is_last(phase, round))

@@ -1,4 +1,4 @@
-#include "exec/pieces.h"
+#include "exec/run_in_segments.h"
 
 #include "exec/checkpoint/checkpoint.h"
 #include "job/plan.h"
@@ -16,11 +16,11 @@ namespace pw {
 namespace {
 
 Job with_steps(const Job& job, int steps) {
-    Job piece = job;
-    piece.config.training.steps = steps;
-    ProvenPlan proven = proven_plan(piece.config, links_of(job.model->layers, job.split), steps,
+    Job segment = job;
+    segment.config.training.steps = steps;
+    ProvenPlan proven = proven_plan(segment.config, links_of(job.model->layers, job.split), steps,
                                     [&](const Shape&) { return job.costs; });
-    return with_plan(std::move(piece), std::move(proven));
+    return with_plan(std::move(segment), std::move(proven));
 }
 
 std::shared_ptr<const FoundCheckpoint> checkpoint_after(int step, const RunOptions& options, const RunResult& result) {
@@ -40,7 +40,7 @@ void append(std::vector<double>& all, const std::vector<double>& more) {
 
 }  // namespace
 
-RunResult run_in_pieces(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
+RunResult run_in_segments(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
     const int every = options.checkpoint_every;
     int done = options.resumed ? options.resumed->checkpoint.step : 0;
     const int end = done + job.config.training.steps;

@@ -1,0 +1,88 @@
+// The control connection: a TCP connection of every rank to rank 0, independent of MPI. Ranks send rank 0 what their
+// devices do. It distinguishes a rank that is gone from one that is silent, and carries the failure of one rank to all.
+#pragma once
+
+#include "exec/ranks/connections.h"
+#include "exec/ranks/ranks.h"
+#include "exec/system/threads.h"
+#include "workloads/error.h"
+#include "workloads/units.h"
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// The run ends because another rank has failed, which reports the reason.
+class StoppedByOthers : public Error {
+public:
+    using Error::Error;
+};
+
+class ControlConnection {
+public:
+    // Called on the thread of the connection.
+    struct Callbacks {
+        std::function<void(Message&)> write_activity;       // the state of this rank's devices
+        std::function<void(MessageReader&)> read_activity;  // that of another rank's; on rank 0
+        std::function<void(Ns passed)> check;          // on rank 0, about every `slice`; what it throws is a failure
+        std::function<std::string(int)> describe;      // a rank: "rank 1 (host b; device 2 was in 2F1)"
+        std::function<std::string(int)> last_tasks;    // lines of what its devices have done before
+        std::function<void(std::exception_ptr)> fail;  // the run is to end; called once at most
+    };
+
+    // All ranks call it together. A rank from which nothing arrives for `timeout` is silent. Throws Error (RunFailed)
+    // when a rank does not reach rank 0.
+    ControlConnection(Ranks& ranks, Ns timeout, Ns slice, Callbacks callbacks);
+    void start();
+    ~ControlConnection();
+
+    // To be called when the run is over: the other ranks then expect nothing more from this one. Ranks other than 0
+    // wait until rank 0, which writes the results of all, has called it or has failed.
+    void leave();
+    // Sends the failure of this rank to all others, which then stop. Returns when it has left, or a second later.
+    void send_failure(const std::string& text, ExitCode code);
+    // Waits until the others have ended, at most three seconds. A launcher ends all ranks as soon as one has ended: a
+    // rank that others have stopped must not end before they have reported why.
+    void wait_for_others();
+
+private:
+    struct Peer {
+        int connection = 0, rank = 0;
+        bool is_open = true;
+        Message in = {}, out = {};  // bytes of frames that are not complete, or not sent
+        Ns quiet = 0;               // time since something arrived from it
+        bool has_left = false;
+    };
+    enum class Frame : std::uint32_t { Activity, Failure, Leave };
+    bool all_sent() const;
+    template <class Passed>
+    void wait_until(Passed passed, Ns most);
+    [[noreturn]] void fail_uncalled(int size);
+    void keep();
+    void serve(const std::vector<Connections::Entry>& entries);
+    void beat();
+    void receive(Peer& peer);
+    void take(Peer& peer, Frame frame, const Message& content);
+    bool may_end(const Peer& peer) const;
+    void lose(Peer& peer);
+    void send(Peer& peer, Frame frame, const Message& content);
+    void flush(Peer& peer);
+    void check_quiet(Ns passed);
+    void fail(std::exception_ptr error);
+
+    const int rank_;
+    const Ns timeout_, slice_;
+    const Callbacks callbacks_;
+    const std::unique_ptr<Connections> connections_;
+    Mutex mutex_;  // of the peers, and of what is done with their connections but waiting
+    std::vector<Peer> peers_;
+    bool failed_ = false, has_left_ = false;
+    Ns closes_ = 0;  // when the thread has to end, once it has to
+    Thread thread_;
+};
+
+}  // namespace pw

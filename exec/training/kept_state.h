@@ -1,0 +1,54 @@
+// The state of a device that checkpoints contain.
+#pragma once
+
+#include "exec/training/held_stage.h"
+#include "workloads/models/parameters.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace pw {
+
+// Parameters have the statistics of their stage; momenta have the names of their parameters, and zeros where another
+// holder keeps them.
+struct DeviceState {
+    std::vector<NamedTensor> parameters, momenta;
+};
+
+class KeptState {
+public:
+    KeptState(const Kernels& kernels, int device, const HeldStages& stages)
+        : kernels_(kernels), device_(device), stages_(stages) {}
+
+    std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }
+
+    // Keeps the state of now. With `copies`, for kernels whose work is done when a call returns, it copies the blocks
+    // into memory that stays reserved; the tensors are made in take(), while the device continues. Without, it makes
+    // the tensors at once.
+    void keep(bool copies);
+    bool is_kept() const { return is_kept_; }
+    DeviceState take();  // once after keep(), on any thread
+
+private:
+    struct Blocks {  // of a stage; null if the device has none
+        const std::byte *weights = nullptr, *statistics = nullptr, *momentum = nullptr;
+    };
+    using BlocksOfStages = std::map<int, Blocks>;
+    BlocksOfStages newest() const;
+    template <class Act>
+    void for_each_block(const BlocksOfStages& from, Act act) const;
+    std::vector<NamedTensor> parameters_in(const BlocksOfStages& blocks) const;
+    std::vector<NamedTensor> momenta_in(const BlocksOfStages& blocks) const;
+
+    const Kernels& kernels_;
+    const int device_;
+    const HeldStages& stages_;
+    std::optional<DeviceState> tensors_;
+    std::unique_ptr<Memory> memory_;  // of the copies
+    BlocksOfStages copies_;
+    bool is_kept_ = false;
+};
+
+}  // namespace pw

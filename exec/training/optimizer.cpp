@@ -1,0 +1,141 @@
+#include "exec/training/optimizer.h"
+
+#include "exec/training/gradient_sum.h"
+#include "exec/training/statistics_gather.h"
+
+#include <utility>
+
+namespace pw {
+
+Optimizer::Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather& statistics, Record& record)
+    : on_(on), sums_(sums), statistics_(statistics), record_(record) {
+    if (on_.plan.job.plan.shape.global_norm)
+        clip_factor_ = {on_.kernels, 1};
+}
+
+void Optimizer::resume(int stage, const StageProgram::Values& momenta) {
+    const HeldStage& held = on_.stages.at(stage);
+    if (!held.share.is_sharded)
+        return held.program->initialise(momenta, held.memory.momenta[0], held.memory.statistics);
+    const std::unique_ptr<Memory> whole = on_.kernels.reserve(held.share.all.bytes, "momenta to go on from");
+    held.program->initialise(momenta, whole->data(), held.memory.statistics);
+    on_.kernels.copy(whole->data() + held.share.part.first, held.memory.momenta[0], held.share.part.bytes);
+}
+
+void Optimizer::measure(const Task& update) {
+    for (const auto& [stage, held] : on_.stages) {
+        sums_.complete(stage);
+        measure(stage, squares_of(update).data());
+    }
+}
+
+void Optimizer::update(const Task& task, int node, int step) {
+    const Barriers& barriers = *on_.plan.barriers;
+    if (on_.plan.job.plan.shape.global_norm && barriers.begins(node))
+        on_.kernels.clip_factor(squares_of(task), on_.plan.job.config.training.clip_norm, clip_factor_.data());
+    if (barriers.exchanges_weights(node)) {
+        const auto sharded = [&](auto act) {
+            for (const int stage : barriers.barrier(node)->stages)
+                if (on_.holds(stage) && on_.stages.at(stage).share.is_sharded)
+                    act(Task{Op::Update, stage, task.microbatch});
+        };
+        sharded([&](const Task& each) { begin(each, step); });
+        on_.peers.arrive(node, 1);
+        sharded([&](const Task& each) { copy_weights(each.stage); });
+        on_.peers.fetch(node);
+        sharded([&](const Task& each) { end(each, step); });
+    }
+    if (on_.stages.at(task.stage).share.is_sharded)
+        return;
+    begin(task, step);
+    end(task, step);
+}
+
+// The first update of the run, on the device that speaks for the stage.
+bool Optimizer::is_recorded(const Task& update, int step) const {
+    return record_.keeps_tensors() && on_.plan.speaks_for(on_.device, update.stage) && step == 0 &&
+           on_.plan.job.plan.shape.mini_batch_of(update.microbatch) == 0;
+}
+
+void Optimizer::begin(const Task& task, int step) {
+    HeldStage& held = on_.stages.at(task.stage);
+    StageMemory& memory = held.memory;
+    std::byte* gradients = memory.gradients();
+    sums_.complete(task.stage);
+    memory.is_summed = false;
+    for (GradientPart& part : memory.parts)
+        part.begun = {};
+    if (gradients == nullptr)
+        return;
+    if (is_recorded(task, step))
+        record_.keep(Record::Moment::Gradients, on_.device, held.program->named(gradients, memory.statistics, true));
+    const bool clips = on_.plan.job.plan.shape.global_norm;
+    double* const squares = clips ? nullptr : squares_of(task).data();
+    if (squares != nullptr && held.share.is_sharded)
+        measure(task.stage, squares);
+    const Extent part = held.share.is_sharded ? held.share.part : held.share.all;
+    if (clips)
+        on_.kernels.scale(clip_factor_.data(), gradients + part.first, part.bytes);
+    const TrainingConfig& training = on_.plan.job.config.training;
+    const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
+    const std::byte* weights = memory.weights(memory.newest);
+    std::byte* new_weights = memory.weights(memory.newest + 1);
+    if (held.share.is_sharded)
+        held.program->update(sgd, part, weights, gradients, memory.momenta[0], new_weights);
+    else
+        held.program->update(sgd, weights, gradients, next_momentum(memory, held.share.all.bytes), new_weights,
+                             on_.plan.speaks_for(on_.device, task.stage) ? squares : nullptr);
+}
+
+void Optimizer::copy_weights(int stage) {
+    const HeldStage& held = on_.stages.at(stage);
+    const int version = held.memory.newest + 1;
+    std::byte* own = held.memory.weights(version);
+    for (std::size_t k = 0; own != nullptr && k < held.share.holders.size(); ++k) {
+        const int holder = held.share.holders[k];
+        const Extent part = share_of(held.share.all, k, held.share.holders.size());
+        if (holder != on_.device)
+            on_.peers.copy(holder, on_.peers.memory_of(holder, stage).weights(version) + part.first, own + part.first,
+                           part.bytes);
+    }
+}
+
+void Optimizer::end(const Task& task, int step) {
+    HeldStage& held = on_.stages.at(task.stage);
+    StageMemory& memory = held.memory;
+    if (memory.gradients() == nullptr)
+        return;
+    if (held.share.holders.size() == 1)
+        statistics_.gather(task);
+    ++memory.newest;
+    if (is_recorded(task, step))
+        record_.keep(Record::Moment::Updated, on_.device,
+                     held.program->named(memory.weights(memory.newest), memory.statistics, false));
+}
+
+// Returns the momentum of the next version, made a copy of the newest one's if that is another.
+std::byte* Optimizer::next_momentum(const StageMemory& memory, Bytes bytes) const {
+    std::byte *old = memory.momentum(memory.newest), *next = memory.momentum(memory.newest + 1);
+    if (next != old)
+        on_.kernels.copy(old, next, bytes);
+    return next;
+}
+
+// Writes what this device is to measure of a stage's gradients.
+void Optimizer::measure(int stage, double* squares) const {
+    const HeldStage& held = on_.stages.at(stage);
+    const std::byte* gradients = held.memory.gradients();
+    if (gradients == nullptr)
+        return;
+    if (!held.share.is_sharded && on_.plan.speaks_for(on_.device, stage))
+        held.program->measure(gradients, squares);
+    for (const int layer : held.program->layers())
+        if (held.share.is_sharded && on_.layouts.measurers[layer] == on_.device)
+            held.program->measure(layer, gradients, squares);
+}
+
+std::span<double> Optimizer::squares_of(const Task& update) const {
+    return record_.squares_of(on_.plan.job.plan.shape.mini_batch_of(update.microbatch));
+}
+
+}  // namespace pw

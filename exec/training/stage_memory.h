@@ -1,0 +1,51 @@
+// The memory of a stage on a device: the addresses of its buffers, and the versions of its weights that are there.
+#pragma once
+
+#include "exec/ranks/ranks.h"
+#include "exec/training/stage_program.h"
+#include "job/job.h"
+#include "schedules/memory/buffers.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace pw {
+
+// The gradients that some backward tasks of a stage have added up since the last U, the optimizer update.
+struct GradientPart {
+    std::byte* block = nullptr;
+    Begun begun;
+};
+
+// An address is null if the stage has no such buffer on the device.
+struct StageMemory {
+    StageMemory(const Job& job, int device, int stage, int gradient_parts);
+
+    // Takes the address of a buffer of the stage, of any use but landing, sent and workspace.
+    void place(const Buffer& buffer, std::byte* address);
+    bool has_weights() const { return slots.front() != nullptr; }
+    std::byte* weights(int version) const { return slots[slot_of[version]]; }
+    std::byte* momentum(int version) const { return momenta[predicts ? slot_of[version] : 0]; }
+    std::byte* gradients() const { return parts.front().block; }  // S and U leave the sum there
+
+    // Write and read what other ranks fetch: the addresses of gradients, weights and statistics, and which gradients
+    // have begun.
+    void write_addresses(Message& message) const;
+    void read_addresses(MessageReader& message);
+    void write_begun(Message& message) const;
+    void read_begun(MessageReader& message);
+
+    const bool predicts;                      // the stage predicts weights: every slot has a momentum
+    std::vector<std::byte*> slots;            // weight buffers
+    std::vector<int> slot_of;                 // version -> slot
+    int newest = 0;                           // number of the newest version, within the plan
+    std::vector<std::byte*> momenta;          // by slot; of the device's part if the optimizer is sharded
+    std::byte* statistics = nullptr;          // running averages
+    std::byte* predicted = nullptr;           // weights
+    std::vector<std::byte*> left_statistics;  // [micro-batch], written by F
+    std::vector<GradientPart> parts;
+    bool is_summed = false;                                                           // since the last U
+    std::vector<std::byte*> data, until_input, until_weight, gradient_kept, dropped;  // [micro-batch]
+};
+
+}  // namespace pw
