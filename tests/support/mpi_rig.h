@@ -17,16 +17,14 @@ namespace pw {
 struct Mpi {
     const char* name;
     const char* launcher;
-    const char *binary, *under_fire;                  // the programs
-    const char *binary_on_host, *under_fire_on_host;  // the same over the stand-in of CUDA
-    const char* no_clean_up;                          // the launcher leaves the other ranks alone when one ends
+    const char *binary, *under_fire;  // the programs
+    const char* no_clean_up;          // the launcher leaves the other ranks alone when one ends
 };
 inline const Mpi kMpis[] = {
-    {"TheBuilds", PIPEWRIGHT_MPIRUN, PIPEWRIGHT_BINARY, UNDER_FIRE, PIPEWRIGHT_BINARY_ON_HOST, UNDER_FIRE_ON_HOST,
-     "--enable-recovery"},
+    {"TheBuilds", PIPEWRIGHT_MPIRUN, PIPEWRIGHT_BINARY, UNDER_FIRE, "--enable-recovery"},
 #ifdef PIPEWRIGHT_BINARY_MPICH
-    {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH, PIPEWRIGHT_BINARY_ON_HOST_MPICH,
-     UNDER_FIRE_ON_HOST_MPICH, "-disable-auto-cleanup"},
+    {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH,
+     "-disable-auto-cleanup"},
 #endif
 };
 
@@ -38,13 +36,13 @@ protected:
         for (const char* variable :
              {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
             setenv(variable, "1", 1);
+        setenv("PIPEWRIGHT_CUDA_MODULE", CUDA_ON_HOST, 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
     }
 
-    virtual const char* program() const { return GetParam().binary; }
     // Runs the program of this MPI on so many ranks.
     Said on_ranks(int ranks, const std::string& arguments) {
-        return launch(fmt::format("-n {} '{}' {}", ranks, program(), arguments));
+        return launch(fmt::format("-n {} '{}' {}", ranks, GetParam().binary, arguments));
     }
     static bool is_mpich() { return GetParam().name == std::string("Mpich"); }
     Said launch(const std::string& arguments) {
