@@ -10,7 +10,7 @@ target_include_directories(pipewright_library INTERFACE $<INSTALL_INTERFACE:${CM
 target_link_libraries(pipewright_library INTERFACE pipewright_search pipewright_exec pipewright_viz)
 set_target_properties(pipewright_library PROPERTIES EXPORT_NAME pipewright)
 # The module of the cuda backend calls functions of the program that loads it, and is found there.
-target_link_options(pipewright_library INTERFACE -rdynamic
+target_link_options(pipewright_library INTERFACE ${PIPEWRIGHT_EXPORTS}
                     $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/lib/pipewright>)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pipewright)

@@ -1,5 +1,6 @@
 # Writes OUTPUT, a header with the version that the program and its modules must have in common: VERSION, and a hash of the
 # HEADERS that both are compiled with.
+cmake_policy(VERSION 3.25)
 set(texts "")
 foreach(header IN LISTS HEADERS)
   file(SHA256 ${header} hash)

@@ -102,8 +102,9 @@ std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, in
     const BackendFunctions& functions = functions_of(config);
     if (functions.open == nullptr)
         fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use {}",
-             name_of(config.run.backend),
-             ready_where([](const Row& each) { return functions_of(each) == nullptr || functions_of(each)->open != nullptr; }));
+             name_of(config.run.backend), ready_where([](const Row& each) {
+                 return functions_of(each) == nullptr || functions_of(each)->open != nullptr;
+             }));
     return functions.open(config, device, devices);
 }
 

@@ -1,6 +1,5 @@
 #include "exec/cuda/module.h"
-
-#include "module_version.h"
+#include "exec/cuda/module_version.h"
 
 #include <fmt/format.h>
 
@@ -27,9 +26,8 @@ constexpr VendorLibrary kVendorLibraries[] = {
 };
 
 std::string how_to_get(std::string_view library) {
-    const auto* const row =
-        std::find_if(std::begin(kVendorLibraries), std::end(kVendorLibraries),
-                     [&](const VendorLibrary& each) { return library.starts_with(each.name); });
+    const auto* const row = std::find_if(std::begin(kVendorLibraries), std::end(kVendorLibraries),
+                                         [&](const VendorLibrary& each) { return library.starts_with(each.name); });
     if (row == std::end(kVendorLibraries))
         return fmt::format("install {}, or add its folder to LD_LIBRARY_PATH (docs/gpu.md)", library);
     return fmt::format("install {} (pip install {}) and add the folder of {} to LD_LIBRARY_PATH (docs/gpu.md)",
@@ -67,7 +65,8 @@ CudaModule load() {
     if (entry == nullptr)
         return of_another_build(path, "it has no function pipewright_cuda_module");
     if (entry()->version != std::string_view(kModuleVersion))
-        return of_another_build(path, fmt::format("its version is {}, the program's {}", entry()->version, kModuleVersion));
+        return of_another_build(path,
+                                fmt::format("its version is {}, the program's {}", entry()->version, kModuleVersion));
     return {entry()->functions};
 }
 

@@ -1,5 +1,6 @@
-// The cuda backend is a module, libpipewright_cuda.so, which the program loads when a command asks for the backend. Only
-// the module links NVIDIA's libraries. It calls the program's functions, so that the program exports them (-rdynamic).
+// The cuda backend is a module, libpipewright_cuda.so, which the program loads when a command asks for the backend.
+// Only the module links NVIDIA's libraries. It calls the program's functions, which the program exports
+// (PIPEWRIGHT_EXPORTS in CMakeLists.txt).
 #pragma once
 
 #include "exec/cuda/backend.h"
