@@ -10,6 +10,7 @@
 #include "workloads/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -73,11 +74,7 @@ constexpr Command kCommands[] = {
 };
 
 std::string version_text() {
-    std::string ready;
-    for (const BackendRow& row : backends())
-        if (row.status == "ready")
-            ready += fmt::format("{}{}", ready.empty() ? "" : ", ", row.name);
-    return fmt::format("pipewright {} (backends: {})", PIPEWRIGHT_VERSION, ready);
+    return fmt::format("pipewright {} (backends: {})", PIPEWRIGHT_VERSION, fmt::join(built_in_backends(), ", "));
 }
 
 std::vector<std::string_view> command_names() {

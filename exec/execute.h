@@ -119,10 +119,13 @@ std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, in
 struct BackendRow {
     std::string_view name;
     std::string_view summary;
-    std::string status;  // "ready", or why not: "not in this build", "no NVIDIA driver"
+    std::string status;  // "ready", or why not: "not installed", "no NVIDIA driver"
 };
+// Both load the module of the backend cuda to ask for its status.
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
+// The names of those that need no module.
+std::vector<std::string_view> built_in_backends();
 
 // The cost of messages between devices on the backend and transport of `config`.
 struct TransferCost {

@@ -1,4 +1,4 @@
-// The functions behind the cuda rows of exec/backends.cpp. No vendor types appear here.
+// What exec/backends.cpp calls of a backend, and what the cuda backend has for it. No vendor types appear here.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -9,14 +9,24 @@
 
 namespace pw {
 
-// The two return "ready", or why this machine cannot: no driver, one that is too old, no GPU.
+struct BackendFunctions {
+    std::string (*status)();  // "ready", or why this machine cannot run it
+    std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
+    std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
+    TransferCost (*transfer)(const Config& config);
+    std::vector<std::string> (*addresses)(const Config& config, int devices);  // on the PCI bus; null: none
+};
+
+// Returns "ready", or why this machine cannot: no driver, one that is too old, no GPU.
 std::string cuda_status();
-std::string nccl_status();
 
 std::unique_ptr<Devices> make_cuda_training(const RunPlan& plan, const RunOptions& options);
 TransferCost measure_cuda_transfer_cost(const Config& config);
 // Returns the addresses of the devices' GPUs on the PCI bus: "0000:3B:00.0".
 std::vector<std::string> cuda_addresses(const Config& config, int devices);
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices);
+
+inline constexpr BackendFunctions kCudaFunctions = {cuda_status, make_cuda_training, open_cuda_kernels,
+                                                    measure_cuda_transfer_cost, cuda_addresses};
 
 }  // namespace pw

@@ -26,6 +26,4 @@ std::string cuda_status() {
     return status == cudaSuccess ? "ready" : cudaGetErrorString(status);
 }
 
-std::string nccl_status() { return cuda_status(); }
-
 }  // namespace pw

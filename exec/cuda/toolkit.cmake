@@ -22,7 +22,7 @@ if(CMAKE_CUDA_COMPILER)
   # CMake 3.25 does not know nvcc's option for C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-  include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/cuda_libraries.cmake)
+  include(${CMAKE_CURRENT_LIST_DIR}/libraries.cmake)
 else()
   list(APPEND missing nvcc)
 endif()

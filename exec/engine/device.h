@@ -9,6 +9,7 @@
 #include "exec/execute.h"
 #include "exec/memory.h"
 #include "exec/ranks/ranks.h"
+#include "job/launched_ranks.h"
 #include "schedules/plan/plan_graph.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/models/parameters.h"

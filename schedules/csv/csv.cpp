@@ -21,7 +21,7 @@ namespace {
 int peer_of(Op op, const CsvCell& cell, int stages) {
     if (!is_transfer(op))
         return -1;
-    const bool later = facts_of(op).peers == Peers::After;
+    const bool later = facts_of(op).peers == PeerStages::After;
     const int peer = cell.stage + (later ? 1 : -1);
     if (peer < 0 || peer >= stages)
         fail_in(cell.at,

@@ -27,8 +27,8 @@ static_assert(std::ranges::all_of(kOpFacts, has_costs), "what computes has a tim
 
 constexpr bool has_ends(const OpFacts& facts) {
     if (!is_transfer(facts.op))
-        return facts.peers == Peers::None && !facts.other_end;
-    if (facts.peers == Peers::None || !facts.other_end)
+        return facts.peers == PeerStages::None && !facts.other_end;
+    if (facts.peers == PeerStages::None || !facts.other_end)
         return false;
     const OpFacts& other = facts_of(*facts.other_end);
     return is_send(facts.op) == is_recv(other.op) && other.other_end == facts.op &&

@@ -38,7 +38,7 @@ enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive };
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
 
 // The stages at the other ends of a transfer: those that feed the task's stage, or those that it feeds.
-enum class Peers : std::uint8_t { None, Before, After };
+enum class PeerStages : std::uint8_t { None, Before, After };
 
 // One kind of task that an operation waits for. `made_by` is BackwardInput or BackwardWeight where a B does as well.
 struct OpInput {
@@ -63,7 +63,7 @@ struct OpFacts {
     Gradients gradients;
     bool reads_weights;       // of a version (schedules/plan/versions.h)
     std::optional<Op> whole;  // the operation that does this one and others in one go
-    Peers peers;              // of a transfer
+    PeerStages peers;         // of a transfer
     std::optional<Op> other_end;
     Ns StageCost::*cost;              // null for transfers: their link has times
     Bytes StageBytes::*workspace;     // null where the task needs none
@@ -90,27 +90,27 @@ inline constexpr OpFacts kOpFacts[] = {
     // op, letters, words, colour, role, gradients, reads weights,
     //     whole, peers, other end, cost, workspace, inputs
     {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, Gradients::None, true,
-     {}, Peers::None, {}, &StageCost::forward, &StageBytes::forward_workspace, op_inputs::kForward},
+     {}, PeerStages::None, {}, &StageCost::forward, &StageBytes::forward_workspace, op_inputs::kForward},
     {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, true,
-     {}, Peers::None, {}, &StageCost::backward, &StageBytes::backward_workspace, op_inputs::kBackward},
+     {}, PeerStages::None, {}, &StageCost::backward, &StageBytes::backward_workspace, op_inputs::kBackward},
     {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, true,
-     Op::Backward, Peers::None, {}, &StageCost::backward_input, &StageBytes::input_workspace, op_inputs::kBackward},
+     Op::Backward, PeerStages::None, {}, &StageCost::backward_input, &StageBytes::input_workspace, op_inputs::kBackward},
     {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, false,
-     Op::Backward, Peers::None, {}, &StageCost::backward_weight, &StageBytes::weight_workspace, op_inputs::kAfterInput},
+     Op::Backward, PeerStages::None, {}, &StageCost::backward_weight, &StageBytes::weight_workspace, op_inputs::kAfterInput},
     {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, true,
-     {}, Peers::None, {}, &StageCost::recompute, &StageBytes::recompute_workspace, op_inputs::kAfterForward},
+     {}, PeerStages::None, {}, &StageCost::recompute, &StageBytes::recompute_workspace, op_inputs::kAfterForward},
     {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, false,
-     {}, Peers::None, {}, &StageCost::update, nullptr, op_inputs::kUpdate},
+     {}, PeerStages::None, {}, &StageCost::update, nullptr, op_inputs::kUpdate},
     {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, Gradients::None, false,
-     {}, Peers::None, {}, &StageCost::sum_gradients, nullptr, op_inputs::kSum},
+     {}, PeerStages::None, {}, &StageCost::sum_gradients, nullptr, op_inputs::kSum},
     {Op::SendForward, "SEND_F", "send activations", 0x79a9dd, OpRole::Send, Gradients::None, false,
-     {}, Peers::After, Op::RecvForward, nullptr, nullptr, op_inputs::kAfterForward},
+     {}, PeerStages::After, Op::RecvForward, nullptr, nullptr, op_inputs::kAfterForward},
     {Op::RecvForward, "RECV_F", "receive activations", 0x79a9dd, OpRole::Receive, Gradients::None, false,
-     {}, Peers::Before, Op::SendForward, nullptr, nullptr, op_inputs::kRecvForward},
+     {}, PeerStages::Before, Op::SendForward, nullptr, nullptr, op_inputs::kRecvForward},
     {Op::SendBackward, "SEND_B", "send gradients", 0xe3975a, OpRole::Send, Gradients::OfInputs, false,
-     {}, Peers::Before, Op::RecvBackward, nullptr, nullptr, op_inputs::kAfterInput},
+     {}, PeerStages::Before, Op::RecvBackward, nullptr, nullptr, op_inputs::kAfterInput},
     {Op::RecvBackward, "RECV_B", "receive gradients", 0xe3975a, OpRole::Receive, Gradients::OfInputs, false,
-     {}, Peers::After, Op::SendBackward, nullptr, nullptr, op_inputs::kRecvBackward},
+     {}, PeerStages::After, Op::SendBackward, nullptr, nullptr, op_inputs::kRecvBackward},
 };
 // clang-format on
 

@@ -44,8 +44,8 @@ struct Edge {
 };
 // Returns the edge on which a transfer is: activations go along it, gradients against it.
 constexpr Edge edge_of(const Task& transfer) {
-    return facts_of(transfer.op).peers == Peers::After ? Edge{transfer.stage, transfer.peer}
-                                                       : Edge{transfer.peer, transfer.stage};
+    return facts_of(transfer.op).peers == PeerStages::After ? Edge{transfer.stage, transfer.peer}
+                                                            : Edge{transfer.peer, transfer.stage};
 }
 
 struct Shape {

@@ -19,7 +19,7 @@ public:
     std::span<const int> after(int stage) const { return after_[stage]; }
     // Returns the stages at the other ends of a stage's transfers of an operation.
     std::span<const int> peers_of(Op transfer, int stage) const {
-        return facts_of(transfer).peers == Peers::Before ? before(stage) : after(stage);
+        return facts_of(transfer).peers == PeerStages::Before ? before(stage) : after(stage);
     }
 
     bool holds(int device, int stage) const;

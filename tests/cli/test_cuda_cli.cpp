@@ -6,7 +6,29 @@ namespace {
 
 class CudaCli : public Cli {
 protected:
-    CudaCli() { binary_ = PIPEWRIGHT_BINARY_ON_HOST; }
+    void SetUp() override {
+        Cli::SetUp();
+        use_module("cuda_on_host_module.so");
+    }
+    void TearDown() override {
+        unsetenv("PIPEWRIGHT_CUDA_MODULE");
+        Cli::TearDown();
+    }
+    static void use_module(const std::string& file) {
+        setenv("PIPEWRIGHT_CUDA_MODULE", (PIPEWRIGHT_MODULES "/" + file).c_str(), 1);
+    }
+    // What a run says where the module cannot be loaded. All that needs no GPU goes on.
+    std::string refusal(int code) const {
+        run_well("run mlp.yaml");
+        run_well("simulate mlp.yaml --set run.backend=cuda");
+        run_well("--version");
+        return error_of("run mlp.yaml --set run.backend=cuda", code);
+    }
+    std::string status() const {
+        const std::string list = run_well("list backends").out;
+        const std::size_t begin = list.find("cuda");
+        return list.substr(begin, list.find('\n', begin) - begin);
+    }
 };
 
 std::string with_all(std::string text, const std::string& from, const std::string& to) {
@@ -31,6 +53,45 @@ run: {backend: cuda, deterministic: false}
     EXPECT_EQ(run_well(run + "measured.yaml").err.find(note), std::string::npos);
     EXPECT_NE(run_well(run + "impossible.yaml").err.find(note), std::string::npos);
     EXPECT_EQ(run_well(run + "impossible.yaml --set run.deterministic=true").err.find(note), std::string::npos);
+}
+
+TEST_F(CudaCli, AModuleRunsAPlanAndItsOracle) {
+    EXPECT_NE(status().find("ready"), std::string::npos) << status();
+    const Json run = run_well("run mlp.yaml --json --set run.backend=cuda").json();
+    const Json oracle = run_well("run mlp.yaml --json --reference --set run.backend=cuda").json();
+    EXPECT_EQ(run["weights_hash"], oracle["weights_hash"]);
+    EXPECT_EQ(run["losses"], oracle["losses"]);
+}
+
+TEST_F(CudaCli, AnErrorOfTheModuleEndsTheProgramAsItsOwnDo) {
+    const std::string said = error_of("run mlp.yaml --set run.backend=cuda --set run.gpus=[0,7]", 2);
+    EXPECT_NE(said.find("GPU 7"), std::string::npos) << said;
+    EXPECT_NE(said.find("\n  help: "), std::string::npos) << said;
+}
+
+TEST_F(CudaCli, AMissingModuleIsBadInput) {
+    use_module("nowhere.so");
+    const std::string said = refusal(2);
+    for (const char* part :
+         {"run.backend cuda is not installed", "--> --set", "cpu, reference or emulated", "nowhere.so"})
+        EXPECT_NE(said.find(part), std::string::npos) << said;
+    EXPECT_NE(status().find("not installed"), std::string::npos) << status();
+}
+
+TEST_F(CudaCli, AMissingLibraryIsNamedWithItsPackage) {
+    use_module("cuda_without_a_library.so");
+    const std::string said = refusal(1);
+    for (const char* part : {"run.backend cuda: libcudnn_absent.so.9 is missing", "pip install nvidia-cudnn-cu13",
+                             "LD_LIBRARY_PATH", "cpu, reference or emulated"})
+        EXPECT_NE(said.find(part), std::string::npos) << said;
+    EXPECT_NE(status().find("libcudnn_absent.so.9 is missing"), std::string::npos) << status();
+}
+
+TEST_F(CudaCli, AModuleOfAnotherVersionIsRefused) {
+    use_module("cuda_of_another_version.so");
+    const std::string said = refusal(1);
+    for (const char* part : {"is of another build of pipewright", "its version is 0.0.1-0123456789ab, the program's "})
+        EXPECT_NE(said.find(part), std::string::npos) << said;
 }
 
 TEST_F(CudaCli, CompareRunsOnGpus) {

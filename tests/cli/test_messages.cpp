@@ -168,15 +168,6 @@ TEST_F(Messages, ProfilesAreValidated) {
     expect({"validate broken.yaml", {"is missing"}});
 }
 
-TEST_F(Messages, ABackendThatIsNotBuiltIsBadInput) {
-    if (!contains(run_well("list backends").out, "not in this build"))
-        GTEST_SKIP() << "this build has every backend";
-    expect(
-        {"run mlp.yaml --set run.backend=cuda",
-         {"run.backend cuda is not in this build", "--> --set", "cpu, reference or emulated", "cmake --preset cuda"}});
-    run_well("run mlp.yaml --set run.backend=emulated");
-}
-
 TEST_F(Messages, PicturesAreRefusedBeforeTheWork) {
     expect_all({{"simulate four.yaml --plot nowhere/x.svg", {"cannot write 'nowhere/x.svg': there is no folder"}, 1},
                 {"plot nothing.json -o nowhere/x.html", {"cannot write 'nowhere/x.html'"}, 1},

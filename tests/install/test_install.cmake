@@ -1,5 +1,5 @@
 # Installs BUILD into FOLDER/prefix, builds SOURCE/examples against that, and compares what it says with the installed
-# program. FLAGS: the compiler's.
+# program. FLAGS: the compiler's. MODULE: the cuda backend over the stand-in of the toolkit, which another program loads.
 set(prefix ${FOLDER}/prefix)
 file(REMOVE_RECURSE ${FOLDER})
 
@@ -39,7 +39,16 @@ list(JOIN headers "" headers)
 file(WRITE ${FOLDER}/headers/headers.cpp "${headers}")
 file(WRITE ${FOLDER}/headers/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(headers LANGUAGES CXX)\n"
      "find_package(pipewright REQUIRED)\nadd_subdirectory(../examples examples)\n"
-     "add_library(headers OBJECT headers.cpp)\ntarget_link_libraries(headers PRIVATE pipewright::pipewright)\n")
+     "add_library(headers OBJECT headers.cpp)\ntarget_link_libraries(headers PRIVATE pipewright::pipewright)\n"
+     "add_executable(run run.cpp)\ntarget_link_libraries(run PRIVATE pipewright::pipewright)\n")
+file(WRITE ${FOLDER}/headers/run.cpp "#include <cstdio>
+#include <exec/execute.h>
+int main(int, char** values) {
+    pw::Notices notices;
+    const pw::Job job = pw::make_job(pw::load_config(values[1], {\"run.backend=cuda\", \"training.steps=2\"}), notices);
+    std::puts(pw::run(job, {}).weights_hash.c_str());
+}
+")
 
 run(${CMAKE_COMMAND} -S ${FOLDER}/headers -B ${FOLDER}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${prefix}
     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS})
@@ -79,3 +88,8 @@ run(${FOLDER}/build/examples/compare_and_sweep ${config} ${other})
 expect("${predicted_other}")
 expect("faster: ")
 expect("${best}")
+set(load ${CMAKE_COMMAND} -E env PIPEWRIGHT_CUDA_MODULE=${MODULE})
+run(${load} ${FOLDER}/build/run ${config})
+string(STRIP "${said}" weights)
+run(${load} ${prefix}/bin/pipewright run ${config} --set run.backend=cuda --set training.steps=2 --json)
+expect("\"weights_hash\": \"${weights}\"")

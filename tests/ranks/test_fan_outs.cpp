@@ -44,7 +44,7 @@ TEST_P(FanOutOnRanks, OverMpi) {
 
 TEST_P(FanOutOnRanks, OverNccl) {
     for (const char* set : {"pipeline.schedule=gpipe", "run.fan_out_gradients=layer"})
-        expect_oracle(MANY_READERS_ON_HOST, fmt::format("run.backend=cuda {} {}", kFourStages, set));
+        expect_oracle(MANY_READERS, fmt::format("run.backend=cuda {} {}", kFourStages, set));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FanOutOnRanks, testing::Values(kMpis[0]),

@@ -18,17 +18,19 @@ TEST_P(UnderMpi, AComparisonEndsOnAllRanksWhenOneFails) {
     const Said many = on_ranks(5, "compare four.yaml");
     EXPECT_NE(many.code, 0);
     EXPECT_NE(many.err.find("5 ranks were started for 4 devices"), std::string::npos) << many.err;
-    const Said infinite = on_ranks(4, "compare four.yaml --set training.steps=4 --set training.learning_rate=1e6");
+    ASSERT_EQ(on_ranks(2, "profile four.yaml -o profile.yaml").code, 0);
+    const std::string profiled = "compare four.yaml --set cluster.profile=profile.yaml --set training.steps=4";
+    const Said infinite = on_ranks(4, profiled + " --set training.learning_rate=1e6");
     EXPECT_NE(infinite.code, 0);
     EXPECT_NE(infinite.err.find("is not finite"), std::string::npos) << infinite.err;
     EXPECT_EQ(infinite.err.find("stopped"), std::string::npos) << infinite.err;
-    const Said small = on_ranks(2, "compare four.yaml --max-error 0%");
+    const Said small = on_ranks(2, profiled + " --max-error 0%");
     EXPECT_NE(small.code, 0);
     EXPECT_NE(small.err.find("exceeds --max-error"), std::string::npos) << small.err;
     write("last.sh", R"(rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
-exec "$1" compare four.yaml --set training.steps=4 --set training.seed=$rank
+exec "$@" --set training.seed=$rank
 )");
-    const Said differs = launch(fmt::format("-n 2 sh ./last.sh '{}'", GetParam().binary));
+    const Said differs = launch(fmt::format("-n 2 sh ./last.sh '{}' {}", GetParam().binary, profiled));
     EXPECT_NE(differs.code, 0);
     EXPECT_NE(differs.err.find("has another plan or config"), std::string::npos) << differs.err;
 }

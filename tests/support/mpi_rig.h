@@ -17,16 +17,13 @@ namespace pw {
 struct Mpi {
     const char* name;
     const char* launcher;
-    const char *binary, *under_fire;                  // the programs
-    const char *binary_on_host, *under_fire_on_host;  // the same over the stand-in of CUDA
-    const char* no_clean_up;                          // the launcher leaves the other ranks alone when one ends
+    const char *binary, *under_fire;  // the programs
+    const char* no_clean_up;          // the launcher leaves the other ranks alone when one ends
 };
 inline const Mpi kMpis[] = {
-    {"TheBuilds", PIPEWRIGHT_MPIRUN, PIPEWRIGHT_BINARY, UNDER_FIRE, PIPEWRIGHT_BINARY_ON_HOST, UNDER_FIRE_ON_HOST,
-     "--enable-recovery"},
+    {"TheBuilds", PIPEWRIGHT_MPIRUN, PIPEWRIGHT_BINARY, UNDER_FIRE, "--enable-recovery"},
 #ifdef PIPEWRIGHT_BINARY_MPICH
-    {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH, PIPEWRIGHT_BINARY_ON_HOST_MPICH,
-     UNDER_FIRE_ON_HOST_MPICH, "-disable-auto-cleanup"},
+    {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH, "-disable-auto-cleanup"},
 #endif
 };
 
@@ -38,13 +35,13 @@ protected:
         for (const char* variable :
              {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
             setenv(variable, "1", 1);
+        setenv("PIPEWRIGHT_CUDA_MODULE", CUDA_ON_HOST, 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
     }
 
-    virtual const char* program() const { return GetParam().binary; }
     // Runs the program of this MPI on `ranks` ranks.
     Said on_ranks(int ranks, const std::string& arguments) {
-        return launch(fmt::format("-n {} '{}' {}", ranks, program(), arguments));
+        return launch(fmt::format("-n {} '{}' {}", ranks, GetParam().binary, arguments));
     }
     static bool is_mpich() { return GetParam().name == std::string("Mpich"); }
     Said launch(const std::string& arguments) {
@@ -54,10 +51,13 @@ protected:
         return said;
     }
 
-    // Tests that do not depend on the MPI use all of these numbers of ranks under the first MPI, and the last number
-    // under the others, unless they soak.
-    static std::vector<int> tried(const std::vector<int>& numbers) {
-        return is_mpich() && !soaks() ? std::vector<int>{numbers.back()} : numbers;
+    // With PIPEWRIGHT_SOAK=1 everything is tried on all of these numbers of ranks. Else under the first MPI the calls
+    // of a test take the numbers in turn, from the last on, and under the others each takes the last.
+    std::vector<int> tried(const std::vector<int>& numbers) {
+        if (soaks())
+            return numbers;
+        const std::size_t turn = is_mpich() ? 0 : turn_++ % numbers.size();
+        return {numbers[numbers.size() - 1 - turn]};
     }
     // On ranks it may have `more` settings, which must not change a bit.
     void expect_same(const std::string& arguments, const std::vector<int>& numbers = {1, 2, 3, 4},
@@ -71,6 +71,9 @@ protected:
                 EXPECT_EQ(json[key], alone[key]) << arguments << " on " << ranks << ": " << key;
         }
     }
+
+private:
+    std::size_t turn_ = 0;
 };
 
 }  // namespace pw

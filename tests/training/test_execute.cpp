@@ -344,10 +344,10 @@ TEST(Failure, ABackendThatIsNotThereSaysSo) {
         (void)execution.run();
         FAIL();
     } catch (const Error& error) {
-        const bool built = cuda->status != "not in this build";
-        EXPECT_EQ(error.code(), built ? ExitCode::RunFailed : ExitCode::BadInput);
+        const bool installed = cuda->status != "not installed";
+        EXPECT_EQ(error.code(), installed ? ExitCode::RunFailed : ExitCode::BadInput);
         const std::string said = error.what();
-        EXPECT_NE(said.find(built ? "run.backend cuda: " + cuda->status : "run.backend cuda is not in this build"),
+        EXPECT_NE(said.find(installed ? "run.backend cuda: " + cuda->status : "run.backend cuda is not installed"),
                   std::string::npos)
             << said;
         EXPECT_NE(said.find("cpu, reference or emulated"), std::string::npos) << said;

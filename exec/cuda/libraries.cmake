@@ -1,5 +1,4 @@
-# The libraries of the cuda backend, for its build and for builds against an installed pipewright that has it. Appends the
-# missing ones to `missing`.
+# The libraries that the module of the cuda backend links. Appends to `missing` what is not there.
 find_package(CUDAToolkit 13.0 QUIET)
 if(CUDAToolkit_FOUND)
   find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
