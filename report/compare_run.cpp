@@ -18,7 +18,7 @@ namespace pw {
 
 namespace {
 
-// Of the runs of an asynchronous plan, one per turn, that of the median step time.
+// Returns the run with the median step time, among those of an asynchronous plan, one per turn.
 RunResult median_run(std::vector<RunResult> runs) {
     std::vector<std::pair<Ns, std::size_t>> times;
     for (std::size_t k = 0; k < runs.size(); ++k)
@@ -26,7 +26,7 @@ RunResult median_run(std::vector<RunResult> runs) {
     return std::move(runs[lower_median(times).second]);
 }
 
-// Of an asynchronous job, which runs in one of `every` turns, or of all steps of another one.
+// Returns the time of an asynchronous job, which runs in one of `every` turns, or of all steps of another job.
 Ns predicted_time(const Job& job, int turns, int every) {
     int runs = steps_of(job);
     if (job.plan.asynchronous) {

@@ -29,9 +29,9 @@ double error_of(Ns predicted, Ns measured) {
     return measured > 0 ? static_cast<double>(predicted - measured) / static_cast<double>(measured) : kUnknown;
 }
 
-// What a run takes beside its arenas: code of libraries that it is the first to use, kernels made for its shapes, and
-// its own lists. The median of results/memory-cpu.
-constexpr Bytes kBesideArenas = 9'000'000;
+// The memory of a run in addition to its arenas: code of libraries that it is the first to use, kernels made for its
+// shapes, and its own lists. The median of results/memory-cpu.
+constexpr Bytes kOutsideArenas = 9'000'000;
 
 double median_error(const std::vector<double>& errors) { return errors.empty() ? kUnknown : mean_median(errors); }
 
@@ -90,7 +90,7 @@ std::vector<double> gpu_memory_errors(const Report& predicted, const RunResult& 
 }  // namespace
 
 Bytes resident_memory_of(const Report& predicted) {
-    Bytes all = kBesideArenas;
+    Bytes all = kOutsideArenas;
     for (const DeviceMetrics& device : predicted.metrics.devices)
         all += in_pages(needed_of(device));
     return all;
@@ -235,7 +235,7 @@ std::string calibration_text(const Comparison& comparison) {
         comparison.parts && comparison.parts->drift
             ? fmt::format("   drift since the profile {}", print_signed_percent(comparison.drift()))
             : "";
-    return fmt::format("\ncalibrated beside the run, in {} turns: step {} ({}){}\nreference work {}, spread {}\n",
+    return fmt::format("\ncalibrated during the run, in {} turns: step {} ({}){}\nreference work {}, spread {}\n",
                        calibrated.turns, print_time(time), print_signed_percent(relative_error(time, measured)), drift,
                        print_time(calibrated.yardstick.median()), print_time(calibrated.yardstick.spread()));
 }

@@ -63,7 +63,7 @@ int turns_for(const Job& job, std::optional<int> asked);
 // turns.
 std::string note_on_turns(const Job& job, int turns);
 
-// `result` is the run that `measured` is of, where it is known: it tells of the memory of processes and GPUs.
+// `result` is the run of `measured`, if it is known: it has the memory of processes and GPUs.
 PredictionErrors errors_of(const Report& predicted, const Report& measured,
                            const std::optional<RunResult>& result = {});
 

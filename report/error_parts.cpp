@@ -129,7 +129,7 @@ Reason mechanics_reason(const ErrorParts& parts) {
                     percent(parts.mechanics.total(), parts.measured),
                     percent(parts.mechanics.*(largest->time), parts.measured), largest->name),
         "Look in --plot both.html for gaps between tasks that wait for nothing; cluster.dispatch adds what every task "
-        "takes beside its work."};
+        "takes in addition to its work."};
 }
 
 Reason jitter_reason(const ErrorParts& parts) {
@@ -154,7 +154,7 @@ Reason costs_reason(const ErrorParts& parts) {
 Reason drift_reason(const ErrorParts& parts) {
     const Ns drift = parts.drift.value_or(0);
     return {"drift of the machine", drift,
-            fmt::format("with costs measured beside the run the plan takes {} {} than with those of the profile",
+            fmt::format("with costs measured during the run the plan takes {} {} than with those of the profile",
                         percent(std::abs(drift), parts.measured).substr(1), drift < 0 ? "longer" : "shorter"),
             "Measure the profile again on a quiet machine, and the run soon after it."};
 }

@@ -23,8 +23,8 @@ MeasuredProfile measure_costs(const Config& config, const Model& model, const st
 LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples);
 Ns time_of(const LayerTimes& times);  // of forward and backward
 
-// Tells whether a job of the config that is to be compared with its run needs a profile that is measured first: neither
-// has the config one, nor does the backend sleep what is predicted.
+// Returns whether a job of the config that is to be compared with its run needs a profile that is measured first:
+// neither has the config one, nor does the backend sleep what is predicted.
 bool needs_profile(const Config& config);
 
 struct MeasuredJob {

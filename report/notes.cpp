@@ -102,7 +102,7 @@ std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
 std::string note_on_share(const Profile& profile) {
     return profile.cpu_share < kQuietShare
                ? fmt::format(
-                     "the profile was measured with {:.0f} % of its cores, beside other programs: measure it "
+                     "the profile was measured with {:.0f} % of its cores, in parallel with other programs: measure it "
                      "again on a quiet machine",
                      100 * profile.cpu_share)
                : "";
@@ -216,7 +216,7 @@ std::string note_on_speed(const Job& job) {
 std::string note_on_data(const Config& config) {
     const bool replaced =
         !is_emulated(config) && data_source(config.workload.dataset).open != nullptr && config.workload.path.empty();
-    return replaced ? fmt::format("no workload.path: the synthetic set stands in for {}", config.workload.dataset) : "";
+    return replaced ? fmt::format("no workload.path: the synthetic set replaces {}", config.workload.dataset) : "";
 }
 
 void require_layers(const Config& config, const std::string& what) {

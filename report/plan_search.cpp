@@ -21,7 +21,7 @@ namespace pw {
 
 namespace {
 
-// Of the passes that the plan runs.
+// Returns the time of the passes that the plan runs.
 Ns time_of(const StageCost& cost, const Job& job) {
     if (!schedule_named(job.config.pipeline.schedule).trains)
         return cost.forward;

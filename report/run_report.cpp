@@ -49,7 +49,7 @@ Json to_json(const RunResult& result, const Report& measured) {
 }
 
 std::string learning_text(const RunResult& result) {
-    if (result.gradient_norms.empty() && !result.losses.empty())  // nothing was learnt
+    if (result.gradient_norms.empty() && !result.losses.empty())  // nothing was trained
         return fmt::format("mean loss {:.4f} of {} mini-batches   weights {}\n", mean_loss_of(result),
                            result.losses.size(), result.weights_hash);
     if (result.losses.empty())

@@ -16,10 +16,10 @@ Json to_json(const RunResult& result, const Report& measured);
 // Returns a line like "loss 2.3026 to 2.1034 in 20 updates   weights ...".
 std::string learning_text(const RunResult& result);
 
-// Returns how many samples had been learnt from after each of the first updates.
+// Returns the number of training samples up to each of the first updates.
 std::vector<double> samples_after(const Job& job, std::size_t updates);
 
-// Returns the function of RunOptions that tells `hooks` of the progress.
+// Returns the function of RunOptions that passes the progress to `hooks`.
 std::function<void(const Progress&)> progress_for(const Hooks& hooks);
 
 }  // namespace pw

@@ -44,8 +44,8 @@ Config config_with_schedule(const ConfigSource& source, const std::string& sched
     return source.load_with({"pipeline.schedule=" + schedule});
 }
 
-// Over the samples learnt from. A schedule that updates more often, after fewer samples, has the mean of its losses
-// over those of a mini-batch of the config: the same samples as the others.
+// Plots losses over the training samples. A schedule that updates more often, after fewer samples, has the mean of its
+// losses over those of a mini-batch of the config: the same samples as the others.
 Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Job& job) {
     const auto steps = static_cast<std::size_t>(job.config.training.steps);
     const std::size_t each = std::max<std::size_t>(1, losses.size() / steps);

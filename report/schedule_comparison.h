@@ -21,8 +21,8 @@ struct ScheduleRun {
 struct ScheduleComparison {
     std::string title;              // model, micro-batches, backend and machine
     std::vector<ScheduleRun> runs;  // in the order of the schedules
-    // Losses over the samples learnt from. Schedules that sum in the same order have the same losses to the last bit:
-    // one curve for all of them. None where nothing is learnt.
+    // Losses over the training samples. Schedules that sum in the same order have the same losses to the last bit:
+    // one curve for all of them. None without training.
     std::vector<Curve> losses;
 };
 

@@ -169,7 +169,7 @@ std::optional<std::size_t> almost(const std::vector<SweepPoint>& points, std::si
     return found == best ? std::nullopt : std::optional(found);
 }
 
-// What stands in the last column, flush left among cells that are flush right.
+// Returns the text of the last column, flush left among cells that are flush right.
 std::string verdict_of(const SweepPoint& point) {
     constexpr std::size_t kMost = 120;
     if (point.error) {

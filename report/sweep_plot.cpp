@@ -171,7 +171,7 @@ std::vector<Curve> curves_of(const std::vector<SweepLine>& lines) {
     return curves;
 }
 
-// A line that is not there, or has gaps, would else be one that nobody misses.
+// Without a note, a missing line or a gap would not be noticed.
 void note_missing(const std::vector<SweepLine>& lines, Notices& missing) {
     for (const SweepLine& line : lines)
         if (const auto all = line.places.size(); line.failed > 0 && !line.title.empty())
@@ -188,7 +188,7 @@ void note_missing(const std::vector<SweepLine>& lines, Notices& missing) {
 void check_drawable(const std::vector<SweepAxis>& axes, const std::string& file) {
     if (!first_with_numbers(axes))
         fail(
-            "cannot plot '{}': no key of 'sweep' has numbers that could stand along x\n"
+            "cannot plot '{}': no key of 'sweep' has numbers for the x axis\n"
             "  help: sweep one that has, too, such as pipeline.micro_batches: [4, 8, 16], or leave --plot out",
             file);
 }

@@ -52,7 +52,7 @@ TEST_F(Cli, AProfileOfADisturbedMachineSaysSo) {
     const std::string simulate = "simulate mlp.yaml --set run.backend=reference --set cluster.profile=";
     EXPECT_EQ(run_well(simulate + "quiet.yaml").err, "");
     EXPECT_TRUE(contains(run_well(simulate + "disturbed.yaml").err,
-                         "note: the profile was measured with 39 % of its cores, beside other programs"));
+                         "note: the profile was measured with 39 % of its cores, in parallel with other programs"));
 }
 
 TEST_F(Cli, AProfileOfOtherConvolutionsSaysSo) {

@@ -37,7 +37,7 @@ TEST(Bidirectional, StagesThatDoNotFitAreRefusedInWords) {
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(),
                      "schedule both-ways places two stages, one of each direction, on each device: 6 stages on 4 "
-                     "devices do not fit\n  help: set pipeline.stages to 4");
+                     "devices do not fit\n  help: set the number of stages to 4");
     }
 }
 
