@@ -100,17 +100,20 @@ std::vector<int> turns_of(const Shape& shape) {
     return turns;
 }
 
-// At one position the S of a mini-batch come before its U, and those before the next mini-batch.
-std::multimap<int, Task> in_turn(const std::vector<int>& turns, const std::multimap<int, Task>& sums,
-                                 const std::multimap<int, Task>& updates) {
-    std::vector<std::tuple<int, int, int, Task>> all;
+// At one position the S of a mini-batch come before its U, and those before the next mini-batch. But the U of a stage
+// that its holders sum for themselves follows its S at once: there they distribute the weights of a sharded optimizer.
+std::multimap<int, Task> in_turn(const Shape& shape, const std::vector<int>& turns,
+                                 const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
+    std::vector<std::tuple<int, int, int, bool, Task>> all;
     for (const auto& [position, task] : sums)
-        all.push_back({position, task.microbatch, turns[task.stage], task});
-    for (const auto& [position, task] : updates)
-        all.push_back({position, task.microbatch, turns.back(), task});
+        all.push_back({position, task.microbatch, turns[task.stage], false, task});
+    for (const auto& [position, task] : updates) {
+        const bool alone = needs_sum(shape, task.stage) && !is_tied(shape, task.stage) && !shape.global_norm;
+        all.push_back({position, task.microbatch, alone ? turns[task.stage] : turns.back(), true, task});
+    }
     std::sort(all.begin(), all.end());
     std::multimap<int, Task> ordered;
-    for (const auto& [position, microbatch, turn, task] : all)
+    for (const auto& [position, microbatch, turn, updates_stage, task] : all)
         ordered.insert({position, task});
     return ordered;
 }
@@ -224,7 +227,7 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
             updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
         }
     }
-    return in_turn(turns, sums, updates);
+    return in_turn(shape, turns, sums, updates);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST_F(PublicInputs, GroupsBelowTheNumberOfDevices) {
                              "group2.csv:1, cell 10: 4B0", "group2.csv:1, cell 8: 4F3", "group2.csv:4, cell 9: 3F3"});
     EXPECT_FALSE(contains(circle.err, "validate")) << circle.err;
     expect_says(error_of("simulate six-devices.yaml", 2),
-                {"a group of 6 micro-batches for 3 micro-batches on 6 devices", "leave pipeline.group out"});
+                {"a group of 6 micro-batches for 3 micro-batches on 6 devices", "leave the group out"});
     EXPECT_EQ(ms_of_step("six-devices.yaml --set pipeline.group="), 42);
 }
 

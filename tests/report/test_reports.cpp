@@ -83,7 +83,7 @@ TEST(Notes, SayWhatAJobIs) {
 }
 
 TEST(Notes, TakeTheFactOfAnError) {
-    EXPECT_EQ(first_line(Error(ExitCode::BadInput, "error: stage 2 gets no layer\n --> cfg.yaml:14:13")),
+    EXPECT_EQ(first_line(Error(ExitCode::BadInput, "stage 2 gets no layer\n --> cfg.yaml:14:13")),
               "stage 2 gets no layer");
 }
 
