@@ -43,6 +43,7 @@ file(WRITE ${FOLDER}/headers/CMakeLists.txt "cmake_minimum_required(VERSION 3.25
      "add_executable(run run.cpp)\ntarget_link_libraries(run PRIVATE pipewright::pipewright)\n")
 file(WRITE ${FOLDER}/headers/run.cpp "#include <cstdio>
 #include <exec/execute.h>
+#include <job/load.h>
 int main(int, char** values) {
     pw::Notices notices;
     const pw::Job job = pw::make_job(pw::load_config(values[1], {\"run.backend=cuda\", \"training.steps=2\"}), notices);
