@@ -102,7 +102,9 @@ private:
 
 void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
                    const std::string& folder, std::optional<int> turns) {
-    const Config first = arguments.load_with({"pipeline.schedule=" + schedules.front()});
+    ConfigArguments of_first = arguments;
+    of_first.set.push_back("pipeline.schedule=" + schedules.front());
+    const Config first = of_first.load();
     with_all_ranks(first, [&] {
         ScheduleHooks hooks;
         Shown shown(folder);

@@ -89,7 +89,6 @@ TEST_F(Comparisons, RunTheJob) {
     ASSERT_TRUE(comparison.result);
     EXPECT_EQ(comparison.measured.trace.label, "measured");
     EXPECT_EQ(comparison.measured.trace.plan_hash, comparison.predicted.trace.plan_hash);
-    EXPECT_GE(comparison.measured.metrics.step_time, comparison.predicted.metrics.step_time);  // it sleeps at least
     EXPECT_FALSE(states.empty());
     EXPECT_EQ(to_json(comparison)["measured"]["weights_hash"], comparison.result->weights_hash);
 }

@@ -79,7 +79,7 @@ TEST(Notes, AreOneForEachThing) {
 
 TEST(Notes, SayWhatAJobIs) {
     EXPECT_EQ(summary_of(job_of_text(kUniform)), "uniform, 2 stages, gpipe, 4 micro-batches of 1");
-    EXPECT_EQ(refusal([] { require_layers(job_of_text(kUniform).config, "run"); }).substr(0, 13), "error: a unif");
+    EXPECT_TRUE(contains(refusal([] { require_layers(job_of_text(kUniform).config, "run"); }), "has no layers to run"));
 }
 
 TEST(Notes, TakeTheFactOfAnError) {

@@ -18,7 +18,7 @@ protected:
     ConfigSource source() const {
         return {folder_.write("cfg.yaml", R"(
 workload: {model: uniform, stages: 4, forward: 1 us, backward_input: 1 us, backward_weight: 1 us, activation: 1 MB}
-cluster: {devices: 4, memory: 8 MB}
+cluster: {devices: 4, memory: 9 MB}
 pipeline: {schedule: gpipe, micro_batches: 8}
 )"),
                 {}};
