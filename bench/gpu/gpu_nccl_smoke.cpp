@@ -339,7 +339,8 @@ private:
 
 int run_self() {
     constexpr Bytes kMost = Bytes{256} << 20;
-    Self whole(Seat{}), half(seats_of({}, 2).front());
+    const Config config;
+    Self whole(Seat{}), half(seats_of(config, 2).front());
     const DeviceMemory from = allocate(kMost), to = allocate(kMost);
     std::vector<std::byte> sent = pattern(kMost, 1);
     put(sent, from.get());

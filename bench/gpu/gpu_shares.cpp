@@ -135,7 +135,8 @@ Finding measure(const std::string& title, const std::vector<std::unique_ptr<GpuS
 }
 
 Finding measure_shares(int devices) {
-    const std::vector<Seat> seats = seats_of({}, devices);
+    const Config config;
+    const std::vector<Seat> seats = seats_of(config, devices);
     std::vector<std::unique_ptr<GpuShare>> shares, whole;
     for (const Seat& seat : seats) {
         shares.push_back(std::make_unique<GpuShare>(seat, Precision::Fp32, true));

@@ -20,7 +20,7 @@ namespace {
 
 extern "C" void end_late(int) {
     constexpr char kText[] = "error: not done by the deadline\n";
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, kText, sizeof kText - 1);
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
     _exit(static_cast<int>(ExitCode::PeerSilent));
 }
 
