@@ -14,6 +14,16 @@ namespace pw {
 
 namespace {
 
+// The SEND of the tensor that an operation makes, by operation.
+constexpr std::array<std::optional<Op>, kOps> kSendAfter = [] {
+    std::array<std::optional<Op>, kOps> sends{};
+    for (const OpFacts& send : kOpFacts)
+        for (const OpFacts& made : kOpFacts)
+            if (is_send(send.op) && does(made.op, send.inputs.front().made_by))
+                sends[static_cast<std::size_t>(made.op)] = send.op;
+    return sends;
+}();
+
 // The transfers that follow a task, and those that must have arrived before it.
 class TransferRule {
 public:
@@ -33,9 +43,8 @@ public:
     // Calls visit(transfer, the device at the other end).
     template <class Visit>
     void visit_sends_after(const Task& task, int device, Visit visit) const {
-        for (const OpFacts& send : kOpFacts)
-            if (is_send(send.op) && does(task.op, send.inputs.front().made_by))
-                visit_peers(send.op, task, device, visit);
+        if (const std::optional<Op> send = kSendAfter[static_cast<std::size_t>(task.op)])
+            visit_peers(*send, task, device, visit);
     }
     template <class Visit>
     void visit_receives_before(const Task& task, int device, Visit visit) const {

@@ -4,6 +4,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace pw {
@@ -11,6 +12,17 @@ namespace pw {
 namespace {
 
 std::size_t number_of(Op op) { return static_cast<std::size_t>(op); }
+
+// Whether U or S waits for all tasks of an operation since the last U.
+constexpr std::array<bool, kOps> kCountedSinceUpdate = [] {
+    std::array<bool, kOps> counted{};
+    for (const OpFacts& waiting : kOpFacts)
+        for (const OpInput& input : waiting.inputs)
+            for (const OpFacts& made : kOpFacts)
+                if (input.from == OpInput::From::SinceUpdate && does(made.op, input.made_by))
+                    counted[static_cast<std::size_t>(made.op)] = true;
+    return counted;
+}();
 
 bool in_shape(const Task& task, const Shape& shape, const ShapeIndex& index, int device) {
     if (task.stage < 0 || task.stage >= shape.stages || task.microbatch < 0 || task.microbatch >= shape.microbatches)
@@ -74,7 +86,7 @@ void PlanGraph::add_nodes(const Plan& plan) {
             refuse_foreign(task, plan, index_, device, position);
             int& known = cell_of(task);
             if (known >= 0 && !(is_closing(task.op) && device_[known] != device))
-                fail("plan '{}': device {} step {}: {} stands twice; device {} has it at step {}", plan.schedule,
+                fail("plan '{}': device {} step {}: {} is listed twice; device {} has it at step {}", plan.schedule,
                      device, position, print(task), device_[known], position_of(known));
             known = size();
             has_transfers_ |= is_transfer(task.op);
@@ -163,7 +175,7 @@ void PlanGraph::connect(const Plan& plan) {
                         inputs_.push(node);
         if (task.op == Op::Update)
             since_update[task.stage].clear();
-        else if (!is_transfer(task.op))
+        else if (kCountedSinceUpdate[number_of(task.op)])
             since_update[task.stage].push_back(here);
         inputs_.close();
     }
