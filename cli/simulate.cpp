@@ -132,7 +132,7 @@ void simulate_config(SimulateArguments arguments) {
 void add_questions(CLI::App& command, SimulateArguments& arguments) {
     Questions& questions = arguments.questions;
     CLI::Option* samples =
-        command.add_option("--samples", questions.samples, "so many draws in which tasks take longer or shorter")
+        command.add_option("--samples", questions.samples, "number of draws in which tasks take longer or shorter")
             ->type_name("N")
             ->check(whole_number(1, 10'000'000));
     command.add_option("--jitter", questions.jitter, "lognormal:SIGMA, or profile; default: lognormal:0.05")

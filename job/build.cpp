@@ -43,7 +43,7 @@ StageSplit split_by_names(const Config& config, const Model& model) {
         return split_by_lists(model.layers, lists);
     } catch (const Error& error) {
         fail_at(config, "pipeline.split.stages", error,
-                "put every layer into exactly one stage, none behind a stage that reads it");
+                "put every layer into exactly one stage, none in a later stage than its readers");
     }
 }
 

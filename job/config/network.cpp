@@ -49,7 +49,7 @@ std::vector<int> read_all_of(const Yaml& at, const std::vector<std::string>& nam
     std::set<int> all;
     for (const Yaml& item : at.items())
         if (const int one = read_one_of(item, names, what, names_first); one >= 0 && !all.insert(one).second)
-            item.complain(fmt::format("{} '{}' stands twice in '{}'", what, item.text(), at.path()),
+            item.complain(fmt::format("{} '{}' is listed twice in '{}'", what, item.text(), at.path()),
                           "leave one of them out");
     if (at.is_list() && at.items().empty())
         at.complain(fmt::format("'{}' is empty", at.path()), fmt::format("name a {} or more", what));
@@ -104,7 +104,7 @@ void read_pairs(const Yaml& at, const std::vector<std::string>& devices, Cluster
             item["to"].complain(fmt::format("'{}' leads from device {} to itself", item.path(), from),
                                 "name two devices");
         else if (!pairs.insert({from, to}).second)
-            item.complain(fmt::format("the link from device {} to device {} stands twice", from, to),
+            item.complain(fmt::format("the link from device {} to device {} is listed twice", from, to),
                           "leave one of them out");
         else
             cluster.links.push_back({from, to, link});

@@ -119,7 +119,7 @@ std::vector<std::string> by_rank(const std::vector<Rank>& ranks) {
                 fmt::format("'{}' is {}, but the table has {} devices", rank.at.path(), rank.number, ranks.size()),
                 fmt::format("number the ranks 0 to {}, each once", ranks.size() - 1));
         else if (!numbers.insert(rank.number).second)
-            rank.at.complain(fmt::format("rank {} stands twice", rank.number),
+            rank.at.complain(fmt::format("rank {} is listed twice", rank.number),
                              fmt::format("number the ranks 0 to {}, each once", ranks.size() - 1));
         else
             servers[static_cast<std::size_t>(rank.number)] = rank.server;

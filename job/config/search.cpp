@@ -17,7 +17,7 @@ std::vector<T> read_different(const Yaml& at, Read read) {
     for (const Yaml& item : at.items()) {
         values.push_back(read(item));
         if (!seen.insert(values.back()).second)
-            item.complain(fmt::format("'{}' stands twice in '{}'", values.back(), at.path()), "write it once");
+            item.complain(fmt::format("'{}' is listed twice in '{}'", values.back(), at.path()), "write it once");
     }
     if (at.is_list() && values.empty())
         at.complain(fmt::format("'{}' is empty", at.path()), "write what to try, or remove the key");

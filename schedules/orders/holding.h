@@ -41,11 +41,11 @@ std::vector<Tasks> on_each_device(const Request& request) {
     return all;
 }
 
-// Return how many of its own micro-batches a device of one stage runs ahead of, or lags behind, those around it,
+// Return by how many of its own micro-batches a device of one stage runs ahead of, or lags, those around it,
 // `times` over: p - 1 - d and d where every stage has one device. The r holders of a stage share the micro-batches: of
 // R devices in all, with q before the stage, each runs (R - 1 - q) / r ahead (PipeDream's 1F1B-RR). No circle of waits
 // comes of it. With a ahead, F(s, i), the forward of micro-batch i on stage s, waits for the backward B(s, i - (a + 1)
-// r) and no later one; B(s, i) waits for F(s, i + a' r') at most, which stage s' behind it runs first; and a' r' < (a +
+// r) and no later one; B(s, i) waits for F(s, i + a' r') at most, which the later stage s' runs first; and a' r' < (a +
 // 1) r.
 int share_ahead(const Holding& own, int times = 1);
 int share_behind(const Holding& own, int times = 1);

@@ -29,7 +29,7 @@ Tasks alternate(const Holding& own, int warmup) {
 // than (p - d) activations.
 Tasks one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, share_ahead(own)); }
 
-// Eager 1F1B (Zhuang et al., 2023): twice as far ahead, so that transfers hide behind compute.
+// Eager 1F1B (Zhuang et al., 2023): twice as far ahead, so that computing hides transfers.
 Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, share_ahead(own, 2)); }
 
 // PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush; two versions are enough when a

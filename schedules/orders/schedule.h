@@ -57,7 +57,7 @@ struct Schedule {
     // `bubble` is the idle time of a device in a step with equal stages, `in_flight` the micro-batches of activations
     // that device d holds at most.
     std::string_view bubble = {}, in_flight = {};
-    // Returns the compute tasks of every device, in order. Throws Error (BadInput) with the rule and, behind "help:",
+    // Returns the compute tasks of every device, in order. Throws Error (BadInput) with the rule and, after "help:",
     // the nearest legal values when the schedule is not defined for the shape.
     std::vector<Tasks> (*orders)(const Request& request) = nullptr;
     std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
@@ -80,7 +80,7 @@ const Schedule& schedule_named(std::string_view name);
 // fit.
 int legal_stages(const Schedule& schedule, const Shape& shape);
 
-// Fills the placement of stages. Returns false where the schedule cannot place so many.
+// Fills the placement of stages. Returns false where the schedule cannot place that number.
 bool place_stages(const Schedule& schedule, Shape& shape);
 
 struct PlanOptions {
@@ -106,7 +106,7 @@ struct ProvenPlan {
 // tasks are ordered. The first two functions below are these steps, the others all of them, without costs.
 
 // Fills the placement, unless the shape brings one (placement_of(replicas), one stage per device). Throws Error
-// (BadInput) with the rule and, behind "help:", the nearest legal values when the schedule is not defined for the
+// (BadInput) with the rule and, after "help:", the nearest legal values when the schedule is not defined for the
 // shape.
 Shape placed(const Schedule& schedule, Shape shape);
 // Orders the tasks of a placed shape: those of the schedule, then U, the update, where the schedule wrote none, then

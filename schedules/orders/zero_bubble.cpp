@@ -29,7 +29,7 @@ Tasks alternate_split(const Holding& own, int warmup, int delay) {
     return order;
 }
 
-// ZB-H1 (Qi et al., 2024): 1F1B's warm-up; W lags d micro-batches behind, so that memory stays that of
+// ZB-H1 (Qi et al., 2024): 1F1B's warm-up; W lags by d micro-batches, so that memory stays that of
 // 1F1B.
 Tasks zb_h1(const Holding& own, const ScheduleOptions&) {
     return alternate_split(own, share_ahead(own), share_behind(own));

@@ -14,8 +14,8 @@ namespace pw {
 
 namespace {
 
-// Returns where a step ends: nothing stands inside an overlapped pair, and what a task makes is sent before anything
-// else runs.
+// Returns where a step ends: no S or U is inserted into an overlapped pair, and what a task makes is sent before
+// anything else runs.
 int end_of_step(const std::vector<Task>& order, int position) {
     const int last = static_cast<int>(order.size()) - 1;
     while (position < last && (order[position].with_next || is_send(order[position + 1].op)))

@@ -373,7 +373,7 @@ bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const
     Uses uses(routes.capacities().size());
     add_uses_of_messages(graph, mode, *costs.cluster, uses);
     add_uses_of_sums(costs.stage_sums, *costs.cluster, uses);
-    add_uses_of_sums(costs.stage_gathers, *costs.cluster, uses);  // never beside its stage's sum
+    add_uses_of_sums(costs.stage_gathers, *costs.cluster, uses);  // never while its stage's sum runs
     return is_short(uses, routes);
 }
 

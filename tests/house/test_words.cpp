@@ -14,7 +14,7 @@ namespace {
 enum class Where { Everywhere, EverywhereAndNames, Sources };  // Sources: no pages
 
 struct Fault {
-    std::string_view words;    // one after the other; "#" is a number or a placeholder; a capital must be one
+    std::string_view words;    // one after the other; "#" is a number or a format field; a capital must be one
     std::string_view instead;  // what to write
     Where where = Where::Everywhere;
     std::string_view unless = {};  // a phrase that is fine

@@ -164,9 +164,9 @@ TEST(Config, RefusesWhatContradictsItselfInTheNetwork) {
     EXPECT_TRUE(contains(says("devices: [{name: left}, {name: right}], links: [{from: lefd, to: right}]"), "'left'?"));
     EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0}]"), "'cluster.links[0]' has no to"));
     EXPECT_TRUE(contains(says("devices: 2, links: [{from: 1, to: 1}]"), "from device 1 to itself"));
-    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 1}, {from: 0, to: 1}]"), "stands twice"));
+    EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 1}, {from: 0, to: 1}]"), "is listed twice"));
     EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 1, bandwidht: 1 GB/s}]"), "bandwidth"));
-    EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [0, 0], bandwidth: 1 GB/s}]"), "'0' stands twice"));
+    EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [0, 0], bandwidth: 1 GB/s}]"), "'0' is listed twice"));
     EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [], bandwidth: 1 GB/s}]"), "is empty"));
     EXPECT_TRUE(contains(says("devices: 2, shared: [{devices: [0]}]"), "has no bandwidth"));
     EXPECT_TRUE(contains(

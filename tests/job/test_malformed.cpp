@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, search: {schedule: [gpipe]}}", "unknown key 'schedule'"},
         Rejection{"{workload: {model: mlp}, search: {schedules: []}}", "'search.schedules' is empty"},
         Rejection{"{workload: {model: mlp}, search: {schedules: gpipe}}", "'search.schedules' is 'gpipe'"},
-        Rejection{"{workload: {model: mlp}, search: {schedules: [gpipe, gpipe]}}", "'gpipe' stands twice"},
+        Rejection{"{workload: {model: mlp}, search: {schedules: [gpipe, gpipe]}}", "'gpipe' is listed twice"},
         Rejection{"{workload: {model: mlp}, search: {stages: []}}", "'search.stages' is empty"},
         Rejection{"{workload: {model: mlp}, search: {micro_batch_sizes: [0]}}", "'search.micro_batch_sizes[0]' is 0"},
         Rejection{"{workload: {model: mlp}, search: {mini_batch: 0}}", "'search.mini_batch' is 0"},

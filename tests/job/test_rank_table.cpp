@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"99999999999999999999")"), {"no whole number"}},
         BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"3")"),
                  {"is 3, but the table has 3 devices", "0 to 2, each once"}},
-        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"2")"), {"rank 2 stands twice", ":4:"}},
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"2")"), {"rank 2 is listed twice", ":4:"}},
         BadTable{replaced(kTable, R"("device_id":"1")", R"("device_id":"0")"),
                  {"device 0 of server 'node_0' is rank 2 and rank 0", "its own device"}},
         BadTable{replaced(kTable, "node_1", "node_0"), {"two servers are called 'node_0'"}},

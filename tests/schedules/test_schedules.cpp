@@ -74,7 +74,7 @@ TEST(Check, NamesAMissingTask) {
 TEST(Check, NamesADoubledTask) {
     Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
     plan.order[0].push_back({Op::Forward, 0, 1});
-    EXPECT_NE(error_of(plan, ExitCode::BadInput).find("0F1 stands twice"), std::string::npos);
+    EXPECT_NE(error_of(plan, ExitCode::BadInput).find("0F1 is listed twice"), std::string::npos);
 }
 
 TEST(Check, NamesAnUnpairedSend) {
