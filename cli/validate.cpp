@@ -69,7 +69,7 @@ void print_ok_memory(const Report& report) {
     }
 }
 
-// Nothing is known of its times and sizes in run.precision.
+// Nothing is known of its times and sizes in training.precision.
 void validate_without_costs(const ValidateArguments& arguments, const Job& job) {
     if (arguments.json) {
         Json json = json_of_plan(job.plan, "config");
@@ -80,7 +80,7 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
         print_ok_plan(job);
     }
     print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
-                           name_of(job.config.run.precision)));
+                           name_of(job.config.training.precision)));
 }
 
 void validate_config(const ValidateArguments& arguments) {

@@ -150,16 +150,16 @@ int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.tra
 bool knows_precision(const Config& config, const Profile& profile) {
     if (!cost_source_of(config).has_kernels || config.run.backend != RunConfig::Backend::Cuda)
         return true;  // other backends have one; times that the user wrote are those of any
-    return config.run.precision == precision_of(profile);
+    return config.training.precision == precision_of(profile);
 }
 
 void check_precision(const Config& config, const Profile& profile) {
     if (knows_precision(config, profile))
         return;
     const std::optional<Precision> known = precision_of(profile);
-    const std::string_view asked = name_of(config.run.precision);
+    const std::string_view asked = name_of(config.training.precision);
     config.fail_at(
-        "run.precision",
+        "training.precision",
         !is_measured(profile)
             ? fmt::format("analytic costs are those of fp32; nothing is known of {}", asked)
             : fmt::format("the profile {}, the config runs in {}",

@@ -49,7 +49,7 @@ Job with_plan(Job job, ProvenPlan proven);
 // Returns how often a run repeats the plan: an asynchronous one holds all its steps.
 int steps_of(const Job& job);
 
-// The first tells whether the costs are of run.precision. Where they are not, a prediction would be one of another run:
+// The first tells whether the costs are of training.precision. Where they are not, a prediction would be one of another run:
 // check_precision throws Error (BadInput).
 bool knows_precision(const Config& config, const Profile& profile);
 void check_precision(const Config& config, const Profile& profile);

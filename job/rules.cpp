@@ -88,9 +88,9 @@ void check_batches(const Config& config) {
 }
 
 void check_precision(const Config& config) {
-    if (config.run.precision != Precision::Fp32)
-        break_rule(config, "run.precision",
-                   fmt::format("a pipeline computes in fp32, not in {}", name_of(config.run.precision)),
+    if (config.training.precision != Precision::Fp32)
+        break_rule(config, "training.precision",
+                   fmt::format("a pipeline computes in fp32, not in {}", name_of(config.training.precision)),
                    "write precision: fp32");
 }
 

@@ -51,7 +51,7 @@ public:
 
 private:
     void compare(const std::string& precision, const std::string& schedule) {
-        const std::vector<std::string> set = {"run.precision=" + precision, "pipeline.schedule=" + schedule};
+        const std::vector<std::string> set = {"training.precision=" + precision, "pipeline.schedule=" + schedule};
         RunResult reference;
         if (!attempt([&] { reference = run(oracle_of(job_of(set)), {}); }, fmt::format("{} {}", precision, schedule)))
             return;

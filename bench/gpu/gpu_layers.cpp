@@ -246,7 +246,7 @@ cluster: {devices: 1}
 pipeline: {schedule: naive, micro_batches: 1}
 run: {backend: cuda}
 )");
-    std::vector<std::string> set = {fmt::format("pipeline.micro_batch_size={}", samples), "run.precision=" + precision,
+    std::vector<std::string> set = {fmt::format("pipeline.micro_batch_size={}", samples), "training.precision=" + precision,
                                     fmt::format("run.deterministic={}", !by_timing)};
     if (share > 0) {  // the second device takes part in nothing but the hand-over
         set.emplace_back("cluster.devices=2");
@@ -263,7 +263,7 @@ int measure(Arguments& arguments) {
     arguments.done();
     const int share = asked == kWhole ? 0 : asked;
     const Config config = config_of(samples, precision_name, share, by_timing);
-    const Precision precision = config.run.precision;
+    const Precision precision = config.training.precision;
     const Model model = build_model(config);
     const Roof roof{measured_bandwidth(), most_flops(precision, share)};
     const Profile profile = measure_profile(config, model, {samples}, {});

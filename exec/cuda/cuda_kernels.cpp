@@ -311,7 +311,7 @@ std::vector<std::string> cuda_addresses(const Config& config, int devices) {
 
 std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices) {
     const cuda::Seat seat = cuda::seats_of(config, devices)[static_cast<std::size_t>(device)];
-    return std::make_shared<cuda::CudaKernels>(seat, config.run.precision, config.run.deterministic);
+    return std::make_shared<cuda::CudaKernels>(seat, config.training.precision, config.run.deterministic);
 }
 
 }  // namespace pw

@@ -33,7 +33,7 @@ private:
 
 GpuShare open(const Config& config, int number) {
     const std::vector<Seat> seats = seats_of(config, std::max<int>(2, static_cast<int>(config.cluster.devices.size())));
-    return GpuShare(seats[static_cast<std::size_t>(number)], config.run.precision, config.run.deterministic);
+    return GpuShare(seats[static_cast<std::size_t>(number)], config.training.precision, config.run.deterministic);
 }
 
 // Median from the moment the sender's stream is there to the moment it knows that the receiver's may go on:

@@ -48,7 +48,7 @@ Profile described(const Config& config, const Model& model, const TransferCost& 
     profile.input = model.input;
     profile.classes = model.classes;
     profile.threads_per_device = config.run.threads_per_device;
-    profile.precision = config.run.precision;
+    profile.precision = config.training.precision;
     profile.link = transfer.link;
     profile.between_hosts = transfer.between_hosts;
     profile.sums = transfer.sums;

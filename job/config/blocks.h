@@ -33,6 +33,11 @@ ConfigBlock search_block();
 // Returns the blocks in the order of a printed config. `sweep`, which has no keys of its own, is none.
 std::span<const ConfigBlock> config_blocks();
 
+// Keys that are only for the backend cuda. read_config refuses them with other backends.
+inline constexpr KeyLimit<Config> kOnGpus{
+    [](const Config& config, std::string_view) { return config.run.backend == RunConfig::Backend::Cuda; },
+    [](std::string_view) { return std::string(name_of(RunConfig::Backend::Cuda)); }};
+
 void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading);
 
 // Complains that "X is not in this version".

@@ -147,7 +147,8 @@ struct TrainingConfig {
     enum class BatchNorm { PerMicroBatch, Deferred } batch_norm = BatchNorm::PerMicroBatch;
     std::string initial;  // absolute path of a folder of parameters to start from; when empty, they come from the seed
     std::int64_t seed = 1;
-    bool shard_optimizer = false;  // each replica of a stage keeps the optimizer's states of a part (ZeRO-1)
+    Precision precision = Precision::Fp32;  // of the backend cuda; the others compute in fp32
+    bool shard_optimizer = false;           // each replica of a stage keeps the optimizer's states of a part (ZeRO-1)
 };
 template <>
 inline constexpr Choice<TrainingConfig::Loss> kChoices<TrainingConfig::Loss>[] = {
@@ -168,7 +169,6 @@ struct RunConfig {
     enum class FanOutGradients { Stage, Layer } fan_out_gradients = FanOutGradients::Stage;
     bool allow_nan = false;  // go on with losses and gradients that are not finite
     // The keys from here on are for the backend cuda.
-    Precision precision = Precision::Fp32;
     bool deterministic = true;  // algorithms are chosen by shape; else by timing
     std::vector<int> gpus;      // the GPU of each device; when empty, devices are spread over all
     std::vector<int> sms;       // multiprocessors of each device, on its GPU; when empty, equal shares

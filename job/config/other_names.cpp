@@ -79,7 +79,7 @@ constexpr OtherName kOtherNames[] = {
     {"use_distributed_optimizer", "training.shard_optimizer"},
     {"zero_stage", "training.shard_optimizer"},
     {"bucket_cap_mb", "transfer.sum_bucket"},
-    {"dtype", "run.precision"},
+    {"dtype", "training.precision"},
     {"distributed_backend", "run.transport"},
     // one of several
     {"stages", "pipeline.stages"},

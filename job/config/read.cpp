@@ -31,6 +31,23 @@ std::vector<std::string_view> names_of_blocks() {
     return names;
 }
 
+void refuse_keys_of_gpus(const Yaml& root, const Config& config) {
+    for (const ConfigBlock& block : config_blocks())
+        for (const ConfigKey& key : block.keys)
+            if (const Yaml at = root[block.name][key.name];
+                key.limit.is_for == kOnGpus.is_for && !key.is_for(config) && at.present())
+                at.complain(fmt::format("'{}' is for run.backend {}, not {}", at.path(), key.limit.words(key.name),
+                                        name_of(config.run.backend)),
+                            fmt::format("remove the key, or set run.backend: {}", key.limit.words(key.name)));
+}
+
+void refuse_two_precisions(const Yaml& root) {
+    const Yaml at = root["training"]["precision"], earlier = root["run"]["precision"];
+    if (at.present() && earlier.present())
+        earlier.complain(fmt::format("'{}' is the earlier name of '{}', which is set, too", earlier.path(), at.path()),
+                         fmt::format("remove {}", earlier.path()));
+}
+
 }  // namespace
 
 std::span<const ConfigBlock> config_blocks() {
@@ -62,6 +79,8 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     KeyReading reading{folder, written.claims};
     for (const ConfigBlock& block : config_blocks())
         read_block(block, root[block.name], config, reading);
+    refuse_keys_of_gpus(root, config);
+    refuse_two_precisions(root);
     config.sweep = read_sweep(root[kSweep]);
     if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
         root["training"]["shard_optimizer"].complain(

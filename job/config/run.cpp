@@ -7,10 +7,6 @@ namespace {
 using Run = RunConfig;
 constexpr auto kRun = &Config::run;
 
-constexpr auto kCuda = RunConfig::Backend::Cuda;
-constexpr KeyLimit<Config> kOnGpus{[](const Config& config, std::string_view) { return config.run.backend == kCuda; },
-                                   [](std::string_view) { return std::string(name_of(kCuda)); }};
-
 void read_transport(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     config.run.transport = at.choice(RunConfig::Transport::Auto);
 }
@@ -18,6 +14,12 @@ void read_transport(const KeyDomain&, const Yaml& at, Config& config, KeyReading
 constexpr KeyValue<Config> with_auto(KeyValue<Config> transport) {
     transport.read = read_transport;
     return transport;
+}
+
+constexpr KeyValue<Config> earlier_name_of_precision() {
+    auto precision = if_given(choice_key<&Config::training, &TrainingConfig::precision>());
+    precision.print = nullptr;
+    return precision;
 }
 
 constexpr ConfigKey kRunKeys[] = {
@@ -39,8 +41,8 @@ constexpr ConfigKey kRunKeys[] = {
      "([schedules.md](schedules.md#tensors-with-several-readers)). Predictions, runs and `search` follow it"},
     {"allow_nan", flag_key<kRun, &Run::allow_nan>(), KeyShown::IfSet, "",
      "go on when a loss or a gradient norm is not finite; else the run ends with exit code 1"},
-    {"precision", choice_key<kRun, &Run::precision>(), KeyShown::Always, "",
-     "analytic costs are those of fp32: others are predicted from a profile measured in them, or refused", kOnGpus},
+    {"precision", earlier_name_of_precision(), KeyShown::IfSet, "", "the earlier name of `training.precision`",
+     kOnGpus},
     {"deterministic", flag_key<kRun, &Run::deterministic>(), KeyShown::Always, "",
      "algorithms by shape, so that bits repeat; `false`: the fastest by timing or as `cluster.profile` says, and sums "
      "between GPUs in [an order of NCCL's](gpu.md#sums)",
@@ -56,11 +58,6 @@ constexpr ConfigKey kRunKeys[] = {
 void finish_run(const Yaml& at, Config& config, KeyReading&) {
     if (config.run.gradient_order != RunConfig::GradientOrder::Plan)
         not_in_this_version(at["gradient_order"], "gradient_order: micro_batch", "write gradient_order: plan");
-    for (const ConfigKey& key : kRunKeys)
-        if (!key.is_for(config) && at[key.name].present())
-            at[key.name].complain(fmt::format("'run.{}' is for run.backend {}, not {}", key.name,
-                                              key.limit.words(key.name), name_of(config.run.backend)),
-                                  fmt::format("remove the key, or set run.backend: {}", key.limit.words(key.name)));
 }
 
 }  // namespace

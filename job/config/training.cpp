@@ -32,6 +32,8 @@ constexpr ConfigKey kTrainingKeys[] = {
      "a folder of parameters to start from, one `NAME.npy` each, as `run --save FOLDER` writes it"},
     {"seed", integer_key<kTraining, &Training::seed>(0, std::numeric_limits<std::int64_t>::max()), KeyShown::Always, "",
      "of initial weights, synthetic data and the order of samples"},
+    {"precision", choice_key<kTraining, &Training::precision>(), KeyShown::Always, "",
+     "analytic costs are those of fp32: others are predicted from a profile measured in them, or refused", kOnGpus},
     {"shard_optimizer", flag_key<kTraining, &Training::shard_optimizer>(), KeyShown::IfSet, "",
      "each replica of a stage keeps the optimizer's states of its part only and updates that (ZeRO-1, "
      "[schedules.md](schedules.md#replicas)); everywhere but on `cuda`"},

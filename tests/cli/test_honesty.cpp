@@ -14,7 +14,7 @@ std::string replaced(std::string text, const std::string& part, const std::strin
     return at == std::string::npos ? text : text.replace(at, part.size(), by);
 }
 
-const std::string kBf16 = " --set run.backend=cuda --set run.precision=bf16";
+const std::string kBf16 = " --set run.backend=cuda --set training.precision=bf16";
 
 }  // namespace
 
@@ -38,7 +38,7 @@ TEST_F(Cli, AProfilePredictsItsOwnPrecisionOnly) {
     write("bf16.yaml", replaced(cuda, "precision: fp32", "precision: bf16"));
     write("unknown.yaml", replaced(cuda, "  precision: fp32\n", ""));
     run_well("simulate mlp.yaml" + kBf16 + with + "bf16.yaml");
-    const std::string other = "simulate mlp.yaml --set run.backend=cuda --set run.precision=tf32" + with;
+    const std::string other = "simulate mlp.yaml --set run.backend=cuda --set training.precision=tf32" + with;
     EXPECT_TRUE(contains(error_of(other + "bf16.yaml", 2), "was measured in bf16, the config runs in tf32"));
     EXPECT_TRUE(contains(error_of(other + "unknown.yaml", 2), "does not say its precision"));
     EXPECT_TRUE(contains(error_of("simulate mlp.yaml" + kBf16 + with + "cpu.yaml", 2), "was measured in fp32"));

@@ -435,7 +435,7 @@ TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
 
 TEST_F(CudaSeats, OpensKernelsAsTheConfigSays) {
     Config config;
-    config.run.precision = Precision::Bf16;
+    config.training.precision = Precision::Bf16;
     EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 4 * 32 * 32 * 2 + 64);  // and samples
 }
 

@@ -82,7 +82,7 @@ protected:
         return name == "Odd" ? odd() : name == "Residual8" ? residual(8, 3) : residual(12, 4);
     }
     static Execution execution(const std::vector<std::string>& set) {
-        return {kTraining, with({"run.backend=cuda", "run.precision=" + precision()}, set), model()};
+        return {kTraining, with({"run.backend=cuda", "training.precision=" + precision()}, set), model()};
     }
     static Execution reference(const std::vector<std::string>& set) {
         return {kTraining, with({"run.backend=reference"}, set), model()};
@@ -133,7 +133,7 @@ TEST_P(CudaResiduals, EvaluationIsThatOfTheReference) {
 TEST_P(CudaResiduals, MemoryIsWhatIsPredicted) {
     const TemporaryFolder folder;
     const Config config =
-        load_config(folder.write("config.yaml", kTraining), {"run.backend=cuda", "run.precision=" + precision()});
+        load_config(folder.write("config.yaml", kTraining), {"run.backend=cuda", "training.precision=" + precision()});
     const Profile profile = measure_profile(config, model(), {2}, {});
     EXPECT_TRUE(std::ranges::any_of(profile.layers, [](const LayerProfile& layer) { return layer.bytes.at(2).joins; }));
     for (const char* way : {"1f1b", "zb-h1", "pipedream"}) {

@@ -41,7 +41,7 @@ std::string said_by(const Execution& execution, ExitCode code) {
 class Precisions : public testing::TestWithParam<const char*> {
 protected:
     std::vector<std::string> set(const std::vector<std::string>& more) const {
-        return with(with(kOnCuda, {std::string("run.precision=") + GetParam()}), more);
+        return with(with(kOnCuda, {std::string("training.precision=") + GetParam()}), more);
     }
 };
 
@@ -215,7 +215,7 @@ TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
 TEST(CudaRun, LossesAreTheReferences) {
     const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
     for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
-        const std::vector<double> losses = Execution(kMlp, with(kOnCuda, {"run.precision=" + precision})).run().losses;
+        const std::vector<double> losses = Execution(kMlp, with(kOnCuda, {"training.precision=" + precision})).run().losses;
         ASSERT_EQ(losses.size(), expected.size());
         for (std::size_t step = 0; step < losses.size(); ++step)
             EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;

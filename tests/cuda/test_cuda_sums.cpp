@@ -73,7 +73,7 @@ TEST_F(CudaSums, EqualTheirOracleInBf16AndOnTheLastGpu) {
     for (const char* transport : {"threads", "nccl"})
         for (const Replicas& replicas : {Replicas{16}, Replicas{5, 6, 5}})
             expect_oracle(kMlp, on(transport, replicas,
-                                   {"pipeline.schedule=1f1b", "run.precision=bf16", "pipeline.micro_batches=16",
+                                   {"pipeline.schedule=1f1b", "training.precision=bf16", "pipeline.micro_batches=16",
                                     "training.steps=2", "training.clip_norm=0.1"}));
 }
 

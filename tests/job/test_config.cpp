@@ -190,6 +190,14 @@ TEST(Config, RefusesWhatContradictsItselfInTheNetwork) {
                  "less time than fewer bytes"));
 }
 
+TEST(Config, PrecisionIsReadByItsEarlierNameToo) {
+    for (const char* blocks :
+         {"run: {backend: cuda}, training: {precision: bf16}", "run: {backend: cuda, precision: bf16}"})
+        EXPECT_EQ(load(fmt::format("{{workload: {{model: mlp}}, {}}}", blocks)).training.precision, Precision::Bf16)
+            << blocks;
+    EXPECT_EQ(load("{workload: {model: mlp}, run: {backend: cuda}}").training.precision, Precision::Fp32);
+}
+
 TEST(Config, ATreeSumsNoPartsToKeep) {
     EXPECT_TRUE(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").training.shard_optimizer);
     const std::string said =

@@ -92,7 +92,7 @@ TEST_P(CudaUnderMpi, SharedTables) {
 
 TEST_P(CudaUnderMpi, StatisticsOfBatchNorm) {
     expect_same("unet.yaml", {2, 4});
-    expect_same("unet.yaml --set training.batch_norm=deferred --set run.precision=bf16", {4});
+    expect_same("unet.yaml --set training.batch_norm=deferred --set training.precision=bf16", {4});
 }
 
 // Two devices of a rank on shares of one GPU, the other rank's on another one.
