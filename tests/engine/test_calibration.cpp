@@ -61,7 +61,7 @@ TEST_P(Calibrations, EveryTaskHasATime) {
     EXPECT_EQ(run.turns, 2);
     EXPECT_EQ(run.runs.size(), 1u);
     EXPECT_EQ(run.runs.front().weights_hash, execution.run().weights_hash);  // turns change no number
-    EXPECT_GT(run.yardstick.median(), 0);
+    EXPECT_GT(run.reference_work.median(), 0);
     for (const std::vector<Task>& order : job.plan.order)
         for (const Task& task : order)
             if (!is_transfer(task.op)) {
