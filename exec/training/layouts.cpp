@@ -1,4 +1,4 @@
-// What is known of the memory of a training when all devices are prepared: the bytes of its layers, and their layout.
+// The memory of a training, planned when all devices are prepared: the bytes of its layers, and their layout.
 #include "exec/training/layouts.h"
 
 #include "exec/training/training.h"
@@ -89,7 +89,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     return costs;
 }
 
-// The backend's own sizes, no times: tensors are handed over by pointer.
+// The backend's own sizes, and no times: tensors are passed by pointer.
 Costs Training::prepare_memory() {
     const std::vector<LayerBytes> bytes = layer_bytes(false);
     Layouts layouts{layouts_at(plan.sizes.full, bytes), {}, bytes, shared_tables(job, bytes), {}};

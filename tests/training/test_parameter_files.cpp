@@ -60,7 +60,7 @@ TEST(Npy, OtherFilesAreRefused) {
                                "{'descr': '<f4', 'fortran_order': False, 'shape': (-6,)}",
                                "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999,)}",
                                "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,)}"})
-        expect_refused(npy(1, header), "header is not what NumPy writes");
+        expect_refused(npy(1, header), "header is not one that NumPy writes");
     expect_refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2147483647, 2147483647, 2147483647)}"),
                    "24 bytes follow");
     expect_says(refusal([&] { (void)read_npy(folder.path().string()); }),
