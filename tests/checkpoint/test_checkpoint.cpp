@@ -268,7 +268,7 @@ TEST_F(Checkpoints, WhereThereIsNone) {
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::CheckFailed);
-        EXPECT_NE(std::string(error.what()).find("has no whole checkpoint"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("has no complete checkpoint"), std::string::npos) << error.what();
     }
 }
 

@@ -109,7 +109,7 @@ TEST_F(Folder, OfAnotherTrainingIsRefused) {
     const FoundCheckpoint other = found(place("other").string());
     EXPECT_TRUE(says(refusal(other), "has checkpoints already: step-00000020\n"));  // goes on from elsewhere
     fs::copy(place("other") / "step-00000010", root() + "/step-00000010", fs::copy_options::recursive);
-    EXPECT_TRUE(says(refusal(found()), "step-00000010 is not of that of step-00000020"));
+    EXPECT_TRUE(says(refusal(found()), "step-00000010 is not of the same training as step-00000020"));
 }
 
 // A training that goes on from elsewhere is the same training.
