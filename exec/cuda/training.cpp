@@ -261,7 +261,7 @@ const Event& CudaTraining::landing(int recv) const {
 }
 
 // One end of a message; the other one is put on its stream by another rank, sooner or later.
-void CudaTraining::cross(int transfer) {
+void CudaTraining::enqueue(int transfer) {
     const bool is_sent = is_send(plan.graph.task(transfer).op);
     const Parcel parcel = parcel_of(is_sent ? transfer : lanes_.partner(transfer));
     const cudaStream_t lane = is_sent ? parcel.out : parcel.in;

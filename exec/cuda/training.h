@@ -76,7 +76,7 @@ public:
     void begin_step(int step) override;
     void leave(int send) override;
     RankCarrier* carrier() override { return plan.on_ranks ? this : nullptr; }
-    void cross(int transfer) override;
+    void enqueue(int transfer) override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }
     void abort() override;

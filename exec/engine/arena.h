@@ -1,4 +1,4 @@
-// The memory of one device: an arena is reserved once and then lent by offset. It counts what is lent.
+// The memory of one device: an arena is reserved once, and parts of it are lent by offset. It counts the bytes lent.
 #pragma once
 
 #include "exec/memory.h"
@@ -12,7 +12,7 @@ class Arena {
 public:
     explicit Arena(std::unique_ptr<Memory> memory) : memory_(std::move(memory)) {}
 
-    std::byte* lend(Bytes offset, Bytes bytes, MemoryKind kind);  // counts what it lends
+    std::byte* lend(Bytes offset, Bytes bytes, MemoryKind kind);  // counts the bytes
     void give_back(Bytes bytes, MemoryKind kind);
     std::byte* address(Bytes offset) const { return memory_->data() + offset; }  // counts nothing
     Bytes size() const { return memory_->size(); }

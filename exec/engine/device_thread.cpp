@@ -4,7 +4,8 @@ namespace pw {
 
 namespace {
 
-// A thread's clock is a call of the system, about 5 us for both ends of a task; a device's tasks are alike.
+// Reading a thread's CPU clock is a system call, about 5 us for both ends of a task. A device's tasks are alike, so
+// that a sample of them is enough.
 constexpr Ns kWorthClocking = 20'000, kBetweenClocks = 10'000'000;
 
 bool is_on_edge(BufferUse use) {
@@ -47,7 +48,7 @@ bool DeviceThread::is_persistent(const Buffer& buffer) const {
     return buffer.first == 0 && buffer.last + 1 == static_cast<int>(dies_.size());
 }
 
-// Buffers that live across the whole list are lent once and never given back.
+// Buffers that live through the whole list are lent once and never given back.
 void DeviceThread::lend(int position) {
     for (const int k : born_[position]) {
         const Buffer& buffer = plan_.buffers[k];
@@ -84,8 +85,8 @@ void DeviceThread::wait_for_exchange(int position) {
     }
 }
 
-// What waits comes before what lends: memory that a position takes over is free only then. A device with a queue of its
-// own may still be executing much earlier tasks.
+// The waits come before lend(): only then is the memory that the position reuses free. A device with a queue of its
+// own may still execute much earlier tasks.
 void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
     for (const int input : plan_.graph.inputs(node))

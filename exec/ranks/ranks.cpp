@@ -36,7 +36,7 @@ std::vector<Message> receive_all(Ranks& ranks, const std::vector<int>& from, int
     return messages;
 }
 
-// Sends messages, one for all or one for each. What it refers to must stay until it returns.
+// Sends messages, one for all or one for each.
 void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const Message*>& messages, int tag,
               const std::function<void()>& meanwhile) {
     std::vector<std::uint64_t> sizes;
@@ -58,7 +58,7 @@ void wait_between_looks(Ranks& ranks, std::span<const Ranks::Ticket> tickets, Re
             while (!ranks.done(ticket))
                 rest();
     } catch (...) {
-        ranks.give_up();  // what was to be received has no place any more
+        ranks.give_up();  // the memory of messages that would still arrive is about to be freed
         throw;
     }
 }
@@ -77,7 +77,7 @@ void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
     const Ns start = clock_now();
     wait_between_looks(ranks, tickets, [start] {
         if (clock_now() - start < kAwake)
-            let_others_run();
+            yield_core();
         else
             sleep_for(50'000);
     });
@@ -158,8 +158,8 @@ const std::byte* MessageReader::take(std::size_t bytes) {
     return taken;
 }
 
-// Of many questions the one with the shortest round trip is the most accurate (Cristian,
-// "Probabilistic clock synchronization", 1989).
+// The round trip with the shortest time is the most accurate (Cristian, "Probabilistic clock synchronization",
+// 1989).
 std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& others) {
     constexpr int kQuestions = 40;
     std::vector<ClockOffset> offsets;

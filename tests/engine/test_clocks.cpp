@@ -9,8 +9,8 @@ namespace pw {
 
 namespace {
 
-Ns after(const Passage& passage, const std::vector<Ns>& by) {
-    return passage.took - by[static_cast<std::size_t>(passage.to)] + by[static_cast<std::size_t>(passage.from)];
+Ns after(const Transit& transit, const std::vector<Ns>& by) {
+    return transit.took - by[static_cast<std::size_t>(transit.to)] + by[static_cast<std::size_t>(transit.from)];
 }
 
 }  // namespace
@@ -27,19 +27,19 @@ TEST(Clocks, NothingArrivesBeforeItWasSent) {
             fixed.push_back(rank == 0 || draw(0, 3) == 0);
             set_wrong.push_back(fixed.back() ? 0 : draw(-500, 500));
         }
-        std::vector<Passage> passages;
+        std::vector<Transit> transits;
         for (int message = draw(0, 30); message-- > 0;) {
             const int from = draw(0, ranks - 1), to = draw(0, ranks - 1);
             if (from != to)
-                passages.push_back({from, to, draw(0, 400) + set_wrong[to] - set_wrong[from]});
+                transits.push_back({from, to, draw(0, 400) + set_wrong[to] - set_wrong[from]});
         }
-        const std::vector<Ns> by = corrections(fixed, passages);
+        const std::vector<Ns> by = corrections(fixed, transits);
         ASSERT_EQ(by.size(), fixed.size());
         for (int rank = 0; rank < ranks; ++rank)
             EXPECT_TRUE(!fixed[rank] || by[rank] == 0) << "seed " << seed;
-        for (const Passage& passage : passages) {
-            wrong += passage.took < 0;
-            EXPECT_GE(after(passage, by), 0) << "seed " << seed;
+        for (const Transit& transit : transits) {
+            wrong += transit.took < 0;
+            EXPECT_GE(after(transit, by), 0) << "seed " << seed;
         }
     }
     EXPECT_GT(wrong, 1000);

@@ -61,7 +61,7 @@ TEST(Disturbance, IsSaidWithItsSize) {
     EXPECT_NE(stolen[0].find("took 20 % of its time"), std::string::npos);
     const auto shared = warnings_of({.cpu_share = {0.5, 0.5}, .shared_cores = true});
     ASSERT_EQ(shared.size(), 1u);
-    EXPECT_NE(shared[0].find("fewer cores than the devices ask for"), std::string::npos);
+    EXPECT_NE(shared[0].find("the devices need more cores than there are"), std::string::npos);
 }
 
 TEST(Disturbance, IsSeenInTheSpreadOfAProfile) {

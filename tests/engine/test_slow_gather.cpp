@@ -56,7 +56,7 @@ public:
         return opened(message);
     }
     bool done(Ticket ticket) override { return open_.at(static_cast<std::size_t>(ticket))->is_through(); }
-    void get_on() override {}
+    void progress() override {}
     void give_up() override {}
 
 private:

@@ -59,16 +59,16 @@ public:
                       operation->came, rank_, operation->bytes.size());
         return true;
     }
-    void get_on() override {
+    void progress() override {
         if (!network_.given_up_.contains(rank_))
-            network_.get_on(rank_);
+            network_.progress(rank_);
     }
     void give_up() override { network_.given_up_.insert(rank_); }
 
 private:
     void enter() const {
         network_.world_.maybe_others();
-        network_.get_on(rank_);
+        network_.progress(rank_);
         if (network_.given_up_.contains(rank_))
             throw Unreachable("stopped because another device failed");
     }
@@ -211,7 +211,7 @@ void Network::arrive(const std::shared_ptr<Message>& message) {
 }
 
 // A rank calls MPI: what it has sent gets on.
-void Network::get_on(int rank) {
+void Network::progress(int rank) {
     for (auto& [ends, waiting] : held_)
         for (; ends.first == rank && !waiting.empty(); waiting.pop_front()) {
             const Operation& given = *waiting.front()->send;

@@ -74,7 +74,7 @@ private:
     void send(const std::shared_ptr<Operation>& send);
     void receive(const std::shared_ptr<Operation>& receive);
     void arrive(const std::shared_ptr<Message>& message);
-    void get_on(int rank);
+    void progress(int rank);
     void match(int from, int to, int tag);
     void finish(const std::shared_ptr<Operation>& operation);
     void send_piece(int from, int to, std::span<const std::byte> bytes);

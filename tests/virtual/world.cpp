@@ -279,8 +279,8 @@ void Thread::detach() { body_->fiber = nullptr; }
 
 Thread start_thread(const std::string&, std::function<void()> act) { return Thread(std::move(act)); }
 void sleep_for(Ns time) { World::here().others(time); }
-void let_others_run() { World::here().others(20'000); }
-void give_way() {}
-void wake_on_time() {}
+void yield_core() { World::here().others(20'000); }
+void lower_priority() {}
+void use_exact_timers() {}
 
 }  // namespace pw
