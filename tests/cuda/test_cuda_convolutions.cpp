@@ -191,7 +191,7 @@ TEST_F(CudaConvolutions, NoteWhatAProfileSaysInVain) {
         job.profile.convolutions.front().way = job.profile.convolutions.back().way = nonsense;
         forget();
         const RunResult run = pw::run(job, {});
-        expect_says(notes_of(run), {"cuDNN cannot run 2 of the profile's convolutions"});
+        expect_says(notes_of(run), {"cuDNN cannot run 2 of the convolutions"});
         expect_equal(run, execution.run(), "timed");
     }
 }

@@ -423,8 +423,8 @@ TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
         return refusal([&] { (void)seats_of(config, devices); });
     };
     expect_says(refused({64, 64}, 3), {"2 shares for 3 devices"});
-    expect_says(refused({64, 12}, 2), {"12 multiprocessors are no share", "multiples of 8"});
-    expect_says(refused({64, 0}, 2), {"0 multiprocessors are no share"});
+    expect_says(refused({64, 12}, 2), {"12 multiprocessors cannot be a share", "multiples of 8"});
+    expect_says(refused({64, 0}, 2), {"0 multiprocessors cannot be a share"});
     Config config;
     config.run.gpus = {0, 0};
     config.run.sms = {kGroup * groups, 8};

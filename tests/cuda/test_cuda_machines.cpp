@@ -292,7 +292,7 @@ TEST_F(CudaMachines, FillGpusWithTheSharesThatAreGiven) {
     expect_says(refusal([] {
                     (void)seats_of(on_gpus({}, {128, 128, 128, 8}), 4);
                 }),
-                {"add up to 136 multiprocessors, but GPU 2 shares out 128 of 132", "run.gpus"});
+                {"add up to 136 multiprocessors, but GPU 2 can divide 128 of 132", "run.gpus"});
 }
 
 TEST_F(CudaMachines, TakeTheGpusThatAreGiven) {
