@@ -1,4 +1,4 @@
-// What messages say of clocks: random ranks whose clocks are set wrong, by an amount that only the test knows.
+// Corrections of clocks from messages: random ranks whose clocks have random errors.
 #include "exec/engine/clocks.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(Clocks, NothingArrivesBeforeItWasSent) {
     EXPECT_GT(wrong, 1000);
 }
 
-TEST(Clocks, AreCorrectedAsLittleAsItTakes) {
+TEST(Clocks, AreCorrectedAsLittleAsPossible) {
     const std::vector<bool> fixed = {true, false, false};
     EXPECT_EQ(corrections(fixed, {{0, 1, 5}, {1, 0, 7}}), (std::vector<Ns>{0, 0, 0}));
     EXPECT_EQ(corrections(fixed, {{0, 1, -5}, {1, 0, 70}}), (std::vector<Ns>{0, -5, 0}));
@@ -54,7 +54,7 @@ TEST(Clocks, AreCorrectedAsLittleAsItTakes) {
     EXPECT_EQ(corrections(fixed, {{1, 2, -5}, {0, 1, 3}, {2, 0, 2}}), (std::vector<Ns>{0, 3, -2}));
 }
 
-TEST(Clocks, AreLeftWhereNothingMendsThem) {
+TEST(Clocks, AreUnchangedIfNoCorrectionExists) {
     EXPECT_EQ(corrections({true, false}, {{0, 1, -5}, {1, 0, 4}}), (std::vector<Ns>{0, 0}));
     EXPECT_EQ(corrections({true, true}, {{0, 1, -5}}), (std::vector<Ns>{0, 0}));
     EXPECT_EQ(corrections({true}, {}), (std::vector<Ns>{0}));
