@@ -62,7 +62,7 @@ std::string completeness_in(const std::string& folder) {
 }
 
 // Empty if the text has no training, as in older versions.
-std::string training_said_in(const std::string& completeness) {
+std::string stored_training_in(const std::string& completeness) {
     const std::size_t line = completeness.find("\n" + std::string(kTraining));
     if (line == std::string::npos)
         return "";
@@ -84,7 +84,7 @@ Value number_in(const TensorFile& file, const std::string& folder, const char* k
     Value value{};
     const auto read = std::from_chars(text.data(), end, value);
     if (text.empty() || read.ec != std::errc() || read.ptr != end)
-        fail_check(folder, fmt::format("does not say its {}", key));
+        fail_check(folder, fmt::format("has no valid {}", key));
     return value;
 }
 
@@ -130,7 +130,7 @@ std::vector<std::string> steps_in(const std::string& root) {
 
 std::optional<std::string> training_in(const std::string& folder) {
     const std::string text = completeness_in(folder);
-    return text.starts_with(kFirstWords) ? std::optional(training_said_in(text)) : std::nullopt;
+    return text.starts_with(kFirstWords) ? std::optional(stored_training_in(text)) : std::nullopt;
 }
 
 bool has_only_checkpoint(const std::string& folder) {
@@ -203,11 +203,11 @@ Checkpoint read_checkpoint(const std::string& folder) {
     for (const char* file : kFiles)
         if (!fs::is_regular_file(path_in(folder, file), error))
             fail_check(folder, fmt::format("is not complete: there is no {}", file));
-    const std::string told = completeness_in(folder), training = training_said_in(told);
+    const std::string stored = completeness_in(folder), training = stored_training_in(stored);
     const std::string is = completeness_of(
         step_in(folder), training,
         {{kModel, digest_of(path_in(folder, kModel))}, {kOptimizer, digest_of(path_in(folder, kOptimizer))}});
-    if (told != is)
+    if (stored != is)
         fail_check(folder, "is not as it was written: sizes or hashes of its files are others");
     TensorFile model = read_tensors(path_in(folder, kModel));
     Checkpoint checkpoint;
@@ -234,7 +234,7 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
         return {plain, read_checkpoint(plain)};
     std::vector<std::string> before, folders = folders_in(plain);
     // A run that writes there may have removed all listed ones: then there are others.
-    for (int looks = 100; looks > 0 && folders != before; --looks) {
+    for (int tries = 100; tries > 0 && folders != before; --tries) {
         left_out.clear();
         for (const std::string& folder : folders) {
             if (step_in(folder) >= end)

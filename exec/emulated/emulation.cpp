@@ -67,7 +67,7 @@ void EmulatedDevice::run(const Task& task, int node) {
     Ns left = run_.durations[node];
     if (Dispatcher* const dispatcher = run_.dispatcher_of(device_)) {
         run_.sleep_for(run_.job.costs.dispatch);
-        dispatcher->give_back();
+        dispatcher->release();
         left -= run_.job.costs.dispatch;
     }
     run_.sleep_for(left);
@@ -170,7 +170,7 @@ void EmulatedDevice::wait_at_barrier(const Task& task, int node) {
 
 void EmulatedDevice::wait_for_dispatcher() {
     if (Dispatcher* const dispatcher = run_.dispatcher_of(device_))
-        dispatcher->take();
+        dispatcher->acquire();
 }
 
 std::uint64_t EmulatedDevice::sum_of_holders(int stage) const {
@@ -243,13 +243,13 @@ Emulation::Emulation(const RunPlan& the_plan)
         dispatchers_.push_back(std::make_unique<Dispatcher>());
 }
 
-void Dispatcher::take() {
+void Dispatcher::acquire() {
     std::unique_lock lock(mutex_);
-    const std::int64_t turn = asked_++;
+    const std::int64_t turn = requested_++;
     changed_.wait(lock, [&] { return stopped_ || served_ == turn; });
 }
 
-void Dispatcher::give_back() {
+void Dispatcher::release() {
     const std::lock_guard lock(mutex_);
     ++served_;
     changed_.notify_all();

@@ -69,14 +69,14 @@ private:
 // Issues the calls of a host's devices one at a time, in the order of their requests.
 class Dispatcher {
 public:
-    void take();  // waits until all earlier requests are served; returns at once after stop()
-    void give_back();
+    void acquire();  // waits until all earlier requests are served; returns at once after stop()
+    void release();
     void stop();
 
 private:
     Mutex mutex_;
     Condition changed_;
-    std::int64_t asked_ = 0, served_ = 0;
+    std::int64_t requested_ = 0, served_ = 0;
     bool stopped_ = false;
 };
 

@@ -1,5 +1,5 @@
-// The thread of a device: it goes through the device's list, lends its memory position by position, posts its
-// transfers in the mailbox and has the device execute the other tasks.
+// The thread of a device: it goes through the device's list, acquires and releases its memory position by position,
+// posts its transfers in the mailbox and has the device execute the other tasks.
 #pragma once
 
 #include "exec/engine/arena.h"
@@ -38,8 +38,8 @@ private:
     Interval interval_of(int position);
     int node_of(int position) const { return plan_.graph.node(device_, position); }
     bool is_persistent(const Buffer& buffer) const;
-    void lend(int position);
-    void give_back(int position, Ns now);
+    void acquire(int position);
+    void release(int position, Ns now);
 
     RunPlan& plan_;
     Device& work_;
@@ -48,7 +48,7 @@ private:
     Mailbox* mailbox_ = nullptr;
     std::optional<Arena> arena_;
     std::optional<Guards> guards_;
-    std::vector<std::vector<int>> born_, dies_;  // [position] -> buffers
+    std::vector<std::vector<int>> first_uses_, last_uses_;  // [position] -> buffers
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
     std::vector<int> sample_of_;  // [position] of this step; -1 where nothing changed

@@ -9,8 +9,8 @@
 
 namespace pw {
 
-// All memory that is not lent consists of kFree bytes: a float of such bytes is NaN. Persistent buffers are zero at
-// first.
+// All memory that is not in use consists of kFree bytes: a float of such bytes is NaN. Persistent buffers are zero
+// at first.
 class Guards {
 public:
     static constexpr Bytes kBytes = 64;  // guard bytes on both sides of each buffer

@@ -17,10 +17,10 @@ public:
     // Waits until all threads have arrived, all with the same `phase`. Throws Error (RunFailed) when a thread has
     // failed.
     void arrive(int phase = 0);
-    // Does the same, and while it waits calls look(passed) about every `slice`. `passed` is the time since the last
+    // Does the same, and while it waits calls poll(passed) about every `slice`. `passed` is the time since the last
     // call, or since the arrival.
-    template <class Look>
-    void arrive(int phase, Ns slice, Look look);
+    template <class Poll>
+    void arrive(int phase, Ns slice, Poll poll);
     void abort();
 
 private:
@@ -35,8 +35,8 @@ private:
     Condition changed_;
 };
 
-template <class Look>
-void PhaseBarrier::arrive(int phase, Ns slice, Look look) {
+template <class Poll>
+void PhaseBarrier::arrive(int phase, Ns slice, Poll poll) {
     std::unique_lock lock(mutex_);
     std::int64_t round = 0;
     if (is_last(phase, round))
@@ -45,7 +45,7 @@ void PhaseBarrier::arrive(int phase, Ns slice, Look look) {
     while (!changed_.wait_for(lock, slice, [&] { return aborted_ || round_ != round; })) {
         const Ns now = clock_now();
         lock.unlock();  // others may arrive meanwhile
-        look(now - std::exchange(before, now));
+        poll(now - std::exchange(before, now));
         lock.lock();
     }
     if (round_ == round)

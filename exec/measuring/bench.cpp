@@ -31,8 +31,8 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
     program_.set_observer(&stop_watch_);
     sizes_ = stage_bytes(layout_);
     memory_ = kernels_.reserve(memory_with(in_flight_), "the profile");
-    lend_memory();
-    lend_shared();
+    place_memory();
+    place_shared();
     program_.initialise(config.training.seed, weights_, places_[0].statistics);
     run_mini_batch(nullptr);
     measure_marks();
@@ -100,7 +100,7 @@ std::byte* Bench::take(Bytes bytes) {
     return address;
 }
 
-void Bench::lend_memory() {
+void Bench::place_memory() {
     weights_ = take(sizes_.weights);
     momentum_ = take(sizes_.weights);
     Places common;
@@ -117,7 +117,7 @@ void Bench::lend_memory() {
 }
 
 // Places the samples, labels, the loss and the squares of the gradients in shared memory.
-void Bench::lend_shared() {
+void Bench::place_shared() {
     const std::size_t all = static_cast<std::size_t>(in_flight_) * static_cast<std::size_t>(samples_);
     const auto positions = static_cast<std::size_t>(data_.labels_per_sample());
     kernels_.take_data(data_);

@@ -36,8 +36,8 @@ public:
 private:
     std::byte* take(Bytes bytes);
     Bytes workspace() const;
-    void lend_memory();
-    void lend_shared();
+    void place_memory();
+    void place_shared();
     void measure_marks();
 
     const Dataset& data_;

@@ -66,8 +66,8 @@ std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBy
 std::vector<LayerBytes> Training::layer_bytes(bool last) const {
     std::vector<LayerBytes> bytes;
     for (int layer = 0; layer < static_cast<int>(job.split.stage_of.size()); ++layer) {
-        const int speaker = job.plan.shape.devices_of(job.split.stage_of[layer]).front();
-        bytes.push_back(plan.is_here(speaker) ? devices_[speaker]->bytes_of(layer, last) : LayerBytes{});
+        const int holder = job.plan.shape.devices_of(job.split.stage_of[layer]).front();
+        bytes.push_back(plan.is_here(holder) ? devices_[holder]->bytes_of(layer, last) : LayerBytes{});
     }
     return of_all_ranks(std::move(bytes));
 }

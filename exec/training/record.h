@@ -24,7 +24,7 @@ public:
     // The squares of the gradients, [update][layer], are in memory of the rank's first device; a plan without
     // updates has none.
     std::size_t squares() const { return updates_ * layers_; }
-    void lend_squares(double* memory) { squares_ = memory; }
+    void set_squares_memory(double* memory) { squares_ = memory; }
     int updates() const { return squares_ == nullptr ? 0 : static_cast<int>(updates_); }
     std::span<double> squares_of(int update) const;  // by layer
     std::vector<double> gradient_norms() const;      // by update

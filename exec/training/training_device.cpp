@@ -58,7 +58,7 @@ void TrainingDevice::prepare() {
     }
     if (run_.plan.trains() && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front()) {
         squares_ = {*kernels_, run_.record().squares()};
-        run_.record().lend_squares(squares_.data());
+        run_.record().set_squares_memory(squares_.data());
     }
 }
 

@@ -45,7 +45,7 @@ public:
                                      kernels.data_bytes(job.model->input, plan.sizes.full))};
         layouts.measurers = measurers_of(job, layouts.full);
         squares_.resize(record.squares());
-        record.lend_squares(squares_.data());
+        record.set_squares_memory(squares_.data());
         for (const auto& device : devices) {
             HeldStage& held = device->stages.at(0);
             held.program->set_layout(layouts.full[0]);
