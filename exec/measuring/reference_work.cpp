@@ -58,7 +58,7 @@ Ns reference_work_time(const CorePlan& cores) {
     const auto start_all = [&] {
         for (std::size_t device = 0; device < times.size(); ++device)
             workers.push_back(
-                start_thread("the reference_work", [&, device] { failure.guard([&] { work(device); }, [] {}); }));
+                start_thread("the reference work", [&, device] { failure.guard([&] { work(device); }, [] {}); }));
     };
     failure.guard(start_all, [] {});
     for (Thread& worker : workers)

@@ -43,7 +43,7 @@ std::uint64_t keyed_hash(const HandshakeKey& key, std::span<const std::uint64_t>
 inline constexpr Ns kCallerTime = 1'000'000'000;  // for a whole handshake, at rank 0
 
 struct AcceptedRanks {
-    std::vector<Socket> sockets;  // by rank - 1; not open where the rank has not called
+    std::vector<Socket> sockets;  // by rank - 1; not open if the rank has not called
     int rejected = 0;             // closed connections that were not a rank's
 };
 // Accepts connections until ranks 1 to `size` - 1 have called or `timeout` has passed. Each caller has

@@ -24,8 +24,8 @@ public:
     Bytes reserved() const { return fetched_ ? fetched_->size() : 0; }
 
     // Does an S; at the first S of the device in its barrier, for all of its stages there. Between the first and the
-    // last wait at the barrier every device may read the blocks of the others, and none writes what another one reads.
-    // `buckets` is not null if the bucket thread sums the stage.
+    // last wait at the barrier every device may read the blocks of the others, and no device writes bytes that
+    // another one reads. `buckets` is not null if the bucket thread sums the stage.
     void sum(int node, StatisticsGather& statistics, BucketedSum* buckets);
     // Completes the gradients of a stage before its U. A stage without S has one holder, and shares no table with
     // other stages.

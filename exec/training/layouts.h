@@ -1,4 +1,4 @@
-// The layouts of all stages: where the bytes of their layers are in the stages' blocks.
+// The layouts of all stages: the offsets of their layers in the stages' blocks.
 #pragma once
 
 #include "job/job.h"

@@ -29,7 +29,8 @@ struct Places {
     double* loss = nullptr;  // the sum over the samples, written by F of the stage with the loss layer
 };
 
-// Whether a block of gradients already has values: of the layers that add to it in I, and of those that do so in W.
+// Whether a block of gradients already has values: those of layers that add to it in I, and those of layers that
+// add to it in W.
 struct Begun {
     bool input = false, weight = false;
 };

@@ -108,7 +108,7 @@ TEST_F(Folder, IsRefusedIfOfAnotherTraining) {
     fs::rename(root(), place("other"));
     run({20});
     const FoundCheckpoint other = found(place("other").string());
-    EXPECT_TRUE(says(refusal(other), "has checkpoints already: step-00000020\n"));  // goes on from elsewhere
+    EXPECT_TRUE(says(refusal(other), "has checkpoints already: step-00000020\n"));  // resumes from another folder
     fs::copy(place("other") / "step-00000010", root() + "/step-00000010", fs::copy_options::recursive);
     EXPECT_TRUE(says(refusal(found()), "step-00000010 is not of the same training as step-00000020"));
 }

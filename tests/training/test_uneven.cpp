@@ -152,7 +152,7 @@ TEST(Uneven, TracesKeepTheSamples) {
     expect_says(refusal([&] { read_trace(file); }), {"mini_batch", "not between 17 and 20"});
 }
 
-// What is refused
+// Refused configs
 
 TEST(Uneven, AMiniBatchOfOneMicroBatchCannotEndWithASmallerOne) {
     const Config config = uniform_config({"pipeline.schedule=pipedream", "pipeline.mini_batch=17"});
