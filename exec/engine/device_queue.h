@@ -5,8 +5,8 @@
 
 namespace pw {
 
-// A device's thread calls this where it has to wait until other threads have enqueued their part, or other devices
-// have done theirs. The base class is for devices whose work is done when a call returns: it never waits.
+// A device's thread calls these functions where it has to wait until other threads have enqueued their part, or other
+// devices have done theirs. The base class is for devices whose work is done when a call returns: it never waits.
 class DeviceQueue {
 public:
     virtual ~DeviceQueue() = default;

@@ -23,7 +23,8 @@ struct StageShare {
     bool is_sharded = false;
     std::vector<Extent> needed;  // the bytes whose sums the device needs
     int buckets = 1;             // the number of buckets of S; if there are several, the bucket thread sums them
-                                 // The last bytes of the block are in bucket 0, since they are final first.
+
+    // The last bytes of the block are in bucket 0, since they are final first.
     Extent bucket(int number_of_bucket) const;
     // Returns the bytes of a bucket that a holder sums: an equal share or, in a sharded stage, the bytes in its
     // part.

@@ -44,7 +44,7 @@ public:
     bool has_kept() const { return kept_->is_kept(); }
     DeviceState kept_state();                         // called once, on any thread
     LayerBytes bytes_of(int layer, bool last) const;  // `last`: for a smaller last micro-batch
-                                                      // Write and read the addresses that other ranks need for fetches.
+    // Write and read the addresses that other ranks need for fetches.
     void write_addresses(Message& message) const;
     void read_addresses(MessageReader& message);
     // Returns whether the bytes are in the memory that reserve() returned.

@@ -34,7 +34,8 @@ public:
     Ranks& ranks_of(int rank);
     std::unique_ptr<Connections> connect(int rank, const std::vector<int>& others);
     void end(int rank, bool orderly);  // called when the rank's process has ended
-                                       // Faults from now on.
+
+    // Faults from now on.
     void lose_messages(int from, int to) { lost_.insert({from, to}); }
     void lose_connection(int rank) { mute_.insert(rank); }
     bool has_lost() const { return has_lost_; }
