@@ -26,16 +26,16 @@ void with_all_ranks(const Config& config, const std::function<void()>& act) {
     if (config.run.transport != RunConfig::Transport::Mpi)
         return act();
     const Ns timeout = config.run.timeout;
-    const std::string text = fmt::format("the other ranks have not come within {}", print_time(timeout));
+    const std::string text = fmt::format("the other ranks have not joined within {}", print_time(timeout));
     std::optional<Watchdog> until_all_watch(std::in_place, timeout, text);
     Ranks& ranks = join_ranks();
     if (ranks.size() == 1) {
         until_all_watch.reset();
         return act();
     }
-    until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not call within one
+    until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not connect within `timeout`
     SharedFailure failure(ranks, [] {});
-    // The connection only carries that the ranks are alive, and failures.
+    // The connection carries heartbeats and failures only.
     failure.open_control_connection(timeout, ProgressMonitor::check_interval(timeout),
                                     {.write_activity = [](Message&) {},
                                      .read_activity = [](MessageReader&) {},

@@ -1,4 +1,4 @@
-// The tables of what can execute: backends and transports are rows. The functions of the backend cuda are in a module.
+// The tables of backends and transports. The functions of the backend cuda are in a module.
 #include "exec/cuda/module.h"
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
@@ -26,7 +26,7 @@ std::string ready() { return "ready"; }
 template <const HostKernels& (*kernels)()>
 std::shared_ptr<const Kernels> open_host(const Config& config, int, int) {
     kernels().start_device(config.run.threads_per_device);
-    return {std::shared_ptr<void>(), &kernels()};  // they live as long as the program
+    return {std::shared_ptr<void>(), &kernels()};  // they exist until the program ends
 }
 
 using Backend = RunConfig::Backend;
@@ -46,11 +46,11 @@ struct Row {
 constexpr Row kBackends[] = {
     {Backend::Cpu, "oneDNN on pinned cores, fp32", &kCpu},
     {Backend::Reference, "plain loops, fp32: obviously right and slow", &kReference},
-    {Backend::Emulated, "durations slept from the cost model, real threads and hand-over", &kEmulated},
+    {Backend::Emulated, "sleeps for the durations of the cost model, with real threads and messages", &kEmulated},
     {Backend::Cuda, "cuDNN and cuBLAS on NVIDIA GPUs, fp32, tf32 or bf16", nullptr},
 };
 
-// Returns null where the module could not be loaded.
+// Returns null if the module could not be loaded.
 const BackendFunctions* functions_of(const Row& row) {
     return row.built_in != nullptr ? row.built_in : cuda_module().functions;
 }
@@ -60,14 +60,14 @@ std::string status_of(const Row& row) {
     return functions != nullptr ? functions->status() : cuda_module().status;
 }
 
-// "cpu, reference or emulated": which of them this machine can run now.
+// Returns the backends that this machine can run now: "cpu, reference or emulated".
 template <class Condition>
 std::string ready_where(Condition condition) {
     std::vector<std::string_view> names;
     for (const Row& row : kBackends)
         if (condition(row) && status_of(row) == ready())
             names.push_back(name_of(row.backend));
-    const std::string_view last = names.back();  // the host's backends are always there
+    const std::string_view last = names.back();  // never empty: the host's backends are always ready
     names.pop_back();
     return fmt::format("{} or {}", fmt::join(names, ", "), last);
 }
@@ -81,7 +81,8 @@ const Row& row_of(Backend backend) {
                          [&](const Row& row) { return row.backend == backend; });
 }
 
-// A backend that is not installed is a mistake of the config; one that the machine cannot run fails while running.
+// A backend that is not installed is a mistake in the config. One that this machine cannot run is a failure of the
+// run.
 const BackendFunctions& functions_of(const Config& config) {
     const Row& row = row_of(config.run.backend);
     const BackendFunctions* const functions = functions_of(row);
@@ -116,7 +117,7 @@ std::vector<int> numa_nodes(const Config& config, int devices) {
     return nodes;
 }
 
-// Ranks that share no host hand nothing over inside one but what a process does.
+// If no two ranks share a host, the only messages inside a host are those inside a process.
 TransferCost measure_transfer_cost(const Config& config) {
     TransferCost transfer = functions_of(config).transfer(config);
     if (config.run.transport != Transport::Mpi || join_ranks().size() == 1)

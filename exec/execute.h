@@ -1,4 +1,4 @@
-// Executes a plan on this machine's devices and returns what happened.
+// Executes a plan on this machine's devices and returns its results.
 #pragma once
 
 #include "exec/checkpoint/checkpoint_folder.h"
@@ -27,31 +27,32 @@ struct Progress {
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;  // folder for the first mini-batch as .npy; empty for none
+    std::string dump;  // folder for the tensors of the first mini-batch as .npy; empty for none
     std::string save;  // folder for all parameters after the run as .npy; empty for none
-    std::shared_ptr<CheckpointFolder> checkpoints = {};  // which the run opens, on rank 0; null for none
-    int checkpoint_every = 0;  // steps; there is one at the end in any case, of asynchronous plans no other
-    std::shared_ptr<const FoundCheckpoint> resumed = {};  // the training goes on from there; null: it begins
-    std::function<bool()> should_stop = {};               // asked after every step
+    std::shared_ptr<CheckpointFolder> checkpoints = {};  // the run opens it on rank 0; null for none
+    int checkpoint_every = 0;  // in steps. There is always one at the end; asynchronous plans have no other.
+    std::shared_ptr<const FoundCheckpoint> resumed = {};  // the training resumes from it; null: it begins anew
+    std::function<bool()> should_stop = {};               // called after every step
     std::function<void(const Progress&)> progress;        // called between steps, on the caller's thread
-    // Called on every rank before the next step, on the caller's thread: no rank goes on before it returns there.
+    // Called on every rank before the next step, on the caller's thread. No rank continues before it has returned
+    // on all ranks.
     std::function<void(int done, int steps)> between_steps = {};
-    // The run calls it with everything it found before files are written: a full disk takes no results along.
+    // Called with all results before files are written, so that a full disk does not lose them.
     std::function<void(const RunResult&)> finished = {};
-    bool whole_trace = true;  // else the trace has the step of the median makespan only, and memory stays bounded
+    bool whole_trace = true;  // false: the trace has only the step of the median makespan, and memory stays bounded
     // The last two are for tests on the host.
     bool guarded = false;  // the run fails when a task writes outside its buffers; freed memory is NaN
     std::function<void(int device, const Task& task)> before_task = {};  // called on the device's thread
 };
 
-// The processes of a run that has several.
+// The processes of a run on several ranks.
 struct RankReport {
     std::vector<std::string> hosts;  // by rank
     std::string version;             // "Open MPI v4.1.4"
 };
 
-// Where a device computed: its rank is on a host, and its threads had these cores, logical numbers of the system. The
-// NUMA node is that of the first, -1 where it is not known.
+// Where a device computed: its rank, the host of the rank, and the cores of its threads by the system's logical
+// numbers. The NUMA node is that of the first core; -1 if it is not known.
 struct DevicePlace {
     int rank = 0;
     std::string host;
@@ -59,11 +60,11 @@ struct DevicePlace {
     int numa_node = -1;
 };
 
-// What is in use on one of the run's GPUs, by anybody, and by how much more than right before the run reserved its
+// The memory in use on one of the run's GPUs, by any program, and its growth since just before the run reserved its
 // devices' memory there. It is measured (cudaMemGetInfo) after the last step.
 struct GpuUse {
-    int rank = 0, gpu = 0;     // by its number on its rank
-    std::vector<int> devices;  // of the run, that it has
+    int rank = 0, gpu = 0;     // the GPU's number on its rank
+    std::vector<int> devices;  // the run's devices on this GPU
     Bytes used = 0, grown = 0;
 };
 
@@ -72,59 +73,60 @@ struct RunResult {
     std::vector<double> losses;          // mean over the samples, one per mini-batch
     std::vector<double> gradient_norms;  // L2 over all parameters, one per update
     std::string weights_hash;
-    std::vector<MemoryUse> peak;  // per device, counted by the allocator
-    std::vector<Bytes> arena;     // per device, reserved; the system rounds up to whole pages
-    // By how much this process has grown from right before it reserved them to the end of the last step: measured,
-    // where devices compute on cores.
+    std::vector<MemoryUse> peak;  // by device, as counted by the allocator
+    std::vector<Bytes> arena;     // by device, reserved; the system rounds up to whole pages
+    // The growth of the process's resident memory from just before it reserved the arenas to the end of the last
+    // step; measured if devices compute on cores.
     std::optional<Bytes> resident_growth;
-    std::vector<GpuUse> gpus;  // empty where devices are not on GPUs
+    std::vector<GpuUse> gpus;  // empty if devices are not on GPUs
     Disturbance disturbance;
-    std::vector<DevicePlace> places;   // per device; empty where devices do not compute on cores
-    std::optional<RankReport> ranks;   // where the devices are on several ranks
-    bool asked_to_stop = false;        // by should_stop() of a rank, on every rank
-    std::optional<int> stopped_after;  // steps, when should_stop() said so
-    std::optional<Ns> clock_error;     // on ranks: error of the difference between times of two ranks, without drift
-    std::string lost_checkpoint;  // why the one of the last step could not be written; empty where it was, or none is
-    std::vector<std::string> notes;     // lines about the devices, for people
-    std::vector<std::string> warnings;  // why the times are not comparable, for people
+    std::vector<DevicePlace> places;   // by device; empty if devices do not compute on cores
+    std::optional<RankReport> ranks;   // if the devices are on several ranks
+    bool asked_to_stop = false;        // should_stop() has returned true on a rank; set on every rank
+    std::optional<int> stopped_after;  // steps, if should_stop() ended the run
+    std::optional<Ns>
+        clock_error;  // on several ranks: the error of a difference between times of two ranks, without drift
+    std::string lost_checkpoint;        // why the last step's could not be written; empty if it was, or none is due
+    std::vector<std::string> notes;     // lines about the devices
+    std::vector<std::string> warnings;  // lines that say why the times are not comparable
 };
 
-// Where the devices are on several ranks every rank calls run(), and only on rank 0 the result has more than the losses
-// and norms, and options but between_steps are called.
+// If the devices are on several ranks, every rank calls run(). Only rank 0 gets more than the losses and norms, and
+// only rank 0 calls functions of the options other than between_steps.
 
-// Returns the plan's sequential oracle on one device: it has the same micro-batches, the same grouping of gradient sums
-// and the same weight versions, and runs one task at a time.
+// Returns the plan's sequential oracle on one device: it has the same micro-batches, groups of gradient sums and
+// weight versions, and runs one task at a time.
 Job oracle_of(const Job& job);
 
-// Throws Error (BadInput) when the plan asks for what no backend of this build does.
+// Throws Error (BadInput) if the plan needs something that no backend of this build does.
 void check_runnable(const Job& job);
-// Throws the same when a trace of all steps, every task of which leaves an event that is copied once, takes too much
-// memory.
+// Throws Error (BadInput) if a trace of all steps takes too much memory. Every task of a step has an event, which
+// is copied once.
 void check_whole_trace(const Job& job);
-// This is the part of check_runnable() that needs no job: it checks that the transport `link` carries all that the plan
-// moves.
+// The part of check_runnable() that needs no job: checks that the transport `link` can carry everything that the
+// plan moves.
 void check_link(const Config& config, const Shape& shape);
 
-// When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to
-// when it comes back.
+// When it throws Error (PeerSilent), the thread of the silent device may still exist, and may access the data that
+// `job` refers to.
 RunResult run(const Job& job, const RunOptions& options);
 
-// Returns the NUMA node that each of `devices` devices of `run.backend` is nearest to, or -1 where it is not known. The
-// list is empty where the devices are the cores themselves.
+// Returns the nearest NUMA node of each of `devices` devices of `run.backend`, or -1 if it is not known. The list
+// is empty if the devices are the cores themselves.
 std::vector<int> numa_nodes(const Config& config, int devices);
-// Returns the kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. It throws Error
-// (RunFailed) when this build or this machine does not have them.
+// Returns the kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. Throws
+// Error (RunFailed) if this build or this machine does not have them.
 std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices);
 
 struct BackendRow {
     std::string_view name;
     std::string_view summary;
-    std::string status;  // "ready", or why not: "not installed", "no NVIDIA driver"
+    std::string status;  // "ready", or the reason why it is not: "not installed", "no NVIDIA driver"
 };
-// Both load the module of the backend cuda to ask for its status.
+// Both load the module of the backend cuda for its status.
 std::vector<BackendRow> backends();
 std::vector<BackendRow> transports();
-// The names of those that need no module.
+// The names of the backends that need no module.
 std::vector<std::string_view> built_in_backends();
 
 // The cost of messages between devices on the backend and transport of `config`.
@@ -132,15 +134,15 @@ struct TransferCost {
     Link link;  // as in Profile, these three
     std::optional<Link> between_hosts = {};
     Link sums;
-    bool sent_copies = false;  // the sender keeps a copy
+    bool sent_copies = false;  // whether the sender keeps a copy
 };
 TransferCost measure_transfer_cost(const Config& config);
-// Does the part of another rank in a profile: rank 0 measures, and messages have two ends.
+// The part of the other ranks in a profile that rank 0 measures: they send and receive the measured messages.
 void help_to_measure(const Config& config);
 TransferCost measure_host_transfer_cost(const Config& config);
 
-// Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at
-// the given micro-batch sizes.
+// Measures every layer and pass of the model, the optimizer, the data and the transfers on the backend of `config`,
+// at the given micro-batch sizes.
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress);
 

@@ -1,8 +1,8 @@
-// The kernels of a backend: the passes of one layer, made once per layer and micro-batch size, and what a device does
-// besides. Tensors are raw pointers into planned memory, in the backend's own layout; nothing is allocated in a pass.
-// On a device with a queue of its own (CUDA) calls only put work there; it is done in the order of the calls. Letters
-// stand for tasks: F the forward, I the backward for inputs, W the backward for weights, R the recompute (the forward
-// again), U the optimizer update.
+// The kernels of a backend: the passes of one layer, made once per layer and micro-batch size, and the other work
+// of a device. Tensors are raw pointers into planned memory, in the backend's own layout; a pass allocates nothing.
+// On a device with a queue of its own (CUDA) calls only enqueue work, which runs in the order of the calls. Letters
+// stand for tasks: F the forward, I the backward for inputs, W the backward for weights, R the recompute (the
+// forward again), U the optimizer update.
 #pragma once
 
 #include "exec/memory.h"
@@ -21,33 +21,33 @@
 
 namespace pw {
 
-// The backward for inputs (I) of an add, which a batch norm does together with its own.
+// The backward for inputs (I) of an add that is joined with the I of a batch norm.
 struct JoinedAdd {
-    std::byte* gradient = nullptr;       // the add's output gradient, changed in place; null where no add is joined
-    const std::byte* summand = nullptr;  // to be added to that gradient first, or null
-    const std::byte* saved = nullptr;    // what the add saved, or null
+    std::byte* gradient = nullptr;       // the add's output gradient, changed in place; null if no add is joined
+    const std::byte* summand = nullptr;  // added to that gradient first; may be null
+    const std::byte* saved = nullptr;    // the add's saved block, or null
 };
 
-// Everything a pass may touch; what a pass does not use may be null.
+// All data that a pass may access. A member that a pass does not use may be null.
 struct LayerArgs {
     std::span<const std::byte* const> inputs;  // tensors the layer reads
-    // The tensor that F makes. It is null for a batch norm that leaves it to the add that it is run with. That add
-    // reads the norm's input instead and, from `norms` by input, what the norm saved (null where the input is no
-    // norm's).
+    // The tensor that F writes. It is null for a batch norm whose output is computed by the add that follows. That
+    // add reads the norm's input instead, and the norm's saved block from `norms`, by input (null if the input is
+    // not the output of a norm).
     std::byte* output = nullptr;
     std::span<const std::byte* const> norms;
     const std::byte* weights = nullptr;  // a block of LayerBytes::weights bytes
-    // A block of LayerBytes::statistics bytes. An F that saves writes the statistics of its micro-batch there, or
-    // nowhere where it is null; an F that does not save reads the running averages from it.
+    // A block of LayerBytes::statistics bytes. An F that saves writes the statistics of its micro-batch there
+    // unless it is null; an F that does not save reads the running averages from it.
     std::byte* statistics = nullptr;
     std::byte* saved = nullptr;                  // a block of LayerBytes::saved_until_input bytes
     std::byte* kept = nullptr;                   // a block of LayerBytes::kept_until_weight bytes
     const std::byte* output_gradient = nullptr;  // read by I and W; the loss has none
-    // I writes the gradients of the inputs there; null entries are not wanted. Those of an add with LayerBytes::joins
-    // may be the output gradient itself.
+    // I writes the gradients of the inputs there; null entries are not computed. Those of an add with
+    // LayerBytes::joins may be the output gradient itself.
     std::span<std::byte* const> input_gradients;
     JoinedAdd joined;                      // for I of a batch norm
-    std::byte* weight_gradient = nullptr;  // written by W; for norms and position bias by I: a block as `weights`
+    std::byte* weight_gradient = nullptr;  // a block like `weights`, written by W; by I for norms and position bias
     bool accumulate = false;               // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
     std::uint64_t seed = 0;       // for F of dropout: dropout_seed of the first sample
@@ -56,12 +56,12 @@ struct LayerArgs {
     double* loss = nullptr;       // written by F of the loss: sum over the samples; in shared memory
 };
 
-// What the F tasks of a mini-batch wrote to LayerArgs::statistics, in ascending order of the micro-batches. Both lists
-// lie in memory that kernels read (Kernels::reserve).
+// The statistics that the F tasks of a mini-batch wrote to LayerArgs::statistics, in ascending order of the
+// micro-batches. Both lists are in memory that kernels can read (Kernels::reserve).
 struct BatchStatistics {
     std::span<const std::byte* const> blocks;  // the stage's block of each micro-batch; on any device
-    std::span<const int> samples;              // how many each micro-batch has
-    bool deferred = false;                     // takes one average of all samples together
+    std::span<const int> samples;              // the number of samples of each micro-batch
+    bool deferred = false;                     // true: one average over the samples of all micro-batches
     Bytes offset = 0;                          // from the start of a block to the layer's part
 };
 
@@ -70,14 +70,14 @@ public:
     virtual ~LayerKernel() = default;
     virtual LayerBytes bytes() const = 0;
 
-    // Computes the output. With `save` false it is evaluation: nothing is saved, batch norm reads the running averages,
-    // dropout does nothing. R is an F without `statistics` and `loss`.
+    // Computes the output. `save` is false for an evaluation: nothing is saved, batch norm reads the running
+    // averages, dropout does nothing. R is an F without `statistics` and `loss`.
     virtual void forward(const LayerArgs& args, bool save) = 0;
-    virtual void backward_input(const LayerArgs& args) = 0;   // of norms and position bias with weight gradients
-    virtual void backward_weight(const LayerArgs& args) = 0;  // of convolution, linear, embedding; else nothing
+    virtual void backward_input(const LayerArgs& args) = 0;   // for norms and position bias with weight gradients
+    virtual void backward_weight(const LayerArgs& args) = 0;  // for convolution, linear, embedding; else does nothing
 
-    // Does the U of a batch norm: its running averages take in a mini-batch, one micro-batch after the other or all as
-    // one.
+    // The U of a batch norm: updates its running averages with a mini-batch, one micro-batch after the other or all
+    // as one.
     virtual void gather_statistics(const BatchStatistics&, std::byte* /*running*/) {}
 
     // load() and store() convert between the plain layouts of workloads/models/parameters.h and the blocks. `values[k]`
@@ -85,8 +85,8 @@ public:
     virtual void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte* statistics) = 0;
     virtual std::vector<std::vector<float>> store(const std::byte* weights, const std::byte* statistics) const = 0;
 
-    // Reads the output tensor as plain NCHW floats, for dumps and tests; `fill_output` is its inverse. The last two do
-    // the same for an input tensor, by the index of the input.
+    // read_output() returns the output tensor as plain NCHW floats, for dumps and tests; fill_output() is its
+    // inverse. The last two do the same for an input tensor, by the index of the input.
     virtual std::vector<float> read_output(const std::byte* tensor) const = 0;
     virtual void fill_output(const std::vector<float>& values, std::byte* tensor) const = 0;
     virtual std::vector<float> read_input(const std::byte* tensor, int position = 0) const = 0;
@@ -98,21 +98,21 @@ struct Sgd {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
 };
 
-// The parts that a layer has of the blocks of its stage.
+// The parts of a layer in the blocks of its stage.
 struct StageBlock {
     int layer = 0;
-    bool is_measured = true;  // its gradient counts in the norm
+    bool is_measured = true;  // whether its gradient counts in the norm
     Bytes weights_at = 0, weights = 0;
     Bytes statistics_at = 0, statistics = 0;
-    std::int64_t channels = 0, per_sample = 0;  // for layers with statistics; per_sample: values of a channel
+    std::int64_t channels = 0, per_sample = 0;  // for layers with statistics; per_sample: values per channel
 };
 
-// Does the work of all layers of a stage at once, for each layer as Kernels and LayerKernel say. The blocks are those
-// of the whole stage; `squares` has one value per layer.
+// Does the work of all layers of a stage at once, for each layer as Kernels and LayerKernel do it. The blocks are
+// those of the whole stage; `squares` has one value per layer.
 class StageKernel {
 public:
     virtual ~StageKernel() = default;
-    // `squares` is null where the norm is not wanted.
+    // `squares` is null if the norm is not needed.
     virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                         std::byte* new_weights, double* squares) const = 0;
     virtual void measure(const std::byte* gradients, double* squares) const = 0;
@@ -120,7 +120,7 @@ public:
     virtual void gather_statistics(const BatchStatistics& of, std::byte* running) const = 0;
 };
 
-// A Mark says how far a device's work had got: for timing.
+// A point in a device's work, for timing.
 using Mark = std::int64_t;
 
 // The kernels of one device, and its memory. They are used by the device's own thread.
@@ -128,15 +128,15 @@ class Kernels {
 public:
     virtual ~Kernels() = default;
     virtual std::string_view name() const = 0;  // of the backend
-    // Tells whether a call has done its work when it returns, on the cores of the thread that makes it.
+    // Returns whether a call's work is done when it returns, on the cores of the calling thread.
     virtual bool on_host() const = 0;
     // Makes the kernel of a layer. Its layouts depend on the layer alone, never on the split.
     virtual std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const = 0;
-    // Makes the kernel of a whole stage; it is null where the backend does U layer by layer.
+    // Makes the kernel of a whole stage; null if the backend does U layer by layer.
     virtual std::unique_ptr<StageKernel> make_stage(const std::vector<StageBlock>&) const { return nullptr; }
     virtual Bytes data_bytes(Dims input, int samples) const = 0;
-    virtual void take_data(const Dataset&) const {}  // once, before the first load_data of it
-    // Writes the samples (in shared memory) in the layout that data-reading layers take.
+    virtual void take_data(const Dataset&) const {}  // called once, before the first load_data() of the data set
+    // Writes the samples (in shared memory) in the layout of layers that read data.
     virtual void load_data(const Dataset& data, std::span<const Sample> samples, std::byte* out) const = 0;
     virtual void fill(std::byte* to, unsigned char value, Bytes bytes) const = 0;
     virtual void copy(const std::byte* from, std::byte* to, Bytes bytes) const = 0;
@@ -157,19 +157,20 @@ public:
     virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
                          Bytes bytes) const = 0;
 
-    // Reserves zeroed memory. It throws Error (RunFailed) with `whose` and the bytes when there is not enough.
+    // Reserves zeroed memory. Throws Error (RunFailed) with `whose` and the bytes if there is not enough.
     virtual std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const = 0;
-    // Reserves memory that the host and kernels read and write: it is for small things, which the host touches only
-    // between steps.
+    // Reserves memory that the host and kernels read and write, for small data that the host accesses only between
+    // steps.
     virtual std::unique_ptr<Memory> shared(Bytes bytes) const = 0;
 
-    virtual std::string machine() const = 0;  // what the kernels run on, for people
-    // Tells how the backend's library does convolutions, as far as timing has decided it in this process.
+    virtual std::string machine() const = 0;  // a description of the machine that the kernels run on
+    // Returns the algorithms of the backend's library for convolutions, as far as they have been timed in this process.
     virtual std::vector<ConvolutionChoice> convolutions() const { return {}; }
-    // Tells whether devices of this kind slow each other down when all compute: they share memory bandwidth.
+    // Returns whether devices of this kind slow each other down when all compute, since they share memory
+    // bandwidth.
     virtual bool has_neighbours() const = 0;
 
-    virtual Mark mark() const = 0;                          // after what was called so far
+    virtual Mark mark() const = 0;                          // after all calls so far
     virtual Ns time_between(Mark from, Mark to) const = 0;  // waits until the device has passed both
     virtual void finish() const = 0;                        // waits until all is done; forgets the marks
 };
@@ -177,7 +178,7 @@ public:
 class HostKernels : public Kernels {
 public:
     bool on_host() const override { return true; }
-    // Is called on a device's own pinned thread before any kernel is made there.
+    // Called on a device's own pinned thread before any kernel is made there.
     virtual void start_device(int) const {}
     void fill(std::byte* to, unsigned char value, Bytes bytes) const override;
     void copy(const std::byte* from, std::byte* to, Bytes bytes) const override;

@@ -1,4 +1,4 @@
-// A block of memory that some device's kernels work on, freed with its owner.
+// A block of memory for the kernels of a device, freed with its owner.
 #pragma once
 
 #include "workloads/units.h"
@@ -7,7 +7,8 @@
 
 namespace pw {
 
-// Memory of the host is reserved in multiples of it, and CUDA takes a GPU's from the system in such.
+// Memory of the host is reserved in multiples of it. CUDA takes a GPU's memory from the system in such multiples,
+// too.
 inline constexpr Bytes kHugePage = Bytes{2} << 20;
 
 class Memory {

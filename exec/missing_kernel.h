@@ -1,4 +1,5 @@
-// What a backend says of a layer that it cannot compute. It says so when its kernels are made, before the first step.
+// The error of a backend for a layer that it cannot compute, thrown when its kernels are made, before the first
+// step.
 #pragma once
 
 #include "workloads/error.h"

@@ -20,7 +20,7 @@ std::vector<Task> backwards_of(const Plan& plan, int stage) {
     return tasks;
 }
 
-// The micro-batches of a stage's I or W (of a B both).
+// The micro-batches of a stage's I or W; a B counts as both.
 std::vector<int> microbatches_of(const std::vector<Task>& backwards, Op part) {
     std::vector<int> order;
     for (const Task& task : backwards)
@@ -29,8 +29,8 @@ std::vector<int> microbatches_of(const std::vector<Task>& backwards, Op part) {
     return order;
 }
 
-// Batch norm makes its weight gradients in I, other layers in W: with one order of both in all
-// stages, stages make no difference to any sum.
+// Batch norm computes its weight gradients in I, other layers in W. If all stages have the same order of both, the
+// split does not change any sum.
 bool stages_agree(const Plan& plan) {
     const std::vector<int> first = microbatches_of(backwards_of(plan, 0), Op::BackwardInput);
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
@@ -42,7 +42,7 @@ bool stages_agree(const Plan& plan) {
     return true;
 }
 
-// All layers in one stage, which sums the gradients of a tensor's readers in the groups of this split.
+// All layers in one stage, which sums the gradients of a tensor's readers in the groups of `split`.
 StageSplit one_stage(const StageSplit& split) {
     StageSplit whole;
     whole.layers.emplace_back();
@@ -54,7 +54,8 @@ StageSplit one_stage(const StageSplit& split) {
     return whole;
 }
 
-// One stage: each backward follows its forward, in the order of the sums. No sums: a plan that only evaluates.
+// One stage: each backward follows its forward, in the order of `sums`, which is empty for a plan that only
+// evaluates.
 std::vector<Task> whole_model_order(int microbatches, const std::vector<int>& sums) {
     std::vector<Task> order;
     if (sums.empty())
@@ -76,7 +77,7 @@ bool has_replicas(const Shape& shape) {
     return false;
 }
 
-// [stage][micro-batch]: which of the stage's holders serves it.
+// [stage][micro-batch]: the holder of the stage that serves it.
 std::vector<std::vector<int>> holders_of(const Plan& plan) {
     const PlanGraph graph(plan);
     std::vector<std::vector<int>> all;
@@ -90,7 +91,7 @@ std::vector<std::vector<int>> holders_of(const Plan& plan) {
     return all;
 }
 
-// All stages on one device, mini-batch by mini-batch; each stage runs its own backward tasks.
+// All stages on one device, mini-batch by mini-batch; each stage runs its own backward tasks in its order.
 std::vector<Task> staged_order(const Plan& plan) {
     const Shape& shape = plan.shape;
     std::vector<std::vector<Task>> backwards;
@@ -121,14 +122,14 @@ std::vector<Task> staged_order(const Plan& plan) {
 Job oracle_of(const Job& job) {
     check_runnable(job);
     Job oracle = job;
-    for (DeviceConfig& device : oracle.config.cluster.devices)  // of the cluster, which it does not run on
+    for (DeviceConfig& device : oracle.config.cluster.devices)  // of a cluster that the oracle does not run on
         device.memory = kUnlimited;
     if (runs_on_ranks(oracle.config.run))
         oracle.config.run.transport = RunConfig::Transport::Threads;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     oracle.plan.shape.serving.clear();
-    const bool depends_on_stages = is_emulated(job.config);  // tags do
+    const bool depends_on_stages = is_emulated(job.config);  // its tags do
     const bool shares_stages = has_replicas(job.plan.shape);
     if (!depends_on_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
         oracle.split = one_stage(job.split);

@@ -29,7 +29,7 @@ std::shared_ptr<const FoundCheckpoint> checkpoint_after(int step, const RunOptio
     std::vector<std::string> left_out;
     FoundCheckpoint found = find_checkpoint(options.checkpoints->root(), left_out, step + 1);
     if (found.checkpoint.step != step)
-        fail_with(ExitCode::RunFailed, "there is no checkpoint of step {} to go on from: {}", step,
+        fail_with(ExitCode::RunFailed, "there is no checkpoint of step {} to resume from: {}", step,
                   fmt::join(left_out, "; "));
     return std::make_shared<const FoundCheckpoint>(std::move(found));
 }
@@ -72,7 +72,7 @@ RunResult run_in_segments(const Job& job, const RunOptions& options, const std::
         append(losses, result.losses);
         append(norms, result.gradient_norms);
         own.resumed = checkpoint_after(next, options, result);
-        own.dump.clear();  // of the first mini-batch
+        own.dump.clear();  // the dump is of the first mini-batch
         done = next;
     }
 }

@@ -1,5 +1,5 @@
-// An asynchronous training in segments: between two of them the pipeline is empty and all stages have one version of
-// their weights, which a checkpoint can hold.
+// An asynchronous training in segments: between two segments the pipeline is empty and all stages have one version
+// of their weights, which a checkpoint can store.
 #pragma once
 
 #include "exec/execute.h"
@@ -9,9 +9,9 @@
 namespace pw {
 
 // Runs the job's steps in segments that end at multiples of `checkpoint_every`, each as a run of its own that
-// resumes from the preceding checkpoint. `made_of` turns the job of a segment into the one to run. The result has the
-// losses and norms of all segments, and all else of the last. Throws as run() does, and Error (RunFailed)
-// when a checkpoint could not be written.
+// resumes from the preceding checkpoint. `made_of` turns the job of a segment into the one to run. The result has
+// the losses and norms of all segments; everything else is of the last one. Throws as run() does, and Error
+// (RunFailed) if a checkpoint could not be written.
 RunResult run_in_segments(
     const Job& job, const RunOptions& options,
     const std::function<Job(const Job&)>& made_of = [](const Job& segment) { return segment; });

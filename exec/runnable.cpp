@@ -1,4 +1,4 @@
-// Refuses what executions do not do yet, before anything is set up.
+// Refuses plans that runs cannot execute yet, before anything is set up.
 #include "exec/execute.h"
 #include "exec/training/parameter_files.h"
 #include "schedules/plan/plan_graph.h"
@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// Devices sum gradients in each other's memory, as fast as that goes.
+// Devices sum gradients in each other's memory, at its full speed.
 void check_link(const Config& config, const Shape& shape) {
     if (config.run.transport != RunConfig::Transport::Link)
         return;
@@ -25,8 +25,8 @@ void check_link(const Config& config, const Shape& shape) {
 
 namespace {
 
-// Holders hand the new weights of their parts round where they have met for S, the sum of gradients: what stood between
-// that and their U, the update, could wait for another one that waits here.
+// Holders exchange the new weights of their parts in the barrier of S, the sum of gradients. A task between S and
+// their U, the update, could wait for a device that waits in this barrier.
 void check_updates_follow_sums(const Job& job) {
     const PlanGraph graph(job.plan);
     const auto is_shared_out = [&](int stage) { return job.plan.shape.devices_of(stage).size() > 1; };
@@ -49,14 +49,15 @@ void check_updates_follow_sums(const Job& job) {
 
 void check_shards(const Job& job) {
     if (job.config.run.backend == RunConfig::Backend::Cuda)
-        job.config.fail_at("training.shard_optimizer", "devices of cuda keep the optimizer's states of the whole stage",
+        job.config.fail_at("training.shard_optimizer",
+                           "devices of cuda store the optimizer's states of the whole stage",
                            "simulate it, choose another run.backend, or remove the key");
     if (!job.plan.shape.global_norm)
         check_updates_follow_sums(job);
 }
 
-// Where devices hand messages to MPI, NCCL or each other's memory, a message may wait for its receive, whatever the
-// config says. Only emulated devices keep to the protocol of the config.
+// If messages go through MPI, NCCL or another device's memory, a message may wait for its receive, whatever the
+// config says. Only emulated devices follow the protocol of the config.
 void check_rendezvous(const Job& job) {
     if (job.deadlock.empty() || is_emulated(job.config))
         return;
@@ -87,9 +88,10 @@ void check_whole_trace(const Job& job) {
 void check_runnable(const Job& job) {
     check_rendezvous(job);
     if (job.config.mover_share > 0 && job.config.run.backend != RunConfig::Backend::Cuda)
-        job.config.fail_at("transfer.multiprocessors",
-                           fmt::format("messages of {} devices take no part of them", name_of(job.config.run.backend)),
-                           "simulate it, set run.backend: cuda, or remove the key");
+        job.config.fail_at(
+            "transfer.multiprocessors",
+            fmt::format("messages of {} devices use no multiprocessors", name_of(job.config.run.backend)),
+            "simulate it, set run.backend: cuda, or remove the key");
     if (is_emulated(job.config))
         return;
     if (!job.config.pipeline.micro_batch_lengths.empty())
@@ -113,7 +115,7 @@ void check_runnable(const Job& job) {
                            "simulate it, set run.backend: emulated, or write sums: ring");
     if (job.config.sum_bucket > 0 && job.config.run.backend == RunConfig::Backend::Cuda)
         job.config.fail_at("transfer.sum_bucket",
-                           "devices of cuda sum all gradients of a stage when they have the last",
+                           "devices of cuda sum all gradients of a stage when the last of them is ready",
                            "simulate it, choose another run.backend, or remove the key");
     if (job.config.training.shard_optimizer)
         check_shards(job);

@@ -50,7 +50,7 @@ void run_with_probes(const Job& job, int turns, const Hooks& hooks, Comparison& 
     keep_remarks(run.runs.front(), comparison);
     if (!is_first_rank())
         return;
-    comparison.calibrated = Calibrated{std::move(run.calibration), {}, run.turns, std::move(run.yardstick)};
+    comparison.calibrated = Calibrated{std::move(run.calibration), {}, run.turns, std::move(run.reference_work)};
     Job calibrated = job;
     calibrated.costs = comparison.calibrated->calibration.costs;
     comparison.calibrated->predicted = predicted_report(calibrated);

@@ -190,7 +190,8 @@ void add_calibrated(const Comparison& comparison, Json& json) {
                           {"tasks", std::move(tasks)}};
     json["drift"] = comparison.drift();
     json["slices"] = calibrated.turns;
-    json["reference"] = {{"median_ns", calibrated.yardstick.median()}, {"spread_ns", calibrated.yardstick.spread()}};
+    json["reference"] = {{"median_ns", calibrated.reference_work.median()},
+                         {"spread_ns", calibrated.reference_work.spread()}};
 }
 
 }  // namespace
@@ -237,7 +238,7 @@ std::string calibration_text(const Comparison& comparison) {
             : "";
     return fmt::format("\ncalibrated during the run, in {} turns: step {} ({}){}\nreference work {}, spread {}\n",
                        calibrated.turns, print_time(time), print_signed_percent(relative_error(time, measured)), drift,
-                       print_time(calibrated.yardstick.median()), print_time(calibrated.yardstick.spread()));
+                       print_time(calibrated.reference_work.median()), print_time(calibrated.reference_work.spread()));
 }
 
 namespace {

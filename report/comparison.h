@@ -20,7 +20,7 @@ struct Calibrated {
     Calibration calibration;
     Report predicted;  // by calibration.costs
     int turns = 0;
-    Yardstick yardstick;
+    ReferenceWork reference_work;
 };
 
 // Signed, (predicted - measured) / measured; NaN where something was predicted and nothing measured.

@@ -2,7 +2,7 @@
 
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
-#include "exec/measuring/yardstick.h"
+#include "exec/measuring/reference_work.h"
 #include "job/config/config.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
@@ -200,16 +200,17 @@ std::string note_on_speed(const Job& job) {
     const CorePlan cores = plan_cores(devices, job.config.run.threads_per_device, numa_nodes(job.config, devices));
     if (cores.shared)  // the same work takes longer there, on whatever machine
         return {};
-    Yardstick yardstick;
+    ReferenceWork reference_work;
     for (int repeat = 0; repeat < 5; ++repeat)
-        yardstick.times.push_back(yardstick_time(cores));
-    const auto before = static_cast<double>(profile.reference.median), now = static_cast<double>(yardstick.median());
-    const double scatter = static_cast<double>(std::max(profile.reference.spread, yardstick.spread())) / before;
+        reference_work.times.push_back(reference_work_time(cores));
+    const auto before = static_cast<double>(profile.reference.median),
+               now = static_cast<double>(reference_work.median());
+    const double scatter = static_cast<double>(std::max(profile.reference.spread, reference_work.spread())) / before;
     if (std::abs(now / before - 1) <= std::max(scatter, 0.05))
         return {};
     return fmt::format(
         "this machine does reference work in {}; when the profile was measured it took {}: it is {:.0f} % {}",
-        print_time(yardstick.median()), print_time(profile.reference.median), 100 * std::abs(now / before - 1),
+        print_time(reference_work.median()), print_time(profile.reference.median), 100 * std::abs(now / before - 1),
         now > before ? "slower" : "faster");
 }
 

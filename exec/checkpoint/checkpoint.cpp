@@ -38,7 +38,7 @@ std::string folder_of(const std::string& root, int step) {
     return (fs::path(root) / fmt::format("{}{:08d}", kPrefix, step)).string();
 }
 
-// The whole text is compared, so that no bit of it can change.
+// The whole text is compared, so that a change of any bit is found.
 std::string completeness_of(int step, const std::string& training,
                             const std::vector<std::pair<const char*, Digest>>& files) {
     std::string text = fmt::format("{}{}\n", kFirstWords, step);
@@ -51,7 +51,7 @@ std::string completeness_of(int step, const std::string& training,
     return text;
 }
 
-// What is in a file `complete`; empty where there is none, or one that is none.
+// The text of a file `complete`; empty if there is none, or if it is too long.
 std::string completeness_in(const std::string& folder) {
     constexpr std::uintmax_t kMost = 4096;
     try {
@@ -61,8 +61,8 @@ std::string completeness_in(const std::string& folder) {
     }
 }
 
-// Empty where the text does not say it, as older versions do not.
-std::string training_said_in(const std::string& completeness) {
+// Empty if the text has no training, as in older versions.
+std::string stored_training_in(const std::string& completeness) {
     const std::size_t line = completeness.find("\n" + std::string(kTraining));
     if (line == std::string::npos)
         return "";
@@ -72,8 +72,8 @@ std::string training_said_in(const std::string& completeness) {
 
 [[noreturn]] void fail_check(const std::string& folder, const std::string& fact) {
     fail_with(ExitCode::CheckFailed,
-              "checkpoint '{}' {}\n  help: name the folder of all checkpoints, of which the latest whole one is taken",
-              folder, fact);
+              "checkpoint '{}' {}\n  help: name the folder of all checkpoints: its latest complete one is used", folder,
+              fact);
 }
 
 template <class Value>
@@ -84,7 +84,7 @@ Value number_in(const TensorFile& file, const std::string& folder, const char* k
     Value value{};
     const auto read = std::from_chars(text.data(), end, value);
     if (text.empty() || read.ec != std::errc() || read.ptr != end)
-        fail_check(folder, fmt::format("does not say its {}", key));
+        fail_check(folder, fmt::format("has no valid {}", key));
     return value;
 }
 
@@ -93,7 +93,7 @@ std::string text_in(const TensorFile& file, const char* key) {
     return found == file.metadata.end() ? "" : found->second;
 }
 
-// Folders of checkpoints under `root`, whole or not, the latest first.
+// Folders of checkpoints under `root`, complete or not, the latest first.
 std::vector<std::string> folders_in(const std::string& root) {
     std::vector<std::string> folders = steps_in(root);
     std::error_code error;
@@ -130,7 +130,7 @@ std::vector<std::string> steps_in(const std::string& root) {
 
 std::optional<std::string> training_in(const std::string& folder) {
     const std::string text = completeness_in(folder);
-    return text.starts_with(kFirstWords) ? std::optional(training_said_in(text)) : std::nullopt;
+    return text.starts_with(kFirstWords) ? std::optional(stored_training_in(text)) : std::nullopt;
 }
 
 bool has_only_checkpoint(const std::string& folder) {
@@ -148,8 +148,8 @@ bool has_only_checkpoint(const std::string& folder) {
     return !error && found > 0;
 }
 
-// The folder gets another name first: what has its own name is whole, or gone. In the draft it is a folder again, so
-// that nothing takes the draft for a checkpoint.
+// The folder is renamed first: under its own name it is complete, or absent. It is moved into the draft as a
+// folder, so that the draft is never mistaken for a checkpoint.
 void remove_checkpoint(const std::string& folder) {
     if (!has_only_checkpoint(folder))
         return;
@@ -159,7 +159,7 @@ void remove_checkpoint(const std::string& folder) {
     if (std::rename(folder.c_str(), aside.c_str()) != 0)
         return;
     const std::string left = draft.path();
-    draft.release();  // nothing goes but these
+    draft.release();  // only these files are removed
     for (const char* file : kFiles)
         unlink(path_in(aside, file).c_str());
     rmdir(aside.c_str());
@@ -192,7 +192,7 @@ std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoi
     });
     if (training_in(folder) == checkpoint.training)
         remove_checkpoint(folder);
-    if (std::rename(fresh.c_str(), folder.c_str()) != 0)  // an empty folder gives way, nothing else
+    if (std::rename(fresh.c_str(), folder.c_str()) != 0)  // it replaces an empty folder, nothing else
         fail_to_write(folder, std::strerror(errno));
     sync_folder(root);
     return folder;
@@ -202,21 +202,21 @@ Checkpoint read_checkpoint(const std::string& folder) {
     std::error_code error;
     for (const char* file : kFiles)
         if (!fs::is_regular_file(path_in(folder, file), error))
-            fail_check(folder, fmt::format("is not whole: there is no {}", file));
-    const std::string told = completeness_in(folder), training = training_said_in(told);
+            fail_check(folder, fmt::format("is not complete: there is no {}", file));
+    const std::string stored = completeness_in(folder), training = stored_training_in(stored);
     const std::string is = completeness_of(
         step_in(folder), training,
         {{kModel, digest_of(path_in(folder, kModel))}, {kOptimizer, digest_of(path_in(folder, kOptimizer))}});
-    if (told != is)
+    if (stored != is)
         fail_check(folder, "is not as it was written: sizes or hashes of its files are others");
     TensorFile model = read_tensors(path_in(folder, kModel));
     Checkpoint checkpoint;
     checkpoint.step = number_in<int>(model, folder, "step");
     if (checkpoint.step != step_in(folder))
-        fail_check(folder, fmt::format("says that it is of step {}, and its name another", checkpoint.step));
+        fail_check(folder, fmt::format("is of step {} by its contents, and of another by its name", checkpoint.step));
     checkpoint.samples = number_in<std::int64_t>(model, folder, "samples");
     if (checkpoint.samples < 0)
-        fail_check(folder, fmt::format("says that it has learnt from {} samples", checkpoint.samples));
+        fail_check(folder, fmt::format("has an impossible number of samples, {}", checkpoint.samples));
     checkpoint.seed = number_in<std::int64_t>(model, folder, "seed");
     checkpoint.model = text_in(model, "model");
     checkpoint.config = text_in(model, "config");
@@ -233,8 +233,8 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
     if (step_in(plain) >= 0)
         return {plain, read_checkpoint(plain)};
     std::vector<std::string> before, folders = folders_in(plain);
-    // A run that writes there may have removed all that were listed: then there are others.
-    for (int looks = 100; looks > 0 && folders != before; --looks) {
+    // A run that writes there may have removed all listed ones: then there are others.
+    for (int tries = 100; tries > 0 && folders != before; --tries) {
         left_out.clear();
         for (const std::string& folder : folders) {
             if (step_in(folder) >= end)
@@ -250,8 +250,8 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
     if (left_out.empty())
         fail("'{}' has no checkpoint\n  help: name a folder that `pipewright run --checkpoint` wrote", path);
     fail_with(ExitCode::CheckFailed,
-              "'{}' has no whole checkpoint: {}\n  help: begin anew: without --resume, and with another folder", path,
-              fmt::join(left_out, "; "));
+              "'{}' has no complete checkpoint: {}\n  help: begin anew: without --resume, and with another folder",
+              path, fmt::join(left_out, "; "));
 }
 
 void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph) {
@@ -276,14 +276,15 @@ void check_resumes(const Config& config, const FoundCheckpoint& found, const Lay
             ++found_here;
         }
     if (found_here != by_name.size())
-        refuse(fmt::format("has {} parameters that {} has not", by_name.size() - found_here, config.workload.model),
-               "resume with the model that it was made with");
+        refuse(
+            fmt::format("has {} parameters that {} does not have", by_name.size() - found_here, config.workload.model),
+            "resume with the model that it was made with");
     if (checkpoint.samples != std::int64_t{checkpoint.step} * config.pipeline.mini_batch)
-        refuse(fmt::format("has learnt from {} samples in {} steps, and a mini-batch is {} now", checkpoint.samples,
+        refuse(fmt::format("was trained on {} samples in {} steps, and a mini-batch is {} now", checkpoint.samples,
                            checkpoint.step, config.pipeline.mini_batch),
                "keep micro_batches x micro_batch_size, or pipeline.mini_batch");
     if (checkpoint.seed != config.training.seed)
-        refuse(fmt::format("was made with training.seed {}, and it is {} now: data and dropout would be others",
+        refuse(fmt::format("was made with training.seed {}, and it is {} now: data and dropout would differ",
                            checkpoint.seed, config.training.seed),
                fmt::format("write training.seed: {}", checkpoint.seed));
 }

@@ -41,7 +41,7 @@ bool is_empty_folder(const std::string& path) {
     return fs::symlink_status(path, error).type() == fs::file_type::directory && fs::is_empty(path, error);
 }
 
-// Whether a checkpoint is in the folder, named by whatever path.
+// Returns whether the checkpoint is in the folder, by whatever path.
 bool lies_in(const std::string& root, const FoundCheckpoint* found) {
     if (found == nullptr)
         return false;
@@ -73,19 +73,21 @@ void check_own_folder(const std::string& root, const FoundCheckpoint* resumed, i
         const bool is_own = training == resumed->checkpoint.training;
         if (training && !is_own)
             fail(
-                "'{}' has checkpoints of two trainings: {} is not of that of {}\n  help: name another folder with "
+                "'{}' has checkpoints of two trainings: {} is not of the same training as {}\n  help: name another "
+                "folder with "
                 "--checkpoint",
                 root, name_of_entry(entry), name_of_entry(resumed->folder));
         if (step_in(entry) <= resumed->checkpoint.step || is_empty_folder(entry))
             continue;
         if (!is_own || !has_only_checkpoint(entry))
             fail(
-                "'{}' has the name of a later checkpoint, and is none of this training alone\n  help: take it away, or "
+                "'{}' has the name of a later checkpoint, but is not only a checkpoint of this training\n  help: move "
+                "it, or "
                 "name another folder with --checkpoint",
                 entry);
         if (step_in(entry) != steps && is_whole(entry))
             fail(
-                "'{0}' has a later checkpoint, {1}, which would be replaced\n  help: go on from that with --resume "
+                "'{0}' has a later checkpoint, {1}, which would be replaced\n  help: resume from it with --resume "
                 "{0}, or name another folder with --checkpoint",
                 root, name_of_entry(entry));
     }
@@ -97,7 +99,7 @@ CheckpointFolder::CheckpointFolder(std::string root, int keep, int steps)
 CheckpointFolder::~CheckpointFolder() {
     lock_.reset();
     if (is_made_)
-        rmdir(root_.c_str());  // where nothing has come into it
+        rmdir(root_.c_str());  // succeeds only if it is empty
 }
 
 void CheckpointFolder::open(const FoundCheckpoint* resumed) {
@@ -126,7 +128,7 @@ void CheckpointFolder::write(Checkpoint checkpoint) {
     remove_old(checkpoint.step);
 }
 
-// Others, and what is later than the latest written, is not looked at.
+// Entries of other trainings, and those later than the latest written one, stay.
 void CheckpointFolder::remove_old(int latest) const {
     int own = 0;
     for (const std::string& entry : steps_in(root_))

@@ -1,4 +1,5 @@
-// The folder that a run writes its checkpoints into. It holds those of one training, of one run at a time.
+// The folder that a run writes its checkpoints into. It contains those of one training, and one run at a time
+// writes there.
 #pragma once
 
 #include "exec/checkpoint/checkpoint.h"
@@ -9,15 +10,16 @@
 
 namespace pw {
 
-// Throws Error (BadInput) when `root` holds what a run that writes there could take for its own or would have to
-// replace. Without `resumed`, or when that lies elsewhere, any checkpoint is such. When it goes on from one in `root`,
-// those of another training are, those of later steps but the last, `steps`, which may be done again, and what is no
-// checkpoint of this training under the name of a later step.
+// Throws Error (BadInput) if `root` contains entries that a run could mistake for its own checkpoints or would have
+// to replace. Without `resumed`, or if it is in another folder, these are all checkpoints. If the run resumes from
+// a checkpoint in `root`, these are: checkpoints of another training; checkpoints of later steps, except the last
+// one, `steps`, which may be repeated; and entries with the name of a later step that are not checkpoints of this
+// training.
 void check_own_folder(const std::string& root, const FoundCheckpoint* resumed, int steps);
 
 class CheckpointFolder {
 public:
-    // Touches nothing yet. `steps`: of the whole training.
+    // Does not access the folder yet. `steps` is the number of steps of the whole training.
     CheckpointFolder(std::string root, int keep, int steps);
     ~CheckpointFolder();
     CheckpointFolder(const CheckpointFolder&) = delete;
@@ -25,13 +27,13 @@ public:
 
     const std::string& root() const { return root_; }
 
-    // Makes the folder, locks it until the object ends, and removes the drafts of killed processes; `resumed` is null
-    // where the training begins. Does nothing when it is open. Throws Error (RunFailed) when another process has it,
-    // and as check_own_folder() does. It is to be open for all that follows.
+    // Makes the folder, locks it until the object is destroyed, and removes the drafts of killed processes;
+    // `resumed` is null if the training begins anew. Does nothing if it is open. Throws Error (RunFailed) if
+    // another process has locked it, and as check_own_folder() does. The functions below need an open folder.
     void open(const FoundCheckpoint* resumed);
 
-    // Writes a checkpoint of this training, and then removes all of this training but the `keep` latest. Throws as
-    // write_checkpoint() does.
+    // Writes a checkpoint of this training, and then removes all checkpoints of this training except the `keep`
+    // latest. Throws as write_checkpoint() does.
     void write(Checkpoint checkpoint);
 
 private:
@@ -39,7 +41,7 @@ private:
 
     const std::string root_;
     const int keep_, steps_;
-    bool is_made_ = false;  // by this run
+    bool is_made_ = false;  // whether this run has made the folder
     std::string training_;
     std::optional<FolderLock> lock_;
 };

@@ -18,7 +18,7 @@ void CheckpointWriter::write(std::function<Checkpoint()> make) {
     wait();
     is_idle_ = false;
     thread_ = start_thread("a checkpoint", [this, make = std::move(make)] {
-        give_way();
+        lower_priority();
         try {
             write_it(make());
         } catch (...) {

@@ -1,4 +1,5 @@
-// Writes checkpoints on a thread of its own, one at a time, which gives way to those that compute.
+// Writes checkpoints, one at a time, on a thread of its own whose priority is lower than that of threads that
+// compute.
 #pragma once
 
 #include "exec/checkpoint/checkpoint_folder.h"
@@ -17,19 +18,19 @@ namespace pw {
 // Why checkpoints could not be written.
 struct LostCheckpoints {
     std::vector<std::string> earlier;
-    std::string last;  // empty: it was
+    std::string last;  // empty if the last one was written
 };
 
 class CheckpointWriter {
 public:
-    // `folder` is null where nothing is written.
+    // `folder` is null if nothing is to be written.
     explicit CheckpointWriter(std::shared_ptr<CheckpointFolder> folder) : folder_(std::move(folder)) {}
     ~CheckpointWriter();
 
-    // Waits for the one before. `make` is called on the thread; what it throws, the next call does.
+    // Waits until the previous one is written. `make` is called on the thread; the next call throws its exception.
     void write(std::function<Checkpoint()> make);
     bool is_idle() const { return is_idle_; }
-    // Waits until the last one is written. Returns which since the last call could not be.
+    // Waits until the last one is written. Returns those since the last call that could not be written.
     LostCheckpoints finish();
 
 private:
@@ -38,7 +39,7 @@ private:
 
     const std::shared_ptr<CheckpointFolder> folder_;
     LostCheckpoints lost_;
-    std::exception_ptr cause_;  // why there was nothing to write
+    std::exception_ptr cause_;  // the exception of `make`
     std::atomic<bool> is_idle_{true};
     Thread thread_;
 };

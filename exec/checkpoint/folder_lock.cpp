@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kLock = "pipewright.lock";
 
-// Whether the name is still that of the open file: its last holder may have removed it.
+// Returns whether the name is still that of the open file: its last holder may have removed it.
 bool is_named(const std::string& path, int file) {
     struct stat held {};
     struct stat named {};
@@ -30,14 +30,14 @@ bool is_named(const std::string& path, int file) {
            held.st_dev == named.st_dev;
 }
 
-// "process 4711 on host a", as the one that has it wrote.
+// Returns the text that the holder wrote: "process 4711 on host a".
 std::string holder_in(int file) {
     char text[300] = {};
     const ssize_t bytes = pread(file, text, sizeof text - 1, 0);
     return bytes > 0 ? shortened(text, 280) : "another process";
 }
 
-// Returns the open file when it is locked; else -1, and `holder` is the process that has it.
+// Returns the open file if it is now locked; otherwise -1, and `holder` is the process that has the lock.
 int try_to_lock(const std::string& folder, const std::string& path, std::string& holder) {
     for (;;) {
         const int file = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -61,11 +61,11 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/" + kLock) 
     std::string holder;
     for (Ns waited = 0; (descriptor_ = try_to_lock(folder, path_, holder)) < 0; waited += kLook) {
         if (waited >= kPatience)
-            fail_with(
-                ExitCode::RunFailed,
-                "'{0}' is another run's: {1} writes its checkpoints there\n  help: wait until it has ended and add "
-                "--resume {0}, or name another folder",
-                folder, holder);
+            fail_with(ExitCode::RunFailed,
+                      "'{0}' is in use by another run: {1} writes its checkpoints there\n  help: wait until it has "
+                      "ended and add "
+                      "--resume {0}, or name another folder",
+                      folder, holder);
         sleep_for(kLook);
     }
     const std::string own = fmt::format("process {} on host {}", getpid(), host_name());
@@ -79,7 +79,7 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/" + kLock) 
 FolderLock::~FolderLock() {
     if (descriptor_ < 0)
         return;
-    unlink(path_.c_str());  // before the lock goes: a process that has it open by then looks for its name
+    unlink(path_.c_str());  // before the lock is released: a process that has opened the file checks its name
     close(descriptor_);
 }
 

@@ -1,17 +1,17 @@
-// One process at a time writes checkpoints into a folder.
+// The lock of a folder of checkpoints: only one process at a time writes there.
 #pragma once
 
 #include <string>
 
 namespace pw {
 
-// Holds flock(2) on the file `pipewright.lock` of a folder, which says whose it is. The system lets go of it with the
-// process, however that ends: what is left of the file then keeps nobody out. Where the file system has no such locks
-// it does nothing.
+// Holds flock(2) on the file `pipewright.lock` of a folder, which names the process. The system releases the lock
+// when the process ends, in whatever way; a file that is left over locks nothing. If the file system has no such
+// locks, the object does nothing.
 class FolderLock {
 public:
-    // Gives a process that ends two seconds. Throws Error (RunFailed) naming the host and the number of the process
-    // that has it.
+    // Waits up to two seconds for a process that is about to end. Throws Error (RunFailed) that names the host and
+    // the number of the process that has the lock.
     explicit FolderLock(const std::string& folder);
     ~FolderLock();
     FolderLock(const FolderLock&) = delete;

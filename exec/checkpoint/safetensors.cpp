@@ -18,7 +18,7 @@
 
 namespace pw {
 
-static_assert(std::endian::native == std::endian::little);  // as the format is
+static_assert(std::endian::native == std::endian::little);  // as in the format
 
 namespace {
 
@@ -55,7 +55,7 @@ std::string header_of(const std::vector<NamedTensor>& tensors, const TensorMetad
         at = end;
     }
     text += '}';
-    text.append((8 - text.size() % 8) % 8, ' ');  // values are aligned
+    text.append((8 - text.size() % 8) % 8, ' ');  // aligns the values
     return text;
 }
 
@@ -82,10 +82,10 @@ Listed listed(const std::string& path, const std::string& name, const json& entr
     Listed all{{name, {}, {}}, 0, 0};
     std::uint64_t elements = 1;
     if (!field("shape").is_array())
-        refuse("whose shape is none");
+        refuse("whose shape is not valid");
     for (const json& extent : field("shape")) {
         if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::numeric_limits<int>::max())
-            refuse("whose shape is none");
+            refuse("whose shape is not valid");
         all.tensor.shape.push_back(extent.get<int>());
         const auto many = static_cast<std::uint64_t>(all.tensor.shape.back());
         if (many > 0 && elements > size / many)
@@ -103,7 +103,7 @@ Listed listed(const std::string& path, const std::string& name, const json& entr
     return all;
 }
 
-// Takes the tensors one by one while the header is parsed, so that its size counts once, and not squared.
+// Takes the tensors one by one while the header is parsed, so that the time is linear in its size, not quadratic.
 class TensorHeader {
 public:
     // `size` is that of the values.
@@ -200,7 +200,7 @@ TensorFile read_tensors(const std::string& path) {
     if (whole < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length))
         fail_file(path, "is too short for a file of tensors");
     if (length > kMostTensorHeader || length > whole - sizeof length)
-        fail_file(path, "says that its header is longer than it is itself");
+        fail_file(path, "has a header that is longer than the file");
     std::string text(length, '\0');
     in.read(text.data(), static_cast<std::streamsize>(text.size()));
     if (!in)

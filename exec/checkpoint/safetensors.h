@@ -18,19 +18,19 @@ struct TensorFile {
     TensorMetadata metadata;
 };
 
-// A Digest tells two contents apart: bytes and their XXH3 hash.
+// The digest of a file's contents: their number of bytes and their XXH3 hash.
 struct Digest {
     std::uintmax_t bytes = 0;
     std::string hash;  // 16 hexadecimal digits
     bool operator==(const Digest&) const = default;
 };
 
-// Writes the file whole or not at all; throws Error (RunFailed) as NewFile does. Returns the digest of what it wrote.
+// Writes the complete file or none; throws Error (RunFailed) as NewFile does. Returns the digest of the written
+// bytes.
 Digest write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata);
 
-// Reads a file. Throws Error (BadInput) naming the path and what is wrong with it: a header that is cut off or lies,
-// values of another type than F32, a name that is there twice, tensors that overlap or leave a gap. Takes time linear
-// in the file.
+// Reads a file, in time linear in its size. Throws Error (BadInput) that names the path and the fault: a header
+// that is cut off or wrong, values of another type than F32, a repeated name, tensors that overlap or leave a gap.
 TensorFile read_tensors(const std::string& path);
 Digest digest_of(const std::string& path);  // throws as read_tensors() does
 std::string hash_of_text(std::string_view text);

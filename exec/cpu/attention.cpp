@@ -11,9 +11,9 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr std::int64_t kRows = 32;  // of scores at once: what no row of them sees is not computed
+constexpr std::int64_t kRows = 32;  // of scores at once; columns beyond the last of these rows are not computed
 
-// A matrix within a larger one: rows `stride` floats apart.
+// A matrix within a larger one; its rows are `stride` floats apart.
 template <class Value>
 struct Matrix {
     Value* first;
@@ -24,8 +24,8 @@ struct Matrix {
 using In = Matrix<const float>;
 using Out = Matrix<float>;
 
-// Rows of the input: queries, keys and values of all heads. Row t sees the rows up to itself.
-// saved: the probabilities of every head, {samples, heads, rows, rows}; of a row only those of the blocks it sees.
+// A row of the input has the queries, keys and values of all heads. Row t attends to the rows up to itself. saved:
+// the probabilities of every head, {samples, heads, rows, rows}; a row has only those of the blocks up to its own.
 class Attention : public CpuLayer {
 public:
     Attention(const Layer& layer, int samples)
@@ -54,7 +54,8 @@ public:
         });
     }
 
-    // The last rows come first: they see all keys and values, whose gradients thus begin with them.
+    // The last rows come first: they attend to all keys and values, so that they write the gradients of all of
+    // these, and the other rows add to them.
     void backward_input(const LayerArgs& args) override {
         if (!args.input_gradients[0])
             return;
@@ -83,7 +84,7 @@ private:
         Rows queries, keys, values;
     };
 
-    // Head `head` of all samples' heads: its rows of a tensor, from its first column on.
+    // Returns the rows of a head in a tensor, from its first column on; `head` counts the heads of all samples.
     template <class Rows>
     Rows rows_of(const Rows& tensor, std::int64_t head) const {
         Rows rows = tensor.from(head / layer_.heads * rows_);
@@ -125,7 +126,7 @@ private:
     std::int64_t rows_, width_, head_width_;
     std::int64_t heads_;  // of all samples
     float scale_;
-    std::atomic<int> failure_ = dnnl_success;  // no exception may leave a share
+    std::atomic<int> failure_ = dnnl_success;  // an exception must not leave a thread's share
 };
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace pw::cpu {
 
 namespace {
 
-// Either input, and the output, may be in blocks or not: whichever fill whole ones. Between equal layouts whole
-// pieces are copied, else the values of a channel one by one.
+// Each input, and the output, is blocked if its channels fill whole blocks. Between equal layouts whole pieces are
+// copied, otherwise the values of a channel one by one.
 class Concat : public CpuLayer {
 public:
     Concat(const Layer& layer, int samples, std::int64_t per_block)
@@ -38,14 +38,14 @@ public:
     }
 
 private:
-    // An input: where its channels begin in the output, and how many are copied at once.
+    // An input: the offset of its channels in the output, and the number of channels copied at once.
     struct Part {
         Dims dims;
         int first = 0;
         bool alike = true;
         std::int64_t channels = 1;
     };
-    // Values in a tensor: the first one, and the distance to the next.
+    // Values in a tensor: the position of the first one, and the distance to the next.
     struct Piece {
         std::int64_t first, step;
     };

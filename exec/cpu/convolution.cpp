@@ -25,7 +25,7 @@ int rank_of(const dnnl::primitive_desc_base& desc) {
     return name.find("gemm") != name.npos && name.find("brgemm") == name.npos ? 1 : 0;
 }
 
-// With the weights as the forward pass has them, unless another format gets better code.
+// Uses the weight format of the forward pass, unless another format has a better implementation.
 template <class Make>
 auto with_weights_like(const Desc& preferred, const Desc& any, Make make) {
     auto same = make(preferred);
@@ -78,7 +78,7 @@ public:
                         scratch);
     }
 
-    // oneDNN overwrites: sums go through scratch.
+    // oneDNN overwrites its result, so that sums need the scratch.
     void backward_weight(const LayerArgs& args) override {
         const std::byte* input = args.inputs[0];
         std::byte* scratch = args.scratch;
@@ -158,8 +158,8 @@ private:
         });
     }
 
-    // For AVX2 there is generated code only for images no smaller than the kernel: smaller ones
-    // get their padding written out first.
+    // For AVX2 there is generated code only for images that are not smaller than the kernel: smaller images are
+    // padded explicitly first.
     BackwardWeight::primitive_desc padded_if_better(const BackwardWeight::primitive_desc& made,
                                                     const Forward::primitive_desc& forward) {
         if (rank_of(made) < 2 || layer_.padding == 0)
@@ -192,8 +192,8 @@ private:
 
     Desc input_, output_, plain_weights_, any_weights_, weights_;
     Call forward_, backward_input_, backward_weight_;
-    Call reorder_weights_, reorder_gradient_;  // empty when the format is the forward pass's
-    Call pad_input_;                           // empty when the padding is left to oneDNN
+    Call reorder_weights_, reorder_gradient_;  // empty if the format is that of the forward pass
+    Call pad_input_;                           // empty if oneDNN does the padding
     Bytes reordered_ = 0, gradient_ = 0, padded_ = 0;
 };
 

@@ -8,8 +8,8 @@ namespace pw::cpu {
 
 namespace {
 
-// saved: one byte per element in the order of the tensor, whether it passed. The numbers belong to the places in
-// the plain layout, so that every layout drops the same elements.
+// saved: one byte per element in the order of the tensor, whether it passed. The random numbers are those of the
+// positions in the plain layout, so that every layout drops the same elements.
 class Dropout : public CpuLayer {
 public:
     Dropout(const Layer& layer, int samples, std::int64_t per_block)
@@ -46,7 +46,7 @@ public:
     }
 
 private:
-    // Calls visit(sample, block of channels of it, place of its values).
+    // Calls visit(sample, block of its channels, offset of the block's values).
     template <class Visit>
     void for_pieces(Visit visit) const {
         in_shares(samples_ * pieces_, [&](std::int64_t first, std::int64_t count) {
@@ -56,7 +56,7 @@ private:
     }
 
     bool blocked_;
-    std::int64_t pieces_, piece_;  // of a sample; floats of one
+    std::int64_t pieces_, piece_;  // pieces per sample; floats per piece
     float scale_;
 };
 

@@ -12,7 +12,7 @@ namespace {
     *mask = std::byte{passed};
 }
 
-// The lanes of a pixel are as far apart in the plain layout as the pixels of a channel are many.
+// In the plain layout the distance of a pixel's lanes is the number of pixels of a channel.
 template <class Width>
 [[gnu::always_inline]] inline void drop_pixels(const Drop& drop, const float* x, float* y, std::byte* mask,
                                                std::uint32_t first, std::int64_t pixels) {
@@ -27,7 +27,7 @@ template <class Width>
 
 PW_CLONES void drop_values(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first,
                            std::int64_t count) {
-    const Drop known = drop;  // what is written may alias nothing
+    const Drop known = drop;  // a copy, which no written value can alias
     for (std::int64_t i = 0; i < count; ++i)
         drop_one(known, x + i, y + i, mask + i, first + static_cast<std::uint32_t>(i));
 }

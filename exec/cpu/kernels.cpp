@@ -60,7 +60,7 @@ class CpuKernels : public HostKernels {
 public:
     std::string_view name() const override { return "cpu"; }
 
-    // libgomp keeps one team per calling thread; it starts here, where the device's mask holds.
+    // libgomp keeps one team per calling thread; it starts here, with the core mask of the device.
     void start_device(int threads) const override {
         omp_set_dynamic(0);
         omp_set_num_threads(threads);

@@ -1,6 +1,6 @@
-// Vectors of sixteen floats, or of the eight of a narrow block, in whatever instructions the machine has: hot loops are
-// compiled once per instruction set and chosen when the program loads. The vector elements fix the order of every sum,
-// so that the number of threads does not change a bit.
+// Vectors of sixteen floats, or of eight for a narrow block, with the best instructions of the machine: hot loops
+// are compiled once per instruction set and chosen when the program loads. The vector elements fix the order of
+// every sum, so that the number of threads does not change a bit.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ using HalfLanes = float __attribute__((vector_size(32), may_alias));
 inline const Lanes& lanes(const float* data) { return *reinterpret_cast<const Lanes*>(data); }
 inline Lanes& lanes(float* data) { return *reinterpret_cast<Lanes*>(data); }
 
-// A loop over the pixels of a block is compiled for one of two widths: a block of 16 channels or of 8.
+// A loop over the pixels of a block is compiled for two widths: blocks of 16 channels and of 8.
 struct Wide {
     using Pixel = Lanes;
     static constexpr std::int64_t channels = 16;
@@ -45,13 +45,13 @@ template <class Width>
     return reinterpret_cast<typename Width::Pixel*>(data);
 }
 
-// Prefetches a kilobyte ahead: the hardware's own prefetch stops at every page.
+// Prefetches a kilobyte ahead, since the hardware prefetch stops at every page.
 [[gnu::always_inline]] inline void prefetch(const void* data) {
     __builtin_prefetch(static_cast<const std::byte*>(data) + 1024);
 }
 
-// Tensors of more floats than this are written around the caches: their readers find them in memory anyway, and a line
-// that is not read before it is written saves a third of the traffic.
+// Tensors of more floats than this bypass the caches when they are written: their readers get them from memory in
+// any case, and a third of the traffic is saved if a cache line is not read before it is written.
 constexpr std::int64_t kStreamedFloats = std::int64_t{1} << 18;
 
 [[gnu::always_inline]] inline void write(const Lanes& value, Lanes* to, [[maybe_unused]] bool streamed) {
@@ -80,7 +80,7 @@ constexpr std::int64_t kStreamedFloats = std::int64_t{1} << 18;
     *to = value;
 }
 
-// Is called before another thread may read what was streamed.
+// Called before another thread may read streamed values.
 inline void finish_writes() {
 #if defined(__x86_64__)
     _mm_sfence();

@@ -1,6 +1,6 @@
-// fp32 layers for this machine's cores: oneDNN does the products and the max pool, own loops do the rest. Tensors are
-// nChw16c, without AVX-512 nChw8c, when the channels fill whole blocks, else NCHW: a matter of the machine and the
-// tensor's own shape, so that a cut never changes a bit.
+// fp32 layers for this machine's cores: oneDNN does the products and the max pool, own loops do the rest. Tensors
+// are nChw16c (nChw8c without AVX-512) if the channels fill whole blocks, otherwise NCHW. The layout depends only
+// on the machine and the tensor's own shape, so that a cut never changes a bit.
 #pragma once
 
 #include "exec/cpu/onednn.h"
@@ -11,8 +11,8 @@
 
 namespace pw::cpu {
 
-// Returns the number of channels in a block: 16 where oneDNN may use AVX-512, else 8. For blocks of the other width it
-// would run plain loops only.
+// Returns the number of channels in a block: 16 if oneDNN may use AVX-512, otherwise 8. For blocks of the other
+// width oneDNN has only plain loops.
 std::int64_t block_channels();
 
 bool is_blocked(Dims dims, std::int64_t per_block = block_channels());
@@ -27,7 +27,7 @@ void fill_tensor(Dims dims, int samples, const std::vector<float>& values, std::
 inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 inline const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 
-// The base class has what all layers of this backend share.
+// The base class of all layers of this backend.
 class CpuLayer : public LayerKernel {
 public:
     LayerBytes bytes() const override { return bytes_; }
@@ -69,7 +69,7 @@ std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples)
 std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);
-// The layers with own loops over blocks run with blocks of 8 and of 16 channels on every machine.
+// Layers with own loops over blocks can run with blocks of 8 and of 16 channels on every machine.
 std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples,
                                              std::int64_t per_block = block_channels());
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples,

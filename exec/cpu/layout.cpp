@@ -4,7 +4,7 @@ namespace pw::cpu {
 
 namespace {
 
-// Calls visit(place in NCHW, place in the blocked layout) for every element.
+// Calls visit(offset in NCHW, offset in the blocked layout) for every element.
 template <class Visit>
 void for_blocked(Dims dims, int samples, std::int64_t per_block, Visit visit) {
     const std::int64_t pixels = std::int64_t{dims.height} * dims.width;

@@ -13,8 +13,8 @@ using Desc = dnnl::memory::desc;
 using Tag = dnnl::memory::format_tag;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 
-// Weights {out, in} over the flattened NCHW input, as PyTorch has them, then the bias. Of a sequence the same for
-// every row, with a bias or not.
+// weights: {out, in} for the flattened NCHW input, as in PyTorch, then the bias. In a sequence they are the same
+// for every row, with or without a bias.
 class Linear : public CpuLayer {
 public:
     Linear(const Layer& layer, int samples, bool reads_data)
@@ -57,7 +57,7 @@ public:
             unflatten_({{DNNL_ARG_FROM, made}, {DNNL_ARG_TO, args.input_gradients[0]}}, scratch);
     }
 
-    // oneDNN overwrites: sums go through scratch.
+    // oneDNN overwrites its result, so that sums need the scratch.
     void backward_weight(const LayerArgs& args) override {
         auto [input, scratch] = flattened(args);
         std::byte* result = args.weight_gradient;
@@ -93,7 +93,7 @@ public:
     }
 
 private:
-    // A blocked input of several pixels goes through scratch, so that the weights see NCHW order.
+    // A blocked input of several pixels is copied to the scratch in NCHW order, the order of the weights.
     void make_flattening() {
         const Desc blocked = tensor_desc(layer_.input, samples_);
         const Desc plain(blocked.dims(), kFloat, Tag::nchw);
@@ -136,7 +136,7 @@ private:
             std::fill(block + bias_offset_ + out_ * 4, block + bytes_.weights, std::byte{});
     }
 
-    // Null where there is none: oneDNN then neither reads nor writes it.
+    // Returns null if there is no bias: oneDNN then neither reads nor writes it.
     const std::byte* bias_of(const std::byte* block) const { return has_bias_ ? block + bias_offset_ : nullptr; }
 
     bool by_row_, has_bias_;
@@ -144,7 +144,7 @@ private:
     Bytes bias_offset_, flat_ = 0;
     Desc input_, output_, weights_, bias_;
     Call forward_, backward_input_, backward_weight_;
-    Call flatten_, unflatten_;  // empty when the input is in NCHW order already
+    Call flatten_, unflatten_;  // empty if the input is already in NCHW order
 };
 
 }  // namespace

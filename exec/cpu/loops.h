@@ -1,6 +1,6 @@
-// The loops that oneDNN lacks or does slower: batch norm, add with ReLU, sums, dropout, the optimizer.
-// Pointers are 64-byte aligned, those to a block of channels to its width. Counts in groups are of
-// sixteen floats; buffers are padded to them.
+// Loops that oneDNN does not have, or that are slower there: batch norm, add with ReLU, sums, dropout, the
+// optimizer. Pointers are aligned to 64 bytes; pointers to a block of channels are aligned to its width. A group is
+// sixteen floats; buffers are padded to whole groups.
 #pragma once
 
 #include "exec/kernels.h"
@@ -19,13 +19,13 @@ struct Block {
 };
 constexpr std::int64_t kMostChannels = 16;
 
-// Each array has a value per channel, kept from the forward pass. With a fused ReLU the backward pass finds out what
-// passed, NaN too, by doing (x - mean) * scale + shift <= 0 again, in the same arithmetic.
+// Each array has a value per channel, kept from the forward pass. With a fused ReLU the backward pass determines
+// which values passed, NaN included, by computing (x - mean) * scale + shift <= 0 again, in the same arithmetic.
 struct NormState {
     float *mean, *inverse, *scale, *shift;
 };
 
-// Computes mean and biased variance: they are exact to rounding whatever the mean, in one trip through memory.
+// Computes mean and biased variance in one pass through memory; they are exact up to rounding for any mean.
 void block_moments(const float* x, const Block& block, double* mean, double* variance);
 void normalise_block(const float* x, float* y, const Block& block, const NormState& state, bool relu);
 // Computes the sums of dy and of dy * (x - mean) over the block, where dy is masked by the fused ReLU.
@@ -35,12 +35,11 @@ void norm_gradient_sums(const float* x, const float* dy, const Block& block, con
 void norm_input_gradient(const float* x, const float* dy, float* dx, const Block& block, const NormState& state,
                          bool relu, const float* factor, const float* mean_dy, const float* slope);
 
-// Bit k of word l of a mask's sixteen words says whether vector element l of group k passed. `mask` is null where it is
-// not wanted.
+// Bit k of word l of a mask's sixteen words is 1 if vector element l of group k passed. `mask` may be null.
 constexpr std::int64_t kMaskGroups = 32;
 void add_relu(const float* left, const float* right, float* y, std::uint32_t* mask, std::int64_t groups, bool streamed);
 void add(const float* left, const float* right, float* y, std::int64_t groups);
-// Copies the values that passed to one or both addresses; one that is not wanted is null.
+// Copies the values that passed to one or both addresses; either may be null.
 void masked_copies(const float* dy, const std::uint32_t* mask, float* first, float* second, std::int64_t groups,
                    bool streamed);
 bool any_nan(const float* x, std::int64_t groups);
@@ -48,25 +47,26 @@ void relu(const float* x, float* y, std::int64_t groups);
 void relu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 void copies(const float* dy, float* first, float* second, std::int64_t groups);
 
-// These take blocks of 8 or 16 channels of one sample to their means, and gradients of the means back.
+// Compute the means of blocks of 8 or 16 channels of one sample, and the gradients of the blocks from those of the
+// means.
 void average_blocks(const float* x, float* y, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
 void spread_blocks(const float* dy, float* dx, std::int64_t pixels, std::int64_t blocks, std::int64_t channels);
 
-// Make of each of `rows` rows of pixels `times` rows as many times as wide, and sum them back. Pixels are blocks of 8
-// or 16 channels, or single values.
+// repeat_pixels() makes `times` rows from each of `rows` rows of pixels, each `times` times as wide; sum_pixels()
+// is its gradient. Pixels are blocks of 8 or 16 channels, or single values.
 void repeat_pixels(const float* x, float* y, std::int64_t rows, std::int64_t width, std::int64_t times,
                    std::int64_t channels);
 void sum_pixels(const float* dy, float* dx, std::int64_t rows, std::int64_t width, std::int64_t times,
                 std::int64_t channels);
 
-// Describes what dropout does: it scales what passes and zeroes the rest.
+// The parameters of dropout, which scales the values that pass and sets the others to zero.
 struct Drop {
     DropoutKey key;  // of the sample
     std::uint32_t threshold;
     float scale;
 };
-// Drop values in plain order from `first` of the sample on, or a block of 8 or 16 channels of which `first` is the
-// first value. They write a byte per value: whether it passed.
+// drop_values() drops values in plain order, from value `first` of the sample on; drop_block() drops a block of 8
+// or 16 channels whose first value is `first`. They write a byte per value: whether it passed.
 void drop_values(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t count);
 void drop_block(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t pixels,
                 std::int64_t channels);

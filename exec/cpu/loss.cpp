@@ -1,5 +1,5 @@
-// The losses, where a thread takes one sample at a time: every sum keeps its order, whatever the number of threads.
-// There are mostly a few thousand values, hence plain loops in double.
+// The losses. A thread takes one sample at a time, so that every sum has the same order for any number of threads.
+// There are usually a few thousand values, hence plain loops in double.
 #include "exec/cpu/layers.h"
 #include "exec/cpu/parallel.h"
 
@@ -9,12 +9,12 @@ namespace pw::cpu {
 
 namespace {
 
-// saved: the gradient of the sum over the positions. Scratch: a loss per sample, then room for its classes.
+// saved: the gradient of the sum over the positions. scratch: a loss per sample, then room for its classes.
 class Loss : public CpuLayer {
 public:
     Loss(const Layer& layer, int samples, std::int64_t per_block)
         : CpuLayer(layer, samples, per_block), shape_(loss_shape(layer)), elements_(layer.input.elements()) {
-        layer_.output = {};  // makes no tensor
+        layer_.output = {};  // it has no output tensor
         bytes_.output = 0;
         bytes_.saved_until_input = tensor_bytes(layer.input, samples);
         bytes_.scratch = aligned(samples * (1 + shape_.classes) * static_cast<Bytes>(sizeof(double)));
@@ -47,15 +47,15 @@ public:
     }
 
 protected:
-    // The position's part of the loss, before the mean; its gradient goes to `saved` where that is not null.
+    // Returns the position's part of the loss, before the mean; writes its gradient to `saved` unless that is null.
     virtual double at_position(const float* values, int label, float* saved, double* room) const = 0;
     virtual double divisor() const = 0;  // of the mean over a sample
 
     LossShape shape_;
-    std::vector<std::int64_t> place_;  // of a class, from its position's first value
+    std::vector<std::int64_t> place_;  // by class: the offset from its position's first value
 
 private:
-    // Blocked tensors have the channels of a block side by side.
+    // In a blocked tensor the channels of a block are adjacent.
     void place_classes() {
         const bool blocked = is_blocked(layer_.input, per_block_);
         for (std::int64_t c = 0; c < shape_.classes; ++c)

@@ -11,7 +11,7 @@ namespace pw::cpu {
 
 namespace {
 
-// One block of channels after the other: its second trip often hits the cache.
+// Batch norm, one block of channels after the other: the second pass over a block is often served by the cache.
 // weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: a NormState per block.
 class BatchNorm : public CpuLayer {
 public:
@@ -146,7 +146,7 @@ private:
 
 std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples, std::int64_t per_block) {
     if (!is_blocked(layer.input, per_block))
-        return reference::make_batch_norm<float>(layer, samples);  // NCHW, and rare
+        return reference::make_batch_norm<float>(layer, samples);  // NCHW, which is rare
     return std::make_unique<BatchNorm>(layer, samples, per_block);
 }
 

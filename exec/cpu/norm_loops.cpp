@@ -7,7 +7,7 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr std::int64_t kChunk = 128;  // pixels: at most 8 KiB, so that the second look hits the first cache
+constexpr std::int64_t kChunk = 128;  // pixels: at most 8 KiB, so that the second read is from the first cache
 
 // Calls visit(offset, pixels) for every chunk of the block, in order.
 template <class Visit>
@@ -17,7 +17,7 @@ template <class Visit>
             visit(n * block.stride + first * block.channels, std::min(kChunk, block.pixels - first));
 }
 
-// Chan, Golub and LeVeque: moments of a union from those of its parts.
+// Computes the moments of a union from those of its parts (Chan, Golub and LeVeque).
 template <class Width>
 [[gnu::always_inline]] inline void merge_moments(double before, double added, const typename Width::Pixel& chunk_mean,
                                                  const typename Width::Pixel& chunk_squares, double* mean,

@@ -1,4 +1,4 @@
-// oneDNN primitives: everything but the addresses is fixed when they are made.
+// oneDNN primitives: all parameters except the addresses are fixed when they are made.
 #pragma once
 
 #include "workloads/units.h"
@@ -16,11 +16,11 @@ namespace pw::cpu {
 const dnnl::engine& engine();
 dnnl::primitive_attr user_scratchpad();
 
-// A call is one primitive and its arguments. A failure throws Error with the name of the layer.
+// One primitive and its arguments. A failure throws Error with the name of the layer.
 class Call {
 public:
     Call() = default;
-    // `arguments` are DNNL_ARG_.., without the scratchpad.
+    // `arguments` are DNNL_ARG_..., without the scratchpad.
     Call(std::string layer, const dnnl::primitive_desc_base& desc, std::initializer_list<int> arguments);
 
     explicit operator bool() const { return made_; }
@@ -37,7 +37,7 @@ private:
     };
     dnnl::memory& memory_of(int argument);
     std::vector<Argument> memory_;
-    std::vector<dnnl_exec_arg_t> given_;  // the same, as oneDNN takes it
+    std::vector<dnnl_exec_arg_t> given_;  // the same in the format of oneDNN
     Bytes scratch_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// A fixed division of work over the threads of the calling device.
+// A fixed division of work among the threads of the calling device.
 #pragma once
 
 #include <omp.h>

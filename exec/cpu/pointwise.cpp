@@ -9,7 +9,7 @@ namespace pw::cpu {
 
 namespace {
 
-// Elementwise layers work on groups of sixteen, padding included, whatever the layout.
+// Elementwise layers work on groups of sixteen values, padding included, in any layout.
 class Pointwise : public CpuLayer {
 public:
     Pointwise(const Layer& layer, int samples)
@@ -39,7 +39,7 @@ public:
     }
 };
 
-// saved, with a fused ReLU: one bit per element, whether it passed.
+// saved with a fused ReLU: one bit per element, whether it passed.
 class Add : public Pointwise {
 public:
     Add(const Layer& layer, int samples)
@@ -76,7 +76,7 @@ public:
     }
 
 private:
-    // Shares of whole mask blocks, in groups.
+    // Divides the work into shares of whole mask blocks, in groups.
     template <class Work>
     void for_shares(Work work) const {
         in_shares(mask_blocks_, [&](std::int64_t first, std::int64_t count) {

@@ -98,7 +98,8 @@ PW_CLONES void masked_copies(const float* dy, const std::uint32_t* mask, float* 
         const Bits passed = bits_of(mask + done / kMaskGroups * kLanes);
         for (std::int64_t k = 0; k < count; ++k) {
             const std::int64_t i = (done + k) * kLanes;
-            // The bit, spread over its lane: GCC compares vectors wider than the machine's one by one.
+            // Spreads the bit over its lane, since GCC compares vectors that are wider than the machine's element
+            // by element.
             const Bits kept = (passed << static_cast<std::int32_t>(31 - k)) >> 31;
             const Bits bits = reinterpret_cast<const Bits&>(lanes(dy + i)) & kept;
             const Lanes gradient = reinterpret_cast<const Lanes&>(bits);

@@ -12,7 +12,7 @@ namespace pw::cpu {
 
 namespace {
 
-// saved: oneDNN's workspace, which input of its window every output took.
+// saved: oneDNN's workspace, which has for every output the input that it took from its window.
 class MaxPool : public CpuLayer {
 public:
     MaxPool(const Layer& layer, int samples) : CpuLayer(layer, samples) {
@@ -60,7 +60,8 @@ private:
             inference_({{DNNL_ARG_SRC, args.inputs[0]}, {DNNL_ARG_DST, args.output}}, args.scratch);
     }
 
-    // oneDNN takes the largest of the other values in a window, PyTorch NaN. Slow, and rare.
+    // PyTorch's maximum of a window with a NaN is NaN, oneDNN's is the largest other value. This is slow, but
+    // rarely needed.
     void keep_nan(const LayerArgs& args) const {
         const std::vector<float> x = read_input(args.inputs[0], 0);
         std::vector<float> y = read_output(args.output);
@@ -82,7 +83,7 @@ private:
 
     static constexpr auto kMax = dnnl::algorithm::pooling_max;
     Call training_, inference_, backward_;
-    std::int64_t inputs_;  // groups
+    std::int64_t inputs_;  // in groups
 };
 
 class AveragePool : public CpuLayer {
@@ -112,7 +113,7 @@ private:
     std::int64_t pixels_, blocks_;
 };
 
-// Nearest neighbour. Channels never meet: a row of pixels is a row in either layout.
+// Upsampling by the nearest neighbour. It never mixes channels: a row of pixels is a row in either layout.
 class Upsample : public CpuLayer {
 public:
     Upsample(const Layer& layer, int samples, std::int64_t per_block)
@@ -140,7 +141,7 @@ public:
 
 private:
     std::int64_t row() const { return width_ * channels_; }             // floats
-    std::int64_t rows_made() const { return times_ * times_ * row(); }  // of one row
+    std::int64_t rows_made() const { return times_ * times_ * row(); }  // floats made from one row
 
     std::int64_t channels_, width_, times_, rows_;
 };
@@ -153,7 +154,7 @@ std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples) {
 
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples, std::int64_t per_block) {
     if (!is_blocked(layer.input, per_block))
-        return reference::make_average_pool<float>(layer, samples);  // NCHW, and rare
+        return reference::make_average_pool<float>(layer, samples);  // NCHW, which is rare
     return std::make_unique<AveragePool>(layer, samples, per_block);
 }
 

@@ -1,4 +1,5 @@
-// Layers on rows of tokens: all but the products and attention. Sequences have one channel, hence are never blocked.
+// Layers on rows of tokens: all except the products and attention. Sequences have one channel, so that they are
+// never blocked.
 #include "exec/cpu/lanes.h"
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
@@ -32,7 +33,7 @@ public:
 
     void backward_input(const LayerArgs&) override {}
 
-    // Shares of the columns: rows of one token are added in their order.
+    // Threads divide the columns, so that the rows of one token are added in their order.
     void backward_weight(const LayerArgs& args) override {
         if (!args.accumulate)
             clear(args.weight_gradient, bytes_.weights);
@@ -102,7 +103,7 @@ public:
     }
 
 private:
-    // A share of every sample per thread.
+    // Each thread takes a share of every sample.
     template <class Work>
     void for_columns(Work work) const {
         in_shares(groups_of(values_), [&](std::int64_t first, std::int64_t groups) {
@@ -113,7 +114,7 @@ private:
     std::int64_t values_;
 };
 
-// weights: scale, shift. saved: mean and 1 / deviation of every row; scratch serves where nothing is saved.
+// weights: scale, shift. saved: mean and 1 / deviation of every row; they are in the scratch if nothing is saved.
 class LayerNorm : public CpuLayer {
 public:
     LayerNorm(const Layer& layer, int samples)

@@ -10,7 +10,7 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 64;  // summed in float before they join a sum in double
+constexpr std::int64_t kRowsAtOnce = 64;  // summed in float before they are added to a sum in double
 
 using LooseLanes = float __attribute__((vector_size(64), may_alias, aligned(4)));
 using Integers = std::int32_t __attribute__((vector_size(64)));
@@ -47,12 +47,13 @@ template <class Visit>
         visit(i, std::min(kLanes, all - i));
 }
 
-// e to the power x for x <= 88: 2^n e^r with r at most half a ln 2, e^r by its series. Below -87 it stays there.
+// Computes e^x for x <= 88 as 2^n e^r with |r| <= ln 2 / 2, and e^r by its series. For x below -87 it returns
+// e^-87.
 [[gnu::always_inline]] inline void exponential(Lanes& x) {
     constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number in the low bits
-    constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f;  // of ln 2
+    constexpr float kHigh = 0.693359375f, kLow = -2.12194440e-4f;  // the parts of ln 2
     const Lanes least = Lanes{} - 87.0f;
-    x = x < least ? least : x;  // NaN stays
+    x = x < least ? least : x;  // a NaN is kept
     const Lanes shifted = x * 1.44269504f + kShift;
     const Lanes whole = shifted - kShift;
     const Lanes r = (x - whole * kHigh) - whole * kLow;
@@ -68,7 +69,8 @@ template <class Visit>
     x = series * reinterpret_cast<Lanes>(exponent);
 }
 
-// The normal distribution at x: below it, and its density. Abramowitz and Stegun 7.1.26: off by less than 1e-7.
+// Computes the cumulative normal distribution at x and its density, with errors below 1e-7 (Abramowitz and Stegun
+// 7.1.26).
 [[gnu::always_inline]] inline void normal(const Lanes& x, Lanes& below, Lanes& density) {
     const Lanes zero = {};
     const Lanes z = (x > zero ? x : -x) * 0.70710678f;

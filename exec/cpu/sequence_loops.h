@@ -1,5 +1,5 @@
-// Loops over the rows of a sequence. A row may start anywhere: its floats need no alignment, and none is
-// touched behind its end. Sixteen floats at a time in a fixed order, whatever the number of threads.
+// Loops over the rows of a sequence. A row may start anywhere: its floats need no alignment, and no float after its
+// end is accessed. The loops take sixteen floats at a time in a fixed order, for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ struct NormRows {
 };
 void normalise_rows(const NormRows& in, const float* scale, const float* shift, float* y);
 void norm_rows_gradient(const NormRows& in, const float* scale, const float* dy, float* dx);
-// Computes sums over the rows for the columns from `first` on, `count` of them and at most sixteen.
+// Computes sums over the rows for `count` columns from `first` on, at most sixteen.
 void norm_weight_gradient(const NormRows& in, const float* dy, std::int64_t first, std::int64_t count, double* scale,
                           double* shift);
 
-// These take groups of sixteen, padding included, and compute the exact GELU: x times the normal distribution's
-// cumulative function.
+// Compute the exact GELU, x times the cumulative normal distribution at x, for groups of sixteen values, padding
+// included.
 void gelu(const float* x, float* y, std::int64_t groups);
 void gelu_gradient(const float* x, const float* dy, float* dx, std::int64_t groups);
 
 // Computes the softmax of the first `seen` scores of a row; the others of `count` become 0.
 void causal_softmax(float* scores, std::int64_t seen, std::int64_t count);
-// Computes slopes = factor * probability * (slope - their mean under the probabilities).
+// Computes slopes = factor * probability * (slope - the mean of the slopes under the probabilities).
 void softmax_gradient(const float* probabilities, float* slopes, std::int64_t count, float factor);
 
 }  // namespace pw::cpu

@@ -1,4 +1,5 @@
-// What exec/backends.cpp calls of a backend, and what the cuda backend has for it. No vendor types appear here.
+// The functions of a backend that exec/backends.cpp calls, and those of the cuda backend. No vendor types appear
+// here.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -10,14 +11,14 @@
 namespace pw {
 
 struct BackendFunctions {
-    std::string (*status)();  // "ready", or why this machine cannot run it
+    std::string (*status)();  // returns "ready", or the reason why this machine cannot run the backend
     std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
-    std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: computes nothing
+    std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: it has no kernels
     TransferCost (*transfer)(const Config& config);
-    std::vector<std::string> (*addresses)(const Config& config, int devices);  // on the PCI bus; null: none
+    std::vector<std::string> (*addresses)(const Config& config, int devices);  // on the PCI bus; null: not on the bus
 };
 
-// Returns "ready", or why this machine cannot: no driver, one that is too old, no GPU.
+// Returns "ready", or the reason why this machine cannot run CUDA: no driver, an old driver, no GPU. Never throws.
 std::string cuda_status();
 
 std::unique_ptr<Devices> make_cuda_training(const RunPlan& plan, const RunOptions& options);

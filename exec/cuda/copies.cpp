@@ -6,8 +6,8 @@ namespace pw::cuda {
 
 namespace {
 
-// Between devices of one GPU a copy, between GPUs over NVLink or PCIe where they reach each other, else
-// through the host, as the driver does by itself.
+// Transfers by copies: within a GPU, between GPUs over NVLink or PCIe if they reach each other, otherwise through
+// the host, as the driver does by itself.
 class Copies : public Transport {
 public:
     explicit Copies(const Network& network) : devices_(network.devices) {
@@ -19,11 +19,11 @@ public:
                     reach(devices_[to]->gpu(), devices_[from]->gpu());
     }
 
-    void move(const Parcel& parcel) override {
-        copy({parcel.from_device, parcel.to_device, parcel.from, parcel.to, parcel.bytes}, parcel.out);
+    void move(const DeviceMessage& message) override {
+        copy({message.from_device, message.to_device, message.from, message.to, message.bytes}, message.out);
     }
 
-    // The receivers copy.
+    // The receivers do the copies.
     void fetch(const std::vector<int>&, std::span<const Fetch> all) override {
         for (const Fetch& each : all)
             copy(each, devices_[each.to_device]->stream());
@@ -51,13 +51,13 @@ private:
         const CurrentGpu current(from);
         const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
         if (status == cudaErrorPeerAccessAlreadyEnabled || status == cudaErrorTooManyPeers)
-            (void)cudaGetLastError();  // forgets it: beyond the eighth peer copies go through the host
+            (void)cudaGetLastError();  // clears the error: beyond the eighth peer, copies go through the host
         else
             check(status, "cudaDeviceEnablePeerAccess");
     }
 
     const std::vector<GpuShare*> devices_;
-    std::set<std::pair<int, int>> reached_;  // of GPUs
+    std::set<std::pair<int, int>> reached_;  // pairs of GPUs
 };
 
 }  // namespace

@@ -83,7 +83,7 @@ std::unique_ptr<LayerKernel> make_layer(GpuShare& device, const Layer& layer, in
     fail_without_kernel("cuda", layer);
 }
 
-// A number per row. bf16 would round those above 256.
+// True for token numbers, one per row: bf16 would round those above 256.
 bool is_token(Dims data) { return data.channels == 1 && data.width == 1; }
 
 template <class Value>
@@ -155,15 +155,16 @@ std::unique_ptr<LayerKernel> CudaKernels::make(const Layer& layer, int samples, 
     if (reads_data) {
         const bool pads = layer.kind == LayerKind::Convolution;
         if (pads_data_.value_or(pads) != pads)
-            fail_with(ExitCode::RunFailed, "layer '{}' reads the data, as another layer does that is {} convolution",
-                      layer.name, pads ? "no" : "a");
+            fail_with(ExitCode::RunFailed,
+                      "layer '{}' reads the data, but so does another layer that is {} convolution", layer.name,
+                      pads ? "no" : "a");
         pads_data_ = pads;
     }
     const auto make_one = device_->precision() == Precision::Bf16 ? make_layer<Bf16> : make_layer<float>;
     return make_one(*device_, layer, samples, reads_data);
 }
 
-// Behind the tensor lies which samples it is of: kernels look there once per pixel.
+// The numbers of the samples follow the tensor, since kernels read them once per pixel.
 Bytes CudaKernels::data_bytes(Dims input, int samples) const {
     return image_bytes(input, samples) + aligned(samples * static_cast<Bytes>(sizeof(Sample)));
 }
@@ -234,7 +235,7 @@ std::unique_ptr<StageKernel> CudaKernels::make_stage(const std::vector<StageBloc
     return std::make_unique<StageUpdate>(*device_, blocks);
 }
 
-// A block alone is a stage of one layer, which is gone when the call returns: no step asks for one.
+// Treats a single block as a stage of one layer, for the duration of the call. No step uses this.
 template <class Act>
 void CudaKernels::with_block(Bytes bytes, Act act) const {
     const StageUpdate stage(*device_, {{.weights = bytes}});
@@ -262,7 +263,7 @@ std::unique_ptr<Memory> CudaKernels::reserve(Bytes bytes, const std::string& who
     void* memory = nullptr;
     const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(size));
     if (status == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError();  // it is told here
+        (void)cudaGetLastError();  // clears the error, which is reported here
         const GpuMemory gpu = memory_of(device_->gpu());
         fail_with(ExitCode::RunFailed, "{}: cannot reserve {} on GPU {}: {} of {} are free", whose, print_bytes(size),
                   device_->gpu(), print_bytes(gpu.free), print_bytes(gpu.total));
@@ -270,7 +271,7 @@ std::unique_ptr<Memory> CudaKernels::reserve(Bytes bytes, const std::string& who
     check(status, "cudaMalloc");
     auto block = std::make_unique<GpuMemoryBlock>(DeviceMemory(static_cast<std::byte*>(memory)), size);
     fill(block->data(), 0, size);
-    check(cudaStreamSynchronize(device_->stream()), "cudaStreamSynchronize");  // other streams may use it
+    check(cudaStreamSynchronize(device_->stream()), "cudaStreamSynchronize");  // other streams may use the memory
     return block;
 }
 

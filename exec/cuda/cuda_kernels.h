@@ -1,4 +1,4 @@
-// The kernels of one CUDA device: everything is put on its compute stream.
+// The kernels of one CUDA device; all run on its compute stream.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -53,8 +53,8 @@ private:
     void with_block(Bytes bytes, Act act) const;
 
     std::unique_ptr<GpuShare> device_;
-    DeviceMemory factor_;                    // of scale()
-    mutable std::optional<bool> pads_data_;  // whether the layers that read data want it padded, once there are any
+    DeviceMemory factor_;                    // for scale()
+    mutable std::optional<bool> pads_data_;  // whether the layers that read data need it padded; set by the first one
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0;

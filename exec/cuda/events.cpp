@@ -66,7 +66,8 @@ void EventClock::read_before(cudaStream_t idle_stream) {
     read(before_, idle_stream);
 }
 
-// What is less than the readings are sure of is no drift: it would stretch the tasks of short steps.
+// A difference below the uncertainty of the readings is not counted as drift: it would stretch the tasks of short
+// steps.
 void EventClock::read_after(cudaStream_t idle_stream) {
     read(after_, idle_stream);
     const Ns by_gpu = elapsed(before_.event.get(), after_.event.get());
@@ -80,7 +81,8 @@ Ns EventClock::time_of(const Event& event) const {
     return before_.time + since + std::llround(drift_ * static_cast<double>(since));
 }
 
-// A float of milliseconds: exact to the nanosecond up to 16 ms, to a microsecond up to 16 s. Steps are shorter.
+// CUDA returns a float in milliseconds: exact to a nanosecond up to 16 ms, to a microsecond up to 16 s. Steps are
+// shorter.
 Ns elapsed(cudaEvent_t from, cudaEvent_t to) {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, from, to), "cudaEventElapsedTime");

@@ -1,4 +1,4 @@
-// Events are points in a stream's work; clocks tell when these were passed on the run's clock.
+// Events are points in a stream's work; their clocks return when they were passed, on the run's clock.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -15,10 +15,9 @@ public:
     Event& operator=(Event&& other) noexcept;
 
     void record(cudaStream_t stream) const;
-    // Is used while the stream's work becomes a graph: each launch records the event. Nothing in the graph may wait for
-    // it.
+    // For streams whose work becomes a graph: each launch records the event. No work in the graph may wait for it.
     void record_each_launch(cudaStream_t stream) const;
-    void block(cudaStream_t stream) const;  // what follows in the stream waits for the last record
+    void block(cudaStream_t stream) const;  // later work of the stream waits for the last record
     bool passed() const;
     cudaEvent_t get() const { return event_; }
 
@@ -26,15 +25,15 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
-// A clock for the events of one GPU. All its streams share a clock; the host's differs and drifts, so that it is read
-// before and after every step: of a few (host, GPU, host) round trips the tightest counts. Where the two readings tell
-// of a drift, times between them are interpolated.
+// A clock for the events of one GPU. All streams of a GPU share a clock. The host's clock differs and drifts, so
+// that both are read before and after every step: the shortest of a few round trips (host, GPU, host) counts. If
+// the two readings show a drift, times between them are interpolated.
 class EventClock {
 public:
     EventClock();  // on the current GPU
     void read_before(cudaStream_t idle_stream);
     void read_after(cudaStream_t idle_stream);
-    Ns time_of(const Event& event) const;  // on the host's clock; the event has been passed
+    Ns time_of(const Event& event) const;  // on the host's clock; the event must have been passed
 
 private:
     struct Reading {
@@ -45,7 +44,7 @@ private:
 
     Reading before_, after_;
     Event spare_;
-    double drift_ = 0;  // of the host's clock, in the step
+    double drift_ = 0;  // of the host's clock during the step
 };
 
 Ns elapsed(cudaEvent_t from, cudaEvent_t to);

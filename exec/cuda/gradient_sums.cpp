@@ -1,5 +1,5 @@
-// Sums of gradients between GPUs: this file decides who takes part, what is fetched for them, and what the transport
-// adds up itself.
+// Sums of gradients between GPUs: their devices, the bytes that are fetched for them, and the sums that the
+// transport itself computes.
 #include "exec/cuda/training.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-# The libraries that the module of the cuda backend links. Appends to `missing` what is not there.
+# The libraries that the module of the cuda backend links. Appends the missing ones to `missing`.
 find_package(CUDAToolkit 13.0 QUIET)
 if(CUDAToolkit_FOUND)
   find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

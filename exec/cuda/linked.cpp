@@ -1,4 +1,4 @@
-// In place of module.cpp in programs that the backend is linked into: its tests and measurements.
+// Replaces module.cpp in programs that link the backend: its tests and measurements.
 #include "exec/cuda/module.h"
 
 namespace pw {

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kFile = "libpipewright_cuda.so";
 
 struct VendorLibrary {
-    std::string_view name, product, package;  // of the Python package index
+    std::string_view name, product, package;  // package: in the Python package index
 };
 constexpr VendorLibrary kVendorLibraries[] = {
     {"libcublas", "cuBLAS 13", "nvidia-cublas"},
@@ -39,7 +39,7 @@ CudaModule of_another_build(const std::string& path, const std::string& fact) {
             "install the program and the module of one build"};
 }
 
-// `fact` is what the loader says: "libcudnn.so.9: cannot open shared object file: No such file or directory".
+// `fact` is the loader's message: "libcudnn.so.9: cannot open shared object file: No such file or directory".
 CudaModule not_loaded(const std::string& path, const std::string& fact) {
     if (const std::size_t end = fact.find(": cannot open shared object file"); end != std::string::npos) {
         const std::string library = fact.substr(0, end);
@@ -47,7 +47,7 @@ CudaModule not_loaded(const std::string& path, const std::string& fact) {
             return {nullptr, true, fmt::format("{} is missing", library), how_to_get(library)};
         return {nullptr, false, "not installed",
                 path == kFile ? fmt::format("build its module {}: cmake --preset cuda (docs/gpu.md)", path)
-                              : fmt::format("PIPEWRIGHT_CUDA_MODULE names {}, which is not there", path)};
+                              : fmt::format("PIPEWRIGHT_CUDA_MODULE names {}, which does not exist", path)};
     }
     if (const std::size_t symbol = fact.find("undefined symbol: _Z"); symbol != std::string::npos)
         return of_another_build(path, fact.substr(symbol));
@@ -57,7 +57,8 @@ CudaModule not_loaded(const std::string& path, const std::string& fact) {
 CudaModule load() {
     const char* const named = std::getenv("PIPEWRIGHT_CUDA_MODULE");
     const std::string path = named != nullptr ? named : kFile;
-    void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // for good: it has threads and static objects
+    void* const module =
+        dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded: it has threads and static objects
     if (module == nullptr)
         return not_loaded(path, dlerror());
     using Entry = const CudaModuleEntry* (*)();

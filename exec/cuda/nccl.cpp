@@ -1,12 +1,13 @@
-// Messages as NCCL send and receive kernels. One communicator per route: a pair of devices and a direction.
-// Both ends are put on their streams in one group, when the tensor is made, so that no kernel holds a
-// multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have met before.
-// NCCL permits one thread at a time on a GPU, and on a communicator.
+// Messages as NCCL send and receive kernels. There is one communicator per route: a pair of devices and a
+// direction. Both ends are put on their streams in one group, when the tensor is made, so that no kernel holds a
+// multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have passed a
+// barrier first. NCCL permits one thread at a time on a GPU, and on a communicator.
 //
-// Between ranks each process puts its own end on its stream, and a kernel may wait for the other one. Why this ends:
-// the ranks make communicators and their connections in one order, before the first step, so that no call in a step
-// waits for another rank; every lane has a stream of its own, in which both ends have the order that the plan's proof
-// of a rendezvous is about; and the kernels of all lanes of a device fit beside those that compute (most_blocks).
+// Between ranks each process puts its own end on its stream, and a kernel may wait for the other end. These waits
+// end for three reasons. The ranks make communicators and their connections in one order, before the first step, so
+// that no call in a step waits for another rank. Every lane has a stream of its own, in which both ends have the
+// order of the plan's proof for rendezvous. The kernels of all lanes of a device fit on it together with those that
+// compute (most_blocks).
 #include "exec/cuda/nccl.h"
 
 #include "exec/cuda/events.h"
@@ -41,7 +42,7 @@ Communicator::Communicator(const ncclUniqueId& id, int ranks, int rank, const ch
 }
 
 Communicator::~Communicator() {
-    if (comm_ != nullptr)  // without a handshake: the streams are idle, or their work is lost
+    if (comm_ != nullptr)  // abort needs no handshake: the streams are idle, or their work is lost
         (void)ncclCommAbort(comm_);
 }
 
@@ -78,9 +79,9 @@ ncclUniqueId new_id() {
 
 namespace {
 
-// Held from the beginning of a group until no communicator of it is in progress: threads of this process may share
-// GPUs.
-std::mutex& turn() {
+// Locked from the beginning of a group until none of its communicators is in progress, since threads of this
+// process may share GPUs.
+std::mutex& group_mutex() {
     static std::mutex mutex;
     return mutex;
 }
@@ -111,27 +112,27 @@ public:
         connect_all();
     }
 
-    void move(const Parcel& parcel) override {
-        if (parcel.bytes == 0)
+    void move(const DeviceMessage& message) override {
+        if (message.bytes == 0)
             return;
-        const Ends& ends = ends_of(parcel);
-        const bool alone = ends.gpus.size() == 1;  // one GPU: the message to oneself is a copy by a kernel
+        const Ends& ends = ends_of(message);
+        const bool alone = ends.gpus.size() == 1;  // on one GPU NCCL sends the message to itself: a kernel copies it
         in_group(ends, [&] {
-            put(parcel.from, parcel.bytes, alone ? 0 : 1, ends.here.front(), parcel.out);
-            get(parcel.to, parcel.bytes, 0, ends.here.back(), alone ? parcel.out : parcel.in);
+            put(message.from, message.bytes, alone ? 0 : 1, ends.here.front(), message.out);
+            get(message.to, message.bytes, 0, ends.here.back(), alone ? message.out : message.in);
         });
     }
 
-    void send(const Parcel& parcel) override {
-        const Ends& ends = ends_of(parcel);
-        if (parcel.bytes > 0)
-            in_group(ends, [&] { put(parcel.from, parcel.bytes, 1, ends.here.front(), parcel.out); });
+    void send(const DeviceMessage& message) override {
+        const Ends& ends = ends_of(message);
+        if (message.bytes > 0)
+            in_group(ends, [&] { put(message.from, message.bytes, 1, ends.here.front(), message.out); });
     }
 
-    void receive(const Parcel& parcel) override {
-        const Ends& ends = ends_of(parcel);
-        if (parcel.bytes > 0)
-            in_group(ends, [&] { get(parcel.to, parcel.bytes, 0, ends.here.front(), parcel.in); });
+    void receive(const DeviceMessage& message) override {
+        const Ends& ends = ends_of(message);
+        if (message.bytes > 0)
+            in_group(ends, [&] { get(message.to, message.bytes, 0, ends.here.front(), message.in); });
     }
 
     void fetch(const std::vector<int>& devices, std::span<const Fetch> all) override {
@@ -160,8 +161,8 @@ public:
     }
 
     void check_connections() override {
-        const std::unique_lock lock(turn(), std::try_to_lock);
-        if (lock.owns_lock())  // else whoever has it looks at what it waits for
+        const std::unique_lock lock(group_mutex(), std::try_to_lock);
+        if (lock.owns_lock())  // otherwise the thread that has it checks its own communicators
             for_each([](const Communicator& end) { end.check_state(); });
     }
 
@@ -177,11 +178,12 @@ private:
                 gpus.push_back(gpu);
         return gpus;
     }
-    const Ends& ends_of(const Parcel& parcel) const {
-        return routes_.at({parcel.from_device, parcel.to_device, parcel.forward});
+    const Ends& ends_of(const DeviceMessage& message) const {
+        return routes_.at({message.from_device, message.to_device, message.forward});
     }
 
-    // In an order that all ranks share: whoever waits for the first one that is not complete finds the others there.
+    // All ranks connect in the same order, so that all ranks of the first incomplete communicator wait for that
+    // one.
     void connect_all() {
         std::vector<std::pair<Ends*, const char*>> all;
         for (auto& [route, ends] : routes_)
@@ -200,7 +202,7 @@ private:
         }
     }
 
-    // The rank of its first GPU makes the id of a communicator that crosses ranks.
+    // The id of a communicator between ranks is made by the rank of its first GPU.
     std::vector<Message> ids_of_ranks(const std::vector<std::pair<Ends*, const char*>>& all) const {
         if (network_.ranks == nullptr)
             return {};
@@ -222,12 +224,12 @@ private:
                 }
         });
         if (ends.crosses())
-            meet_peers(ends);
+            exchange_with_peers(ends);
     }
 
-    // NCCL connects two ends when the first message between them is queued, and waits for both. So there is one between
-    // all now.
-    void meet_peers(const Ends& ends) const {
+    // NCCL connects two ends when their first message is queued, and waits for both. So each pair exchanges a
+    // message now.
+    void exchange_with_peers(const Ends& ends) const {
         constexpr Bytes kWord = 256;
         const auto ranks = static_cast<int>(ends.gpus.size());
         std::vector<cudaStream_t> streams(ends.gpus.size(), nullptr);
@@ -287,10 +289,11 @@ private:
               "ncclAllReduce");
     }
 
-    // All calls of a communicator's ends that are here, so that their order is the same for all of them.
+    // Makes the calls of all of a communicator's ends in this process in one group, so that all ends have the same
+    // order.
     template <class Calls>
     void in_group(const Ends& ends, Calls calls) const {
-        const std::lock_guard lock(turn());
+        const std::lock_guard lock(group_mutex());
         check(ncclGroupStart(), "ncclGroupStart");
         std::exception_ptr failed;
         try {
@@ -302,7 +305,7 @@ private:
         if (failed)
             std::rethrow_exception(failed);
         check(ended, "ncclGroupEnd");
-        for (const Communicator& end : ends.here)  // what follows on the streams must come after the kernels
+        for (const Communicator& end : ends.here)  // later work must be put on the streams after the kernels
             end.wait(timeout_, network_.has_stopped);
     }
 
@@ -317,7 +320,7 @@ private:
     const Network network_;
     const bool in_order_;
     const Ns timeout_;
-    std::map<Route, Ends> routes_;           // sender, receiver; one when they share a GPU
+    std::map<Route, Ends> routes_;           // ends: sender and receiver, or one if they share a GPU
     std::map<std::vector<Gpu>, Ends> sums_;  // by GPUs
 };
 

@@ -24,7 +24,7 @@ Message visible_gpus() {
     return message;
 }
 
-// The config as it is for some of its devices.
+// The config with the GPUs and shares of some of its devices only.
 Config of_devices(const Config& config, const std::vector<int>& devices) {
     Config part = config;
     for (auto list : {&RunConfig::gpus, &RunConfig::sms})
@@ -67,14 +67,14 @@ int multiprocessors_of(const Seat& seat) {
     return properties.multiProcessorCount;
 }
 
-// What a rank tells of its devices: what is wrong with them, or where they are.
-struct Told {
+// The message of a rank about its devices: an error, or their places.
+struct SeatReport {
     Message message;
     std::exception_ptr failure;
 };
 
-Told tell_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
-    Told told;
+SeatReport report_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
+    SeatReport report;
     try {
         Message seats;
         write_text(seats, "");
@@ -84,12 +84,12 @@ Told tell_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
             pw::write(seats, multiprocessors_of(seat));
             write_text(seats, address_of(seat.gpu));
         }
-        told.message = std::move(seats);
+        report.message = std::move(seats);
     } catch (const std::exception& error) {
-        write_text(told.message, error.what());
-        told.failure = std::current_exception();
+        write_text(report.message, error.what());
+        report.failure = std::current_exception();
     }
-    return told;
+    return report;
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ std::vector<Place> places_of(const RunPlan& plan) {
             places[device] = {seats[device], {0, seats[device].gpu}, 0};
         return places;
     }
-    const Told own = tell_seats(plan, all_gather(plan.ranks, visible_gpus()));
+    const SeatReport own = report_seats(plan, all_gather(plan.ranks, visible_gpus()));
     const std::vector<Message> messages = all_gather(plan.ranks, own.message);
     if (own.failure)
         std::rethrow_exception(own.failure);
@@ -124,8 +124,8 @@ std::vector<Place> places_of(const RunPlan& plan) {
                                fmt::format("ranks {} and {} on host {} would both use the GPU at {}, which NCCL does "
                                            "not allow",
                                            other, rank, host, address),
-                               "start fewer ranks there, each with several devices, or say in run.gpus which GPU each "
-                               "device takes of those that its rank sees");
+                               "start fewer ranks there, each with several devices, or write in run.gpus which of the "
+                               "GPUs that its rank sees each device takes");
         }
     }
     return places;

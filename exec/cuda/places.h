@@ -1,4 +1,4 @@
-// Where the devices of a run are: on which rank, on which of its GPUs.
+// The places of a run's devices: their ranks, and their GPUs there.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -17,12 +17,12 @@ struct Gpu {
 struct Place {
     Seat seat;
     Gpu gpu;
-    int multiprocessors = 0;  // of the seat; known where there are several ranks
+    int multiprocessors = 0;  // of the seat; set only if there are several ranks
 };
 
-// Returns the places of all devices, by number. Ranks of one host that see the same GPUs take theirs as one process
-// would spread the devices of all of them; `run.gpus` counts the GPUs that a device's own rank sees. All ranks call it
-// together. Throws Error (BadInput) where two ranks would use one GPU, which NCCL does not allow.
+// Returns the places of all devices, by number. Ranks of one host that see the same GPUs divide them as one process
+// would spread all their devices. `run.gpus` counts the GPUs that a device's own rank sees. All ranks call it
+// together. Throws Error (BadInput) if two ranks would use one GPU, which NCCL does not allow.
 std::vector<Place> places_of(const RunPlan& plan);
 
 }  // namespace pw::cuda

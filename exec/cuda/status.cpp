@@ -1,4 +1,4 @@
-// Tells why this machine cannot run CUDA; it never throws.
+// The status of CUDA on this machine.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/device/device.h"
 
@@ -20,7 +20,7 @@ std::string cuda_status() {
     if (driver / 1000 < CUDART_VERSION / 1000)
         return fmt::format("driver {} is older than CUDA {}", version(driver), version(CUDART_VERSION));
     const cudaError_t status = cudaGetDeviceCount(&gpus);
-    (void)cudaGetLastError();  // it is told here
+    (void)cudaGetLastError();  // clears the error, which is returned here
     if (status == cudaErrorNoDevice || (status == cudaSuccess && gpus == 0))
         return "no GPU";
     return status == cudaSuccess ? "ready" : cudaGetErrorString(status);

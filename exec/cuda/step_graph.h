@@ -1,5 +1,5 @@
-// A step's work as one CUDA graph: it is taken from the streams while a step is queued, and launched as a whole
-// afterwards.
+// The work of a step as one CUDA graph: it is captured from the streams while a step is queued, and then launched
+// as a whole.
 #pragma once
 
 #include "exec/cuda/events.h"
@@ -10,14 +10,14 @@ namespace pw::cuda {
 
 class StepGraph {
 public:
-    // All streams are on the current GPU. The first is the one that launches.
+    // All streams are on the current GPU. The graph is launched on the first one.
     explicit StepGraph(std::vector<cudaStream_t> streams);
     ~StepGraph();
     StepGraph(const StepGraph&) = delete;
     StepGraph& operator=(const StepGraph&) = delete;
 
-    // Between begin() and end(), whatever is put on the streams goes into the graph instead: any thread may do so, one
-    // at a time.
+    // Between begin() and end() all work put on the streams goes into the graph instead. Any thread may put work
+    // there, one at a time.
     void begin();
     void end();
     bool is_made() const { return launchable_ != nullptr; }

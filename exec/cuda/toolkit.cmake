@@ -5,7 +5,7 @@ include(CheckLanguage)
 set(PIPEWRIGHT_HAVE_CUDA OFF)
 set(missing "")
 
-# nvcc is often not on PATH: the toolkit's own folder counts too.
+# nvcc is often not on PATH: the toolkit's own folder is searched, too.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(PIPEWRIGHT_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
   if(PIPEWRIGHT_NVCC)
@@ -19,7 +19,7 @@ check_language(CUDA)
 
 if(CMAKE_CUDA_COMPILER)
   enable_language(CUDA)
-  # CMake 3.25 does not know nvcc's option for C++20.
+  # CMake 3.25 does not have nvcc's option for C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   include(${CMAKE_CURRENT_LIST_DIR}/libraries.cmake)

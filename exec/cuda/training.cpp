@@ -15,7 +15,7 @@
 
 namespace pw::cuda {
 
-std::unique_lock<std::mutex> CudaTraining::turn_to_capture() {
+std::unique_lock<std::mutex> CudaTraining::capture_lock() {
     return graph_ && queues() ? std::unique_lock(capturing_) : std::unique_lock<std::mutex>();
 }
 
@@ -51,13 +51,13 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
         take_ways(job.profile.convolutions, job.config.training.precision);
     if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();
-    const std::string obstacle = what_forbids_graphs();
+    const std::string obstacle = obstacle_to_graphs();
     makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
     if (makes_graphs_ && !obstacle.empty())
         job.config.fail_at("run.graph", "a step cannot be a graph: " + obstacle, "set run.graph: false");
 }
 
-std::string CudaTraining::what_forbids_graphs() const {
+std::string CudaTraining::obstacle_to_graphs() const {
     if (job.plan.asynchronous)
         return fmt::format("{} has no steps that repeat", job.plan.schedule);
     if (job.config.run.transport != RunConfig::Transport::Threads)
@@ -111,8 +111,8 @@ void CudaTraining::make_lanes() {
                      : make_copies(network);
 }
 
-// On ranks a kernel that waits for another one keeps its multiprocessors. So those of all lanes of a device, and of a
-// sum, take no more than half of it, and no stream waits for another one of its GPU.
+// On ranks a kernel that waits for another rank keeps its multiprocessors. So the kernels of all lanes of a device,
+// and of a sum, use at most half of its multiprocessors, and no stream waits for another one of its GPU.
 int CudaTraining::blocks_of_messages() const {
     int most = Network{}.most_blocks;
     std::vector<std::set<int>> lanes(places.size());  // by device
@@ -135,14 +135,14 @@ int CudaTraining::blocks_of_messages() const {
         if (count > streams_side_by_side())
             job.config.fail_at("transfer.communicator",
                                fmt::format("GPU {} of rank {} has {} streams that may wait for other ranks or for each "
-                                           "other, and {} run side by side",
+                                           "other, but only {} run concurrently",
                                            gpu.number, gpu.rank, count, streams_side_by_side()),
-                               "write communicator: direction, put fewer devices on a GPU, or leave "
-                               "CUDA_DEVICE_MAX_CONNECTIONS alone");
+                               "write communicator: direction, put fewer devices on a GPU, or do not set "
+                               "CUDA_DEVICE_MAX_CONNECTIONS");
     return most;
 }
 
-// The first step is queued as ever: libraries load their code, and plans are made.
+// The first step is queued without a graph: in it libraries load their code and make plans.
 void CudaTraining::make_graph() {
     std::vector<cudaStream_t> all;
     for (const int device : own_)
@@ -163,7 +163,7 @@ void CudaTraining::device_has_queued() {
     all_launched_ = true;
 }
 
-// Of every GPU, by a stream of one of its devices; all are idle.
+// Reads the clock of every GPU, with a stream of one of its devices; all streams are idle.
 void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
     for (const int device : own_) {
@@ -175,8 +175,8 @@ void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     }
 }
 
-// Where several ranks are, a kernel that waits for another one may be on the GPU from here on, and memory that is asked
-// for may have to wait for that.
+// On several ranks a kernel that waits for another rank may be on the GPU from now on, and an allocation of memory
+// might wait for that kernel.
 void CudaTraining::device_has_room(int device) {
     ++have_room_;
     if (plan.on_ranks && !job.plan.order[device].empty())
@@ -205,48 +205,49 @@ void CudaTraining::begin_step(int step) {
     all_launched_ = graph_ == nullptr;
 }
 
-// Queued by whichever thread brought the message's turn. It starts when the tensor is made, when both lanes
-// are through with what came before, and, with deferred receives, when the receiver's list is there.
+// Called on the thread that allows the message to start. On the GPU it starts when the tensor is made, when both
+// lanes have finished their earlier messages and, with deferred receives, when the receiver's list has reached the
+// RECV.
 void CudaTraining::leave(int send) {
     if (!queues())
         return;
     const int recv = lanes_.partner(send);
     const NodeEvents &sent = events[send], &received = events[recv];
-    const Parcel parcel = parcel_of(send);
-    const std::unique_lock turn = turn_to_capture();
-    const CurrentGpu current(places[parcel.from_device].gpu.number);
+    const DeviceMessage message = message_of(send);
+    const std::unique_lock lock = capture_lock();
+    const CurrentGpu current(places[message.from_device].gpu.number);
     call_for(send, "queues", [&] {
-        sent.posted->block(parcel.out);
-        sent.posted->block(parcel.in);
+        sent.posted->block(message.out);
+        sent.posted->block(message.in);
         if (!early_)
-            received.posted->block(parcel.in);
-        received.start->record(parcel.in);
-        received.start->block(parcel.out);
-        record_start(send, parcel.out);
-        transport_->move(parcel);
-        record_end(send, parcel.out);
-        sent.awaited().block(parcel.in);
-        record_end(recv, parcel.in);
+            received.posted->block(message.in);
+        received.start->record(message.in);
+        received.start->block(message.out);
+        record_start(send, message.out);
+        transport_->move(message);
+        record_end(send, message.out);
+        sent.awaited().block(message.in);
+        record_end(recv, message.in);
     });
 }
 
-// What of it is on another rank is null.
-Parcel CudaTraining::parcel_of(int send) const {
+// Members that belong to another rank are null.
+DeviceMessage CudaTraining::message_of(int send) const {
     const int recv = lanes_.partner(send);
     const Task& task = plan.graph.task(send);
     const int edge = plan.edge_of(task);
-    Parcel parcel;
-    parcel.from_device = plan.graph.device_of(send);
-    parcel.to_device = plan.graph.device_of(recv);
-    parcel.forward = task.op == Op::SendForward;
-    parcel.bytes = plan.moved[send];
-    if (parcel.bytes > 0) {
-        parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
-        parcel.to = plan.tensors.landed(parcel.forward, edge, task.microbatch);
+    DeviceMessage message;
+    message.from_device = plan.graph.device_of(send);
+    message.to_device = plan.graph.device_of(recv);
+    message.forward = task.op == Op::SendForward;
+    message.bytes = plan.moved[send];
+    if (message.bytes > 0) {
+        message.from = plan.tensors.made(message.forward, edge, task.microbatch);
+        message.to = plan.tensors.landed(message.forward, edge, task.microbatch);
     }
-    parcel.out = streams_[lanes_.table().lane_of[send]];
-    parcel.in = streams_[lanes_.table().lane_of[recv]];
-    return parcel;
+    message.out = streams_[lanes_.table().lane_of[send]];
+    message.in = streams_[lanes_.table().lane_of[recv]];
+    return message;
 }
 
 bool CudaTraining::crosses(int transfer) const {
@@ -254,17 +255,17 @@ bool CudaTraining::crosses(int transfer) const {
     return plan.map.rank_of(one) != plan.map.rank_of(other);
 }
 
-// From here on the message may be written to its landing buffer.
+// Returns the event after which the message may be written to its landing buffer.
 const Event& CudaTraining::landing(int recv) const {
     const int before = early_ ? plan.graph.node(plan.graph.device_of(recv), lands_from_[recv] - 1) : recv;
     return is_transfer(plan.graph.task(before).op) ? *events[before].posted : events[before].awaited();
 }
 
-// One end of a message; the other one is put on its stream by another rank, sooner or later.
-void CudaTraining::cross(int transfer) {
+// Enqueues one end of a message; another rank enqueues the other one, earlier or later.
+void CudaTraining::enqueue(int transfer) {
     const bool is_sent = is_send(plan.graph.task(transfer).op);
-    const Parcel parcel = parcel_of(is_sent ? transfer : lanes_.partner(transfer));
-    const cudaStream_t lane = is_sent ? parcel.out : parcel.in;
+    const DeviceMessage message = message_of(is_sent ? transfer : lanes_.partner(transfer));
+    const cudaStream_t lane = is_sent ? message.out : message.in;
     const CurrentGpu current(places[plan.graph.device_of(transfer)].gpu.number);
     call_for(transfer, "queues", [&] {
         if (is_sent)
@@ -272,7 +273,7 @@ void CudaTraining::cross(int transfer) {
         else if (!early_ || lands_from_[transfer] > 0)
             landing(transfer).block(lane);
         record_start(transfer, lane);
-        is_sent ? transport_->send(parcel) : transport_->receive(parcel);
+        is_sent ? transport_->send(message) : transport_->receive(message);
         record_end(transfer, lane);
     });
 }
@@ -297,11 +298,11 @@ void CudaTraining::wait_until(int node, const std::function<bool()>& passed) con
     poll_until(node, passed);
 }
 
-// The kernels that measure write to memory of the host.
+// Kernels that measure write to memory of the host.
 void CudaTraining::wait_for_squares(const Barrier& barrier) {
     for (const int node : barrier.first)
         if (plan.is_here(plan.graph.device_of(node)))
-            poll_until(node, [&] { return events[node].met.front().passed(); });
+            poll_until(node, [&] { return events[node].arrivals.front().passed(); });
 }
 
 void CudaTraining::poll_until(int node, const std::function<bool()>& passed) const {
@@ -349,14 +350,14 @@ std::vector<GpuUse> CudaTraining::gpus() const {
     return uses;
 }
 
-// Of this rank.
+// Returns the notes of this rank.
 std::vector<std::string> CudaTraining::notes() const {
     std::vector<std::string> notes;
     const std::string whose = !plan.on_ranks ? "" : fmt::format("rank {}: ", plan.map.own());
     if (const int ways = count_impossible_ways(); ways > 0)
         notes.push_back(
-            fmt::format("{}cuDNN cannot run {} of the profile's convolutions as it says: they were "
-                        "timed anew, and may take longer than predicted",
+            fmt::format("{}cuDNN cannot run {} of the convolutions with the profile's algorithms: they "
+                        "were timed again, and may take longer than predicted",
                         whose, ways));
     std::set<int> gpus;
     for (const int device : own_) {
@@ -368,11 +369,11 @@ std::vector<std::string> CudaTraining::notes() const {
     }
     for (const int gpu : gpus) {
         const GpuMemory memory = memory_of(gpu);
-        notes.push_back(fmt::format("{}GPU {}: {} of {} in use, with the libraries' own", whose, gpu,
+        notes.push_back(fmt::format("{}GPU {}: {} of {} in use, with that of the libraries", whose, gpu,
                                     print_bytes(memory.total - memory.free), print_bytes(memory.total)));
     }
     if (graph_)
-        notes.push_back("steps from the second on are one CUDA graph");
+        notes.push_back("from the second step on, each step is one CUDA graph");
     return notes;
 }
 

@@ -1,6 +1,6 @@
-// Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device, messages on a
-// stream per lane, and events between them. Which thread may queue what, and in which order lanes take their messages,
-// is the mailbox's business, as for devices on the host. Where a step can be a graph, the second step is queued into
+// Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device, messages on
+// a stream per lane, and events between them. As for devices on the host, the mailbox decides which thread queues a
+// message, and in which order lanes take their messages. If a step can be a graph, the second step is queued into
 // it, and the graph runs that step and all later ones.
 #pragma once
 
@@ -53,9 +53,9 @@ protected:
     bool reduces(int stage) const override;
 
 private:
-    // Until a turn ends this device alone puts work into the graph that is being made; where none is made, a turn is
-    // nothing.
-    class Turn;
+    // During its lifetime only this device puts work into the graph that is being captured; it has no effect if
+    // none is.
+    class CaptureScope;
 
     static Training& work_of(CudaTraining& work);
     void wait_for_others(int node);
@@ -63,7 +63,7 @@ private:
     void as_one(int node, Act act);
 
     CudaTraining& work_;
-    std::unique_lock<std::mutex> turn_;
+    std::unique_lock<std::mutex> capture_lock_;
     std::shared_ptr<CudaKernels> kernels_;
 };
 
@@ -76,41 +76,43 @@ public:
     void begin_step(int step) override;
     void leave(int send) override;
     RankCarrier* carrier() override { return plan.on_ranks ? this : nullptr; }
-    void cross(int transfer) override;
+    void enqueue(int transfer) override;
     void finish(RunResult& result) override;
     void stop() override { stopped_ = true; }
     void abort() override;
 
-    // Waits at a node of this step. It throws Error (RunFailed) when a peer is lost, or another device has failed.
+    // Waits at a node of this step. Throws Error (RunFailed) if a peer is lost, or another device has failed.
     void wait_until(int node, const std::function<bool()>& passed) const;
     void wait(int node) const;
     Interval interval(int node) const;
     bool makes_graphs() const { return makes_graphs_; }
-    bool queues() const { return !graph_ || !graph_->is_made(); }  // else the graph does this step
-    // The lock is held around calls that go into a graph; never while its holder waits for other devices.
-    std::unique_lock<std::mutex> turn_to_capture();
+    bool queues() const { return !graph_ || !graph_->is_made(); }  // false: the graph does this step
+    // Returns the lock for calls that go into a graph. Its holder never waits for other devices.
+    std::unique_lock<std::mutex> capture_lock();
     bool is_on_one_gpu(const Barrier& barrier) const;
-    bool is_here(const Barrier& barrier) const;  // all of it
-    bool crosses(int transfer) const;            // to or from another rank
+    bool is_here(const Barrier& barrier) const;  // whether all its devices are on this rank
+    bool crosses(int transfer) const;            // whether it is to or from another rank
     bool reduces(int stage) const;
-    // Both do their work at a barrier, for all of its devices that are here. `others` are the other ranks of it.
+    // Both do their work at a barrier, for all of its devices on this rank. `others` are the other ranks of the
+    // barrier.
     void fetch(const Barrier& barrier, const std::vector<int>& others, int tag);
     void reduce(const Barrier& barrier);
-    void device_has_room(int device);  // waits for the others of this rank
+    void device_has_room(int device);  // waits for the other devices of this rank
     void device_has_queued();
-    void device_is_done(int device);  // waits for the others
-    // Makes a call for a node, so that an error names the node. A fault in a kernel shows only in a later call.
+    void device_is_done(int device);  // waits for the other devices of this rank
+    // Makes a call for a node, so that an error names the node. An error in a kernel appears only in a later call.
     void call_for(int node, const char* what, const std::function<void()>& call) const;
     // Record the start and the end of a task or transfer, on the stream that runs it.
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
 
     const std::vector<Place> places;
-    // The events of a node. A RECV starts with its SEND, unless that is on another rank; `posted` is when a transfer
-    // came up in its device's list. What may follow waits for `done`, which graphs need beside the timed end.
+    // The events of a node. A RECV starts with its SEND, unless that is on another rank; `posted` is when the
+    // device's list reached the transfer. Later work waits for `done`, which graphs need in addition to the timed
+    // end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
-        std::vector<Event> met;  // by round, for nodes that begin a barrier
+        std::vector<Event> arrivals;  // arrivals by round, for nodes that begin a barrier
         const Event& awaited() const { return done ? *done : *end; }
     };
     std::vector<NodeEvents> events;
@@ -118,13 +120,13 @@ public:
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
-    std::string what_forbids_graphs() const;  // empty where nothing does
+    std::string obstacle_to_graphs() const;  // empty if a step can be a graph
     std::vector<int> devices_of(const Barrier& barrier) const;
     std::set<Gpu> gpus_of(const std::vector<int>& devices) const;
     std::vector<std::vector<int>> sums_between_gpus() const;
     void wait_for_squares(const Barrier& barrier) override;
     void poll_until(int node, const std::function<bool()>& passed) const;
-    Parcel parcel_of(int send) const;
+    DeviceMessage message_of(int send) const;
     const Event& landing(int recv) const;
     void make_lanes();
     int blocks_of_messages() const;
@@ -134,9 +136,9 @@ private:
 
     const bool early_;
     const std::vector<int> own_;         // devices of this rank
-    Lanes lanes_;                        // is asked for lanes and partners only
-    std::vector<int> lands_from_;        // by node, of RECVs, where there are several ranks
-    int most_blocks_ = 0;                // as Network's
+    Lanes lanes_;                        // only for lanes and partners
+    std::vector<int> lands_from_;        // by node, for RECVs, if there are several ranks
+    int most_blocks_ = 0;                // as in Network
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;  // by GPU
@@ -144,11 +146,11 @@ private:
     std::unique_ptr<StepGraph> graph_;
     std::mutex capturing_;
     std::atomic<bool> stopped_{false};
-    std::atomic<int> have_room_{0};         // devices that allocate nothing any more
-    std::atomic<int> queued_{0};            // devices that have queued this step
-    std::atomic<bool> all_launched_{true};  // false while a graph waits for them
-    std::atomic<int> done_{0};              // devices that are done with this step
-    std::atomic<bool> clocks_read_{false};  // after the step
+    std::atomic<int> have_room_{0};         // number of devices that have allocated all memory
+    std::atomic<int> queued_{0};            // number of devices that have queued this step
+    std::atomic<bool> all_launched_{true};  // false while a graph waits for devices
+    std::atomic<int> done_{0};              // number of devices that have finished this step
+    std::atomic<bool> clocks_read_{false};  // whether the clocks are read after this step
 };
 
 }  // namespace pw::cuda

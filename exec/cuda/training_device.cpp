@@ -1,4 +1,4 @@
-// A device of a run on GPUs: what its thread queues for every task, and where it waits for others.
+// A device of a run on GPUs: the work that its thread queues for every task, and its waits for other devices.
 #include "exec/cuda/training.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -10,7 +10,7 @@ namespace pw::cuda {
 
 namespace {
 
-// The task's name on the thread's row of a profiler.
+// Shows the task's name in the thread's row of a profiler.
 class Range {
 public:
     explicit Range(const std::string& name) { nvtxRangePushA(name.c_str()); }
@@ -21,15 +21,17 @@ public:
 
 }  // namespace
 
-class CudaDevice::Turn {
+class CudaDevice::CaptureScope {
 public:
-    explicit Turn(CudaDevice& device) : turn_(device.turn_) { turn_ = device.work_.turn_to_capture(); }
-    ~Turn() { turn_ = {}; }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
+    explicit CaptureScope(CudaDevice& device) : capture_lock_(device.capture_lock_) {
+        capture_lock_ = device.work_.capture_lock();
+    }
+    ~CaptureScope() { capture_lock_ = {}; }
+    CaptureScope(const CaptureScope&) = delete;
+    CaptureScope& operator=(const CaptureScope&) = delete;
 
 private:
-    std::unique_lock<std::mutex>& turn_;
+    std::unique_lock<std::mutex>& capture_lock_;
 };
 
 Training& CudaDevice::work_of(CudaTraining& work) { return work; }
@@ -48,7 +50,7 @@ void CudaDevice::begin() {
     for (int position = 0; position < length; ++position) {
         const int node = graph.node(device_, position);
         CudaTraining::NodeEvents& own = work_.events[node];
-        const bool starts_elsewhere = is_recv(graph.task(node).op) && !work_.crosses(node);  // with its SEND
+        const bool starts_elsewhere = is_recv(graph.task(node).op) && !work_.crosses(node);  // it starts with its SEND
         own.start.emplace(starts_elsewhere ? Event::Kind::Untimed : Event::Kind::Timed);
         own.end.emplace(Event::Kind::Timed);
         if (is_transfer(graph.task(node).op))
@@ -56,7 +58,7 @@ void CudaDevice::begin() {
         if (work_.makes_graphs())
             own.done.emplace(Event::Kind::Untimed);
         for (int round = 0; work_.plan.barriers->begins(node) && round < kRounds; ++round)
-            own.met.emplace_back(Event::Kind::Untimed);
+            own.arrivals.emplace_back(Event::Kind::Untimed);
         work_.names[node] = print(graph.task(node));
     }
 }
@@ -70,33 +72,33 @@ void CudaDevice::begin_step(int step) {
 void CudaDevice::wait_at_barrier(const Task& task, int node) {
     if (!work_.queues())
         return;
-    const Turn turn(*this);
+    const CaptureScope scope(*this);
     TrainingDevice::wait_at_barrier(task, node);
 }
 
 void CudaDevice::arrive(int node, int round) {
     const cudaStream_t stream = device().stream();
-    work_.events[node].met[round].record(stream);
+    work_.events[node].arrivals[round].record(stream);
     wait_for_others(node);
     for (const int other : work_.plan.barriers->barrier(node)->first)
         if (other != node && work_.plan.is_here(work_.plan.graph.device_of(other)))
-            work_.events[other].met[round].block(stream);
+            work_.events[other].arrivals[round].block(stream);
 }
 
 void CudaDevice::wait_for_others(int node) {
-    const bool captures = turn_.owns_lock();
+    const bool captures = capture_lock_.owns_lock();
     if (captures)
-        turn_.unlock();  // they come only when they get theirs
+        capture_lock_.unlock();  // the others need it before they arrive
     work_.plan.barriers->arrive(node, work_.synchronise_ranks());
     if (captures)
-        turn_.lock();
+        capture_lock_.lock();
 }
 
 bool CudaDevice::reads(int device) const { return work_.places[device].gpu == work_.places[device_].gpu; }
 
 bool CudaDevice::reduces(int stage) const { return work_.reduces(stage); }
 
-// One thread queues it for all devices of the barrier that are here, while they wait.
+// One thread queues the work for all devices of the barrier on this rank, while they wait.
 template <class Act>
 void CudaDevice::as_one(int node, Act act) {
     const Barrier& barrier = *work_.plan.barriers->barrier(node);
@@ -126,7 +128,7 @@ void CudaDevice::run(const Task& task, int node) {
     if (!work_.queues())
         return;
     const Range range(work_.names[node]);
-    const Turn turn(*this);
+    const CaptureScope scope(*this);
     const cudaStream_t stream = device().stream();
     work_.call_for(node, "queues", [&] {
         work_.record_start(node, stream);
@@ -138,14 +140,14 @@ void CudaDevice::run(const Task& task, int node) {
 void CudaDevice::wait_for_transfer(int node) {
     if (!work_.queues())
         return;
-    const Turn turn(*this);
+    const CaptureScope scope(*this);
     work_.events[node].awaited().block(device().stream());
 }
 
 void CudaDevice::about_to_post(int transfer, int earlier) {
     if (!work_.queues())
         return;
-    const Turn turn(*this);
+    const CaptureScope scope(*this);
     const cudaStream_t stream = device().stream();
     if (earlier >= 0)
         work_.events[earlier].awaited().block(stream);

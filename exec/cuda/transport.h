@@ -1,4 +1,4 @@
-// Transports bring a tensor from one CUDA device to another: by copy, or by NCCL.
+// Transports move tensors from one CUDA device to another: by copies, or by NCCL.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -12,10 +12,10 @@
 
 namespace pw::cuda {
 
-// A parcel is one message. `out` is a stream of the sender, `in` one of the receiver.
-struct Parcel {
+// One message. `out` is a stream of the sender, `in` one of the receiver.
+struct DeviceMessage {
     int from_device = 0, to_device = 0;  // numbers in the plan
-    bool forward = true;                 // whether it is an activation; else a gradient
+    bool forward = true;                 // true: an activation; false: a gradient
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     Bytes bytes = 0;
@@ -25,50 +25,52 @@ struct Parcel {
 class Transport {
 public:
     virtual ~Transport() = default;
-    // Puts the message on the streams: `from` may be overwritten after `out`, and `to` read after `in`.
-    virtual void move(const Parcel& parcel) = 0;
-    // The same for one end of a message, where the other one is on another rank.
-    virtual void send(const Parcel& /*parcel*/) {}
-    virtual void receive(const Parcel& /*parcel*/) {}
-    // fetch() and reduce() are called for all devices of a sum that are here, whose compute streams have met: they put
-    // their work on these. Nobody may write what is fetched before the streams meet again. Of a fetch at least one end
-    // is here; blocks of devices on other ranks are null.
+    // Puts the message on the streams: work after it in `out` may overwrite `from`, and work after it in `in` may
+    // read `to`.
+    virtual void move(const DeviceMessage& message) = 0;
+    // Put one end of a message on its stream, if the other one is on another rank.
+    virtual void send(const DeviceMessage& /*message*/) {}
+    virtual void receive(const DeviceMessage& /*message*/) {}
+    // fetch() and reduce() are called once for all devices of a sum on this rank, after their compute streams have
+    // waited for each other; they put their work on these streams. The fetched bytes must not be written until the
+    // streams have waited for each other again. Each fetch has at least one end on this rank; blocks of devices on
+    // other ranks are null.
     virtual void fetch(const std::vector<int>& devices, std::span<const Fetch> all) = 0;
-    // Adds up a block of each device, on as many GPUs, where reduces() says so; every one of the blocks becomes the
-    // sum.
+    // If reduces() returns true, reduce() adds up a block of each device, each on a GPU of its own; all blocks
+    // become the sum.
     virtual bool reduces() const { return false; }
     virtual void reduce(const std::vector<int>& /*devices*/, std::span<std::byte* const> /*blocks*/, Bytes /*bytes*/) {}
-    // Throws Error (RunFailed) when a connection is lost.
+    // Throws Error (RunFailed) if a connection is lost.
     virtual void check_connections() {}
-    // Lets go whatever waits for a peer.
+    // Ends all waits for peers.
     virtual void abort() {}
 };
 
-// A route is a pair of devices and a direction between which messages travel.
+// A pair of devices that exchange messages, and the direction of these.
 struct Route {
     int from_device, to_device;
     bool forward;
     auto operator<=>(const Route&) const = default;
 };
 
-// A network is what a transport connects. `devices` are by number in the plan and outlive it; those of other ranks are
-// null. `sums` has the devices of each sum that lie on several GPUs. All ranks have the same routes and sums in the
-// same order.
+// The devices that a transport connects. `devices` are by number in the plan and outlive the transport; those of
+// other ranks are null. `sums` has the devices of each sum over several GPUs. All ranks have the same routes and
+// sums in the same order.
 struct Network {
     std::vector<GpuShare*> devices;
     std::vector<Gpu> gpus;  // by device
     std::vector<Route> routes;
     std::vector<std::vector<int>> sums = {};
-    Ranks* ranks = nullptr;  // null: all devices are here
+    Ranks* ranks = nullptr;  // null: all devices are in this process
     int own_rank = 0;
-    // Is asked whenever the transport waits; true makes it give up.
+    // Called whenever the transport waits; the wait ends if it returns true.
     std::function<bool()> has_stopped = [] { return false; };
-    int most_blocks = 8;  // thread blocks, each on a multiprocessor, of a kernel that moves a message
+    int most_blocks = 8;  // thread blocks of a kernel that moves a message, each on a multiprocessor
 };
 
 std::unique_ptr<Transport> make_copies(const Network& network);
-// The transport throws Error (PeerSilent) after `timeout`. With `in_order` sums add from left to right, else as NCCL
-// does. All ranks call it together.
+// The transport throws Error (PeerSilent) after `timeout`. With `in_order` sums add from left to right, otherwise
+// in NCCL's order. All ranks call it together.
 std::unique_ptr<Transport> make_nccl(Network network, bool in_order, Ns timeout);
 
 }  // namespace pw::cuda

@@ -22,12 +22,12 @@ namespace pw {
 namespace {
 
 constexpr Ns kSecond = 1'000'000'000;
-// The end of a task's time is waited for awake: a sleep comes back late, the more so on an idle machine.
+// A device spins in the last part of a task's time, since a sleep ends late, most of all on an idle machine.
 constexpr Ns kSpun = 200'000;
-constexpr Ns kResolution = 60'000;  // of a list of tasks: the thread of the next one may first have to wake
+constexpr Ns kResolution = 60'000;  // of task times: the thread of the next task may first have to wake up
 constexpr std::size_t kTag = sizeof(std::uint64_t);
 
-// Order matters, every bit counts.
+// The result depends on every bit of both arguments and on their order.
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) { return mixed(hash ^ value); }
 
 double fraction(std::uint64_t tag) { return std::ldexp(static_cast<double>(tag), -64); }
@@ -67,7 +67,7 @@ void EmulatedDevice::run(const Task& task, int node) {
     Ns left = run_.durations[node];
     if (Dispatcher* const dispatcher = run_.dispatcher_of(device_)) {
         run_.sleep_for(run_.job.costs.dispatch);
-        dispatcher->give_back();
+        dispatcher->release();
         left -= run_.job.costs.dispatch;
     }
     run_.sleep_for(left);
@@ -137,7 +137,7 @@ void EmulatedDevice::backward_input(const Task& task) {
         if (edges[edge].from == task.stage)
             tag = mix(tag, run_.read(false, edge, task));
         if (edges[edge].to == task.stage && (edges[edge].forward_until_input || edges[edge].forward_until_weight))
-            (void)run_.read(true, edge, task);  // it is still there
+            (void)run_.read(true, edge, task);  // checks that the tensor has not been overwritten
     }
     state.gradient[mb] = tag;
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
@@ -163,14 +163,14 @@ void EmulatedDevice::wait_at_barrier(const Task& task, int node) {
         return;
     if (task.op == Op::Update)
         for (const auto& [stage, state] : stages_)
-            if (run_.plan.speaks_for(device_, stage))
+            if (run_.plan.is_first_holder(device_, stage))
                 run_.sums[stage] = gradient_of(state);
     run_.plan.barriers->arrive(node);
 }
 
 void EmulatedDevice::wait_for_dispatcher() {
     if (Dispatcher* const dispatcher = run_.dispatcher_of(device_))
-        dispatcher->take();
+        dispatcher->acquire();
 }
 
 std::uint64_t EmulatedDevice::sum_of_holders(int stage) const {
@@ -190,7 +190,7 @@ void EmulatedDevice::sum_gradients(int node) {
     std::uint64_t sum = sum_of_holders(stages.front());
     for (std::size_t k = 1; k < stages.size(); ++k)
         sum = mix(sum, sum_of_holders(stages[k]));
-    run_.plan.barriers->arrive(node);  // all have read
+    run_.plan.barriers->arrive(node);  // until all have read
     for (const int stage : stages)
         if (const auto own = stages_.find(stage); own != stages_.end()) {
             own->second.sum = sum;
@@ -205,7 +205,7 @@ void EmulatedDevice::update(const Task& task) {
     if (run_.job.plan.shape.global_norm)
         for (const std::uint64_t sum : run_.sums)
             gradient = mix(gradient, sum);
-    if (run_.plan.speaks_for(device_, task.stage))
+    if (run_.plan.is_first_holder(device_, task.stage))
         run_.norms[number][task.stage] = fraction(gradient);
     const std::uint64_t old = state.weights[state.slot_of[state.newest]];
     state.weights[state.slot_of[++state.newest]] = mix(old, gradient);
@@ -243,13 +243,13 @@ Emulation::Emulation(const RunPlan& the_plan)
         dispatchers_.push_back(std::make_unique<Dispatcher>());
 }
 
-void Dispatcher::take() {
+void Dispatcher::acquire() {
     std::unique_lock lock(mutex_);
-    const std::int64_t turn = asked_++;
+    const std::int64_t turn = requested_++;
     changed_.wait(lock, [&] { return stopped_ || served_ == turn; });
 }
 
-void Dispatcher::give_back() {
+void Dispatcher::release() {
     const std::lock_guard lock(mutex_);
     ++served_;
     changed_.notify_all();
@@ -274,7 +274,7 @@ void Emulation::stop() {
         dispatcher->stop();
 }
 
-// A long sleep is cut in pieces, so that a run that has failed ends.
+// A long sleep is divided, so that a failed run ends soon.
 void Emulation::sleep_for(Ns duration) const {
     if (duration <= 0)
         return;
@@ -302,13 +302,13 @@ Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge,
     const std::size_t length = std::min(size / kTag * kTag, sizeof(SentTags::start));
     if (buffer == nullptr || length == 0)
         return {};
-    return {buffer, buffer + (size / kTag * kTag - length), length};  // in step where they overlap
+    return {buffer, buffer + (size / kTag * kTag - length), length};  // the two ends agree where they overlap
 }
 
 Emulation::Ends Emulation::ends_of(const Task& transfer) const {
     const int edge = plan.edge_of(transfer), mb = transfer.microbatch;
     const bool is_forward = !carries_gradients(transfer.op);
-    if (edge < 0)  // nothing flows between the stages
+    if (edge < 0)  // the stages exchange no tensor
         return {};
     const EdgeBuffers& tensors = plan.tensors;
     return ends_of(is_send(transfer.op) ? tensors.made(is_forward, edge, mb) : tensors.landed(is_forward, edge, mb),
@@ -343,7 +343,7 @@ std::uint64_t Emulation::read(bool is_forward, int edge, const Task& reader) con
     const Ends ends =
         ends_of(plan.tensors.landed(is_forward, edge, reader.microbatch), is_forward, edge, reader.microbatch);
     if (!holds(ends.start, ends.length, tag) || !holds(ends.end, ends.length, tag))
-        fail_with(ExitCode::RunFailed, "{} reads a {} that is not what stage {} made: its buffer was written over",
+        fail_with(ExitCode::RunFailed, "{} reads a {} that stage {} has not made: its buffer was overwritten",
                   print(reader), is_forward ? "tensor" : "gradient",
                   is_forward ? plan.edges[edge].from : plan.edges[edge].to);
     return tag;
@@ -364,7 +364,7 @@ void Emulation::arrive(int recv) {
     std::copy_n(sent.end.begin(), ends.length, ends.end);
 }
 
-// Tasks that end in less are a matter of the machine, not of the plan.
+// The times of shorter tasks depend on the machine more than on the plan.
 std::string Emulation::note_on_short_tasks() const {
     Ns shortest = kResolution;
     std::size_t few = 0, tasks = 0;
@@ -378,15 +378,15 @@ std::string Emulation::note_on_short_tasks() const {
     if (few == 0)
         return {};
     return fmt::format(
-        "{} of {} tasks last less than {}, the shortest {}: handing over between threads takes as long, so "
-        "that the step time says more about this machine than about the plan",
+        "{} of {} tasks last less than {}, the shortest {}: a change of threads takes as long, so "
+        "that the step time depends more on this machine than on the plan",
         few, tasks, print_time(kResolution), print_time(shortest));
 }
 
 void Emulation::finish(RunResult& result) {
     result.notes.emplace_back(
-        "emulated devices learn nothing: losses, norms and weights are checksums of what ran "
-        "in which order");
+        "emulated devices do not train: losses, norms and weights are checksums of the tasks and "
+        "their order");
     if (const std::string note = note_on_short_tasks(); !note.empty())
         result.notes.push_back(note);
     const Shape& shape = job.plan.shape;

@@ -1,6 +1,6 @@
-// Emulated devices: they have real threads, lists, lanes and memory plans, but a task sleeps for as long as its costs
-// say, and instead of tensors there are 64-bit tags. A tag depends on the micro-batches and weights it was made from,
-// so that two runs whose weights agree did the same things.
+// Emulated devices: they have real threads, lists, lanes and memory plans, but a task sleeps for the time of its
+// costs, and 64-bit tags replace tensors. A tag depends on the micro-batches and weights from which it was made:
+// two runs with equal weights have done the same work.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -25,7 +25,7 @@ public:
 
     void prepare() override;
     std::unique_ptr<Memory> reserve(Bytes bytes) override;
-    void place(const Buffer&, std::byte*) override {}  // memory is counted, never touched
+    void place(const Buffer&, std::byte*) override {}  // memory is counted, never accessed
     void begin() override {}
     void begin_step(int step) override;
     void wait_at_barrier(const Task& task, int node) override;
@@ -35,8 +35,8 @@ public:
     std::uint64_t weights(int stage) const;  // of the newest version
 
 private:
-    // A part is what some backward tasks have added up since the last U, the optimizer update. S is the sum of
-    // gradients over the holders of a stage.
+    // A part is the sum of some backward tasks since the last U, the optimizer update. S is the sum of gradients
+    // over the holders of a stage.
     struct Part {
         std::uint64_t sum = 0;
         bool begun = false;
@@ -47,12 +47,12 @@ private:
         int newest = 0;
         std::vector<Part> parts;
         std::uint64_t sum = 0;                         // made by S of the parts of all holders and tied stages
-        bool summed = false;                           // whether the parts are summed since the last U
+        bool summed = false;                           // whether S has run since the last U
         std::vector<std::uint64_t> forward, gradient;  // [micro-batch]
     };
     void forward(const Task& task);
-    std::uint64_t weights_for(const Task& task, int version) const;  // predicted from there where the plan predicts
-    std::uint64_t activation_of(const Task& task) const;             // saved by F (forward), again by R (recompute)
+    std::uint64_t weights_for(const Task& task, int version) const;  // predicted from the version if the plan predicts
+    std::uint64_t activation_of(const Task& task) const;             // saved by F (forward), or by R (recompute)
     void backward_input(const Task& task);
     void backward_weight(const Task& task);
     void sum_gradients(int node);
@@ -66,17 +66,17 @@ private:
     int step_ = 0;
 };
 
-// Issues the calls of a host's devices one at a time, in the order in which they ask.
+// Issues the calls of a host's devices one at a time, in the order of their requests.
 class Dispatcher {
 public:
-    void take();  // waits for the caller's turn; returns at once after stop()
-    void give_back();
+    void acquire();  // waits until all earlier requests are served; returns at once after stop()
+    void release();
     void stop();
 
 private:
     Mutex mutex_;
     Condition changed_;
-    std::int64_t asked_ = 0, served_ = 0;
+    std::int64_t requested_ = 0, served_ = 0;
     bool stopped_ = false;
 };
 
@@ -90,33 +90,33 @@ public:
     std::string machine() const override;
     void leave(int send) override;
     void arrive(int recv) override;
-    std::span<std::byte> message(int) override { return {}; }  // they are on one rank
+    std::span<std::byte> message(int) override { return {}; }  // all devices are on one rank
     double loss(int microbatch) const override { return losses[static_cast<std::size_t>(microbatch)]; }
     std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
     void stop() override;
-    Dispatcher* dispatcher_of(int device) const;  // null where the device has its own
-
-    // Writes the tag of a tensor (or gradient) where its maker does, at both ends of the buffer.
+    Dispatcher* dispatcher_of(int device) const;  // null if the device has its own
+    // Writes the tag of a tensor (or gradient) at both ends of the buffer that its maker writes.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
-    // Reads the tag where it landed; throws Error (RunFailed) naming reader and maker when it is not what was sent.
+    // Reads the tag in the landing buffer. Throws Error (RunFailed) that names reader and maker if it is not the
+    // tag that was sent.
     std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
     void sleep_for(Ns duration) const;
-    // Sleeps until the last bucket of an S may be sent. All of its devices have come to it.
+    // Sleeps until the last bucket of an S may be sent. Called when all its devices have arrived.
     void wait_for_buckets(int sum) const;
 
     const RunPlan& plan;
     const Job& job;
     std::vector<Ns> durations;               // by node
     std::vector<Ns> bucket_delays;           // by node
-    std::vector<Ns> ended;                   // by node, of passes that make gradients: in this step
-    std::vector<double> losses;              // of this step: [micro-batch]
-    std::vector<std::vector<double>> norms;  // of this step: [update][stage]
+    std::vector<Ns> ended;                   // by node, for passes that compute gradients: the end in this step
+    std::vector<double> losses;              // [micro-batch], of this step
+    std::vector<std::vector<double>> norms;  // [update][stage], of this step
     std::vector<std::uint64_t> sums;         // [stage], set before a U under a global norm
     const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 
 private:
-    // The ends of a buffer, which hold its tag; they are null where it is too small for one, or absent.
+    // The ends of a buffer, which contain its tag; null if the buffer is too small for one, or absent.
     struct Ends {
         std::byte *start = nullptr, *end = nullptr;
         std::size_t length = 0;
@@ -129,7 +129,7 @@ private:
     std::string note_on_short_tasks() const;
 
     std::atomic<bool> stopped_{false};
-    std::vector<std::vector<std::uint64_t>> tags_[2];       // [forward][edge][micro-batch], as made
+    std::vector<std::vector<std::uint64_t>> tags_[2];       // [forward][edge][micro-batch], as written
     std::vector<SentTags> sent_;                            // by node of the SEND
     std::vector<std::unique_ptr<Dispatcher>> dispatchers_;  // by host
     std::vector<std::unique_ptr<EmulatedDevice>> devices_;

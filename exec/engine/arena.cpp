@@ -2,13 +2,13 @@
 
 namespace pw {
 
-std::byte* Arena::lend(Bytes offset, Bytes bytes, MemoryKind kind) {
-    lent_[static_cast<int>(kind)] += bytes;
-    if (total(lent_) > total(peak_))
-        peak_ = lent_;
+std::byte* Arena::acquire(Bytes offset, Bytes bytes, MemoryKind kind) {
+    in_use_[static_cast<int>(kind)] += bytes;
+    if (total(in_use_) > total(peak_))
+        peak_ = in_use_;
     return address(offset);
 }
 
-void Arena::give_back(Bytes bytes, MemoryKind kind) { lent_[static_cast<int>(kind)] -= bytes; }
+void Arena::release(Bytes bytes, MemoryKind kind) { in_use_[static_cast<int>(kind)] -= bytes; }
 
 }  // namespace pw

@@ -1,4 +1,5 @@
-// The memory of one device: an arena is reserved once and then lent by offset. It counts what is lent.
+// The memory of one device: an arena is reserved once, and its parts are used by offset. It counts the bytes in
+// use.
 #pragma once
 
 #include "exec/memory.h"
@@ -12,16 +13,16 @@ class Arena {
 public:
     explicit Arena(std::unique_ptr<Memory> memory) : memory_(std::move(memory)) {}
 
-    std::byte* lend(Bytes offset, Bytes bytes, MemoryKind kind);  // counts what it lends
-    void give_back(Bytes bytes, MemoryKind kind);
+    std::byte* acquire(Bytes offset, Bytes bytes, MemoryKind kind);  // counts the bytes
+    void release(Bytes bytes, MemoryKind kind);
     std::byte* address(Bytes offset) const { return memory_->data() + offset; }  // counts nothing
     Bytes size() const { return memory_->size(); }
-    const MemoryUse& lent() const { return lent_; }
+    const MemoryUse& in_use() const { return in_use_; }
     const MemoryUse& peak() const { return peak_; }
 
 private:
     std::unique_ptr<Memory> memory_;
-    MemoryUse lent_{}, peak_{};
+    MemoryUse in_use_{}, peak_{};
 };
 
 }  // namespace pw

@@ -43,7 +43,7 @@ void Barriers::find_weight_exchanges(const Shape& shape) {
     std::vector<char> is_sharded;  // by stage
     for (int stage = 0; stage < shape.stages; ++stage)
         is_sharded.push_back(shape.devices_of(stage).size() > 1);
-    std::vector<int> sum_of(is_sharded.size(), -1);  // by stage of the device: the barrier of its latest S
+    std::vector<int> sum_of(is_sharded.size(), -1);  // by stage of the device: the barrier of its last S so far
     std::vector<int> seen_by(barriers_.size(), -1);  // by barrier: the last device whose first U is found
     for (int node = 0; node < graph_.size(); ++node) {
         const Task& task = graph_.task(node);

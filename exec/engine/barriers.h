@@ -17,8 +17,8 @@ namespace pw {
 
 class Barriers {
 public:
-    // With a `monitor`, which then checks for silent devices, there is no timeout here. With `shards` the holders of a
-    // stage exchange new weights at its U.
+    // With a `monitor`, which checks for silent devices, the barriers have no timeout. With `shards` the holders of
+    // a stage exchange new weights at its U.
     Barriers(const PlanGraph& graph, const Shape& shape, Ns timeout, ProgressMonitor* monitor = nullptr,
              RankMap map = {}, bool shards = false);
 
@@ -32,14 +32,14 @@ public:
     // and, if U has no barrier of its own, in that of the preceding S.
     bool exchanges_weights(int node) const { return exchanges_weights_[node]; }
 
-    // What the ranks of a barrier do when all their devices have arrived: `others` are the other ranks; the tags `tag`
-    // and tag + 1 belong to the barrier.
+    // The action of the ranks of a barrier when all their devices have arrived. `others` are the other ranks; the
+    // barrier has the tags `tag` and `tag` + 1.
     using RankAction = std::function<void(const Barrier& barrier, const std::vector<int>& others, int tag)>;
 
     // Waits until all devices of the node's barrier have arrived; a barrier may be used several times. If the devices
     // are on several ranks, the last one of each rank calls `between_ranks`, which returns when the other ranks have
     // called theirs. Throws Error (PeerSilent) that names the missing devices after the timeout, and Error (RunFailed)
-    // when another device has failed. `monitored` is false on threads other than the devices' own.
+    // when another device has failed. `monitored` is false on threads that are not a device's own.
     void arrive(int node, const RankAction& between_ranks = {}, bool monitored = true);
     void abort();
     int first_free_tag() const { return kFirstTag + 2 * static_cast<int>(barriers_.size()); }
@@ -59,7 +59,7 @@ private:
     const RankMap map_;
     ProgressMonitor* const monitor_;
     const std::vector<Barrier> barriers_;
-    std::vector<int> number_;                       // by node; -1 where it has no barrier
+    std::vector<int> number_;                       // by node; -1 if it has no barrier
     std::vector<char> begins_, exchanges_weights_;  // by node
     std::vector<State> states_;                     // by barrier
     bool aborted_ = false;

@@ -36,16 +36,16 @@ void CheckpointsOfRun::open() {
         options_.checkpoints->open(options_.resumed.get());
 }
 
-void CheckpointsOfRun::rehearse() {
-    bool is_worth_it = false;
+void CheckpointsOfRun::warm_up() {
+    bool has_due_step = false;
     for (int step = 0; step + 1 < steps_of(job_); ++step)
-        is_worth_it = is_worth_it || is_due(step);
-    if (!is_worth_it)
+        has_due_step = has_due_step || is_due(step);
+    if (!has_due_step)
         return;
-    is_rehearsal_ = true;
+    is_warm_up_ = true;
     take(-1);
-    get_done();
-    is_rehearsal_ = false;
+    complete();
+    is_warm_up_ = false;
 }
 
 void CheckpointsOfRun::take(int step) {
@@ -53,14 +53,14 @@ void CheckpointsOfRun::take(int step) {
         return;
     work_.take_state();
     step_ = step;
-    const std::lock_guard lock(mutex_);  // make() ends after that
+    const std::lock_guard lock(mutex_);  // make() cannot end before it is released
     thread_ = start_thread("a checkpoint", [this] { make(); });
     is_made_ = false;
     is_taken_ = true;
 }
 
 void CheckpointsOfRun::make() {
-    give_way();
+    lower_priority();
     try {
         states_ = work_.make_state();
     } catch (...) {
@@ -71,10 +71,10 @@ void CheckpointsOfRun::make() {
     made_.notify_all();
 }
 
-// `in_haste` it may wait, but for other ranks.
-bool CheckpointsOfRun::get_on(bool in_haste) {
+// If `urgent`, it may wait for this rank's threads, but never for other ranks.
+bool CheckpointsOfRun::advance(bool urgent) {
     if (thread_.joinable()) {
-        if (!in_haste && !is_made())
+        if (!urgent && !is_made())
             return false;
         thread_.join();
         if (failure_)
@@ -82,14 +82,14 @@ bool CheckpointsOfRun::get_on(bool in_haste) {
         gather_.emplace(ranks_, std::move(states_.message));
     }
     if (gather_) {
-        if (!gather_->advance(in_haste))
+        if (!gather_->advance(urgent))
             return false;
         states_.messages = gather_->take_messages();
         gather_.reset();
         is_whole_ = ranks_.rank() == 0;
     }
     if (is_whole_) {
-        if (!in_haste && !writer_.is_idle())
+        if (!urgent && !writer_.is_idle())
             return false;
         write();
         is_whole_ = false;
@@ -98,10 +98,10 @@ bool CheckpointsOfRun::get_on(bool in_haste) {
     return true;
 }
 
-void CheckpointsOfRun::get_done() {
-    constexpr Ns kLook = 50'000;
-    while (!get_on(true))
-        sleep_for(kLook);
+void CheckpointsOfRun::complete() {
+    constexpr Ns kBetweenPolls = 50'000;
+    while (!advance(true))
+        sleep_for(kBetweenPolls);
 }
 
 void CheckpointsOfRun::write() {
@@ -111,7 +111,7 @@ void CheckpointsOfRun::write() {
     about.seed = job_.config.training.seed;
     about.model = job_.config.workload.model;
     about.config = job_.config.yaml;
-    if (is_rehearsal_)
+    if (is_warm_up_)
         return work_.save(std::exchange(states_, {}), about);
     writer_.write([this, about, states = std::make_shared<DeviceStates>(std::exchange(states_, {}))] {
         Checkpoint checkpoint = about;

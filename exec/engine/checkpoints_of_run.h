@@ -1,4 +1,4 @@
-// The checkpoints of a run: after which steps there is one, and what it contains besides the devices' state.
+// The checkpoints of a run: the steps after which they are taken, and their contents besides the devices' states.
 #pragma once
 
 #include "exec/checkpoint/checkpoint_writer.h"
@@ -13,35 +13,35 @@
 
 namespace pw {
 
-// One is taken between steps, made on a thread that gives way to the devices, brought to rank 0 piece by piece, and
-// written there on such a thread, too. Until that has begun no other can be taken.
+// A checkpoint is taken between steps, made on a thread of low priority, sent to rank 0 piece by piece, and written
+// there on another thread of low priority. The next one can be taken once that writing has begun.
 class CheckpointsOfRun {
 public:
     // Keeps references.
     CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks& ranks);
     ~CheckpointsOfRun();
 
-    bool is_due(int step) const;  // steps of this run, from 0
-    void wait_until_made();       // on the devices' threads, before they keep their states for the next one
+    bool is_due(int step) const;  // `step` counts the steps of this run, from 0
+    void wait_until_made();       // called on the devices' threads, before they keep their states for the next one
 
-    // The following are for the main thread. open() makes sure, on rank 0, that this run may write them; throws as
-    // CheckpointFolder::open() does. rehearse(), before the first step, does everything once but writing, for
-    // which all ranks come together: the memory that it takes is there then. get_on() is called again and again between
-    // take() and the next one: it does a little, never waits, and returns whether there is nothing left to do.
-    // get_done() does all that is left; all ranks call it together.
+    // The following are for the main thread. open() opens the folder on rank 0; it throws as
+    // CheckpointFolder::open() does. warm_up(), before the first step, does everything once except the writing, so
+    // that all memory is allocated; all ranks call it together. advance() is called repeatedly between two calls of
+    // take(): it does a part of the work, never waits, and returns whether all is done. complete() does the rest of
+    // the work; all ranks call it together.
     void open();
-    void rehearse();
+    void warm_up();
     void take(int step);
-    bool get_on() { return get_on(false); }
-    bool is_at_work() const { return is_taken_ || !writer_.is_idle(); }
-    void get_done();
-    // Waits until the last one is written. Returns which could not be.
+    bool advance() { return advance(false); }
+    bool is_busy() const { return is_taken_ || !writer_.is_idle(); }
+    void complete();
+    // Waits until the last one is written. Returns those that could not be written.
     LostCheckpoints finish() { return writer_.finish(); }
 
 private:
     void make();
     bool is_made() const;
-    bool get_on(bool in_haste);
+    bool advance(bool urgent);
     void write();
 
     const Job& job_;
@@ -49,19 +49,19 @@ private:
     Devices& work_;
     Ranks& ranks_;
     CheckpointWriter writer_;
-    int step_ = 0;  // after which it was taken
+    int step_ = 0;  // the step after which the checkpoint was taken
     DeviceStates states_;
     mutable Mutex mutex_;
     Condition made_;
     bool is_made_ = true;
     std::exception_ptr failure_;
-    bool is_rehearsal_ = false;
-    bool is_taken_ = false;  // and there is something left for get_on()
-    bool is_whole_ = false;  // on rank 0, and to be written
+    bool is_warm_up_ = false;
+    bool is_taken_ = false;  // and advance() still has work
+    bool is_whole_ = false;  // all parts are on rank 0, and are to be written
     std::optional<SlowGather> gather_;
     Thread thread_;  // uses all of the above
 };
 
-int steps_before(const RunOptions& options);  // that the run goes on from
+int steps_before(const RunOptions& options);  // steps of the checkpoint that the run resumes from; 0 without one
 
 }  // namespace pw

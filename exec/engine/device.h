@@ -1,6 +1,6 @@
-// What the devices of this process do, and what differs between devices that compute and devices that are emulated.
-// Lists, lanes, memory, intervals and the trace are the same for all of them. Letters stand for tasks: S the sum of
-// gradients over the holders of a stage, U the optimizer update.
+// The interface of the devices of this process: the part of a run that differs between devices that compute and
+// emulated ones. Lists, lanes, memory, intervals and the trace are the same for both. Letters stand for tasks: S
+// the sum of gradients over the holders of a stage, U the optimizer update.
 #pragma once
 
 #include "exec/engine/barriers.h"
@@ -21,7 +21,7 @@
 
 namespace pw {
 
-// Knows the address of the tensor or gradient of an edge and micro-batch; it is null where the tensor has no bytes.
+// The addresses of the tensor and the gradient of each edge and micro-batch; null if the tensor has no bytes.
 class EdgeBuffers {
 public:
     EdgeBuffers() = default;
@@ -29,7 +29,7 @@ public:
 
     void place(const Buffer& buffer, std::byte* address);  // landing and sent buffers
     std::byte* landed(bool forward, int edge, int microbatch) const { return landing_[forward][at(edge, microbatch)]; }
-    // Returns the address where its maker writes it: the sender's copy when there is one.
+    // Returns the address that the producing task writes: the sender's copy if there is one.
     std::byte* made(bool forward, int edge, int microbatch) const;
 
 private:
@@ -41,7 +41,7 @@ private:
     std::vector<std::byte*> landing_[2], sent_[2];  // [forward][edge, micro-batch]
 };
 
-// What the devices of a run share. The buffers are planned when all devices are prepared.
+// The data that the devices of a run share. The buffers are planned when all devices are prepared.
 struct RunPlan {
     const Job& job;
     PlanGraph graph;
@@ -50,11 +50,11 @@ struct RunPlan {
     std::vector<Bytes> moved;  // by node: bytes that a transfer moves
     std::vector<Buffer> buffers;
     Packing packing;
-    EdgeBuffers tensors;              // every entry has one writer; it is read after the next phase begins
-    const Checkpoint* const resumed;  // null: the training begins
+    EdgeBuffers tensors;              // every entry has one writer; it is read only in later phases
+    const Checkpoint* const resumed;  // null: the training begins at its first step
     Ranks& ranks;
     const RankMap map;
-    const bool on_ranks;  // launched as ranks, be it one: messages cost what the transport costs
+    const bool on_ranks;  // launched as ranks, even if there is only one: messages have the costs of the transport
     const std::unique_ptr<ProgressMonitor> monitor;
     const std::unique_ptr<Barriers> barriers;
 
@@ -76,12 +76,12 @@ struct RunPlan {
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
     int edge_of(const Task& transfer) const;
-    // Return the number of the block that a micro-batch's gradients of a stage are added to, and how many blocks there
-    // are.
+    // Return the index of the block that a micro-batch's gradients of a stage are added to, and the number of
+    // blocks.
     int gradient_part(int stage, int microbatch) const;
     int gradient_parts(int stage) const;
-    // Tells whether the device speaks for the stage: of several holders one does, in norms and dumps.
-    bool speaks_for(int device, int stage) const { return first_holder(stage) == device; }
+    // Returns whether the device is the first holder of the stage, which alone counts in norms and dumps.
+    bool is_first_holder(int device, int stage) const { return first_holder(stage) == device; }
     int first_holder(int stage) const { return first_holders_[static_cast<std::size_t>(stage)]; }
     std::vector<int> devices_of_rank(int rank) const;  // ascending
 
@@ -95,18 +95,19 @@ public:
     virtual ~Device() = default;
     virtual void prepare() = 0;                                        // on all devices before the memory is planned
     virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;          // memory for all its buffers
-    virtual void place(const Buffer& buffer, std::byte* address) = 0;  // called for all but landing and sent buffers
-    virtual void begin() = 0;                                          // memory is placed, initial values are written
+    virtual void place(const Buffer& buffer, std::byte* address) = 0;  // not called for landing and sent buffers
+    virtual void begin() = 0;                                          // all memory is placed; writes initial values
     virtual void begin_step(int step) = 0;
     // Waits, before S and U, for the other devices of the task's barrier.
     virtual void wait_at_barrier(const Task& task, int node) = 0;
     // Waits until the host issues the call of a task, which is then run.
     virtual void wait_for_dispatcher() {}
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
-    // Called after run(), when the clock has been read: what other threads begin from here on, begins after the task.
+    // Called after run(), when the clock has been read: all that other threads begin from now on is later than the
+    // task.
     virtual void has_run(int /*node*/) {}
     virtual void end_step() {}    // all nodes are finished
-    virtual void keep_state() {}  // copies what a checkpoint after this step has of the device
+    virtual void keep_state() {}  // copies the device's part of a checkpoint after this step
 
     virtual DeviceQueue& queue() { return no_queue_; }
 
@@ -114,46 +115,48 @@ private:
     DeviceQueue no_queue_;
 };
 
-// What checkpoints contain of devices: tensors by device, and those of other ranks as messages.
+// The devices' part of a checkpoint: tensors by device, and those of other ranks as messages.
 struct DeviceStates {
     std::vector<std::vector<NamedTensor>> parameters, momenta;
-    Message message;                // of this rank to rank 0
+    Message message;                // from this rank to rank 0
     std::vector<Message> messages;  // by rank, on rank 0
 };
 
 class Devices : public Payload {
 public:
     virtual Device& device(int number) = 0;
-    // Is called on the main thread when all devices are prepared; returns the bytes, and the times of links.
+    // Called on the main thread when all devices are prepared. Returns the bytes, and the times of links.
     virtual Costs prepare_memory() = 0;
-    // Returns what carries messages between ranks in place of the ranks, or null.
+    // Returns the carrier of messages between ranks, or null if the ranks carry them.
     virtual RankCarrier* carrier() { return nullptr; }
-    // Returns whether the devices compute; else nothing is pinned to a core, and memory is reserved but not touched.
+    // Returns whether the devices compute. If not, no thread is pinned to a core, and memory is reserved but not
+    // touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
-    virtual std::string machine() const = 0;           // what the devices of this rank run on; after the set-up
-    virtual std::vector<GpuUse> gpus() const { return {}; }  // those of this rank, now; nothing has grown
+    virtual std::string machine() const = 0;           // the machine of this rank's devices; called after the set-up
+    virtual std::vector<GpuUse> gpus() const { return {}; }  // the current use of this rank's GPUs; `grown` is zero
     virtual void begin_step(int /*step*/) {}                 // on the main thread, before the devices begin it
 
-    // For runs on several ranks: write what other ranks need from this one, and read what another one has written. The
-    // first pair is called once, when memory is placed, the second after every step.
+    // For runs on several ranks: write the data that other ranks need from this one, and read the data of another
+    // one. The first pair is called once, when memory is placed, the second after every step.
     virtual void write_addresses(Message&) const {}
     virtual void read_addresses(int /*rank*/, MessageReader&) {}
     virtual void write_step(Message&) const {}
     virtual void read_step(int /*rank*/, MessageReader&) {}
 
-    // These two are called on the main thread after a step and speak of it: the loss is summed over the samples of a
-    // micro-batch, the norms are those of its updates.
+    // The loss and the norms of the last step, called on the main thread after it. The loss is the sum over the
+    // samples of a micro-batch; there is a norm per update.
     virtual double loss(int microbatch) const = 0;
     virtual std::vector<double> gradient_norms() const = 0;
     virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when losses or norms are not finite
-    virtual void stop() {}     // after a failure, on any thread: devices give up what they wait for
-    virtual void abort() {}    // when no thread works any more: lets go what waits for peers
-    virtual void explain() {}  // after abort(): throws an error with more detail than the failure, if there is any
+    virtual void stop() {}                             // after a failure, on any thread: ends the waits of the devices
+    virtual void abort() {}    // when all threads have ended: cancels operations that wait for peers
+    virtual void explain() {}  // after abort(): throws an error with more detail than the failure, if there is one
 
-    // What a checkpoint has of the devices, in this order. The first is called on the main thread between steps:
-    // devices that have not kept their state keep it now. The second, on any thread, makes tensors of it; until it
-    // returns no device keeps another one. The last, on any thread of rank 0, makes one of what several devices have.
+    // The three steps that make a checkpoint of the devices. take_state() is called on the main thread between
+    // steps: devices that have not kept their state keep it now. make_state(), on any thread, makes tensors of the
+    // kept state; until it returns no device keeps another one. save(), on any thread of rank 0, merges the states
+    // of all devices.
     virtual void take_state() {}
     virtual DeviceStates make_state() { return {}; }
     virtual void save(DeviceStates /*all*/, Checkpoint& /*checkpoint*/) const {}
@@ -161,7 +164,7 @@ public:
     virtual void write_files(const RunResult& /*result*/) {}  // writes the files that were asked for, after finish()
 };
 
-// Make the devices of `run.backend`. They throw Error when this build does not have it.
+// Make the devices of `run.backend`. They throw Error if this build does not have the backend.
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options);
 std::unique_ptr<Devices> make_training(const RunPlan& plan, const RunOptions& options);
 std::unique_ptr<Devices> make_emulation(const RunPlan& plan, const RunOptions& options);

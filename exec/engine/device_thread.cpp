@@ -4,7 +4,8 @@ namespace pw {
 
 namespace {
 
-// A thread's clock is a call of the system, about 5 us for both ends of a task; a device's tasks are alike.
+// Reading a thread's CPU clock is a system call, about 5 us for both ends of a task. A device's tasks are alike, so
+// that a sample of them is enough.
 constexpr Ns kWorthClocking = 20'000, kBetweenClocks = 10'000'000;
 
 bool is_on_edge(BufferUse use) {
@@ -19,16 +20,16 @@ void DeviceThread::make_memory() {
     arena_.emplace(work_.reserve(plan_.packing.arena[device_]));
     if (options_.guarded)
         guards_.emplace(plan_.buffers, plan_.packing, *arena_, plan_.job.plan, device_);
-    born_.resize(length);
-    dies_.resize(length);
+    first_uses_.resize(length);
+    last_uses_.resize(length);
     intervals_.resize(length);
     sample_of_.resize(length);
     for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
         const Buffer& buffer = plan_.buffers[k];
         if (buffer.device != device_)
             continue;
-        born_[buffer.first].push_back(k);
-        dies_[buffer.last].push_back(k);
+        first_uses_[buffer.first].push_back(k);
+        last_uses_[buffer.last].push_back(k);
         std::byte* address = arena_->address(plan_.packing.offset[k]);
         if (is_on_edge(buffer.use))
             plan_.tensors.place(buffer, address);
@@ -39,34 +40,34 @@ void DeviceThread::make_memory() {
 
 void DeviceThread::begin_step(int step) {
     step_ = step;
-    samples_.reserve(dies_.size());
+    samples_.reserve(last_uses_.size());
     work_.begin_step(step);
 }
 
 bool DeviceThread::is_persistent(const Buffer& buffer) const {
-    return buffer.first == 0 && buffer.last + 1 == static_cast<int>(dies_.size());
+    return buffer.first == 0 && buffer.last + 1 == static_cast<int>(last_uses_.size());
 }
 
-// Buffers that live across the whole list are lent once and never given back.
-void DeviceThread::lend(int position) {
-    for (const int k : born_[position]) {
+// Buffers for the whole list are acquired once and never released.
+void DeviceThread::acquire(int position) {
+    for (const int k : first_uses_[position]) {
         const Buffer& buffer = plan_.buffers[k];
         if (!is_persistent(buffer) || step_ == 0)
-            (void)arena_->lend(plan_.packing.offset[k], buffer.bytes, buffer.kind);
+            (void)arena_->acquire(plan_.packing.offset[k], buffer.bytes, buffer.kind);
     }
 }
 
-void DeviceThread::give_back(int position, Ns now) {
+void DeviceThread::release(int position, Ns now) {
     sample_of_[position] = -1;
-    if (samples_.empty() || samples_.back().use != arena_->lent()) {
+    if (samples_.empty() || samples_.back().use != arena_->in_use()) {
         sample_of_[position] = static_cast<int>(samples_.size());
-        samples_.push_back({step_, device_, now, arena_->lent()});
+        samples_.push_back({step_, device_, now, arena_->in_use()});
     }
     if (guards_)
         guards_->after(position);
-    for (const int k : dies_[position])
+    for (const int k : last_uses_[position])
         if (const Buffer& buffer = plan_.buffers[k]; !is_persistent(buffer))
-            arena_->give_back(buffer.bytes, buffer.kind);
+            arena_->release(buffer.bytes, buffer.kind);
 }
 
 void DeviceThread::wait_for_transfer(int node) {
@@ -84,8 +85,8 @@ void DeviceThread::wait_for_exchange(int position) {
     }
 }
 
-// What waits comes before what lends: memory that a position takes over is free only then. A device with a queue of its
-// own may still be executing much earlier tasks.
+// The waits come before acquire(): only then is the memory that the position reuses free. A device with a queue of its
+// own may still execute much earlier tasks.
 void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
     for (const int input : plan_.graph.inputs(node))
@@ -102,7 +103,7 @@ void DeviceThread::launch(const Task& task, int position) {
     if (!is_transfer(task.op))
         work_.wait_for_dispatcher();
     plan_.monitor->set_working(device_, node);
-    lend(position);
+    acquire(position);
     mailbox_->reach(device_, position);
     if (options_.before_task)
         options_.before_task(device_, task);
@@ -125,7 +126,7 @@ void DeviceThread::launch(const Task& task, int position) {
     }
     if (computes)
         last_task_ = interval.end - interval.start;
-    give_back(position, interval.start);
+    release(position, interval.start);
     plan_.monitor->finish_task(device_, node, interval.end - interval.start);
 }
 

@@ -1,5 +1,5 @@
-// The thread of a device: it walks the device's list, lends its memory position by position, posts its transfers in the
-// mailbox and lets the device do the rest.
+// The thread of a device: it goes through the device's list, acquires and releases its memory position by position,
+// posts its transfers in the mailbox and has the device execute the other tasks.
 #pragma once
 
 #include "exec/engine/arena.h"
@@ -18,18 +18,16 @@ public:
     DeviceThread(RunPlan& plan, Device& work, int device, const RunOptions& options)
         : plan_(plan), work_(work), device_(device), options_(options) {}
 
-    void make_memory();  // to be called when the buffers are planned
+    void make_memory();  // called when the buffers are planned
     void set_mailbox(Mailbox& mailbox) { mailbox_ = &mailbox; }
 
-    // Runs the list once. It returns when each task really ran, in list order.
+    // Runs the list once. Returns the interval in which each task ran, in list order.
     const std::vector<Interval>& run_step(int step);
     void end_step();
 
     const Arena& arena() const { return *arena_; }
     std::vector<MemorySample> take_samples() { return std::exchange(samples_, {}); }  // samples of the last step
-    double cpu_share() const {
-        return core_clock_.share();
-    }  // over tasks long enough to look at the clock, now and then
+    double cpu_share() const { return core_clock_.share(); }  // over a sample of the tasks that are long enough
 
 private:
     void begin_step(int step);
@@ -40,8 +38,8 @@ private:
     Interval interval_of(int position);
     int node_of(int position) const { return plan_.graph.node(device_, position); }
     bool is_persistent(const Buffer& buffer) const;
-    void lend(int position);
-    void give_back(int position, Ns now);
+    void acquire(int position);
+    void release(int position, Ns now);
 
     RunPlan& plan_;
     Device& work_;
@@ -50,7 +48,7 @@ private:
     Mailbox* mailbox_ = nullptr;
     std::optional<Arena> arena_;
     std::optional<Guards> guards_;
-    std::vector<std::vector<int>> born_, dies_;  // [position] -> buffers
+    std::vector<std::vector<int>> first_uses_, last_uses_;  // [position] -> buffers
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
     std::vector<int> sample_of_;  // [position] of this step; -1 where nothing changed

@@ -48,7 +48,7 @@ Gathering::Gathering(const RunPlan& plan, Devices& work)
             between_ranks_.push_back(node);
 }
 
-void Gathering::places() {
+void Gathering::exchange_addresses() {
     Message own;
     write_text(own, clock_name());
     work_.write_addresses(own);
@@ -83,7 +83,7 @@ bool Gathering::step(StepRecord& step, bool stops) {
     }
     if (clocks_are_old)
         clocks_.take(measure_clocks(plan_.ranks, other_clocks_));
-    Message events;  // rank 0 has its own
+    Message events;  // empty on rank 0, which has its own
     for (const int device : own_)
         if (plan_.map.own() != 0) {
             write_all(events, step.events[device]);
@@ -104,7 +104,7 @@ bool Gathering::step(StepRecord& step, bool stops) {
     return stops;
 }
 
-// A message between ranks begins where its SEND did, and arrives no earlier than that.
+// A message between ranks begins with its SEND, and does not arrive earlier than it begins.
 void Gathering::join_messages(StepRecord& step) {
     const PlanGraph& graph = plan_.graph;
     const auto event_of = [&](int node) -> TraceEvent& {
@@ -118,11 +118,11 @@ void Gathering::join_messages(StepRecord& step) {
                 event_of(node));
         }
     };
-    std::vector<Passage> passages;
+    std::vector<Transit> transits;
     for_each_message([&](int from, int to, const TraceEvent& sent, const TraceEvent& arrives) {
-        passages.push_back({from, to, arrives.end - sent.start});
+        transits.push_back({from, to, arrives.end - sent.start});
     });
-    const std::vector<Ns> corrections = clocks_.correct(passages);
+    const std::vector<Ns> corrections = clocks_.correct(transits);
     for (int rank = 1; rank < plan_.map.size(); ++rank)
         for (const int device : plan_.devices_of_rank(rank))
             set_back(corrections[static_cast<std::size_t>(rank)], step.events[device], step.memory[device]);
@@ -159,15 +159,15 @@ void Gathering::result(RunResult& result) const {
     result.disturbance.cpu_share.clear();
     result.places.clear();
     result.gpus.clear();
-    const bool tell_growth = result.resident_growth.has_value();
-    if (tell_growth)
+    const bool has_growth = result.resident_growth.has_value();
+    if (has_growth)
         result.resident_growth = 0;
     for (int rank = 0; rank < plan_.map.size(); ++rank) {
         MessageReader reader(messages[rank]);
         for (const int device : plan_.devices_of_rank(rank))
             result.peak[device] = reader.read<MemoryUse>();
         std::ranges::copy(reader.read_all<double>(), std::back_inserter(result.disturbance.cpu_share));
-        if (const auto growth = reader.read<Bytes>(); tell_growth)
+        if (const auto growth = reader.read<Bytes>(); has_growth)
             *result.resident_growth += growth;
         for (auto gpus = reader.read<std::size_t>(); gpus > 0; --gpus) {
             GpuUse use{rank, reader.read<int>(), reader.read_all<int>()};

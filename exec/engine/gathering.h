@@ -1,4 +1,4 @@
-// The exchange between the ranks of a run at its phases: rank 0 gets the records of all, on one clock.
+// The exchange of data between the ranks of a run: rank 0 gets the records of all ranks, on one clock.
 #pragma once
 
 #include "exec/engine/clocks.h"
@@ -11,13 +11,13 @@
 
 namespace pw {
 
-// All ranks call its functions together, on their main threads.
+// All ranks call these functions together, on their main threads.
 class Gathering {
 public:
     Gathering(const RunPlan& plan, Devices& work);
 
-    void places();  // when devices have their memory: other ranks may have to know where
-    // All ranks know the losses and norms of the step, and rank 0 its events and memory. Returns whether a rank
+    void exchange_addresses();  // called when devices have their memory
+    // Gives all ranks the losses and norms of the step, and rank 0 its events and memory. Returns whether a rank
     // `stops`.
     bool step(StepRecord& step, bool stops);
     // Completes `result` on rank 0 for the devices of all ranks: peaks, shares of cores, memory in use, hosts.

@@ -59,7 +59,7 @@ void Guards::check(int number, int position) const {
     for (const Bytes guard : {start - kBytes, end})
         if (!std::all_of(arena_.address(guard), arena_.address(guard + kBytes), is_free))
             fail_with(ExitCode::RunFailed, "{} wrote {} a buffer of {} (use {}, stage {}, micro-batch {})",
-                      print(order_[position]), guard == end ? "behind" : "before", print_bytes(buffers_[number].bytes),
+                      print(order_[position]), guard == end ? "after" : "before", print_bytes(buffers_[number].bytes),
                       static_cast<int>(buffers_[number].use), buffers_[number].stage, buffers_[number].microbatch);
 }
 

@@ -1,5 +1,5 @@
-// Guards for tests of devices whose memory the host can read: they put bytes around every buffer that nobody may write,
-// and NaN where nobody may read.
+// Guards are for tests of devices whose memory the host can read. They put bytes around every buffer that no task
+// may write, and NaN where no task may read.
 #pragma once
 
 #include "exec/engine/arena.h"
@@ -9,23 +9,24 @@
 
 namespace pw {
 
-// Guards keep everything that is not lent at kFree: a float of such bytes is NaN. Persistent buffers are zero at first.
+// All memory that is not in use consists of kFree bytes: a float of such bytes is NaN. Persistent buffers are zero
+// at first.
 class Guards {
 public:
     static constexpr Bytes kBytes = 64;  // guard bytes on both sides of each buffer
     static constexpr unsigned char kFree = 0xff;
 
-    // Does what pack() does, with room for the guards.
+    // Packs as pack() does, with room for the guards.
     static Packing pack(std::vector<Buffer> buffers, int devices);
 
     Guards(const std::vector<Buffer>& buffers, const Packing& packing, const Arena& arena, const Plan& plan,
            int device);
 
-    // Checks when a task is done and its memory is not yet handed on. It throws Error (RunFailed) naming the task when
-    // bytes around a buffer have changed since the task before it. It frees the workspace and the buffers that die
-    // there, but not those that die with the list: a message may still leave them.
+    // Called when a task is done and its memory is not yet reused. Throws Error (RunFailed) that names the task if
+    // bytes around a buffer have changed since the previous task. Frees the workspace and the buffers that end at
+    // this position, but not those that end with the list: a message may still read them.
     void after(int position) const;
-    void end_step() const;  // called when all messages have left
+    void end_step() const;  // called when all messages have been sent
 
 private:
     bool lives_on(const Buffer& buffer) const { return buffer.first == 0 && buffer.last >= last_; }

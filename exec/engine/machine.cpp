@@ -28,7 +28,7 @@ struct TopologyDeleter {
 using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, TopologyDeleter>;
 
 Topology load_topology() {
-    setenv("HWLOC_HIDE_ERRORS", "2", 0);  // without /sys hwloc finds less, and would say so on stderr
+    setenv("HWLOC_HIDE_ERRORS", "2", 0);  // hwloc would print to stderr that it finds less without /sys
     hwloc_topology_t topology = nullptr;
     if (hwloc_topology_init(&topology) != 0)
         return nullptr;
@@ -36,7 +36,7 @@ Topology load_topology() {
     return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
 }
 
-// Loaded once, which takes milliseconds: a machine stays as it is. Null when hwloc cannot.
+// Loaded once, since it takes milliseconds and a machine does not change. Null if hwloc cannot load it.
 hwloc_topology_t machine() {
     static const Topology topology = load_topology();
     return topology.get();
@@ -56,7 +56,7 @@ public:
         data_ = static_cast<std::byte*>(memory);
         if (!touched)
             return;
-        (void)madvise(memory, size, MADV_HUGEPAGE);  // a wish: small pages work too
+        (void)madvise(memory, size, MADV_HUGEPAGE);  // may fail: small pages work too
         std::memset(data_, 0, size);
     }
     ~Pages() override { munmap(data_, static_cast<std::size_t>(size_)); }
@@ -86,7 +86,7 @@ std::vector<UsableCore> usable_cores() {
     const auto is_known = [&](int cpu) {
         return std::any_of(first.begin(), first.end(), [&](const UsableCore& core) { return core.number == cpu; });
     };
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)  // those that the topology does not know, as without /sys
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)  // cores that the topology does not have, as without /sys
         if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed) && !is_known(cpu))
             first.push_back({cpu});
     return first;
@@ -122,7 +122,7 @@ bool can_pin_this_thread(const std::vector<int>& cores) {
     return sched_setaffinity(0, sizeof now, &now) == 0;
 }
 
-// One boot of one kernel has one clock, and containers may be given another beginning of it.
+// A kernel has one clock per boot; a container may have another origin of it.
 std::string clock_name() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -136,7 +136,7 @@ void keep_freed_memory() {
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-// The sum over all mappings is exact, where the counters of /proc/self/statm lag behind each thread.
+// The sum over all mappings is exact; the counters of /proc/self/statm are updated per thread with a delay.
 Bytes resident_memory() {
     std::ifstream file("/proc/self/smaps_rollup");
     for (std::string word; file >> word;)

@@ -1,5 +1,5 @@
-// The messages between devices: transfers travel in the lanes of the plan, movers carry them, and threads wait for them
-// here. Waits end when a device has failed, or when nothing happens within the timeout.
+// The messages between devices: transfers keep the order of the plan's lanes, movers carry them, and threads wait
+// for them here. A wait ends with an error when a device has failed, or when nothing happens within the timeout.
 #pragma once
 
 #include "exec/engine/mover.h"
@@ -16,7 +16,7 @@
 
 namespace pw {
 
-// When a task really ran, in nanoseconds of the run's clock.
+// The time in which a task ran, in nanoseconds of the run's clock.
 struct Interval {
     Ns start = 0, end = 0;
 };
@@ -27,10 +27,10 @@ public:
         TransferMode mode;
         Ns timeout = 30'000'000'000;
         std::vector<char> asks;              // asking_sends()
-        bool spin = false;                   // threads wait awake: devices own their cores
-        LinkTimes link;                      // if it takes time, messages inside the process go over emulated links
-        RankMessages across;                 // of several ranks: needs a payload
-        Payload* payload = nullptr;          // null if tensors are made where they are read
+        bool spin = false;                   // threads spin while they wait: devices own their cores
+        LinkTimes link;                      // if it takes time, messages inside the process use emulated links
+        RankMessages across;                 // with several ranks; then there is a payload
+        Payload* payload = nullptr;          // null if tensors are written where they are read
         ProgressMonitor* monitor = nullptr;  // checks for silent devices; the timeout is then unused
     };
     using Lock = Mover::Lock;
@@ -40,23 +40,25 @@ public:
 
     // Resets the transfers for the next step; no device may be inside one.
     void begin_step();
-    // The device has the memory of its list's position from here on.
+    // To be called when the device has the memory of a position of its list.
     void reach(int device, int position);
-    // Waits while the device's list must not post the transfer yet.
+    // Waits until the device may post the transfer.
     void wait_to_post(int node);
     void post(int node);
-    int earlier_on_edge(int node) const { return lanes_.earlier_on_edge(node); }  // the SEND before it, or -1
+    int earlier_on_edge(int node) const { return lanes_.earlier_on_edge(node); }  // the preceding SEND, or -1
     // Waits until a SEND has left or a RECV is complete. Throws Error (PeerSilent) that names both ends after the
     // timeout, and Error (RunFailed) when another device has failed.
     void wait(int node);
-    // Returns when a transfer that wait() has returned for ran, from its start to its end.
+    // Returns when a transfer ran, from its start to its end; called after wait().
     Interval interval(int node) const { return interval_[node]; }
     void abort();
-    // While `sleeps` is true no wait spins, whatever the options are: other threads can use the cores. On any thread.
+    // While `sleeps` is true no wait spins, whatever the options are, so that other threads can use the cores. May be
+    // called on any thread.
     void let_sleep(bool sleeps) { sleeps_ = sleeps; }
 
-    // The following are for movers, with the mutex locked. end(): the SEND has left, or the message of the RECV has
-    // arrived; it may unlock while the payload is copied. advance() then starts what the lanes allow.
+    // The following are for movers, with the mutex locked. A mover calls end() when the SEND has left, or the
+    // message of the RECV has arrived; end() may unlock while the payload is copied. advance() then starts the
+    // messages that the lanes allow.
     Mutex& mutex() { return mutex_; }
     void begin(int node) { interval_[node].start = clock_now(); }
     void end(int node, Lock& lock);
@@ -69,7 +71,7 @@ public:
     bool is_aborted() const { return aborted_; }
 
 private:
-    // What the thread of a device sleeps on.
+    // The condition on which the thread of a device sleeps.
     struct DeviceWaiter {
         Condition wakes;
         bool waits = false;
@@ -93,7 +95,7 @@ private:
 
     mutable Mutex mutex_;  // protects everything below
     Lanes lanes_;
-    std::vector<char> copying_;                      // by lane: an arrived message is copied, with the mutex unlocked
+    std::vector<char> copying_;                      // by lane: a message is being copied, with the mutex unlocked
     std::unique_ptr<Mover> inside_, between_ranks_;  // their threads use all of the above; the second may be null
 };
 

@@ -1,4 +1,4 @@
-// Decides on which cores a device's threads run.
+// The choice of the cores on which a device's threads run.
 #pragma once
 
 #include "exec/engine/machine.h"
@@ -7,17 +7,17 @@
 
 namespace pw {
 
-// The cores of every device, `threads` each, different physical cores first, within what this process may use. When
-// there are not enough, devices share them and `shared` says so.
+// The cores of every device, `threads` each, among those that this process may use; different physical cores first.
+// If there are not enough, devices share cores and `shared` is true.
 struct CorePlan {
     std::vector<std::vector<int>> cores;  // [device]; logical numbers of the system
     bool shared = false;
 };
-// `nodes` says for every device which NUMA node it is to have its cores on, as long as the node has some; where the
-// list ends, or says -1, any node will do.
+// `nodes` has for every device the NUMA node of its cores, as far as the node has enough. Beyond the end of the
+// list, and for -1, any node is used.
 CorePlan plan_cores(int devices, int threads, const std::vector<int>& nodes = {});
 
-// Does the same with the given cores, in the order in which they are preferred.
+// Does the same with the given cores, in order of preference.
 CorePlan plan_cores(const std::vector<UsableCore>& usable, int devices, int threads, const std::vector<int>& nodes);
 
 }  // namespace pw

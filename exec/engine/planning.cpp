@@ -11,7 +11,7 @@ namespace pw {
 
 namespace {
 
-// By node; empty: nobody has measured how long tasks take.
+// By node; empty if no durations of tasks have been measured.
 std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
     const bool known = is_emulated(job.config) || !job.config.cluster.profile.empty();
     return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)
@@ -78,8 +78,7 @@ Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool cop
     Mailbox::Options options;
     options.mode = plan.job.mode;
     options.mode.sent_copies = copies;
-    if (carrier !=
-        nullptr) {  // then lanes are queues in which one end waits for the other: both keep the order that is proven
+    if (carrier != nullptr) {  // in its queues one end waits for the other: both keep the order that the proof assumes
         options.mode.protocol = TransferMode::Protocol::Rendezvous;
         options.mode.eager_limit = 0;
     }

@@ -1,5 +1,5 @@
-// The planning of a run once the sizes of its stages are known: buffers and their addresses, messages, and how long
-// tasks may last.
+// The planning of a run once the sizes of its stages are known: buffers and their addresses, messages, and the time
+// limits of tasks.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -9,18 +9,18 @@
 
 namespace pw {
 
-// Fills in the plan's edges, bytes, buffers and their places, by the backend's sizes. Throws Error (Infeasible) when a
-// device has less memory. `guarded` leaves room around each buffer (Guards).
+// Sets the plan's edges, bytes, buffers and their offsets, with the backend's sizes. Throws Error (Infeasible) if
+// they do not fit a device's memory. `guarded` leaves room around each buffer (Guards).
 void plan_memory(RunPlan& plan, const Costs& costs, bool guarded);
 
-// After plan_memory(): returns how messages travel, and their times over an emulated link; the caller adds `spin` and
-// the payload. `carrier` is Devices::carrier().
+// Returns the options of the mailbox, with the times of messages over an emulated link; called after plan_memory().
+// The caller adds `spin` and the payload. `carrier` is Devices::carrier().
 Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool copies, RankCarrier* carrier);
 
-// Returns ten times the predicted times, of a profile or of emulated devices; at least run.timeout.
+// Returns ten times the predicted times, which a profile or emulated devices give; at least run.timeout.
 ProgressMonitor::Limits plan_limits(const RunPlan& plan, const LinkTimes& link);
 
-// Ten times as long: a wrong alarm costs a run.
+// Ten times the time, since a false alarm ends a run.
 Ns times_generous(Ns time);
 
 }  // namespace pw

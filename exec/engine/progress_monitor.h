@@ -1,5 +1,5 @@
-// The progress monitor records what every device of a run is doing. It distinguishes a device whose task takes long
-// from one that is silent.
+// The progress monitor records what every device of a run is doing. It distinguishes a device with a long task from
+// a silent one.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -18,7 +18,7 @@ namespace pw {
 
 class ProgressMonitor {
 public:
-    // For how long a task, the time between two tasks of a device, and a wait of all devices at once may last.
+    // How long a task, the time between two tasks of a device, and a wait of all devices at once may last.
     struct Limits {
         std::vector<Ns> task;  // by node
         Ns idle = 0, no_work = 0;
@@ -29,17 +29,18 @@ public:
         seen_.resize(static_cast<std::size_t>(devices));
     }
 
-    // The thread of a device calls these. Each sets what the device does from now on; between steps it is away.
+    // The thread of a device calls these. Each sets the device's state from now on; between steps it is away.
     void set_working(int device, int node) { set(device, Doing::Working, node); }
     void set_waiting(int device, int node) { set(device, Doing::Waiting, node); }
     void set_idle(int device) { set(device, Doing::Idle, -1); }
-    void finish_task(int device, int node, Ns took);  // and is idle afterwards
+    void finish_task(int device, int node, Ns took);  // afterwards the device is idle
     void set_away(int device) { set(device, Doing::Away, -1); }
 
-    // To be called by one thread at intervals; `passed` is the time since the last call. Throws Error (PeerSilent) that
-    // names the silent device. At most two intervals count per call: the process may have been stopped in between.
+    // One thread calls this at intervals; `passed` is the time since the last call. At most two intervals count per
+    // call, since the process may have been stopped in between. Throws Error (PeerSilent) that names the silent
+    // device.
     void check(const Limits& limits, Ns passed);
-    static Ns check_interval(Ns idle);  // between two checks
+    static Ns check_interval(Ns idle);  // the time between two checks
     bool all_away() const;
 
     // Write and read the state of devices, for the monitor of another rank.
@@ -62,11 +63,11 @@ private:
         std::atomic<int> node{-1};
         std::atomic<std::int64_t> changes{0};
         std::atomic<std::int64_t> done{0};  // tasks
-        Done last[kKept];                   // a ring: the k-th task of all is at k % kKept
+        Done last[kKept];                   // a ring: the k-th of all tasks is at k % kKept
     };
     struct Seen {
         std::int64_t changes = -1;
-        Ns unchanged = 0;  // for how long
+        Ns unchanged = 0;  // the time without a change
     };
     void set(int device, Doing doing, int node);
     std::string waiting() const;
@@ -77,7 +78,7 @@ private:
         struct {
             int node = -1;
             Ns took = 0;
-        } last[kShown];  // the last first
+        } last[kShown];  // the latest first
     };
     const PlanGraph& graph_;
     std::unique_ptr<Activity[]> activity_;
@@ -86,8 +87,8 @@ private:
     Ns no_work_ = 0;
 };
 
-// The device waits at the node during the lifetime of the object, and afterwards does what it did before. Without a
-// monitor the object has no effect.
+// The device counts as waiting at the node during the lifetime of the object; afterwards it has its earlier state
+// again. Without a monitor the object has no effect.
 class WaitingAt {
 public:
     WaitingAt(ProgressMonitor* monitor, int device, int node, bool working = false)

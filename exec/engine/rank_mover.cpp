@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kBetweenPolls = 2'000'000;  // of the thread; a poll takes some 15 us
+constexpr Ns kBetweenPolls = 2'000'000;  // of the thread; a poll takes about 15 us
 
 }  // namespace
 
@@ -35,15 +35,15 @@ void RankMover::begin_step() {
     reached_.assign(mailbox_.devices(), -1);
 }
 
-// The sender's rank may write the landing buffer as soon as the RECV is announced: only when no earlier buffer is in
-// that memory any more.
+// As soon as the RECV is posted, the sender's rank may write the landing buffer: no earlier buffer may be in use in
+// that memory.
 bool RankMover::has_memory(int recv) const { return reached_[mailbox_.device_of(recv)] >= messages_.lands_from[recv]; }
 
 void RankMover::start(int transfer, Lock& lock) {
     if (mailbox_.receives(transfer) && !has_memory(transfer))
         too_early_.push_back(transfer);
     else
-        cross(transfer, lock);
+        begin(transfer, lock);
 }
 
 void RankMover::reach(int device, int position, Lock& lock) {
@@ -56,24 +56,24 @@ void RankMover::reach(int device, int position, Lock& lock) {
     while (!landing_.empty()) {
         const int recv = landing_.front();
         landing_.erase(landing_.begin());
-        cross(recv, lock);
+        begin(recv, lock);
     }
 }
 
-void RankMover::cross(int node, Lock& lock) {
+void RankMover::begin(int node, Lock& lock) {
     mailbox_.begin(node);
     if (!is_polled()) {
         lock.unlock();
-        messages_.carrier->cross(node);
+        messages_.carrier->enqueue(node);
         lock.lock();
         return mailbox_.end(node, lock);
     }
     const int peer = messages_.map.rank_of(mailbox_.device_of(mailbox_.partner(node)));
     const std::span<std::byte> message = payload_.message(node);
     const int tag = messages_.tag[node];
-    crossings_.push_back({node, mailbox_.receives(node)
-                                    ? messages_.ranks->receive(peer, tag, message)
-                                    : messages_.ranks->send(peer, tag, message, mailbox_.asks(node))});
+    pending_.push_back({node, mailbox_.receives(node)
+                                  ? messages_.ranks->receive(peer, tag, message)
+                                  : messages_.ranks->send(peer, tag, message, mailbox_.asks(node))});
     changed_.notify_all();
 }
 
@@ -81,14 +81,14 @@ bool RankMover::poll(Lock& lock) {
     if (failure_)
         std::rethrow_exception(failure_);
     bool ended = false;
-    for (std::size_t k = 0; k < crossings_.size();) {
-        const auto [node, ticket] = crossings_[k];
+    for (std::size_t k = 0; k < pending_.size();) {
+        const auto [node, ticket] = pending_[k];
         if (!messages_.ranks->done(ticket)) {
             ++k;
             continue;
         }
-        crossings_[k] = crossings_.back();
-        crossings_.pop_back();
+        pending_[k] = pending_.back();
+        pending_.pop_back();
         mailbox_.end(node, lock);
         ended = true;
     }
@@ -100,7 +100,7 @@ void RankMover::run() {
     Lock lock(mailbox_.mutex());
     try {
         while (!closing_) {
-            if (crossings_.empty() || mailbox_.is_aborted())
+            if (pending_.empty() || mailbox_.is_aborted())
                 changed_.wait(lock);
             else
                 changed_.wait_for(lock, kBetweenPolls);

@@ -1,4 +1,4 @@
-// Moves messages between ranks.
+// The mover of messages between ranks.
 #pragma once
 
 #include "exec/engine/mover.h"
@@ -12,16 +12,16 @@ namespace pw {
 
 class Mailbox;
 
-// With a map of one rank there are none.
+// The messages between ranks; there are none if the map has one rank.
 struct RankMessages {
     Ranks* ranks = nullptr;
     RankMap map;
-    std::vector<int> tag;            // by node, of transfers; equal at both ends; empty if there is a carrier
-    std::vector<int> lands_from;     // by node, of RECVs: the position from which their device has the memory for them
+    std::vector<int> tag;            // by node, for transfers; equal at both ends; empty if there is a carrier
+    std::vector<int> lands_from;     // by node, for RECVs: the position from which the device has the memory for them
     RankCarrier* carrier = nullptr;  // null: the ranks carry the messages
 };
 
-// Gives messages to the ranks, or to the carrier. A thread polls the ranks while no device waits.
+// Passes messages to the ranks, or to the carrier. A thread polls the ranks while no device waits.
 class RankMover : public Mover {
 public:
     RankMover(Mailbox& mailbox, const RankMessages& messages, Payload& payload);
@@ -34,22 +34,22 @@ public:
     bool poll(Lock& lock) override;
 
 private:
-    struct Crossing {
+    struct Pending {
         int node;
         Ranks::Ticket ticket;
     };
     bool has_memory(int recv) const;
-    void cross(int node, Lock& lock);
+    void begin(int node, Lock& lock);
     void run();
 
     Mailbox& mailbox_;
     const RankMessages& messages_;
     Payload& payload_;
-    std::vector<Crossing> crossings_;  // under way
-    std::vector<int> too_early_;       // RECVs whose memory is not there yet
-    std::vector<int> landing_;         // those of them whose memory has just become free
-    std::vector<int> reached_;         // by device: the position
-    std::exception_ptr failure_;       // of the thread
+    std::vector<Pending> pending_;  // under way
+    std::vector<int> too_early_;    // RECVs whose memory is still in use
+    std::vector<int> landing_;      // RECVs of these whose memory has become free
+    std::vector<int> reached_;      // by device: its position
+    std::exception_ptr failure_;    // of the thread
     Condition changed_;
     bool closing_ = false;
     Thread thread_;  // uses all of the above

@@ -15,7 +15,7 @@ namespace pw {
 
 namespace {
 
-// The first line in which two effective configs differ; paths may differ between hosts.
+// The first line in which two effective configs differ; paths are ignored, since they may differ between hosts.
 std::string first_difference(const std::string& one, const std::string& other) {
     const auto line_of = [](std::string_view& text) {
         const std::string_view line = text.substr(0, text.find('\n'));
@@ -60,7 +60,7 @@ void check_ranks(const Job& job, Ranks& ranks) {
 std::shared_ptr<Ranks> ranks_of_process(bool launched) {
     if (!launched)
         return std::make_shared<LocalRanks>();
-    return {std::shared_ptr<void>(), &join_ranks()};  // they last as long as the process
+    return {std::shared_ptr<void>(), &join_ranks()};  // they exist until the process ends
 }
 
 CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks) {

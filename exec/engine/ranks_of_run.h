@@ -1,4 +1,5 @@
-// What a run derives from its ranks: that they run the same plan, which share a host, the tags of their messages.
+// What a run derives from its ranks: whether they run the same plan, the cores of their devices, the tags of their
+// messages.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -13,30 +14,31 @@
 
 namespace pw {
 
-// Throws Error (BadInput) when there are more of them than devices.
+// Throws Error (BadInput) if there are more ranks than devices.
 void check_number(const Config& config, int devices, const Ranks& ranks);
-// Throws the same, and when the ranks do not all run the same plan.
+// Throws as check_number() does, and if the ranks do not all run the same plan.
 void check_ranks(const Job& job, Ranks& ranks);
 
-// Returns the ranks that the process is one of: with `launched` those of its launcher (join_ranks), else itself alone.
+// Returns the ranks of the run that this process belongs to: with `launched` those of its launcher (join_ranks()),
+// otherwise itself alone.
 std::shared_ptr<Ranks> ranks_of_process(bool launched);
 
-// Returns the cores of the rank's devices. Ranks of one host that may use the same cores share them out; they call it
-// together.
+// Returns the cores of the rank's devices. Ranks of one host that may use the same cores divide them; all ranks
+// call it together.
 CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks);
-// Returns on rank 0 the cores of all devices on its host, its own first; on the others nothing. All ranks call it
+// Returns on rank 0 the cores of all devices on its host, its own first; nothing on other ranks. All ranks call it
 // together.
 CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks);
 
-// Returns the places of the rank's devices, which compute on `cores`.
+// Returns the places of the rank's devices, which run on `cores`.
 std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);
 
-// Returns a tag by node, equal at both ends of a transfer between ranks; two messages between two ranks in one step
-// have different ones. Throws Error (Infeasible) when the transport has too few.
+// Returns a tag by node, equal at both ends of a transfer between ranks; two messages between the same two ranks in
+// one step have different tags. Throws Error (Infeasible) if the transport has too few.
 std::vector<int> message_tags(const PlanGraph& graph, const RankMap& map, const Barriers& barriers, const Ranks& ranks);
 
-// Returns by node, of RECVs, the position from which their device has the memory that the message lands in; 0 where it
-// has no bytes.
+// Returns by node, for RECVs, the position from which their device has the memory of the landing buffer; 0 if the
+// message has no bytes.
 std::vector<int> landing_positions(const RunPlan& plan);
 
 }  // namespace pw

@@ -1,5 +1,5 @@
-// Runs a job in one process, or its part of it as one of several ranks, with one thread per device: it sets the devices
-// up, steps them and gathers what happened.
+// Runs a job with one thread per device, in one process or as one of several ranks: sets up the devices, runs the
+// steps and gathers the results.
 #include "exec/engine/checkpoints_of_run.h"
 #include "exec/engine/device_thread.h"
 #include "exec/engine/gathering.h"
@@ -15,7 +15,7 @@
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"
 #include "exec/ranks/watchdog.h"
-#include "exec/system/every.h"
+#include "exec/system/periodic_call.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
 #include "schedules/orders/schedule.h"
@@ -33,20 +33,20 @@ namespace pw {
 
 namespace {
 
-// The points at which all threads of a run wait for each other, its devices' and the main one, and what then holds.
+// The points at which the main thread and the threads of all devices wait for each other, and what holds there.
 enum class Phase {
     Prepared,    // the sizes of all stages are known; no memory is reserved
-    Planned,     // buffers and transfers are planned and the mailbox is there
-    Placed,      // every device has its memory, with initial values in it
-    StepBegins,  // mailbox and devices are set for the step, and none of its tasks has begun
-    StepEnds,    // all tasks of the step are done; until the next one begins devices touch nothing
+    Planned,     // buffers and transfers are planned, and the mailbox exists
+    Placed,      // every device has its memory, with initial values
+    StepBegins,  // mailbox and devices are set for the step; none of its tasks has begun
+    StepEnds,    // all tasks of the step are done; devices do nothing until the next step begins
 };
 
-// What a device did in a step, in list order.
+// The events of a device in a step, in list order.
 std::vector<TraceEvent> events_of(const RunPlan& plan, int device, int step, const std::vector<Interval>& intervals) {
     const Job& job = plan.job;
     const std::vector<Task>& order = job.plan.order[device];
-    const int earlier = job.plan.asynchronous || !plan.trains() ? 0 : step;  // one version per earlier step
+    const int earlier = job.plan.asynchronous || !plan.trains() ? 0 : step;  // versions: one per earlier step
     std::vector<TraceEvent> events;
     events.reserve(order.size());
     for (std::size_t position = 0; position < order.size(); ++position) {
@@ -149,7 +149,7 @@ public:
         RunResult all;
         failure_.guard([&] {
             monitor_.together([&] { all = result(); });
-            if (options_.finished && speaks())
+            if (options_.finished && is_first_rank())
                 options_.finished(all);
             work_->write_files(all);
         });
@@ -174,15 +174,15 @@ private:
             mailbox_->abort();
     }
 
-    bool speaks() const { return plan_.map.own() == 0; }  // for all ranks
+    bool is_first_rank() const { return plan_.map.own() == 0; }
 
-    // A thread that never comes back keeps the run.
+    // A thread that never ends keeps the run alive.
     void start(std::size_t number) {
         threads_.start(fmt::format("device {}", own_[number]),
                        [this, self = shared_from_this(), number] { failure_.guard([&] { device_thread(number); }); });
     }
 
-    // Returns whether all threads have ended; when a device is silent, it waits for them a little longer only.
+    // Returns whether all threads have ended; if a device is silent, it waits for them only a little longer.
     bool end_threads() {
         Ns waited = 0;
         return threads_.join(monitor_.interval(), [&] {
@@ -221,17 +221,18 @@ private:
     }
 
     void wait_at(Phase phase) { phases_.arrive(static_cast<int>(phase)); }
-    // While it waits it advances the pending checkpoint and checks the devices, unless the control connection does.
+    // While it waits, it advances the pending checkpoint, and checks the devices unless the control connection does.
     void wait_monitoring(Phase phase) {
-        constexpr Ns kOften = 2'000'000;
-        Ns unwatched = 0;
-        phases_.arrive(static_cast<int>(phase), checkpoints_.get_on() ? monitor_.interval() : kOften, [&](Ns passed) {
-            checkpoints_.get_on();
-            mailbox_->let_sleep(checkpoints_.is_at_work());
-            if (failure_.has_control_connection() || (unwatched += passed) < monitor_.interval())
-                return;
-            monitor_.check_devices(std::exchange(unwatched, 0));
-        });
+        constexpr Ns kBetweenAdvances = 2'000'000;
+        Ns unchecked = 0;
+        phases_.arrive(static_cast<int>(phase), checkpoints_.advance() ? monitor_.interval() : kBetweenAdvances,
+                       [&](Ns passed) {
+                           checkpoints_.advance();
+                           mailbox_->let_sleep(checkpoints_.is_busy());
+                           if (failure_.has_control_connection() || (unchecked += passed) < monitor_.interval())
+                               return;
+                           monitor_.check_devices(std::exchange(unchecked, 0));
+                       });
     }
 
     void main_thread() {
@@ -243,19 +244,19 @@ private:
         wait_at(Phase::Planned);
         wait_at(Phase::Placed);
         monitor_.together([&] {
-            gathered_.places();
-            checkpoints_.rehearse();
+            gathered_.exchange_addresses();
+            checkpoints_.warm_up();
         });
         monitor_.begin_steps();
         for (int step = 0; step < steps_; ++step) {
             const Ns start = clock_now();
             mailbox_->begin_step();
-            mailbox_->let_sleep(checkpoints_.is_at_work());  // a waiting device leaves its core to it
+            mailbox_->let_sleep(checkpoints_.is_busy());  // it uses the cores of waiting devices
             work_->begin_step(step);
             wait_at(Phase::StepBegins);
             wait_monitoring(Phase::StepEnds);
             monitor_.together([&] { end_step(step); });
-            if (options_.progress && speaks())
+            if (options_.progress && is_first_rank())
                 options_.progress({step + 1 + done_, steps_ + done_, losses_.back(), clock_now() - start});
             if (step + 1 < steps_ && stops_) {
                 stopped_after_ = step + 1 + done_;
@@ -268,7 +269,7 @@ private:
             if (step + 1 < steps_ && options_.between_steps)
                 options_.between_steps(step + 1, steps_);
         }
-        monitor_.together([&] { checkpoints_.get_done(); });
+        monitor_.together([&] { checkpoints_.complete(); });
         if (resident > 0)
             resident_growth_ = resident_memory() - resident;
         gpus_ = work_->gpus();
@@ -277,7 +278,7 @@ private:
     }
 
     void take_checkpoint(int step) {
-        monitor_.together([&] { checkpoints_.get_done(); });  // the one before
+        monitor_.together([&] { checkpoints_.complete(); });  // the previous one
         checkpoints_.take(step);
     }
 
@@ -288,7 +289,7 @@ private:
         const std::vector<double> norms = work_->gradient_norms();
         norms_.insert(norms_.end(), norms.begin(), norms.end());
         work_->check_numbers(step);
-        if (speaks())
+        if (is_first_rank())
             log_.add(step, std::move(step_));
         step_ = empty_step(devices_.size());
     }
@@ -314,7 +315,7 @@ private:
         gathered_.result(result);
         work_->finish(result);
         result.asked_to_stop = stops_;
-        if (!speaks())
+        if (!is_first_rank())
             return result;
         LostCheckpoints lost = checkpoints_.finish();
         std::ranges::move(lost.earlier, std::back_inserter(result.warnings));
@@ -325,7 +326,7 @@ private:
         result.gradient_norms = norms_;
         if (!log_.has_median())
             result.notes.push_back(
-                "the step of the median time is no longer kept: the one shown is the nearest to it that is");
+                "the step of the median time is no longer stored: the step shown is the nearest stored one");
         result.trace = trace_of_run(plan_, *work_, log_);
         if (work_->uses_cores()) {
             result.disturbance.stolen = stolen_.share();
@@ -348,19 +349,19 @@ private:
     const CorePlan cores_;
     const StolenTime stolen_;
     PhaseBarrier phases_;
-    std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null where another rank has it
+    std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null for devices of other ranks
     Gathering gathered_;
     Mutex mailbox_mutex_;
-    std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory does
-    StepRecord step_;                   // under way; every device has its own rows
+    std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory is freed
+    StepRecord step_;                   // of the current step; every device has its own rows
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
     std::optional<Bytes> resident_growth_;
     std::vector<GpuUse> gpus_;  // of this rank
     CheckpointsOfRun checkpoints_;
-    bool stops_ = false;  // somebody wants it to
+    bool stops_ = false;  // a rank has been asked to stop
     std::optional<int> stopped_after_;
-    SharedFailure failure_;  // is destroyed first: its connection's thread uses all of the above
+    SharedFailure failure_;  // destroyed first: its connection's thread uses all of the above
 };
 
 }  // namespace
@@ -372,21 +373,21 @@ RunResult run(const Job& job, const RunOptions& options) {
     if (!runs_on_ranks(job.config.run))
         return std::make_shared<Run>(job, options, ranks_of_process(false))->run();
     const Ns timeout = job.config.run.timeout;
-    const std::string text = fmt::format("the other ranks have not come within {}", print_time(timeout));
+    const std::string text = fmt::format("the other ranks have not joined within {}", print_time(timeout));
     std::optional<Watchdog> until_all_watch;
     until_all_watch.emplace(timeout, text);
     const std::shared_ptr<Ranks> ranks = ranks_of_process(true);
-    // Messages that MPI has taken get on only while somebody calls it, whatever the others wait for or compute.
-    const Every progress(2'000'000, "progress between ranks", [&ranks] { ranks->get_on(); });
+    // Messages that MPI has accepted make progress only during calls of MPI, also while all threads compute or wait.
+    const PeriodicCall progress(2'000'000, "progress between ranks", [&ranks] { ranks->progress(); });
     check_ranks(job, *ranks);
-    const auto whole = std::make_shared<Run>(job, options, ranks);
-    until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not call within one
-    whole->open_control_connection();
+    const auto rank_run = std::make_shared<Run>(job, options, ranks);
+    until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not connect within `timeout`
+    rank_run->open_control_connection();
     until_all_watch.reset();
     try {
-        return whole->run();
+        return rank_run->run();
     } catch (...) {
-        ranks->keep(whole);  // other ranks may still read its memory
+        ranks->keep(rank_run);  // other ranks may still read its memory
         throw;
     }
 }

@@ -16,7 +16,7 @@ void RunMonitor::check_devices(Ns passed) {
     }
 }
 
-// A message that is lost when no device works would be waited for without end.
+// Without this check, the wait for a message that is lost while no device works would never end.
 void RunMonitor::check_ranks(Ns passed) {
     if (steps_begun_)
         devices_.check(limits_, passed);
@@ -27,7 +27,7 @@ void RunMonitor::check_ranks(Ns passed) {
     else
         gathers_for_ += std::min(passed, 2 * interval_);
     if (gathers_for_ > times_generous(timeout_))
-        fail_with(ExitCode::PeerSilent, "the ranks have not come together for {}: a message between them must be lost",
+        fail_with(ExitCode::PeerSilent, "the ranks have made no progress for {}: a message between them must be lost",
                   print_time(gathers_for_));
 }
 

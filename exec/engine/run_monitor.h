@@ -1,4 +1,4 @@
-// Checks that the devices of a run are not silent, and that its ranks come together in time.
+// Checks that the devices of a run are not silent, and that exchanges between all ranks end in time.
 #pragma once
 
 #include "exec/engine/progress_monitor.h"
@@ -13,23 +13,23 @@ class RunMonitor {
 public:
     RunMonitor(ProgressMonitor& devices, Ns timeout) : devices_(devices), timeout_(timeout) {}
 
-    Ns interval() const { return interval_; }  // between two checks
+    Ns interval() const { return interval_; }  // the time between two checks
     void set_limits(ProgressMonitor::Limits limits) { limits_ = std::move(limits); }
     bool has_limits() const { return !limits_.task.empty(); }
     void begin_steps() { steps_begun_ = true; }
 
     // Checks the devices; `passed` is the time since the last call. Throws Error (PeerSilent).
     void check_devices(Ns passed);
-    bool is_silent() const { return is_silent_; }  // a device is
+    bool is_silent() const { return is_silent_; }  // whether a device is
 
-    // Runs what all ranks do together, on the main thread.
+    // Runs an exchange between all ranks, on the main thread.
     template <class Act>
     void together(Act act) {
         ++gatherings_;
         act();
         ++gatherings_;
     }
-    // Does all checks of a run, on rank 0, for all ranks. Throws Error (PeerSilent).
+    // Does all checks of a run, on rank 0 for all ranks. Throws Error (PeerSilent).
     void check_ranks(Ns passed);
 
 private:
@@ -39,8 +39,8 @@ private:
     ProgressMonitor::Limits limits_;
     std::atomic<bool> steps_begun_{false};
     bool is_silent_ = false;
-    std::atomic<int> gatherings_{0};  // begun and ended: odd while the main thread waits for other ranks
-    // Of check_ranks():
+    std::atomic<int> gatherings_{0};  // begins and ends of exchanges: odd while the main thread waits for other ranks
+    // State of check_ranks():
     int gatherings_seen_ = 0;
     Ns gathers_for_ = 0;
 };

@@ -15,9 +15,10 @@ class RunThreads {
 public:
     explicit RunThreads(std::size_t most) { threads_.reserve(most); }
 
-    // Starts a thread, which destroys `act` when it ends. If it may be detached, `act` keeps this object alive.
+    // Starts a thread, which destroys `act` when it ends. If the thread may be detached, `act` must keep this object
+    // alive.
     void start(const std::string& name, std::function<void()> act);
-    // Waits until all threads have ended. Calls `gives_up` about every `slice`; when it returns true, the threads are
+    // Waits until all threads have ended. Calls `gives_up` about every `slice`; if it returns true, the threads are
     // detached. Returns whether all have ended.
     bool join(Ns slice, const std::function<bool()>& gives_up);
 

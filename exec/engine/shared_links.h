@@ -1,5 +1,5 @@
-// Messages under way on emulated links that share what they take: at every moment each goes at its max-min fair rate,
-// by the rule of the simulator (workloads/cluster/fair_shares.h).
+// Messages in transit on emulated links that share capacities: at every moment each has its max-min fair rate, by
+// the rule of the simulator (workloads/cluster/fair_shares.h).
 #pragma once
 
 #include "workloads/cluster/fair_shares.h"
@@ -13,14 +13,14 @@ namespace pw {
 class SharedLinks {
 public:
     SharedLinks() = default;
-    // What sends take is by node, in the unit of the capacities; those that take nothing do not come here.
+    // `demands` are by node, in the unit of the capacities. A SEND without a demand is not carried here.
     SharedLinks(std::vector<double> capacities, std::vector<Demand> demands)
         : shares_(std::move(capacities)), demands_(std::move(demands)) {}
 
     bool carry(int send) const { return !demands_.empty() && !demands_[static_cast<std::size_t>(send)].takes.empty(); }
-    // Starts a message that takes the time `alone` when no other shares its links.
+    // Starts a message that takes the time `alone` if no other message shares its links.
     void start(int send, Ns alone, Ns now);
-    // Returns which message leaves next, and when, if no other starts before.
+    // Returns which message leaves next, and when, unless another one starts earlier.
     struct Leaving {
         int send;
         Ns time;

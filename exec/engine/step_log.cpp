@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-// As metrics do: over all devices, transfers left out.
+// The makespan as metrics define it: over all devices, without transfers.
 Ns makespan_of(const StepRecord& record) {
     Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
     for (const std::vector<TraceEvent>& device : record.events)
@@ -66,7 +66,7 @@ void StepLog::add(int step, StepRecord record) {
         kept_.clear();
         events_ = 0;
     }
-    const Key key{makespan_of(record), static_cast<std::uint32_t>(step) * 2654435761U};  // a bijection
+    const Key key{makespan_of(record), static_cast<std::uint32_t>(step) * 2654435761U};  // an odd factor: a bijection
     if (below_ > 0 && key < lowest_) {
         ++below_;
     } else if (above_ > 0 && key > highest_) {
@@ -78,7 +78,7 @@ void StepLog::add(int step, StepRecord record) {
     }
 }
 
-// Drops the step farther from the median, in ranks.
+// Drops the outermost step that is farther from the median, in ranks.
 void StepLog::shrink() {
     while (events_ > most_events_ && kept_.size() > 1) {
         const std::size_t median = median_rank(), middle = below_ + kept_.size() / 2;

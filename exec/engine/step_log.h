@@ -1,5 +1,5 @@
-// A log of what the steps of a run record: all of it for a trace, or no more than the report of the median step
-// needs.
+// The log of the records of a run's steps: all of them for a trace, or only those that the report of the median
+// step needs.
 #pragma once
 
 #include "schedules/trace/trace.h"
@@ -16,10 +16,10 @@ struct StepRecord {
     std::vector<std::vector<MemorySample>> memory;  // [device]
 };
 
-// Unless it keeps the whole, the log keeps the steps around the median of the makespans, as many as fit in a number of
-// events, and counts those to either side. Once full, the window holds exactly the steps of consecutive ranks, and
-// moves after the median as that moves (Munro and Paterson, "Selection and sorting with limited storage", 1980): of
-// times that do not drift a window of the square root of their number holds the median to the end.
+// A log that is not whole keeps a window of steps around the median of the makespans, up to a number of events, and
+// counts the dropped steps on either side. Once full, the window holds exactly the steps of consecutive ranks, and
+// follows the median (Munro and Paterson, "Selection and sorting with limited storage", 1980). If the times do not
+// drift, a window of the square root of their number contains the median to the end.
 class StepLog {
 public:
     explicit StepLog(bool whole, std::size_t events = std::size_t{1} << 16) : whole_(whole), most_events_(events) {}
@@ -27,14 +27,14 @@ public:
     void add(int step, StepRecord record);
     std::size_t kept_events() const;
 
-    // Writes all steps of a whole log, with times from the first start. Else it writes a step of the lower median, the
-    // first left out when there are others, or the kept one that is nearest to it.
+    // Writes all steps of a whole log, with times from the first start. Otherwise it writes a step of the lower
+    // median, without the first step if there are others, or the kept step that is nearest to it.
     void write(Trace& trace) const;
-    bool has_median() const;  // whether the step of the median is still kept
+    bool has_median() const;  // whether the median step is still kept
 
 private:
-    // The key of a step. Steps of one makespan are put in a scattered order: in their own the median would move on with
-    // every step.
+    // The key of a step. Steps of equal makespan have a scattered order: in their own order the median would move
+    // with every step.
     struct Key {
         Ns makespan;
         std::uint32_t scattered;
@@ -49,8 +49,8 @@ private:
     const std::size_t most_events_;
     std::vector<StepRecord> all_;
     Kept kept_;
-    std::size_t events_ = 0, below_ = 0, above_ = 0;  // numbers of steps dropped to either side
-    Key lowest_{}, highest_{};                        // keys of the dropped steps nearest to the window
+    std::size_t events_ = 0, below_ = 0, above_ = 0;  // the last two: numbers of steps dropped on either side
+    Key lowest_{}, highest_{};                        // the keys of the dropped steps nearest to the window
 };
 
 }  // namespace pw

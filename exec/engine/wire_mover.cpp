@@ -53,7 +53,7 @@ void WireMover::leave(const SharedLinks::Leaving& leaving, Lock& lock) {
 }
 
 void WireMover::run() {
-    wake_on_time();
+    use_exact_timers();
     Lock lock(mailbox_.mutex());
     while (!closing_) {
         const std::optional<SharedLinks::Leaving> leaving = shared_.next();

@@ -23,16 +23,16 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
       samples_(samples),
       in_flight_(in_flight),
       program_(model, whole(model), 0, kernels_, samples),
-      monitor_(kernels) {
+      stop_watch_(kernels) {
     for (const int layer : program_.layers())
         bytes_.push_back(program_.bytes_of(layer));
     layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
     program_.set_layout(layout_);
-    program_.set_observer(&monitor_);
+    program_.set_observer(&stop_watch_);
     sizes_ = stage_bytes(layout_);
     memory_ = kernels_.reserve(memory_with(in_flight_), "the profile");
-    lend_memory();
-    lend_notes();
+    place_memory();
+    place_shared();
     program_.initialise(config.training.seed, weights_, places_[0].statistics);
     run_mini_batch(nullptr);
     measure_marks();
@@ -50,22 +50,23 @@ void Bench::run_mini_batch(PassTimes* times) {
     std::vector<std::pair<Mark, Mark>> loads;
     for (int mb = 0; mb < in_flight_; ++mb) {
         const Mark start = kernels_.mark();
-        kernels_.load_data(data_, {shown_ + mb * samples_, static_cast<std::size_t>(samples_)}, places_[mb].data);
+        kernels_.load_data(data_, {batch_samples_ + mb * samples_, static_cast<std::size_t>(samples_)},
+                           places_[mb].data);
         loads.emplace_back(start, kernels_.mark());
-        monitor_.begin_pass();
+        stop_watch_.begin_pass();
         program_.forward(places_[mb], true);
     }
     for (int mb = 0; mb < in_flight_; ++mb) {
-        monitor_.begin_pass();
+        stop_watch_.begin_pass();
         program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
     }
-    const Sgd still{0, 0, 0};  // the weights stay where they are
-    monitor_.begin_pass();
-    program_.update(still, weights_, places_[0].gradients, momentum_, weights_, squares_);
+    const Sgd no_change{0, 0, 0};  // the weights do not change
+    stop_watch_.begin_pass();
+    program_.update(no_change, weights_, places_[0].gradients, momentum_, weights_, squares_);
     if (times)
         for (const auto& [start, end] : loads)
-            times->add_data(monitor_.time_between(start, end));
-    monitor_.collect(times);
+            times->add_data(stop_watch_.time_between(start, end));
+    stop_watch_.collect(times);
     kernels_.finish();
 }
 
@@ -89,7 +90,7 @@ void Bench::store(const PassTimes& alone, const PassTimes* busy, Profile& profil
         profile.layers[k].update = alone.update(layer, share);
     }
     profile.data[samples_] = alone.data();
-    profile.dispatch = monitor_.cost_of_marks();  // a task is timed between two marks, too
+    profile.dispatch = stop_watch_.cost_of_marks();  // a run times a task between two marks, too
     profile.data_bytes[samples_] = sizes_.data;
 }
 
@@ -99,7 +100,7 @@ std::byte* Bench::take(Bytes bytes) {
     return address;
 }
 
-void Bench::lend_memory() {
+void Bench::place_memory() {
     weights_ = take(sizes_.weights);
     momentum_ = take(sizes_.weights);
     Places common;
@@ -115,20 +116,20 @@ void Bench::lend_memory() {
     }
 }
 
-// The data set; samples, labels, the loss and the squares of the gradients.
-void Bench::lend_notes() {
+// Places the samples, labels, the loss and the squares of the gradients in shared memory.
+void Bench::place_shared() {
     const std::size_t all = static_cast<std::size_t>(in_flight_) * static_cast<std::size_t>(samples_);
     const auto positions = static_cast<std::size_t>(data_.labels_per_sample());
     kernels_.take_data(data_);
-    notes_ = kernels_.shared(
+    shared_memory_ = kernels_.shared(
         static_cast<Bytes>(all * (sizeof(Sample) + positions * sizeof(int)) + (1 + bytes_.size()) * sizeof(double)));
-    auto* numbers = reinterpret_cast<double*>(notes_->data());
+    auto* numbers = reinterpret_cast<double*>(shared_memory_->data());
     squares_ = numbers + 1;
-    shown_ = reinterpret_cast<Sample*>(squares_ + bytes_.size());
-    int* labels = reinterpret_cast<int*>(shown_ + all);
+    batch_samples_ = reinterpret_cast<Sample*>(squares_ + bytes_.size());
+    int* labels = reinterpret_cast<int*>(batch_samples_ + all);
     for (std::size_t k = 0; k < all; ++k) {
-        shown_[k] = data_.sample(static_cast<std::int64_t>(k));
-        data_.labels_at(shown_[k], {labels + k * positions, positions});
+        batch_samples_[k] = data_.sample(static_cast<std::int64_t>(k));
+        data_.labels_at(batch_samples_[k], {labels + k * positions, positions});
     }
     for (std::size_t mb = 0; mb < places_.size(); ++mb) {
         places_[mb].loss = numbers;
@@ -138,8 +139,8 @@ void Bench::lend_notes() {
     }
 }
 
-// Of a device with a queue: what lies between two marks in a row, while it is as busy as between two layers. On the
-// host a mark only reads the clock.
+// For a device with a queue: measures the time between two consecutive marks while the device is as busy as between
+// two layers. On the host a mark only reads the clock.
 void Bench::measure_marks() {
     if (kernels_.on_host())
         return;
@@ -154,9 +155,9 @@ void Bench::measure_marks() {
     std::vector<Ns> times;
     for (const auto& [start, end] : pairs)
         times.push_back(kernels_.time_between(start, end));
-    monitor_.set_cost_of_marks(median_of(std::move(times)));
+    stop_watch_.set_cost_of_marks(median_of(std::move(times)));
     kernels_.finish();
-    program_.set_observer(&monitor_);
+    program_.set_observer(&stop_watch_);
 }
 
 }  // namespace pw

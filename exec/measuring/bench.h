@@ -1,4 +1,4 @@
-// What a profile times: the whole model as one stage on one device, with memory for some micro-batches in flight.
+// The bench of a profile: the whole model as one stage on one device, with memory for some micro-batches in flight.
 #pragma once
 
 #include "exec/kernels.h"
@@ -16,44 +16,43 @@
 
 namespace pw {
 
-// Its functions are called on the device's own thread.
+// All functions are called on the device's own thread.
 class Bench {
 public:
-    // It has run one mini-batch when this returns.
+    // Runs one mini-batch.
     Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
           int in_flight);
 
-    // Runs a mini-batch of as many micro-batches as are in flight: all forwards, all backwards, the update. `times` may
-    // be null.
+    // Runs a mini-batch of `in_flight` micro-batches: all forwards, all backwards, the update. `times` may be null.
     void run_mini_batch(PassTimes* times);
     // Times some mini-batches, for about a second.
     void take_turn(PassTimes& times);
-    // Writes what the turns have shown, alone and, unless that is null, beside computing neighbours.
+    // Writes the times of the turns: alone and, unless `busy` is null, in parallel with computing neighbours.
     void store(const PassTimes& alone, const PassTimes* busy, Profile& profile) const;
 
-    double cpu_share() const { return core_clock_.share(); }  // of the core, in the turns
-    Bytes memory_with(int in_flight) const;                   // of a bench like this one
+    double cpu_share() const { return core_clock_.share(); }  // the thread's share of its core in the turns
+    Bytes memory_with(int in_flight) const;                   // the memory of such a bench
 
 private:
     std::byte* take(Bytes bytes);
     Bytes workspace() const;
-    void lend_memory();
-    void lend_notes();
+    void place_memory();
+    void place_shared();
     void measure_marks();
 
     const Dataset& data_;
     const Kernels& kernels_;
     const int samples_, in_flight_;
     StageProgram program_;
-    StopWatch monitor_;
+    StopWatch stop_watch_;
     std::vector<LayerBytes> bytes_;
     StageLayout layout_;
     StageBytes sizes_;
-    std::unique_ptr<Memory> memory_, notes_;
+    std::unique_ptr<Memory> memory_, shared_memory_;
     Bytes used_ = 0;
     std::byte *weights_ = nullptr, *momentum_ = nullptr;
     double* squares_ = nullptr;
-    Sample* shown_ = nullptr;  // [micro-batch][sample]
+    Sample* batch_samples_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;
     CoreClock core_clock_;
 };

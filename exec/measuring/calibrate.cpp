@@ -16,9 +16,9 @@ namespace pw {
 
 namespace {
 
-constexpr double kLeftOut = 0.25;          // of the steps, at either end: what is left is their interquartile mean
-constexpr double kLeastVariance = 0.02;    // of the crowd, for a line through the times over it
-constexpr double kMostByNeighbours = 1.0;  // of the time alone
+constexpr double kLeftOut = 0.25;          // of the steps, at either end: the rest gives their interquartile mean
+constexpr double kLeastVariance = 0.02;    // of the load, for a line through the times over it
+constexpr double kMostByNeighbours = 1.0;  // relative to the time alone
 
 struct Kind {
     int stage;
@@ -30,7 +30,7 @@ struct Kind {
 
 struct Observation {
     double time;
-    double crowd;  // the part of the time in which other devices computed, of all of them
+    double load;  // the part of the time in which other devices computed, as a mean over these devices
 };
 
 using Observations = std::vector<Observation>;
@@ -42,17 +42,18 @@ double mean_of(const Observations& samples, double Observation::*part) {
     return sum / static_cast<double>(samples.size());
 }
 
-// How much longer a task takes beside neighbours: the slope of straight lines through the times over the crowd, one
-// line for tasks whose gradients are added to others and one for those that write the first, which may be none.
+// The additional time of a task while its neighbours compute: the slope of straight lines through the times over
+// the load. There is one line for tasks that add their gradients to others, and one for tasks that write the first
+// gradients, if there are any.
 double slope_of(const Observations& later, const Observations& first) {
     double together = 0, variance = 0, time = 0;
     for (const Observations* samples : {&later, &first}) {
         if (samples->empty())
             continue;
-        const double mean = mean_of(*samples, &Observation::time), crowd = mean_of(*samples, &Observation::crowd);
+        const double mean = mean_of(*samples, &Observation::time), load = mean_of(*samples, &Observation::load);
         for (const Observation& sample : *samples) {
-            together += (sample.crowd - crowd) * (sample.time - mean);
-            variance += (sample.crowd - crowd) * (sample.crowd - crowd);
+            together += (sample.load - load) * (sample.time - mean);
+            variance += (sample.load - load) * (sample.load - load);
             time += sample.time;
         }
     }
@@ -63,7 +64,7 @@ double slope_of(const Observations& later, const Observations& first) {
 }
 
 double alone_of(const Observations& samples, double slope) {
-    return mean_of(samples, &Observation::time) - slope * mean_of(samples, &Observation::crowd);
+    return mean_of(samples, &Observation::time) - slope * mean_of(samples, &Observation::load);
 }
 
 // One step of a probe: the events of every node.
@@ -72,7 +73,7 @@ public:
     Step(const Plan& plan, const Trace& trace, int step) {
         for (const TraceEvent& event : trace.events)
             if (event.step == step)
-                events_.push_back(&event);  // by device, in list order: by node
+                events_.push_back(&event);  // by device and in list order, and so by node
         computing_.resize(plan.order.size());
         for (const TraceEvent* event : events_)
             if (!is_transfer(event->task.op))
@@ -90,7 +91,7 @@ public:
     }
     const std::vector<const TraceEvent*>& events() const { return events_; }
 
-    double crowd_of(const TraceEvent& own) const {
+    double load_of(const TraceEvent& own) const {
         double time = 0;
         for (std::size_t device = 0; device < computing_.size(); ++device)
             if (static_cast<int>(device) != own.device)
@@ -143,7 +144,7 @@ public:
         }
         if (!own_gaps_.empty())
             costs.dispatch = std::llround(mean_median(own_gaps_));
-        if (!job_.config.cluster.link_given || emulates_link())  // else the user wants another link predicted
+        if (!job_.config.cluster.link_given || emulates_link())  // otherwise the prediction is for another link
             set_links(costs);
         return calibration;
     }
@@ -169,7 +170,7 @@ private:
         return is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
     }
 
-    // A prediction of which a part is calibrated and a part is not would be neither.
+    // A prediction must not mix calibrated and other times.
     void require_all_kinds() const {
         for (const std::vector<Task>& order : job_.plan.order)
             for (const Task& task : order)
@@ -195,11 +196,12 @@ private:
             if (task.op == Op::Update)
                 has_gradients = false;
             const Ns start = computes ? event.start : ready_at(step.events(), graph, node);
-            (first ? first_ : later_)[kind].push_back({static_cast<double>(event.end - start), step.crowd_of(event)});
+            (first ? first_ : later_)[kind].push_back({static_cast<double>(event.end - start), step.load_of(event)});
         }
     }
 
-    // S and U do a part of their work before they begin, while they meet: from when all is there that they wait for.
+    // S and U do a part of their work before they begin, while they wait in their barrier: it begins when all their
+    // inputs are ready.
     static Ns ready_at(const std::vector<const TraceEvent*>& events, const PlanGraph& graph, int node) {
         Ns ready = 0;
         for (const int input : graph.inputs(node))
@@ -212,7 +214,8 @@ private:
         return std::min(ready, events[node]->start);
     }
 
-    // What lies between tasks: after the device's own last one, or after the one on another device that made the input.
+    // Adds the gaps between tasks: after the device's own last task, or after the task on another device that has
+    // made the input.
     void add_gaps(const Step& step, const PlanGraph& graph, const Traffic& traffic) {
         const std::vector<const TraceEvent*>& events = step.events();
         Ns own = -1;
@@ -228,7 +231,7 @@ private:
         }
     }
 
-    // When the inputs that other devices made were there at the earliest; -1 for none.
+    // Returns the earliest time at which all inputs from other devices can have arrived; -1 if there are none.
     Ns arrival(const std::vector<const TraceEvent*>& events, const PlanGraph& graph, const Traffic& traffic,
                int node) const {
         Ns last = -1;
@@ -254,8 +257,8 @@ private:
         const Observations first = found == first_.end() ? Observations{} : found->second;
         const double slope = slope_of(samples, first), time = alone_of(samples, slope);
         const double more = first.empty() ? 0 : std::clamp(time - alone_of(first, slope), 0.0, time);
-        const auto set = [&](StageCost& cost, double crowd) {
-            cost.*facts_of(kind.op).cost = std::max<Ns>(1, std::llround(time - more + slope * crowd));
+        const auto set = [&](StageCost& cost, double load) {
+            cost.*facts_of(kind.op).cost = std::max<Ns>(1, std::llround(time - more + slope * load));
             if (makes_weight_gradient(kind.op))
                 cost.accumulate = std::llround(more);
         };
@@ -281,7 +284,7 @@ private:
     }
 
     const Job& job_;
-    const bool messages_are_timed_;               // over ranks, or links that they share: they take as long as they did
+    const bool messages_are_timed_;               // on ranks, or on shared links: messages take their measured times
     std::map<Kind, Observations> later_, first_;  // first_: gradients that are written, not added
     std::vector<double> own_gaps_, far_gaps_;
 };

@@ -1,4 +1,4 @@
-// What the tasks of a plan cost, from the traces of its probes (exec/measuring/probes.h).
+// The costs of a plan's tasks, from the traces of its probes (exec/measuring/probes.h).
 #pragma once
 
 #include "job/job.h"
@@ -9,31 +9,31 @@ namespace pw {
 
 struct ProbeTrace {
     const Job* job;
-    std::vector<Trace> traces;  // one of all its steps, or of an asynchronous job one for each turn
+    std::vector<Trace> traces;  // one of all steps; for an asynchronous job one per turn
     int turns;
 };
 
-// What the tasks of one operation of a stage took in the probes.
+// The times of the tasks of one operation of a stage in the probes.
 struct TaskTimes {
     Op op;
     int stage;
-    int samples;  // tasks
+    int samples;  // number of tasks
     Ns mean;
     Ns deviation;            // standard
-    double autocorrelation;  // of one task and the next of its kind: near 1 where the machine's speed drifts
+    double autocorrelation;  // of a task and the next of its kind: near 1 if the machine's speed drifts
 };
 
 struct Calibration {
-    Costs costs;  // in place of the job's
+    Costs costs;  // replace those of the job
     std::vector<TaskTimes> tasks;
 };
 
-// Times are means over all tasks of the steps in the middle: by the times of their probes' steps, a quarter at either
-// end is left out, as the median of measured steps leaves out what disturbs some. `stage` and `busy` are the ends of a
-// straight line through the times over the part of the time in which other devices computed; `dispatch` is the time
-// between a task and the next that waits for nothing else, and the link's latency what a task waits longer whose input
-// another device has just made. On ranks messages take the job's links, whose latencies are longer by what a task waits
-// when its input has come.
+// Times are means over all tasks of the middle steps: of the steps of each probe, the fastest and the slowest
+// quarter are left out, as disturbed steps do not change the median of measured steps. `stage` and `busy` are the
+// ends of a straight line through the times over the load, the part of the time in which other devices computed.
+// `dispatch` is the time between a task and the next one if that waits for nothing else. The link's latency is the
+// additional time if the next task waits for an input from another device. On ranks messages have the job's links;
+// their latencies are increased by the time between the arrival of an input and the start of its task.
 Calibration calibrate(const Job& job, const std::vector<ProbeTrace>& probes);
 
 }  // namespace pw

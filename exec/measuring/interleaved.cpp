@@ -18,15 +18,15 @@ std::vector<Trace> traces_of(std::vector<RunResult> results) {
     return traces;
 }
 
-// Metrics leave out the first step of all by themselves.
+// Metrics already leave out the very first step.
 void leave_out_first_steps(Trace& trace, int steps, int turns) {
     std::erase_if(trace.events,
                   [&](const TraceEvent& event) { return event.step > 0 && begins_turn(event.step, steps, turns); });
 }
 
 // The time of the slowest rank.
-Ns slowest_yardstick(const CorePlan& cores, Ranks& ranks) {
-    const Ns own = yardstick_time(cores);
+Ns slowest_reference_work(const CorePlan& cores, Ranks& ranks) {
+    const Ns own = reference_work_time(cores);
     Message message;
     write(message, own);
     Ns slowest = 0;
@@ -49,7 +49,7 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     const Probes probes = probes_of(job, interleaved.turns);
     const std::shared_ptr<Ranks> ranks = ranks_of_process(job.config.run.transport == RunConfig::Transport::Mpi);
     const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, *ranks);
-    const auto between = [&] { interleaved.yardstick.times.push_back(slowest_yardstick(cores, *ranks)); };
+    const auto between = [&] { interleaved.reference_work.times.push_back(slowest_reference_work(cores, *ranks)); };
     std::vector<std::vector<RunResult>> results =
         run_in_turns({{&probes.near}, {&probes.alone}, {&job, options, kTurnsOfARun}}, interleaved.turns, between);
     interleaved.runs = std::move(results[2]);

@@ -1,27 +1,29 @@
-// A run in turns with the probes of its plan: what the machine's speed does in the meantime, it does to both.
+// A run in turns with the probes of its plan: changes of the machine's speed affect both alike.
 #pragma once
 
 #include "exec/execute.h"
 #include "exec/measuring/calibrate.h"
-#include "exec/measuring/yardstick.h"
+#include "exec/measuring/reference_work.h"
 
 namespace pw {
 
-// An asynchronous plan, which is a single step, runs whole in the middle one of this many turns.
+// An asynchronous plan, which is a single step, runs completely in the middle one of this many turns.
 inline constexpr int kTurnsOfARun = 8;
 
 struct InterleavedRun {
-    std::vector<RunResult> runs;  // one, its trace without the first step of every turn; of an asynchronous job all
+    // One result, whose trace has no first steps of turns; for an asynchronous job one per run.
+    std::vector<RunResult> runs;
     Calibration calibration;
     int turns = 0;
-    Yardstick yardstick;  // before, between and after the turns
+    ReferenceWork reference_work;  // before, between and after the turns
 };
 
-// Tells whether the job's backend can be calibrated so: its kernels compute on the cores of the devices' threads.
+// Returns whether the job's backend can be calibrated in this way: its kernels must compute on the cores of the
+// devices' threads.
 bool can_interleave(const Job& job);
 
-// Runs the job in `turns` turns, fewer where it has fewer than two steps for each. Ranks call it together; rank 0 alone
-// gets traces and a calibration.
+// Runs the job in `turns` turns, or in fewer so that each has at least two steps. All ranks call it together; only
+// rank 0 gets traces and a calibration.
 InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options);
 
 }  // namespace pw

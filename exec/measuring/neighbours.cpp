@@ -17,11 +17,11 @@ Neighbours::Neighbours(const Config& config, const Model& model, const Dataset& 
             pin_this_thread(cores.cores[device]);
             const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, count_ + 1);
             Bench bench(config, model, data, *kernels, samples, kInFlight);
-            while (rest())
-                while (is_told(Told::Compute))
+            while (wait_for_work())
+                while (is_state(State::Compute))
                     bench.run_mini_batch(nullptr);
         };
-        failure_.guard(compute, [this] { tell(Told::End); });
+        failure_.guard(compute, [this] { set_state(State::End); });
     };
     const auto start_all = [&] {
         for (int device = 1; device <= count_; ++device)
@@ -34,35 +34,35 @@ Neighbours::Neighbours(const Config& config, const Model& model, const Dataset& 
 Neighbours::~Neighbours() { end(); }
 
 void Neighbours::start() {
-    tell(Told::Compute);
+    set_state(State::Compute);
     wait_until_resting(0);
 }
 
 void Neighbours::stop() {
-    tell(Told::Rest);
+    set_state(State::Rest);
     wait_until_resting(count_);
 }
 
-void Neighbours::tell(Told what) {
+void Neighbours::set_state(State state) {
     const std::lock_guard lock(mutex_);
-    told_ = what;
+    state_ = state;
     changed_.notify_all();
 }
 
-bool Neighbours::is_told(Told what) {
+bool Neighbours::is_state(State state) {
     const std::lock_guard lock(mutex_);
-    return told_ == what;
+    return state_ == state;
 }
 
-// Of a neighbour. Returns whether it is to compute, not to end.
-bool Neighbours::rest() {
+// Called by a neighbour. Returns true if it has to compute, false if it has to end.
+bool Neighbours::wait_for_work() {
     std::unique_lock lock(mutex_);
     ++resting_;
     changed_.notify_all();
-    changed_.wait(lock, [&] { return told_ != Told::Rest; });
+    changed_.wait(lock, [&] { return state_ != State::Rest; });
     --resting_;
     changed_.notify_all();
-    return told_ == Told::Compute;
+    return state_ == State::Compute;
 }
 
 void Neighbours::wait_until_resting(int count) {
@@ -76,7 +76,7 @@ void Neighbours::wait_until_resting(int count) {
 }
 
 void Neighbours::end() {
-    tell(Told::End);
+    set_state(State::End);
     for (Thread& thread : threads_)
         if (thread.joinable())
             thread.join();

@@ -1,4 +1,4 @@
-// Devices that compute while another one is timed, so that caches and memory are as loaded as in a run.
+// Devices that compute while another one is timed, so that the load of caches and memory is that of a run.
 #pragma once
 
 #include "exec/engine/pin.h"
@@ -12,34 +12,35 @@
 
 namespace pw {
 
-// Devices 1, 2, .. on threads of their own, which compute between start and stop.
+// Devices 1, 2, ... on threads of their own, which compute between start() and stop().
 class Neighbours {
 public:
-    // Each holds the whole model, and no more activations than it must: micro-batches in flight.
+    // Micro-batches in flight. Each neighbour holds the whole model and as few activations as possible.
     static constexpr int kInFlight = 1;
 
-    // They have warmed up, and rest, when this returns. It and the functions below throw what a neighbour threw.
+    // Returns when all have warmed up and are idle. This and the functions below throw the exception of a
+    // neighbour.
     Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples);
     ~Neighbours();
     Neighbours(const Neighbours&) = delete;
     Neighbours& operator=(const Neighbours&) = delete;
 
-    void start();  // all compute when it returns
-    void stop();   // all rest when it returns
+    void start();  // returns when all compute
+    void stop();   // returns when all are idle
 
 private:
-    enum class Told { Rest, Compute, End };
+    enum class State { Rest, Compute, End };
 
-    void tell(Told what);
-    bool is_told(Told what);
-    bool rest();
+    void set_state(State state);
+    bool is_state(State state);
+    bool wait_for_work();
     void wait_until_resting(int count);
     void end();
 
     const int count_;
     Mutex mutex_;
     Condition changed_;
-    Told told_ = Told::Rest;
+    State state_ = State::Rest;
     int resting_ = 0;
     FirstFailure failure_;
     std::vector<Thread> threads_;

@@ -19,11 +19,11 @@ namespace {
 
 constexpr int kMostAtOnce = 8;
 constexpr int kMostMicroBatches = 16;
-constexpr int kTried = 4;                      // numbers of micro-batches for each device, until the schedule takes one
-constexpr int kStepsAlone = 2;                 // in a turn, the first of which is left out
-constexpr int kFewestNear = 2, kMostNear = 3;  // steps in a turn
+constexpr int kTried = 4;                      // numbers of micro-batches to try, per device
+constexpr int kStepsAlone = 2;                 // per turn; the first of them is left out
+constexpr int kFewestNear = 2, kMostNear = 3;  // steps per turn
 
-// Which operations the plan runs on its stages.
+// The operations that the plan runs on each stage.
 class Operations {
 public:
     explicit Operations(const Plan& plan) : has_(static_cast<std::size_t>(plan.shape.stages)) {
@@ -33,7 +33,8 @@ public:
     }
 
     bool any(Op op, int stage) const { return has_[stage][static_cast<std::size_t>(op)]; }
-    // Returns the pass behind a forward: B, or I where W follows it. A stage of a plan that has both has both.
+    // Returns the pass that follows a forward: B, or I if W is separate. If the plan has both in a stage, the
+    // micro-batches alternate.
     std::optional<Op> backward_of(int stage, int microbatch) const {
         const bool whole = any(Op::Backward, stage), parts = any(Op::BackwardInput, stage);
         if (whole && !(parts && microbatch % 2 == 1))
@@ -66,8 +67,9 @@ void add_weights(const Operations& operations, const Holding& own, int microbatc
             order.push_back({Op::BackwardWeight, stage, microbatch});
 }
 
-// The devices of the first stage run W, which nobody waits for, right away, while the others wait for the next
-// micro-batch; the others run it while the first wait for the gradient of the next.
+// No task waits for W. The devices of the first stage run it at once, while the others wait for the next
+// micro-batch. The others run it later, while the devices of the first stage wait for the gradient of the next
+// micro-batch.
 Tasks one_by_one(const Holding& own, const Operations& operations) {
     const bool first = own.stages.front() == 0;
     Tasks order;
@@ -90,8 +92,8 @@ Tasks one_by_one(const Holding& own, const Operations& operations) {
     return order;
 }
 
-// Groups of micro-batches, one after the other: stage after stage runs all forwards of a group, then all backwards;
-// what is left for W waits until then, as it does in the schedules that split the backward.
+// Groups of micro-batches, one after the other: stage after stage runs all forwards of a group, then all backwards.
+// Each W comes after them, as in schedules that split the backward.
 Tasks group_by_group(const Holding& own, const Operations& operations, int group) {
     Tasks order;
     const auto count = static_cast<int>(own.microbatches.size());
@@ -111,7 +113,7 @@ Tasks group_by_group(const Holding& own, const Operations& operations, int group
     return order;
 }
 
-// The most micro-batches of which a device holds activations at once.
+// Returns the largest number of micro-batches whose activations a device holds at once.
 int most_at_once(const Plan& plan) {
     int most = 1;
     for (const std::vector<Task>& order : plan.order) {
@@ -127,14 +129,14 @@ int most_at_once(const Plan& plan) {
     return most;
 }
 
-// A multiple of `unit`, and no number of micro-batches that the job has.
+// Returns a multiple of `unit` that is not the job's own number of micro-batches.
 int other_number(int wanted, int unit, const Job& job) {
     const int number = (wanted + unit - 1) / unit * unit;
     const bool is_own = number == job.config.pipeline.micro_batches || number == job.plan.shape.microbatches;
     return is_own ? other_number(number + 1, unit, job) : number;
 }
 
-// The job with so many micro-batches, without its plan.
+// Returns the job with another number of micro-batches, without a plan for it.
 Job with_microbatches(const Job& job, int microbatches, int steps) {
     const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
     Job probe = job;
@@ -168,7 +170,7 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
     return with_plan(std::move(probe), {std::move(plan), std::move(proof)});
 }
 
-// Nothing where the plan is from a file, or where no number nearby suits its schedule.
+// Returns nothing if the plan is from a file, or if its schedule accepts none of the next numbers.
 std::optional<Job> next_plan(const Job& job, int turns) {
     if (job.config.pipeline.schedule.ends_with(".csv"))
         return std::nullopt;
@@ -181,7 +183,7 @@ std::optional<Job> next_plan(const Job& job, int turns) {
             ProvenPlan proven = proven_plan(next.config, links_of(job.model->layers, job.split), steps,
                                             [&](const Shape&) { return job.costs; });
             return with_plan(std::move(next), std::move(proven));
-        } catch (const Error&) {  // the schedule does not take this number
+        } catch (const Error&) {  // the schedule does not accept this number
         }
     return std::nullopt;
 }
@@ -197,7 +199,7 @@ Job in_groups(const Job& job, const Operations& operations, int turns) {
                     [&](const Holding& own) { return group_by_group(own, operations, group); });
 }
 
-// The work of a plan: of the device that computes longest, and of all devices together.
+// The work of a plan: of the device with the most work, and of all devices together.
 struct Work {
     Ns longest = 0, all = 0;
 };
@@ -212,18 +214,19 @@ Work work_of(const Job& job) {
     return {*std::ranges::max_element(devices), std::accumulate(devices.begin(), devices.end(), Ns{0})};
 }
 
-// At least this long: a device waits, too.
+// A lower bound, since devices also wait.
 Ns time_of_run(const Job& job) { return steps_of(job) * work_of(job).longest; }
 
-// In all turns. An asynchronous plan is filled and drained in every one, a synchronous one as often as the job's.
+// The time of all turns. The pipeline of an asynchronous plan is filled and drained in every turn, that of a
+// synchronous plan in every step.
 Ns time_of_near(const Job& near, int turns) {
     const Work work = work_of(near);
     return near.plan.asynchronous ? turns * (work.longest + work.all / near.plan.shape.microbatches)
                                   : steps_of(near) * work.longest;
 }
 
-// Micro-batches of `alone`: as many as the plan has, or nearly, since a step's first tasks find caches that its updates
-// have filled; fewer where one after the other they would take longer than the run.
+// The number of micro-batches of `alone`: about that of the plan, since the first tasks of a step find caches that
+// the updates have filled; fewer if the probe would take longer than the run.
 int microbatches_alone(const Job& job, int turns) {
     const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches), unit = even_share(job.plan.shape);
     const Ns each = std::max<Ns>(1, work_of(job).all / job.plan.shape.microbatches);

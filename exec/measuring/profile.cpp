@@ -1,13 +1,13 @@
-// Calibration: it runs the whole model as one stage on one device and times every kernel call in its place, so that
-// caches are as warm or cold as in a real pass.
+// The profile: runs the whole model as one stage on one device and times every kernel call in its pass, so that the
+// caches are as warm or cold as in a run.
 #include "exec/engine/machine.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/ranks_of_run.h"
 #include "exec/execute.h"
 #include "exec/measuring/bench.h"
 #include "exec/measuring/neighbours.h"
+#include "exec/measuring/reference_work.h"
 #include "exec/measuring/stop_watch.h"
-#include "exec/measuring/yardstick.h"
 #include "exec/ranks/measure_link.h"
 #include "exec/ranks/ranks.h"
 #include "exec/system/threads.h"
@@ -26,9 +26,10 @@ namespace pw {
 
 namespace {
 
-// Mini-batches are timed alone and beside computing neighbours in turns, so that both find the machine as fast.
+// Mini-batches are timed alternately alone and in parallel with computing neighbours, so that the machine's speed
+// is the same for both.
 constexpr int kTurns = 4;
-constexpr int kInFlight = 3;  // micro-batches, so that activations are not in the cache by accident
+constexpr int kInFlight = 3;  // micro-batches; with one, its activations could still be in the cache
 
 std::string today() {
     const std::time_t now = std::time(nullptr);
@@ -83,7 +84,7 @@ Job job_of_one_device(Config config, const Model& model, const Profile& profile,
     return make_job(std::move(config), model, ignored);
 }
 
-// What the engine takes between two tasks of a device, when the second waits for nothing else.
+// Returns the time between two tasks of a device in the engine if the second waits for nothing else.
 Measured measure_dispatch(const Config& config, const Model& model, const Profile& profile, int samples) {
     const Trace trace = run(job_of_one_device(config, model, profile, samples), {}).trace;
     std::vector<Ns> gaps;
@@ -96,8 +97,9 @@ Measured measure_dispatch(const Config& config, const Model& model, const Profil
     return median_of(std::move(gaps));
 }
 
-// Returns the cores of the devices that are measured beside each other: those of the first device's host, that one
-// first. Where devices are on several ranks all ranks call it together; rank 0 gets the cores, the others nothing.
+// Returns the cores of the devices that are measured in parallel: those of the first device's host, the first
+// device first. If devices are on several ranks, all ranks call it together; rank 0 gets the cores, the others
+// nothing.
 CorePlan cores_to_measure_on(const Config& config) {
     const std::vector<DeviceConfig>& all = config.cluster.devices;
     const int devices = std::max(1, static_cast<int>(all.size()));
@@ -109,9 +111,9 @@ CorePlan cores_to_measure_on(const Config& config) {
                       nodes);
 }
 
-// Tells why devices that slow each other down are timed one at a time all the same; empty where nothing speaks against
-// neighbours. Each holds the whole model, and a system that has promised too much memory ends the process.
-std::string what_forbids_neighbours(const Bench& bench, const CorePlan& cores) {
+// Returns the reason why layers cannot be timed in parallel with neighbours; empty if they can. Each neighbour
+// holds the whole model, and a system that has overcommitted its memory kills the process.
+std::string reason_against_neighbours(const Bench& bench, const CorePlan& cores) {
     const auto neighbours = static_cast<Bytes>(cores.cores.size()) - 1;
     if (cores.shared)
         return fmt::format("there are fewer cores here than {} devices need", neighbours + 1);
@@ -127,25 +129,26 @@ std::string what_forbids_neighbours(const Bench& bench, const CorePlan& cores) {
 
 Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
-    const TransferCost transfer = measure_transfer_cost(config);  // its two devices need the cores of two
+    const TransferCost transfer =
+        measure_transfer_cost(config);  // before this thread is pinned: it uses the cores of two devices
     const CorePlan cores = cores_to_measure_on(config);
     const auto devices = static_cast<int>(cores.cores.size());
     pin_this_thread(cores.cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
     const Dataset data = open_dataset(config, model);
     Profile profile = described(config, model, transfer, *kernels);
-    Yardstick yardstick;
-    const auto look_at_the_machine = [&] {
+    ReferenceWork reference_work;
+    const auto measure_reference_work = [&] {
         if (kernels->on_host())
-            yardstick.times.push_back(yardstick_time(cores));
+            reference_work.times.push_back(reference_work_time(cores));
     };
-    look_at_the_machine();
+    measure_reference_work();
     const bool has_neighbours = devices > 1 && kernels->has_neighbours();
-    std::string why_alone;  // all the same, of any size
+    std::string why_alone;  // why no size is timed in parallel with neighbours; empty if there is no reason
     for (std::size_t size = 0; size < samples.size(); ++size) {
         Bench bench(config, model, data, *kernels, samples[size], kInFlight);
         if (has_neighbours && kernels->on_host() && why_alone.empty())
-            why_alone = what_forbids_neighbours(bench, cores);
+            why_alone = reason_against_neighbours(bench, cores);
         std::optional<Neighbours> neighbours;
         if (has_neighbours && why_alone.empty())
             neighbours.emplace(config, model, data, cores, samples[size]);
@@ -163,18 +166,18 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
         bench.store(alone, neighbours ? &busy : nullptr, profile);
         if (kernels->on_host())
             profile.cpu_share = std::min(profile.cpu_share, std::round(1000 * bench.cpu_share()) / 1000);
-        look_at_the_machine();
+        measure_reference_work();
     }
     if (has_neighbours && why_alone.empty())
         profile.neighbours = devices - 1;
     if (!why_alone.empty()) {
-        profile.notes.push_back("layers were timed on one device alone, not beside the others: " + why_alone);
+        profile.notes.push_back("layers were timed on one device alone, not in parallel with the others: " + why_alone);
         for (LayerProfile& layer : profile.layers)
-            layer.busy.clear();  // one size has none: no size does
+            layer.busy.clear();  // no size has busy times if one size has none
     }
     if (kernels->on_host())
         profile.dispatch = measure_dispatch(config, model, profile, samples.front());
-    profile.reference = {yardstick.median(), yardstick.spread()};
+    profile.reference = {reference_work.median(), reference_work.spread()};
     profile.convolutions = kernels->convolutions();
     return profile;
 }
@@ -190,7 +193,7 @@ Profile measure_profile(const Config& config, const Model& model, const std::vec
                         const std::function<void(int done, int all)>& progress) {
     Profile profile;
     FirstFailure failure;
-    Thread device = start_thread("the profile", [&] {  // so that the caller keeps its cores
+    Thread device = start_thread("the profile", [&] {  // the cores of the caller's thread do not change
         failure.guard([&] { profile = measure(config, model, samples, progress); }, [] {});
     });
     device.join();

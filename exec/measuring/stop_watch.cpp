@@ -46,7 +46,7 @@ LayerTimes PassTimes::times(int layer) const {
     times.forward = median_of(row.forward);
     times.backward_input = median_of(row.input);
     const std::size_t passes = row.input.size() + row.input_added.size();
-    if (passes > 0)  // a layer may have several sums in a pass
+    if (passes > 0)  // a layer may have several sums per pass
         times.backward_input.median +=
             median_of(row.sum).median * static_cast<Ns>(row.sum.size()) / static_cast<Ns>(passes);
     times.backward_weight = median_of(row.weight);

@@ -1,4 +1,4 @@
-// What the passes of layers take, timed call by call in their place.
+// The times of the passes of layers, call by call during a mini-batch.
 #pragma once
 
 #include "exec/training/stage_program.h"
@@ -8,19 +8,19 @@
 
 namespace pw {
 
-Measured median_of(std::vector<Ns> values);  // with the spread; both 0 when there are no values
+Measured median_of(std::vector<Ns> values);  // with the spread; both 0 if there are no values
 
-// Times of layers that were run in one way: alone, or beside computing neighbours. Gradients that are added to others
-// are kept apart from those that are written.
+// The times of layers in one setting: alone, or in parallel with computing neighbours. Passes that add gradients to
+// others are kept separate from those that write them.
 class PassTimes {
 public:
     explicit PassTimes(std::size_t layers) : layers_(layers) {}
 
-    void add(int layer, Pass pass, bool accumulate, Ns time);  // of kAllLayers: an update of all layers in one call
-    void add_data(Ns time) { data_.push_back(time); }          // loading a micro-batch
+    void add(int layer, Pass pass, bool accumulate, Ns time);  // kAllLayers: an update of all layers in one call
+    void add_data(Ns time) { data_.push_back(time); }          // the loading of a micro-batch
 
     LayerTimes times(int layer) const;
-    // Where all layers are updated in one call, a layer has the `share` of its parameters.
+    // If all layers are updated in one call, a layer has the `share` of its parameters.
     Measured update(int layer, double share) const;
     Measured data() const { return median_of(data_); }
 
@@ -32,13 +32,13 @@ private:
     std::vector<Ns> whole_update_, data_;
 };
 
-// Times the calls of a device's kernels. On the host, where a call has done its work when it returns, what the program
-// does between two calls belongs to the second: a stage takes that time, too.
+// Times the calls of a device's kernels. On the host, where a call's work is done when it returns, the time between
+// two calls counts for the second one, since a stage takes this time, too.
 class StopWatch : public PassObserver {
 public:
     explicit StopWatch(const Kernels& kernels);
 
-    void begin_pass() { start_ = kernels_.mark(); }  // before all calls of a forward, a backward or an update
+    void begin_pass() { start_ = kernels_.mark(); }  // called before each forward, backward and update
     void before(int, Pass, const LayerArgs&) override {
         if (!laps_)
             start_ = kernels_.mark();
@@ -49,9 +49,9 @@ public:
         start_ = end;
     }
 
-    // Reads what the marks say, and forgets them; call it after a mini-batch. `into` may be null.
+    // Reads the marks and discards them; call it after a mini-batch. `into` may be null.
     void collect(PassTimes* into);
-    // Returns the time without what the marks take themselves.
+    // Returns the time without that of the marks themselves.
     Ns time_between(Mark from, Mark to) const;
     void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }
     Measured cost_of_marks() const { return cost_of_marks_; }

@@ -1,5 +1,5 @@
-// Measures the cost of a message by pointer between the threads of two devices, and of a sum of gradients in the memory
-// that they share.
+// Measures the cost of a message by pointer between the threads of two devices, and of a sum of gradients in their
+// shared memory.
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
@@ -80,8 +80,8 @@ Plan two_holders() {
     return plan;
 }
 
-// Two devices do what an S does: each adds one half of both blocks, and copies the other half; after both steps they
-// wait for each other.
+// Two devices do the work of an S: each adds one half of both blocks, and copies the other half; they wait for each
+// other after each of the two steps.
 class Sums {
 public:
     Sums(const Config& config, const CorePlan& cores) : config_(config), cores_(cores) {}
@@ -120,7 +120,7 @@ private:
                 barriers_.arrive(node);
                 const Ns start = clock_now();
                 sum(device, node, bytes, *kernels);
-                if (repeat > 0)  // the first touches the memory
+                if (repeat > 0)  // the first one includes page faults
                     times.push_back(clock_now() - start);
             }
             medians.push_back(upper_median(std::move(times)));
@@ -145,7 +145,7 @@ private:
     FirstFailure failure_;
 };
 
-// The link over which a ring of two is as fast: ring_sum(2, bytes) = 2 latency + bytes / bandwidth.
+// The link over which a ring of two takes the same time: ring_sum(2, bytes) = 2 latency + bytes / bandwidth.
 Link measured_sums(const Config& config, const CorePlan& cores) {
     constexpr Bytes kSmall = 4096, kLarge = Bytes{64} << 20;
     const std::vector<Ns> times = Sums(config, cores).times({kSmall, kLarge});

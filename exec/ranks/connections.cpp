@@ -29,7 +29,7 @@ namespace {
 
 constexpr Ns kMillisecond = 1'000'000;
 
-// IPv4 addresses of this host, its own loop last: another host would reach itself there.
+// IPv4 addresses of this host, the loopback last: another host would connect to itself there.
 std::vector<in_addr> own_addresses() {
     std::vector<in_addr> addresses;
     ifaddrs* all = nullptr;
@@ -105,12 +105,12 @@ public:
 private:
     const int rejected_;
     std::vector<int> sockets_, ranks_;                            // by connection
-    const Socket woken_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};  // where there is none left waits take their time
+    const Socket woken_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};  // if the system has none left, wake() has no effect
     std::vector<pollfd> polled_;
 };
 
-// The network namespace of a process, and the host that it is on: equal where two ranks reach each other by loopback.
-// Empty where the system does not name them.
+// The host and the network namespace of a process: equal if two ranks reach each other by loopback. Empty if the
+// system does not report them.
 struct HostNetwork {
     std::array<char, 40> boot = {};  // the kernel's random boot_id
     std::uint64_t device = 0, inode = 0;
@@ -132,7 +132,7 @@ HostNetwork own_network() {
 // On rank 0: returns whether all ranks are in its network; false if one of them has not answered within `time`.
 bool share_network(Ranks& ranks, const HostNetwork& own, Ns time) {
     const auto networks = std::make_shared<std::vector<HostNetwork>>(static_cast<std::size_t>(ranks.size() - 1));
-    ranks.keep(networks);  // one that comes later may still be written
+    ranks.keep(networks);  // a late answer may still be written into it
     std::vector<Ranks::Ticket> tickets;
     for (std::size_t k = 0; k < networks->size(); ++k)
         tickets.push_back(
@@ -201,8 +201,8 @@ std::unique_ptr<Connections> call_listener(Ranks& ranks, Ns timeout) {
     Socket socket = call_first_rank(addresses, key, ranks.rank(), timeout);
     if (!socket.is_open())
         fail_with(ExitCode::RunFailed,
-                  "rank {} cannot reach rank 0 over TCP at {} within {}\n  help: let the hosts reach each other: "
-                  "failures are reported there",
+                  "rank {} cannot reach rank 0 over TCP at {} within {}\n  help: allow TCP between the hosts: "
+                  "ranks report failures over it",
                   ranks.rank(), tried, print_time(timeout));
     auto connections = std::make_unique<TcpConnections>(0);
     connections->add(socket.take(), 0);

@@ -13,7 +13,7 @@ namespace pw {
 namespace {
 
 constexpr Ns kMillisecond = 1'000'000;
-constexpr Ns kLastWords = 1'000'000'000;  // for frames that are unsent when a run ends
+constexpr Ns kFlushTime = 1'000'000'000;  // for frames that are not yet sent when a run ends
 
 struct FrameHead {
     std::uint32_t kind = 0;
@@ -31,13 +31,13 @@ ControlConnection::ControlConnection(Ranks& ranks, Ns timeout, Ns slice, Callbac
       connections_(connect_ranks(ranks, timeout)) {
     for (const int rank : connections_->ranks())  // rank 0 may first wait for others to connect
         peers_.push_back(
-            {.connection = static_cast<int>(peers_.size()), .rank = rank, .quiet = rank == 0 ? -timeout : 0});
+            {.connection = static_cast<int>(peers_.size()), .rank = rank, .silent_for = rank == 0 ? -timeout : 0});
     if (rank_ == 0 && static_cast<int>(peers_.size()) < ranks.size() - 1)
-        fail_uncalled(ranks.size());
+        fail_missing(ranks.size());
 }
 
-// The ranks that have connected receive the reason why the run ends.
-void ControlConnection::fail_uncalled(int size) {
+// Sends the reason to the ranks that have connected.
+void ControlConnection::fail_missing(int size) {
     std::string missing;
     for (int rank = 1; rank < size; ++rank)
         if (std::ranges::none_of(peers_, [rank](const Peer& peer) { return peer.rank == rank; }))
@@ -50,21 +50,21 @@ void ControlConnection::fail_uncalled(int size) {
 }
 
 void ControlConnection::start() {
-    thread_ = start_thread("the control connection", [this] { keep(); });
+    thread_ = start_thread("the control connection", [this] { run(); });
 }
 
 ControlConnection::~ControlConnection() {
     {
         const std::lock_guard lock(mutex_);
-        closes_ = clock_now() + (failed_ ? 0 : kLastWords);
+        closes_ = clock_now() + (failed_ ? 0 : kFlushTime);
     }
     connections_->wake();
     if (thread_.joinable())
         thread_.join();
 }
 
-void ControlConnection::keep() {
-    Ns looked = clock_now(), beaten = 0;
+void ControlConnection::run() {
+    Ns last_check = clock_now(), last_heartbeat = 0;
     std::vector<Connections::Entry> entries;
     for (;;) {
         bool closing = false;
@@ -82,13 +82,13 @@ void ControlConnection::keep() {
         try {
             serve(entries);
             const Ns now = clock_now();
-            if (now - beaten >= slice_ && !closing) {
-                beaten = now;
-                beat();
+            if (now - last_heartbeat >= slice_ && !closing) {
+                last_heartbeat = now;
+                send_heartbeats();
             }
-            if (now - looked >= slice_ && !closing) {
-                const Ns passed = now - std::exchange(looked, now);
-                check_quiet(passed);
+            if (now - last_check >= slice_ && !closing) {
+                const Ns passed = now - std::exchange(last_check, now);
+                check_silent(passed);
                 if (rank_ == 0)
                     callbacks_.check(passed);
             }
@@ -98,7 +98,7 @@ void ControlConnection::keep() {
     }
 }
 
-// Sends and receives what it can. If one peer is lost, the others are still served.
+// Sends and receives as much as is possible now. If the connection to one peer ends, the others are still served.
 void ControlConnection::serve(const std::vector<Connections::Entry>& entries) {
     FirstFailure failure;
     const std::lock_guard lock(mutex_);
@@ -115,13 +115,13 @@ void ControlConnection::serve(const std::vector<Connections::Entry>& entries) {
     failure.rethrow();
 }
 
-void ControlConnection::beat() {
+void ControlConnection::send_heartbeats() {
     Message activity;
     if (rank_ != 0)
         callbacks_.write_activity(activity);
     const std::lock_guard lock(mutex_);
     for (Peer& peer : peers_)
-        if (peer.is_open && peer.out.empty())  // a peer that does not read gets nothing more
+        if (peer.is_open && peer.out.empty())  // a peer that does not read gets no further heartbeats
             send(peer, Frame::Activity, activity);
 }
 
@@ -129,26 +129,26 @@ void ControlConnection::receive(Peer& peer) {
     std::array<std::byte, 1 << 16> buffer;
     const std::optional<std::size_t> got = connections_->receive(peer.connection, buffer);
     if (!got)
-        return lose(peer);
+        return handle_end(peer);
     if (*got == 0)
         return;
-    peer.quiet = 0;
+    peer.silent_for = 0;
     peer.in.insert(peer.in.end(), buffer.begin(), buffer.begin() + *got);
     FrameHead head;
     while (peer.in.size() >= sizeof head) {
         std::memcpy(&head, peer.in.data(), sizeof head);
         if (head.bytes > kLargestFrame)
-            return lose(peer);
+            return handle_end(peer);
         if (peer.in.size() < sizeof head + head.bytes)
             return;
         const auto begin = peer.in.begin() + sizeof head, end = begin + head.bytes;
         const Message content(begin, end);
         peer.in.erase(peer.in.begin(), end);
-        take(peer, static_cast<Frame>(head.kind), content);
+        handle(peer, static_cast<Frame>(head.kind), content);
     }
 }
 
-void ControlConnection::take(Peer& peer, Frame frame, const Message& content) {
+void ControlConnection::handle(Peer& peer, Frame frame, const Message& content) {
     MessageReader reader(content);
     switch (frame) {
         case Frame::Activity:
@@ -167,14 +167,14 @@ void ControlConnection::take(Peer& peer, Frame frame, const Message& content) {
     for (Peer& other : peers_)  // rank 0 forwards it
         if (&other != &peer && other.is_open)
             send(other, Frame::Failure, content);
-    throw StoppedByOthers(code, fmt::format("stopped since rank {} has failed: {}", from, text));
+    throw StoppedByOthers(code, fmt::format("stopped because rank {} has failed: {}", from, text));
 }
 
 // The other ranks end after rank 0.
 bool ControlConnection::may_end(const Peer& peer) const { return peer.has_left && (rank_ != 0 || has_left_); }
 
-// A connection that ends before it may: the process is gone, or its host.
-void ControlConnection::lose(Peer& peer) {
+// If the connection ends too early, the process is gone, or its host.
+void ControlConnection::handle_end(Peer& peer) {
     peer.is_open = false;
     connections_->close(peer.connection);
     if (!may_end(peer) && closes_ == 0 && !failed_)
@@ -192,7 +192,7 @@ void ControlConnection::flush(Peer& peer) {
     while (!peer.out.empty()) {
         const std::optional<std::size_t> sent = connections_->send(peer.connection, peer.out);
         if (!sent)
-            peer.out.clear();  // what it sent earlier is still read
+            peer.out.clear();  // bytes that it sent earlier are still read
         if (sent.value_or(0) == 0)
             return;
         peer.out.erase(peer.out.begin(), peer.out.begin() + static_cast<std::ptrdiff_t>(*sent));
@@ -200,18 +200,18 @@ void ControlConnection::flush(Peer& peer) {
 }
 
 // At most two intervals count per call: the process may have been stopped in between.
-void ControlConnection::check_quiet(Ns passed) {
+void ControlConnection::check_silent(Ns passed) {
     const std::lock_guard lock(mutex_);
     for (Peer& peer : peers_) {
         if (!peer.is_open)
             continue;
-        peer.quiet += std::min(passed, 2 * slice_);
-        if (peer.quiet > timeout_ && !may_end(peer))
-            fail_with(ExitCode::PeerSilent, "{} is silent: nothing has been heard from it for {}{}",
-                      callbacks_.describe(peer.rank), print_time(peer.quiet), callbacks_.last_tasks(peer.rank));
-        if (peer.quiet > timeout_ && rank_ != 0)
+        peer.silent_for += std::min(passed, 2 * slice_);
+        if (peer.silent_for > timeout_ && !may_end(peer))
+            fail_with(ExitCode::PeerSilent, "{} is silent: it has sent nothing for {}{}",
+                      callbacks_.describe(peer.rank), print_time(peer.silent_for), callbacks_.last_tasks(peer.rank));
+        if (peer.silent_for > timeout_ && rank_ != 0)
             fail_with(ExitCode::PeerSilent, "rank 0 has ended, and rank {} has not for {}", rank_,
-                      print_time(peer.quiet));
+                      print_time(peer.silent_for));
     }
 }
 
@@ -241,7 +241,7 @@ void ControlConnection::leave() {
     }
 }
 
-// Calls `passed` under the lock every millisecond until it returns true, at most for `most`.
+// Calls `passed` with the lock held, every millisecond until it returns true, at most for `most`.
 template <class Passed>
 void ControlConnection::wait_until(Passed passed, Ns most) {
     for (const Ns start = clock_now(); clock_now() - start < most;) {
@@ -256,7 +256,7 @@ void ControlConnection::wait_until(Passed passed, Ns most) {
 
 void ControlConnection::wait_for_others() {
     wait_until([&] { return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.is_open; }); },
-               3 * kLastWords);
+               3 * kFlushTime);
 }
 
 void ControlConnection::send_failure(const std::string& text, ExitCode code) {
@@ -277,7 +277,7 @@ void ControlConnection::send_failure(const std::string& text, ExitCode code) {
                 flush(peer);
         return all_sent();
     };
-    wait_until(sent, kLastWords);
+    wait_until(sent, kFlushTime);
 }
 
 }  // namespace pw

@@ -1,5 +1,6 @@
-// The control connection: a TCP connection of every rank to rank 0, independent of MPI. Ranks send rank 0 what their
-// devices do. It distinguishes a rank that is gone from one that is silent, and carries the failure of one rank to all.
+// The control connection: a TCP connection of every rank to rank 0, independent of MPI. Ranks send rank 0 the state
+// of their devices. It distinguishes a rank that is gone from one that is silent, and reports the failure of one
+// rank to all.
 #pragma once
 
 #include "exec/ranks/connections.h"
@@ -16,7 +17,7 @@
 
 namespace pw {
 
-// The run ends because another rank has failed, which reports the reason.
+// The run ends because another rank has failed; that rank reports the reason.
 class StoppedByOthers : public Error {
 public:
     using Error::Error;
@@ -27,61 +28,62 @@ public:
     // Called on the thread of the connection.
     struct Callbacks {
         std::function<void(Message&)> write_activity;       // the state of this rank's devices
-        std::function<void(MessageReader&)> read_activity;  // that of another rank's; on rank 0
-        std::function<void(Ns passed)> check;          // on rank 0, about every `slice`; what it throws is a failure
-        std::function<std::string(int)> describe;      // a rank: "rank 1 (host b; device 2 was in 2F1)"
-        std::function<std::string(int)> last_tasks;    // lines of what its devices have done before
-        std::function<void(std::exception_ptr)> fail;  // the run is to end; called once at most
+        std::function<void(MessageReader&)> read_activity;  // the state of another rank's devices; on rank 0
+        std::function<void(Ns passed)> check;               // on rank 0, about every `slice`; an exception is a failure
+        std::function<std::string(int)> describe;           // a rank: "rank 1 (host b; device 2 was in 2F1)"
+        std::function<std::string(int)> last_tasks;         // lines with the last tasks of a rank's devices
+        std::function<void(std::exception_ptr)> fail;       // the run is to end; called once at most
     };
 
-    // All ranks call it together. A rank from which nothing arrives for `timeout` is silent. Throws Error (RunFailed)
-    // when a rank does not reach rank 0.
+    // All ranks call it together. A rank from which nothing arrives for `timeout` is silent. Throws Error
+    // (RunFailed) if a rank does not reach rank 0.
     ControlConnection(Ranks& ranks, Ns timeout, Ns slice, Callbacks callbacks);
     void start();
     ~ControlConnection();
 
-    // To be called when the run is over: the other ranks then expect nothing more from this one. Ranks other than 0
-    // wait until rank 0, which writes the results of all, has called it or has failed.
+    // Called when the run is over: the other ranks then expect nothing more from this one. Ranks other than 0 wait
+    // until rank 0, which writes the results of all ranks, has called it or has failed.
     void leave();
-    // Sends the failure of this rank to all others, which then stop. Returns when it has left, or a second later.
+    // Sends the failure of this rank to all others, which then stop. Returns when it is sent, after a second at
+    // most.
     void send_failure(const std::string& text, ExitCode code);
-    // Waits until the others have ended, at most three seconds. A launcher ends all ranks as soon as one has ended: a
-    // rank that others have stopped must not end before they have reported why.
+    // Waits until the others have ended, at most three seconds. A launcher ends all ranks as soon as one has ended,
+    // so that a rank that others have stopped must not end before they have reported the reason.
     void wait_for_others();
 
 private:
     struct Peer {
         int connection = 0, rank = 0;
         bool is_open = true;
-        Message in = {}, out = {};  // bytes of frames that are not complete, or not sent
-        Ns quiet = 0;               // time since something arrived from it
+        Message in = {}, out = {};  // bytes of frames that are not yet complete, or not yet sent
+        Ns silent_for = 0;          // the time since the last bytes from it
         bool has_left = false;
     };
     enum class Frame : std::uint32_t { Activity, Failure, Leave };
     bool all_sent() const;
     template <class Passed>
     void wait_until(Passed passed, Ns most);
-    [[noreturn]] void fail_uncalled(int size);
-    void keep();
+    [[noreturn]] void fail_missing(int size);
+    void run();
     void serve(const std::vector<Connections::Entry>& entries);
-    void beat();
+    void send_heartbeats();
     void receive(Peer& peer);
-    void take(Peer& peer, Frame frame, const Message& content);
+    void handle(Peer& peer, Frame frame, const Message& content);
     bool may_end(const Peer& peer) const;
-    void lose(Peer& peer);
+    void handle_end(Peer& peer);
     void send(Peer& peer, Frame frame, const Message& content);
     void flush(Peer& peer);
-    void check_quiet(Ns passed);
+    void check_silent(Ns passed);
     void fail(std::exception_ptr error);
 
     const int rank_;
     const Ns timeout_, slice_;
     const Callbacks callbacks_;
     const std::unique_ptr<Connections> connections_;
-    Mutex mutex_;  // of the peers, and of what is done with their connections but waiting
+    Mutex mutex_;  // protects the peers, and all use of their connections except waiting
     std::vector<Peer> peers_;
     bool failed_ = false, has_left_ = false;
-    Ns closes_ = 0;  // when the thread has to end, once it has to
+    Ns closes_ = 0;  // the time by which the thread has to end; 0 until it has to
     Thread thread_;
 };
 

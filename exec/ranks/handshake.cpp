@@ -20,9 +20,9 @@ namespace pw {
 namespace {
 
 constexpr Ns kMilli = 1'000'000;
-constexpr Ns kAnswerTime = 2'000'000'000;    // for a whole handshake, at the rank that calls
+constexpr Ns kAnswerTime = 2'000'000'000;    // for a whole handshake, at the calling rank
 constexpr Ns kBetweenCalls = 20 * kMilli;    // of one rank
-constexpr std::size_t kMostStrangers = 256;  // callers that are waited for, in addition to one per rank
+constexpr std::size_t kMostStrangers = 256;  // callers read at a time, in addition to one per rank
 
 struct Answer {
     std::uint64_t number = 0;
@@ -37,8 +37,8 @@ std::uint64_t random_number() {
     return std::uint64_t{random()} << 32 | random();
 }
 
-// The hash of both numbers that were sent. A recorded answer fits no other handshake, and the answer of one side is not
-// that of the other.
+// The hash of the two random numbers. A recorded answer fits no other handshake, and the two sides have different
+// answers.
 std::uint64_t proof_of(Side side, const HandshakeKey& key, std::uint64_t challenge, const Answer& answer) {
     const std::uint64_t words[] = {static_cast<std::uint64_t>(side), challenge, answer.number, answer.rank};
     return keyed_hash(key, words);
@@ -60,7 +60,8 @@ bool is_ready(int socket, short events, Ns until) {
     }
 }
 
-// A few bytes on a connection whose buffer is empty: they are taken at once or the connection has ended.
+// Sends a few bytes on a connection with an empty buffer: either they are taken at once or the connection has
+// ended.
 template <class Value>
 bool send_value(int socket, const Value& value) {
     return ::send(socket, &value, sizeof value, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof value);
@@ -104,7 +105,7 @@ Socket call(const sockaddr_in& address, const HandshakeKey& key, int rank, Ns un
     return socket;
 }
 
-// The connections to rank 0's port whose handshake is under way.
+// The connections to rank 0's port with an unfinished handshake.
 class Callers {
 public:
     Callers(int listener, const HandshakeKey& key, int size, Ns caller_time)
@@ -124,7 +125,8 @@ public:
                 entry.revents = 0;
     }
 
-    // Reads what has arrived, and closes the connections of callers that cannot be ranks or whose time is over.
+    // Reads all bytes that have arrived, and closes the connections of callers that cannot be ranks or have used up
+    // their time.
     void serve() {
         const Ns now = clock_now();
         for (std::size_t k = 0; k < callers_.size(); ++k) {
@@ -146,7 +148,7 @@ public:
 private:
     struct Caller {
         Socket socket;
-        Ns until = 0;  // later than that of all before
+        Ns until = 0;  // not earlier than that of earlier callers
         std::uint64_t challenge = 0;
         std::array<std::byte, sizeof(Answer)> bytes = {};
         std::size_t got = 0;
@@ -157,7 +159,7 @@ private:
         ++accepted_.rejected;
     }
 
-    // Returns false if it is no rank.
+    // Returns false if the caller is not a rank.
     bool read(Caller& caller) {
         const ssize_t more =
             recv(caller.socket.number(), caller.bytes.data() + caller.got, caller.bytes.size() - caller.got, 0);
@@ -177,8 +179,8 @@ private:
         return true;
     }
 
-    // Accepts only some at a time, so that earlier callers are read in between. If there are too many, the oldest are
-    // closed: a rank answers at once, and calls again.
+    // Accepts a limited number at a time, so that earlier callers are read in between. If there are too many, the
+    // oldest are closed: a rank answers at once, and otherwise calls again.
     void accept_some() {
         for (int count = 0; count < 64; ++count) {
             Socket socket(accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -204,7 +206,7 @@ private:
     const Ns caller_time_;
     int missing_;
     AcceptedRanks accepted_;
-    std::vector<Caller> callers_;  // in the order in which they have come
+    std::vector<Caller> callers_;  // in the order of their calls
     std::vector<pollfd> polled_;   // the listener and the callers
 };
 

@@ -1,7 +1,7 @@
-// The handshake on the TCP connections between rank 0 and the others. Other programs can connect to the same port, so
-// both ends prove that they have the key of the run, which MPI has brought them. The key itself is never sent over TCP:
-// rank 0 sends a random number, the caller its rank, a random number and the hash of both numbers, and rank 0 another
-// hash.
+// The handshake on the TCP connections between rank 0 and the others. Other programs can connect to the same port,
+// so both ends prove that they have the key of the run, which MPI distributes. The key itself is never sent over
+// TCP: rank 0 sends a random number, the caller sends its rank, a random number and the hash of both numbers, and
+// rank 0 sends another hash.
 #pragma once
 
 #include "workloads/units.h"
@@ -43,15 +43,15 @@ std::uint64_t keyed_hash(const HandshakeKey& key, std::span<const std::uint64_t>
 inline constexpr Ns kCallerTime = 1'000'000'000;  // for a whole handshake, at rank 0
 
 struct AcceptedRanks {
-    std::vector<Socket> sockets;  // by rank - 1; not open where the rank has not called
-    int rejected = 0;             // connections that were closed since they were none of a rank
+    std::vector<Socket> sockets;  // by rank - 1; not open if the rank has not called
+    int rejected = 0;             // closed connections that were not a rank's
 };
-// Accepts connections until ranks 1 to `size` - 1 have called or `timeout` has passed. Each caller has `caller_time`
-// for its handshake, in parallel with the others. A rank that calls again replaces its earlier connection. `listener`
-// must not block.
+// Accepts connections until ranks 1 to `size` - 1 have called or `timeout` has passed. Each caller has
+// `caller_time` for its handshake, in parallel with the others. A later call of a rank replaces its earlier
+// connection. `listener` must not block.
 AcceptedRanks accept_ranks(int listener, const HandshakeKey& key, int size, Ns timeout, Ns caller_time = kCallerTime);
 
-// Calls rank 0 at each of the addresses, again and again until `timeout` has passed. Returns the connection, which is
+// Calls rank 0 at each of the addresses, repeatedly until `timeout` has passed. Returns the connection, which is
 // not open if rank 0 was not found.
 Socket call_first_rank(std::span<const sockaddr_in> addresses, const HandshakeKey& key, int rank, Ns timeout);
 

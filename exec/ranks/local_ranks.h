@@ -1,4 +1,4 @@
-// The ranks of a process that runs alone: itself.
+// The ranks of a single process: itself.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -18,7 +18,7 @@ public:
     Ticket send(int to, int, std::span<const std::byte>, bool) override { refuse(to); }
     Ticket receive(int from, int, std::span<std::byte>) override { refuse(from); }
     bool done(Ticket) override { return true; }
-    void get_on() override {}
+    void progress() override {}
     void give_up() override {}
 
 private:

@@ -15,14 +15,14 @@ namespace pw {
 
 namespace {
 
-constexpr int kTag = kFirstTag;  // no plan runs meanwhile
+constexpr int kTag = kFirstTag;  // no plan runs at the same time
 constexpr Bytes kKiB = 1024;
 constexpr Bytes kSizes[] = {1,         kKiB,       4 * kKiB,   16 * kKiB,   32 * kKiB,
                             64 * kKiB, 128 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB};
 constexpr Ns kBudget = 2'000'000'000;               // for the pairs of a class, as far as the least rounds allow
-constexpr int kLeastRounds = 3, kMostRounds = 100;  // there and back, of each size
-constexpr double kMiss = 0.1;                       // a line may, of a time; else a table replaces it
-constexpr Bytes kFar = Bytes{1} << 30;              // where the table ends
+constexpr int kLeastRounds = 3, kMostRounds = 100;  // round trips of each size
+constexpr double kAllowedError = 0.1;               // of a line, relative to a time; beyond it a table replaces it
+constexpr Bytes kTableEnd = Bytes{1} << 30;         // the last size of the table
 
 using Bytewise = std::span<std::byte>;
 
@@ -36,7 +36,7 @@ void pass(Ranks& ranks, int other, Bytewise bytes, bool sends) {
     wait_for(ranks, std::span(&ticket, 1));
 }
 
-// What the asking rank sends before the rounds of a size.
+// The header that the measuring rank sends before the rounds of a size.
 struct Rounds {
     int count = 0;
     bool is_last = false;  // size
@@ -49,28 +49,28 @@ Ns round_trip(Ranks& ranks, int other, Message& message) {
     return clock_now() - start;
 }
 
-// Half of the median round trip, by size. Sizes of which a few rounds would take longer than the budget are left out.
-std::vector<SizedTime> ask(Ranks& ranks, int other, Ns budget) {
+// Half of the median round trip, by size. Sizes are left out if a few rounds would take longer than the budget.
+std::vector<SizedTime> measure_sizes(Ranks& ranks, int other, Ns budget) {
     std::vector<SizedTime> times;
     for (const Bytes bytes : kSizes) {
         Message message(static_cast<std::size_t>(bytes));
-        (void)round_trip(ranks, other, message);  // it may connect the two
+        (void)round_trip(ranks, other, message);  // the first one may connect the two ranks
         const Ns trip = std::max<Ns>(1, round_trip(ranks, other, message));
         const Ns most = budget / std::ssize(kSizes) / trip;
         Rounds rounds{static_cast<int>(std::clamp<Ns>(most, kLeastRounds, kMostRounds)),
                       bytes == *std::rbegin(kSizes) || kLeastRounds * trip > kBudget};
         pass(ranks, other, bytes_in(rounds), true);
-        std::vector<Ns> ways;
+        std::vector<Ns> times_one_way;
         for (int round = 0; round < rounds.count; ++round)
-            ways.push_back(round_trip(ranks, other, message) / 2);
-        times.push_back({bytes, upper_median(std::move(ways))});
+            times_one_way.push_back(round_trip(ranks, other, message) / 2);
+        times.push_back({bytes, upper_median(std::move(times_one_way))});
         if (rounds.is_last)
             break;
     }
     return times;
 }
 
-void answer(Ranks& ranks, int other) {
+void echo(Ranks& ranks, int other) {
     Rounds rounds;
     for (std::size_t size = 0; !rounds.is_last; ++size) {
         Message message(static_cast<std::size_t>(kSizes[size]));
@@ -90,43 +90,44 @@ void answer(Ranks& ranks, int other) {
 }
 
 struct Pair {
-    int asks, answers;
+    int measures, echoes;
 };
 
-// What the pair finds, on rank 0; nothing on other ranks.
+// The times that the pair has measured, on rank 0; nothing on other ranks.
 std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) {
     const int own = ranks.rank();
-    if (own == pair.answers)
-        answer(ranks, pair.asks);
-    if (pair.asks == 0)
-        return own == 0 ? ask(ranks, pair.answers, budget) : std::vector<SizedTime>{};
+    if (own == pair.echoes)
+        echo(ranks, pair.measures);
+    if (pair.measures == 0)
+        return own == 0 ? measure_sizes(ranks, pair.echoes, budget) : std::vector<SizedTime>{};
     std::byte turn{};
     std::size_t sizes = 0;
     std::vector<SizedTime> times;
-    if (own == pair.asks) {
+    if (own == pair.measures) {
         wait_idly(ranks, ranks.receive(0, kTag, bytes_in(turn)));
-        times = ask(ranks, pair.answers, budget);
+        times = measure_sizes(ranks, pair.echoes, budget);
         sizes = times.size();
         pass(ranks, 0, bytes_in(sizes), true);
         pass(ranks, 0, std::as_writable_bytes(std::span(times)), true);
     }
     if (own != 0)
         return {};
-    pass(ranks, pair.asks, bytes_in(turn), true);
-    wait_idly(ranks, ranks.receive(pair.asks, kTag, bytes_in(sizes)));
+    pass(ranks, pair.measures, bytes_in(turn), true);
+    wait_idly(ranks, ranks.receive(pair.measures, kTag, bytes_in(sizes)));
     times.resize(sizes);
-    pass(ranks, pair.asks, std::as_writable_bytes(std::span(times)), false);
+    pass(ranks, pair.measures, std::as_writable_bytes(std::span(times)), false);
     return times;
 }
 
-// How far a link misses a measured time, as a part of that.
-double miss_of(const Link& link, const SizedTime& measured) {
+// The error of a link for a measured time, relative to it.
+double error_of(const Link& link, const SizedTime& measured) {
     const Ns time = link.latency + occupation_of(measured.bytes, link);
     return static_cast<double>(std::abs(time - measured.time)) / static_cast<double>(measured.time);
 }
 
-// Behind the last size messages take as much longer as between the last two. Small ones are no faster than that where
-// it is within what a line may miss: the largest bandwidth of the table is what the messages of a host share.
+// Beyond the last size the time grows as between the last two sizes. Smaller messages are not faster than this
+// growth if the difference is within kAllowedError: the largest bandwidth of the table is the bandwidth that the
+// messages of a host share.
 Link table_of(std::vector<SizedTime> times) {
     const Ns latency = times.front().time;
     const auto occupied = [&](const SizedTime& one) { return static_cast<double>(one.time - latency); };
@@ -136,14 +137,16 @@ Link table_of(std::vector<SizedTime> times) {
         ns_per_byte > 0) {
         for (SizedTime& one : times)
             if (const Ns least = latency + std::llround(ns_per_byte * static_cast<double>(one.bytes));
-                least > one.time && static_cast<double>(least - one.time) <= kMiss * static_cast<double>(one.time))
+                least > one.time &&
+                static_cast<double>(least - one.time) <= kAllowedError * static_cast<double>(one.time))
                 one.time = least;
-        times.push_back({kFar, last.time + std::llround(ns_per_byte * static_cast<double>(kFar - last.bytes))});
+        times.push_back(
+            {kTableEnd, last.time + std::llround(ns_per_byte * static_cast<double>(kTableEnd - last.bytes))});
     }
     Link link{latency, 0};
     Ns shortest = std::numeric_limits<Ns>::max();
     for (auto one = times.rbegin(); one != times.rend(); ++one)
-        if (one->time > latency && one->time < shortest) {  // what disturbs a measurement makes it longer
+        if (one->time > latency && one->time < shortest) {  // a disturbance makes a measurement longer
             shortest = one->time;
             link.by_size.push_back({one->bytes, static_cast<double>(one->bytes) * 1e9 / occupied(*one)});
             link.bandwidth = std::max(link.bandwidth, link.by_size.back().bandwidth);
@@ -152,7 +155,7 @@ Link table_of(std::vector<SizedTime> times) {
     return link.by_size.empty() ? Link{latency} : link;
 }
 
-// By size, the median of all pairs.
+// The median of all pairs, by size.
 std::optional<Link> link_between(Ranks& ranks, const std::vector<Pair>& pairs) {
     std::map<Bytes, std::vector<Ns>> by_size;
     for (const Pair& pair : pairs)
@@ -189,7 +192,7 @@ Link fitted_link(Ns smallest, const std::vector<SizedTime>& times) {
 Link link_of(const std::vector<SizedTime>& times) {
     const std::vector<SizedTime> rest(times.begin() + 1, times.end());
     const Link line = fitted_link(times.front().time, rest);
-    if (std::ranges::all_of(rest, [&](const SizedTime& one) { return miss_of(line, one) <= kMiss; }))
+    if (std::ranges::all_of(rest, [&](const SizedTime& one) { return error_of(line, one) <= kAllowedError; }))
         return line;
     return table_of(times);
 }

@@ -1,4 +1,4 @@
-// What a message between two ranks costs.
+// The cost of a message between two ranks.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -11,13 +11,13 @@
 namespace pw {
 
 struct LinksOfRanks {
-    std::optional<Link> inside;   // a host, where one has several ranks
-    std::optional<Link> between;  // hosts, where there are several
+    std::optional<Link> inside;   // inside a host, if one has several ranks
+    std::optional<Link> between;  // between hosts, if there are several
 };
-// All ranks call it together, each with the name of its host; rank 0 gets the links, the others nothing. Two ranks send
-// each other messages of several sizes while the others wait: `inside` the first rank and the last one of the first
-// host that has several, `between` rank 0 and the first rank of every other host in turn, of which the median by size
-// counts. It takes about two seconds for each, more where a link is slow.
+// All ranks call it together, each with the name of its host; rank 0 gets the links, the others nothing. Two ranks
+// send each other messages of several sizes while the others wait. For `inside` these are the first and the last
+// rank of the first host that has several; for `between` rank 0 and the first rank of every other host, one after
+// the other, and the median by size counts. Each link takes about two seconds, a slow one more.
 LinksOfRanks measure_links(Ranks& ranks, const std::string& host);
 
 struct SizedTime {
@@ -25,11 +25,11 @@ struct SizedTime {
     Ns time;
 };
 // Returns the link over which messages take these times; the first is the latency. It is a line, time = latency +
-// (bytes + half_size) / bandwidth, or, where the line misses a time by more than 10 %, a table.
+// (bytes + half_size) / bandwidth, or a table if the line's error for a time is above 10 %.
 Link link_of(const std::vector<SizedTime>& times);
 
-// Returns the link of latency `smallest` that fits times of messages by their sizes best: time = latency + (size +
-// half_size) / bandwidth, by least squares of the relative errors.
+// Returns the link of latency `smallest` that fits the times best: time = latency + (bytes + half_size) /
+// bandwidth, by least squares of the relative errors.
 Link fitted_link(Ns smallest, const std::vector<SizedTime>& times);
 
 }  // namespace pw

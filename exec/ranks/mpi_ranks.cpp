@@ -1,5 +1,5 @@
-// Ranks that MPI has started. All calls of MPI are made under one lock, whatever thread makes them: the library need
-// not expect several at once.
+// The ranks of MPI. One lock protects all calls of MPI, on any thread, since the library need not support
+// concurrent calls.
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/watchdog.h"
 #include "workloads/error.h"
@@ -41,11 +41,11 @@ public:
         version_ = version_.substr(0, version_.find_first_of(",\n"));
         std::replace(version_.begin(), version_.end(), '\t', ' ');
     }
-    // After a failure the others may be gone, and would be waited for.
+    // After a failure other ranks may be gone, and MPI would wait for them.
     ~MpiRanks() override {
         if (given_up_)
             return;
-        const Watchdog watchdog(20'000'000'000, "the run is done, but other ranks do not come to their end");
+        const Watchdog watchdog(20'000'000'000, "the run is done, but other ranks do not end");
         MPI_Comm_free(&world_);
         MPI_Finalize();
     }
@@ -101,7 +101,7 @@ public:
         return true;
     }
 
-    void get_on() override {
+    void progress() override {
         const std::lock_guard lock(mutex_);
         int found = 0;
         if (!given_up_)
@@ -116,7 +116,7 @@ public:
 private:
     struct Slot {
         std::vector<MPI_Request> requests;
-        std::size_t through = 0;  // number of them
+        std::size_t through = 0;  // the number of completed requests
         int peer = 0;
         bool receives = false;
         std::size_t bytes = 0, came = 0;
@@ -167,7 +167,7 @@ private:
     int rank_ = 0, size_ = 1, largest_tag_ = 0;
     std::string version_;
     std::atomic<bool> given_up_{false};
-    std::mutex mutex_;  // of what follows, and of MPI
+    std::mutex mutex_;  // protects everything below, and MPI
     std::vector<Slot> slots_;
     std::vector<Ticket> free_;
 };
@@ -175,7 +175,7 @@ private:
 }  // namespace
 
 Ranks& join_ranks() {
-    static MpiRanks ranks;  // until the process ends
+    static MpiRanks ranks;  // exists until the process ends
     return ranks;
 }
 

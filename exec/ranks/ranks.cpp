@@ -36,7 +36,7 @@ std::vector<Message> receive_all(Ranks& ranks, const std::vector<int>& from, int
     return messages;
 }
 
-// Sends messages, one for all or one for each. What it refers to must stay until it returns.
+// Sends messages, one for all or one for each.
 void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const Message*>& messages, int tag,
               const std::function<void()>& meanwhile) {
     std::vector<std::uint64_t> sizes;
@@ -52,13 +52,13 @@ void send_all(Ranks& ranks, const std::vector<int>& to, const std::vector<const 
 }
 
 template <class Rest>
-void wait_between_looks(Ranks& ranks, std::span<const Ranks::Ticket> tickets, Rest rest) {
+void poll_until_done(Ranks& ranks, std::span<const Ranks::Ticket> tickets, Rest rest) {
     try {
         for (const Ranks::Ticket ticket : tickets)
             while (!ranks.done(ticket))
                 rest();
     } catch (...) {
-        ranks.give_up();  // what was to be received has no place any more
+        ranks.give_up();  // the memory of messages that would still arrive is about to be freed
         throw;
     }
 }
@@ -75,16 +75,16 @@ std::vector<int> all_but_first(const Ranks& ranks) {
 void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
     constexpr Ns kAwake = 2'000'000;
     const Ns start = clock_now();
-    wait_between_looks(ranks, tickets, [start] {
+    poll_until_done(ranks, tickets, [start] {
         if (clock_now() - start < kAwake)
-            let_others_run();
+            yield_core();
         else
             sleep_for(50'000);
     });
 }
 
 void wait_idly(Ranks& ranks, Ranks::Ticket ticket) {
-    wait_between_looks(ranks, std::span(&ticket, 1), [] { sleep_for(1'000'000); });
+    poll_until_done(ranks, std::span(&ticket, 1), [] { sleep_for(1'000'000); });
 }
 
 void wait_for_first(Ranks& ranks) {
@@ -158,14 +158,14 @@ const std::byte* MessageReader::take(std::size_t bytes) {
     return taken;
 }
 
-// Of many questions the one with the shortest round trip is the most accurate (Cristian,
-// "Probabilistic clock synchronization", 1989).
+// The round trip with the shortest time is the most accurate (Cristian, "Probabilistic clock synchronization",
+// 1989).
 std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& others) {
-    constexpr int kQuestions = 40;
+    constexpr int kRoundTrips = 40;
     std::vector<ClockOffset> offsets;
     if (ranks.rank() != 0) {
-        const bool is_asked = std::find(others.begin(), others.end(), ranks.rank()) != others.end();
-        for (int question = 0; is_asked && question < kQuestions; ++question) {
+        const bool takes_part = std::find(others.begin(), others.end(), ranks.rank()) != others.end();
+        for (int trip_number = 0; takes_part && trip_number < kRoundTrips; ++trip_number) {
             Ns time = 0;
             wait_for(ranks, ranks.receive(0, kClock, bytes_of(time)));
             time = clock_now();
@@ -176,16 +176,16 @@ std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& ot
     offsets.resize(static_cast<std::size_t>(ranks.size()));
     for (const int other : others) {
         Ns shortest = 0;
-        for (int question = 0; question < kQuestions; ++question) {
-            Ns asked = clock_now(), answer = 0;
+        for (int trip_number = 0; trip_number < kRoundTrips; ++trip_number) {
+            Ns sent = clock_now(), answer = 0;
             const Ranks::Ticket reply = ranks.receive(other, kClock, bytes_of(answer));
-            wait_for(ranks, ranks.send(other, kClock, bytes_of(asked), false));
+            wait_for(ranks, ranks.send(other, kClock, bytes_of(sent), false));
             wait_for(ranks, reply);
-            const Ns trip = clock_now() - asked;
-            if (question > 0 && trip >= shortest)
+            const Ns trip = clock_now() - sent;
+            if (trip_number > 0 && trip >= shortest)
                 continue;
             shortest = trip;
-            offsets[static_cast<std::size_t>(other)] = {answer - (asked + trip / 2), trip / 2, asked + trip / 2};
+            offsets[static_cast<std::size_t>(other)] = {answer - (sent + trip / 2), trip / 2, sent + trip / 2};
         }
     }
     return offsets;

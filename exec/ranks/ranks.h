@@ -1,5 +1,5 @@
-// The ranks of a run: processes, on one host or several, each of which hosts some of its devices. All that
-// they exchange goes through this interface; exec/ranks/mpi_ranks.cpp is MPI's.
+// The ranks of a run: processes, on one host or several, each of which hosts some of the run's devices. All their
+// communication uses this interface; exec/ranks/mpi_ranks.cpp implements it with MPI.
 #pragma once
 
 #include "workloads/error.h"
@@ -19,7 +19,7 @@ namespace pw {
 
 using Message = std::vector<std::byte>;
 
-// Two ranks cannot reach each other. Why is often known to others: one of them may be gone.
+// Two ranks cannot reach each other. Often another rank reports the cause: one of the two may be gone.
 class Unreachable : public Error {
 public:
     explicit Unreachable(const std::string& what) : Error(ExitCode::RunFailed, what) {}
@@ -35,46 +35,46 @@ public:
     virtual int largest_tag() const = 0;
     virtual const std::string& version() const = 0;  // "Open MPI 4.1.4"
 
-    // Start to send and to receive, and return at once. The bytes stay the transport's until done() returns true.
-    // Messages of one tag between two ranks come in the order in which they were sent. A send that `waits` is done only
-    // when its message is being received. Any thread may call these; they throw Error (RunFailed) when the transport
-    // fails.
+    // Start a send or a receive, and return at once. The transport owns the bytes until done() returns true.
+    // Messages of one tag between two ranks arrive in the order in which they were sent. A send that `waits` is
+    // done only when its message is being received. Any thread may call these functions; they throw Error
+    // (RunFailed) when the transport fails.
     virtual Ticket send(int to, int tag, std::span<const std::byte> bytes, bool waits) = 0;
     virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
-    // Returns whether a message is through; then its ticket is spent. It throws Error (RunFailed) when it failed, and
-    // when what came had another size than the receiver expected.
+    // Returns whether a message is complete; its ticket is then invalid. Throws Error (RunFailed) when the
+    // transport fails, and if the message has another size than the receiver expected.
     virtual bool done(Ticket ticket) = 0;
-    virtual void get_on() = 0;  // lets messages that are under way get on; does nothing after a failure
+    virtual void progress() = 0;  // gives messages in transit the chance to make progress; does nothing after a failure
 
-    // To be called after a failure: the transport no longer accesses memory, the functions above throw Unreachable, and
-    // so do waits in those below.
+    // Called after a failure: the transport no longer accesses memory, and the functions above throw Unreachable,
+    // as do waits in the functions below.
     virtual void give_up() = 0;
-    void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the process ends
+    void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // keeps it until the process ends
 
 private:
     std::vector<std::shared_ptr<void>> kept_;
 };
 
-// Tags below kFirstTag are for what all ranks do together; plans take the others.
+// Tags below kFirstTag are for exchanges between all ranks; plans use the others.
 enum RankTag { kSize, kContent, kClock, kTurn, kStateSize, kStateContent, kNetwork };
 inline constexpr int kFirstTag = 16;
 
-// Waits until all messages are through. Waiting threads look again and again, and sleep between.
+// Waits until all messages are complete. A waiting thread polls, and sleeps between the polls.
 void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets);
-// Does the same where others measure meanwhile: it looks once per millisecond.
+// Does the same while other ranks measure: it polls once per millisecond.
 void wait_idly(Ranks& ranks, Ranks::Ticket ticket);
 
-// All ranks call these together, on their main threads. Rank 0 gets what every rank gave, by rank; the others get
-// nothing.
+// All ranks call these together, on their main threads. gather() returns on rank 0 the messages of all ranks, by
+// rank; nothing on other ranks.
 std::vector<Message> gather(Ranks& ranks, const Message& own);
-// Returns on every rank what rank 0 gave.
+// Returns the message of rank 0 on every rank.
 Message broadcast(Ranks& ranks, const Message& of_first);
-// Returns on the others when rank 0 has called it, whatever that takes; they wait idly.
+// Returns on other ranks when rank 0 has called it; they wait without using their cores, without a time limit.
 void wait_for_first(Ranks& ranks);
-// Returns on every rank what every rank gave, by rank.
+// Returns the messages of all ranks on every rank, by rank.
 std::vector<Message> all_gather(Ranks& ranks, const Message& own);
-// Sends one message to each of `others` and returns one from each, in their order. All of them call it with the same
-// `tag`; it uses that tag and the next.
+// Sends one message to each of `others` and returns one from each, in their order. All of them call it with the
+// same `tag`; it uses `tag` and `tag` + 1.
 std::vector<Message> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Message>& messages,
                               int tag);
 
@@ -85,8 +85,8 @@ inline void write_bytes(Message& message, const void* from, std::size_t count) {
         std::memcpy(message.data() + size, from, count);
 }
 
-// Writes values one after the other, and reads them in the same order. Ranks run the same program on machines of one
-// kind: values are sent as they lie in memory.
+// Values are written one after the other, and read in the same order. Ranks run the same program on machines of one
+// kind, so values are sent as they are in memory.
 template <class Value>
 void write(Message& message, const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
@@ -123,15 +123,15 @@ public:
     bool at_end() const { return rest_.empty(); }
 
 private:
-    const std::byte* take(std::size_t bytes);  // throws Error (RunFailed) when there are fewer
+    const std::byte* take(std::size_t bytes);  // throws Error (RunFailed) if there are fewer
     [[noreturn]] static void fail_short();
     std::span<const std::byte> rest_;
 };
 
-// The devices of a plan on its ranks: consecutive ones, and no rank has two more than another.
+// The devices of a plan on its ranks: each rank has consecutive devices, and their numbers differ by at most one.
 class RankMap {
 public:
-    RankMap() = default;  // all on one
+    RankMap() = default;  // all devices on one rank
     RankMap(int devices, int own, int size) : own_(own), devices_(devices), size_(size) {}
     RankMap(int devices, const Ranks& ranks) : RankMap(devices, ranks.rank(), ranks.size()) {}
     int own() const { return own_; }
@@ -140,7 +140,7 @@ public:
         return devices_ == 0 ? 0 : static_cast<int>(std::int64_t{device} * size_ / devices_);
     }
     bool is_here(int device) const { return rank_of(device) == own_; }
-    int devices_of(int rank) const {  // how many
+    int devices_of(int rank) const {  // the number of devices
         int count = 0;
         for (int device = 0; device < devices_; ++device)
             count += rank_of(device) == rank ? 1 : 0;
@@ -151,18 +151,18 @@ private:
     int own_ = 0, devices_ = 0, size_ = 1;
 };
 
-// How far the clock of a rank was ahead of rank 0's, and how wrong that may be.
+// The offset of a rank's clock from rank 0's, and its uncertainty.
 struct ClockOffset {
     Ns ahead = 0, uncertain = 0;
-    Ns at = 0;  // on the clock of rank 0
+    Ns at = 0;  // the time of the measurement, on the clock of rank 0
 };
-// All ranks call it together; rank 0 gets an offset of every rank, by rank, the others nothing. Those of `others`, the
-// same on all ranks, have another clock than rank 0.
+// All ranks call it together; rank 0 gets the offset of every rank, by rank, the others nothing. The ranks in
+// `others`, the same on all ranks, have another clock than rank 0.
 std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& others);
 
-// Joins the other ranks; once per process, and the same object after that. It throws Error (RunFailed) when this build
-// has no MPI.
+// Joins the other ranks at its first call in the process; later calls return the same object. Throws Error
+// (RunFailed) if this build has no MPI.
 Ranks& join_ranks();
-std::string ranks_status();  // "ready", or why not
+std::string ranks_status();  // "ready", or the reason why not
 
 }  // namespace pw

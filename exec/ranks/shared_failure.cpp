@@ -13,11 +13,11 @@ void SharedFailure::open_control_connection(Ns timeout, Ns slice, ControlConnect
     connection_->start();
 }
 
-// A rank that cannot be reached may be gone or have failed: the control connection reports it soon.
+// A rank that cannot be reached may be gone or have failed: the control connection will report it.
 void SharedFailure::wait_for_cause() {
-    constexpr Ns kLook = 1'000'000;
-    for (Ns waited = 0; connection_ && waited < kGrace && !happened(); waited += kLook)
-        sleep_for(kLook);
+    constexpr Ns kBetweenPolls = 1'000'000;
+    for (Ns waited = 0; connection_ && waited < kGrace && !happened(); waited += kBetweenPolls)
+        sleep_for(kBetweenPolls);
 }
 
 void SharedFailure::stop() {
@@ -26,7 +26,7 @@ void SharedFailure::stop() {
     send_failure();
 }
 
-// Only a failure that began on this rank is sent.
+// Sends only a failure that began on this rank.
 void SharedFailure::send_failure() {
     if (!connection_)
         return;

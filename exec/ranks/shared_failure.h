@@ -1,4 +1,4 @@
-// The first failure of a process that may be one of several ranks, which report their failures to each other.
+// The first failure of a process, which may be one of several ranks that report their failures to each other.
 #pragma once
 
 #include "exec/ranks/control_connection.h"
@@ -13,8 +13,8 @@ namespace pw {
 
 class SharedFailure {
 public:
-    // `stop` ends the waits of this process's threads; it is called after every failure, the first and those that
-    // follow from it.
+    // `stop` ends the waits of this process's threads; it is called after the first failure and after each one that
+    // follows from it.
     SharedFailure(Ranks& ranks, std::function<void()> stop) : ranks_(ranks), stop_(std::move(stop)) {}
 
     // All ranks call it together. From then on a failure of one is reported to all; callbacks.fail is set here.
@@ -39,11 +39,11 @@ public:
         first_.guard(act, [] {});
     }
     bool happened() const { return first_.happened(); }
-    void rethrow();  // the failure, if there is one; a rank stopped by others first waits until they have reported
-    // To be called when all is done: ends the connection, and throws what has failed in the meantime.
+    void rethrow();  // the failure, if there is one; a rank stopped by others first waits until they have reported it
+    // Called when all is done: ends the connection, and throws a failure that has happened in the meantime.
     void leave();
 
-    static constexpr Ns kGrace = 2'000'000'000;  // for ranks that know the cause
+    static constexpr Ns kGrace = 2'000'000'000;  // for other ranks to report the cause
 
 private:
     void wait_for_cause();
@@ -53,7 +53,7 @@ private:
     Ranks& ranks_;
     const std::function<void()> stop_;
     FirstFailure first_;
-    std::unique_ptr<ControlConnection> connection_;  // is destroyed first: its thread uses all of the above
+    std::unique_ptr<ControlConnection> connection_;  // destroyed first: its thread uses all of the above
 };
 
 }  // namespace pw

@@ -23,7 +23,7 @@ SlowGather::SlowGather(Ranks& ranks, Message own)
         size_ = own_.size();
 }
 
-// A message that comes grows by its pieces: its memory is not touched all at once.
+// A received message grows piece by piece, so that its memory is not touched all at once.
 std::span<std::byte> SlowGather::next_piece(Message& message) const {
     const std::size_t bytes = std::min(kPiece, size_ - done_);
     message.resize(std::max(message.size(), done_ + bytes));
@@ -33,34 +33,34 @@ std::span<std::byte> SlowGather::next_piece(Message& message) const {
 void SlowGather::begin_piece() {
     const bool receives = ranks_.rank() == 0;
     std::span<std::byte> bytes = std::as_writable_bytes(std::span(&size_, 1));
-    if (knows_size_) {
+    if (has_size_) {
         bytes = next_piece(receives ? messages_[static_cast<std::size_t>(other_)] : own_);
         under_way_ = bytes.size();
     }
-    const int tag = knows_size_ ? kStateContent : kStateSize;
+    const int tag = has_size_ ? kStateContent : kStateSize;
     ticket_ = receives ? ranks_.receive(other_, tag, bytes) : ranks_.send(other_, tag, bytes, false);
     last_ = clock_now();
 }
 
-bool SlowGather::advance(bool in_haste) {
+bool SlowGather::advance(bool urgent) {
     const bool receives = ranks_.rank() == 0;
     while (other_ < (receives ? ranks_.size() : 1)) {
         if (ticket_) {
             if (!ranks_.done(*ticket_))
                 return false;
             ticket_.reset();
-            if (!knows_size_ && receives)
+            if (!has_size_ && receives)
                 messages_[static_cast<std::size_t>(other_)].reserve(size_);
-            knows_size_ = true;
+            has_size_ = true;
             done_ += std::exchange(under_way_, 0);
         }
-        if (knows_size_ && done_ == size_) {
+        if (has_size_ && done_ == size_) {
             ++other_;
-            knows_size_ = false;
+            has_size_ = false;
             done_ = 0;
             continue;
         }
-        if (!in_haste && knows_size_ && clock_now() - last_ < kRest)
+        if (!urgent && has_size_ && clock_now() - last_ < kRest)
             return false;
         begin_piece();
     }

@@ -1,5 +1,5 @@
-// Gathers messages of all ranks on rank 0, a piece at a time with pauses between, so that devices which compute in the
-// meantime are hardly slowed.
+// Gathers messages of all ranks on rank 0, a piece at a time with pauses in between, so that devices that compute
+// at the same time are hardly slowed.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -11,16 +11,16 @@
 
 namespace pw {
 
-// All ranks make one for each gathering, whenever they are ready to, and call its functions on their main threads until
-// it is over there. One gathering follows the other.
+// Each rank makes an object per gathering when it is ready, and calls its functions on its main thread until its
+// part is done. Gatherings do not overlap.
 class SlowGather {
 public:
-    SlowGather(Ranks& ranks, Message own);  // rank 0 keeps its own
+    SlowGather(Ranks& ranks, Message own);  // rank 0's own message is not sent
 
-    // Looks, and begins the next piece if none is under way and `in_haste`, or the rest since the last has been long
-    // enough. It never waits. Returns whether all is over for this rank.
-    bool advance(bool in_haste);
-    std::vector<Message> take_messages();  // by rank, on rank 0, when it is over
+    // Begins the next piece if none is in transit and the pause since the last one is over; if `urgent`, without a
+    // pause. It never waits. Returns whether this rank's part is done.
+    bool advance(bool urgent);
+    std::vector<Message> take_messages();  // by rank, on rank 0, when all is done
 
 private:
     void begin_piece();
@@ -29,12 +29,12 @@ private:
     Ranks& ranks_;
     Message own_;
     std::vector<Message> messages_;
-    int other_;               // the rank at the other end: rank 0, or the one whose message comes
+    int other_;               // the rank at the other end: rank 0, or the current sender
     std::uint64_t size_ = 0;  // of the message
-    bool knows_size_ = false;
+    bool has_size_ = false;
     std::size_t done_ = 0, under_way_ = 0;  // bytes
     std::optional<Ranks::Ticket> ticket_;
-    Ns last_ = 0;  // when the last piece was begun
+    Ns last_ = 0;  // the time at which the last piece was begun
 };
 
 }  // namespace pw

@@ -1,7 +1,7 @@
-// Ends a process that waits for others in a library that does not come back.
+// Ends a process that waits for other ranks in a library call that does not return.
 #pragma once
 
-#include "exec/system/every.h"
+#include "exec/system/periodic_call.h"
 #include "workloads/error.h"
 #include "workloads/units.h"
 
@@ -12,17 +12,17 @@ namespace pw {
 
 class Watchdog {
 public:
-    // Unless it is destroyed within `time`, the process says the text as an error and exits with code 5. Time in which
-    // the machine slept does not count.
+    // Unless the object is destroyed within `time`, the process prints the text as an error and exits with code 5.
+    // Time in which the machine sleeps does not count.
     Watchdog(Ns time, std::string text)
-        : looks_(time / kLooks, "a watchdog", [text = std::move(text), left = kLooks]() mutable {
+        : checks_(time / kChecks, "a watchdog", [text = std::move(text), left = kChecks]() mutable {
               if (--left == 0)
                   end_process(text, ExitCode::PeerSilent);
           }) {}
 
 private:
-    static constexpr int kLooks = 16;
-    Every looks_;
+    static constexpr int kChecks = 16;
+    PeriodicCall checks_;
 };
 
 }  // namespace pw

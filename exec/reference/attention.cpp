@@ -6,8 +6,8 @@ namespace pw::reference {
 
 namespace {
 
-// Rows of the input: queries, keys and values of all heads. Row t sees the rows up to itself.
-// saved: the probabilities of every head, {samples, heads, rows, rows}.
+// A row of the input has the queries, keys and values of all heads. Row t attends to the rows up to itself. saved:
+// the probabilities of every head, {samples, heads, rows, rows}.
 template <class Real>
 class Attention : public PlainLayer<Real> {
 public:
@@ -44,7 +44,7 @@ public:
     void backward_input(const LayerArgs& args) override {
         if (!args.input_gradients[0])
             return;
-        auto* sums = reinterpret_cast<double*>(args.scratch) + rows_;  // after the slopes of a row
+        auto* sums = reinterpret_cast<double*>(args.scratch) + rows_;  // after the gradients of a row's scores
         const std::int64_t count = rows_ * head_width_;
         const Gradients gradients{sums, sums + count, sums + 2 * count, head_width_};
         for_heads([&](std::int64_t n, std::int64_t head) {
@@ -62,7 +62,7 @@ public:
     }
 
 private:
-    // One head's columns of one sample's rows.
+    // The columns of one head in the rows of one sample.
     template <class Value>
     struct Columns {
         Value* first;
@@ -73,7 +73,7 @@ private:
     };
     using Head = Columns<const Real>;
 
-    // Sums over the rows of one head.
+    // The gradients of one head: sums over its rows.
     struct Gradients {
         double *queries, *keys, *values;
         std::int64_t width;
@@ -103,7 +103,7 @@ private:
         return sum;
     }
 
-    // What row `row` makes of the rows up to itself.
+    // Computes the probabilities of row `row` over the rows up to itself.
     void softmax(const Head& in, std::int64_t row, double* seen) const {
         double largest = -INFINITY, sum = 0;
         for (std::int64_t other = 0; other <= row; ++other) {
@@ -129,7 +129,8 @@ private:
             saved[other] = static_cast<Real>(other <= row ? seen[other] : 0);
     }
 
-    // What the gradient of one row of the output adds to those of its query and of the keys and values it saw.
+    // Adds the contributions of one row of the output gradient to the gradients of its query, and of its keys and
+    // values.
     void add_gradients(const LayerArgs& args, std::int64_t n, std::int64_t head, std::int64_t row,
                        const Gradients& sums) const {
         const Head in = head_of(this->reals(args.inputs[0]), n, head);

@@ -71,7 +71,7 @@ private:
         return ((std::int64_t{n} * out.channels + o) * out.height + row) * out.width + column;
     }
 
-    // Every input element and weight that meet in one output element.
+    // Calls visit for every input element and weight of each output element.
     template <class Visit>
     void for_taps(int n, int o, int row, int column, Visit visit) const {
         const Layer& layer = this->layer_;

@@ -1,5 +1,5 @@
-// The reference kernels: plain loops over plain NCHW tensors, in float or double, slow, and right at a glance. Every
-// other backend is compared with them. Sums run in double, in index order.
+// The reference kernels: plain loops over plain NCHW tensors, in float or double; slow, but easy to verify. Every
+// other backend is compared with them. Sums are in double, in index order.
 #pragma once
 
 #include "exec/kernels.h"
@@ -16,7 +16,7 @@ Bytes bytes_of(std::int64_t elements) {
     return aligned(elements * static_cast<Bytes>(sizeof(Real)));
 }
 
-// The base class has what all layers share: shapes, sizes, plain tensors in and out.
+// The base class of all layers: shapes, sizes, plain tensors as inputs and outputs.
 template <class Real>
 class PlainLayer : public LayerKernel {
 public:

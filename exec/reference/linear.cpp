@@ -4,7 +4,8 @@ namespace pw::reference {
 
 namespace {
 
-// Of the flattened NCHW input, or of every row of a sequence. weights: {out, in}, then the bias if there is one.
+// A linear layer of the flattened NCHW input, or of every row of a sequence. weights: {out, in}, then the bias if
+// there is one.
 template <class Real>
 class Linear : public PlainLayer<Real> {
 public:

@@ -1,4 +1,4 @@
-// The losses: what a sample's positions cost on average, summed over the samples.
+// The losses: the mean over a sample's positions, summed over the samples.
 #include "exec/reference/layers.h"
 
 #include <cmath>
@@ -43,7 +43,7 @@ public:
     }
 
 protected:
-    // The position's part of the loss, before the mean; its gradient goes to `saved` where that is not null.
+    // Returns the position's part of the loss, before the mean; writes its gradient to `saved` unless that is null.
     virtual double at_position(const Real* values, int label, Real* saved) const = 0;
     virtual double divisor() const = 0;  // of the mean over a sample
 

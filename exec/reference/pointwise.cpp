@@ -14,7 +14,7 @@ public:
         const Real* x = this->reals(args.inputs[0]);
         Real* y = this->reals(args.output);
         for (std::int64_t i = 0; i < this->outputs_; ++i)
-            y[i] = x[i] <= 0 ? Real{0} : x[i];  // NaN stays
+            y[i] = x[i] <= 0 ? Real{0} : x[i];  // a NaN is kept
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -28,7 +28,7 @@ public:
     }
 };
 
-// saved, with a fused ReLU: one byte per element, whether it passed.
+// saved with a fused ReLU: one byte per element, whether it passed.
 template <class Real>
 class Add : public PlainLayer<Real> {
 public:
@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    // Calls visit(input, place of a sample in it, place of the same values in the output).
+    // Calls visit(input, offset of a sample in it, offset of the same values in the output).
     template <class Visit>
     void for_parts(Visit visit) const {
         for (std::int64_t n = 0; n < this->samples_; ++n) {

@@ -6,7 +6,8 @@ namespace pw::reference {
 
 namespace {
 
-// saved: for every output element, where in its input plane the maximum was; the first on a tie. NaN counts as one.
+// saved: for every output element the position of the maximum in its input plane, the first one if there are
+// several. NaN counts as a maximum.
 template <class Real>
 class MaxPool : public PlainLayer<Real> {
 public:
@@ -99,7 +100,7 @@ private:
     std::int64_t pixels_;
 };
 
-// Nearest neighbour.
+// Upsampling by the nearest neighbour.
 template <class Real>
 class Upsample : public PlainLayer<Real> {
 public:
@@ -121,7 +122,7 @@ public:
     }
 
 private:
-    // Every output element in order, and the input element that it repeats.
+    // Calls visit for every output element in order, with the input element that it repeats.
     template <class Visit>
     void for_pairs(Visit visit) const {
         const Dims &in = this->layer_.input, &out = this->layer_.output;

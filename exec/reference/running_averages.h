@@ -1,4 +1,4 @@
-// The running averages of batch norm, for kernels on the host whose statistics are the means of all channels followed
+// The running averages of batch norm, for kernels on the host. Statistics are the means of all channels, followed
 // by their unbiased variances.
 #pragma once
 
@@ -31,7 +31,7 @@ void average(Real& running, double value) {
     running = static_cast<Real>((1 - kMomentum) * static_cast<double>(running) + kMomentum * value);
 }
 
-// Lets the averages take in the moments of the union of the micro-batches.
+// Updates the averages with the moments of the union of the micro-batches.
 template <class Real>
 void average_as_one(const ChannelStatistics<Real>& of, Real& mean, Real& variance) {
     double count = 0, sum = 0, squares = 0;
@@ -48,7 +48,7 @@ void average_as_one(const ChannelStatistics<Real>& of, Real& mean, Real& varianc
     average(variance, count > 1 ? squares / (count - 1) : squares);
 }
 
-// Lets the running averages take in a mini-batch; `per_sample` is the number of values of a channel in a sample.
+// Updates the running averages with a mini-batch; `per_sample` is the number of values of a channel in a sample.
 template <class Real>
 void average_batches(const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample, Real* running) {
     for (std::int64_t channel = 0; channel < channels; ++channel) {

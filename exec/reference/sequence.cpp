@@ -1,4 +1,4 @@
-// Layers on rows of tokens: all but the products and attention.
+// Layers on rows of tokens: all except the products and attention.
 #include "exec/reference/layers.h"
 #include "exec/training/tokens.h"
 
@@ -201,7 +201,7 @@ private:
     std::int64_t width_, rows_;
 };
 
-// x times the normal distribution's cumulative function at x.
+// GELU: x times the cumulative normal distribution at x.
 template <class Real>
 class Gelu : public PlainLayer<Real> {
 public:

@@ -23,7 +23,7 @@ struct Ticks {
     double stolen = 0, all = 0;
 };
 
-// cpu  user nice system idle iowait irq softirq steal guest guest_nice; the last two are in the first two.
+// cpu  user nice system idle iowait irq softirq steal guest guest_nice; the last two are included in the first two.
 Ticks read_ticks() {
     std::ifstream file("/proc/stat");
     std::string name;
@@ -73,7 +73,7 @@ std::vector<std::string> warnings_of(const Disturbance& disturbance) {
     const double least = shares.empty() ? 1 : *std::min_element(shares.begin(), shares.end());
     if (disturbance.shared_cores)
         warnings.push_back(fmt::format(
-            "there are fewer cores than the devices ask for: one of them got {} of a core while it computed; times "
+            "the devices need more cores than there are: one of them got {} of a core while it computed; times "
             "are not those of devices with cores of their own",
             percent(least)));
     else if (least < kQuietShare)
@@ -90,7 +90,7 @@ std::vector<std::string> warnings_of_spread(Ns median, Ns spread) {
     if (part <= kUsualSpread)
         return {};
     return {
-        fmt::format("the measured times spread over {} of their medians: the machine was disturbed, or its speed "
+        fmt::format("the spread of the measured times is {} of their medians: the machine was disturbed, or its speed "
                     "changes; predictions from them may be as far off",
                     percent(part))};
 }

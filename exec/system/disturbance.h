@@ -1,4 +1,4 @@
-// Tells whether other programs had a part of the machine while something was measured: then times are not comparable.
+// The share of the machine that other programs used during a measurement: if it is large, times are not comparable.
 #pragma once
 
 #include "workloads/units.h"
@@ -8,8 +8,8 @@
 
 namespace pw {
 
-// A clock of one thread: share() is the share of the time it computed in which it had a core. Waiting does not count,
-// awake or asleep.
+// A clock of one thread: share() is the share of its computing time in which it had a core. Waiting does not count,
+// neither spinning nor sleeping.
 class CoreClock {
 public:
     void start();
@@ -20,8 +20,8 @@ private:
     Ns had_before_ = 0, passed_before_ = 0;
 };
 
-// The time of all cores that the host of this virtual machine gave to others since the object was made, as a share
-// (/proc/stat: steal). The share is 0 where that is not known.
+// The share of the time of all cores that the host of this virtual machine has given to others since the object was
+// made (/proc/stat: steal). The share is 0 if the system does not report it.
 class StolenTime {
 public:
     StolenTime();
@@ -31,18 +31,18 @@ private:
     double stolen_ = 0, all_ = 0;  // in ticks
 };
 
-inline constexpr double kQuietShare = 0.9;  // of its core that an undisturbed thread gets: interrupts take little
+inline constexpr double kQuietShare = 0.9;  // an undisturbed thread's share of its core, without interrupts
 
 struct Disturbance {
-    std::vector<double> cpu_share = {};  // per device; empty where devices do not compute on this machine's cores
+    std::vector<double> cpu_share = {};  // by device; empty if devices do not compute on this machine's cores
     double stolen = 0;
-    bool shared_cores = false;  // there are fewer cores than the devices ask for
+    bool shared_cores = false;  // there are fewer cores than the devices need
 };
 
-// Returns lines for people that say what makes the times incomparable; there are none on a quiet machine.
+// Returns warnings, a line each, that say why the times are not comparable; none on a quiet machine.
 std::vector<std::string> warnings_of(const Disturbance& disturbance);
-// Returns the same about measured times whose spreads (p90 - p10) add up to `spread` beside medians that add up to
-// `median`.
+// Returns such warnings for measured times: `spread` is the sum of their spreads (p90 - p10), `median` the sum of
+// their medians.
 std::vector<std::string> warnings_of_spread(Ns median, Ns spread);
 
 }  // namespace pw

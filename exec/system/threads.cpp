@@ -57,9 +57,11 @@ Thread start_thread(const std::string& whose, std::function<void()> act) {
 }
 
 void sleep_for(Ns time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); }
-void let_others_run() { std::this_thread::yield(); }
-void give_way() { setpriority(PRIO_PROCESS, 0, 17); }  // weighs 23 where others weigh 1024; the thread alone, on Linux
-void wake_on_time() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
+void yield_core() { std::this_thread::yield(); }
+void lower_priority() {
+    setpriority(PRIO_PROCESS, 0, 17);
+}  // weight 23 instead of 1024; on Linux, of this thread alone
+void use_exact_timers() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
 
 void end_process(const std::string& error, ExitCode code) {
     fmt::print(stderr, "error: {}\n", error);

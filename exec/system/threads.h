@@ -1,5 +1,6 @@
-// Threads and locks of the engine, which wait on the clock of workloads/clock.h. exec/system/threads.cpp makes them of
-// the system's; tests/virtual/ links others in its place, which take turns and whose time is virtual.
+// The threads and locks of the engine, which use the clock of workloads/clock.h. exec/system/threads.cpp implements
+// them with those of the system. tests/virtual/ links another implementation, in which threads take turns and time
+// is virtual.
 #pragma once
 
 #include "workloads/clock.h"
@@ -32,14 +33,14 @@ public:
     using Lock = std::unique_lock<Mutex>;
 
     void notify_all();
-    void wait(Lock& lock);                 // may return too early
-    void wait_until(Lock& lock, Ns time);  // the same
+    void wait(Lock& lock);                 // may return spuriously
+    void wait_until(Lock& lock, Ns time);  // may return spuriously
     template <class Passed>
     void wait(Lock& lock, Passed passed) {
         while (!passed())
             wait(lock);
     }
-    // Return whether it has passed in time.
+    // Return whether the condition has become true in time.
     template <class Passed>
     bool wait_until(Lock& lock, Ns time, Passed passed) {
         while (!passed()) {
@@ -63,11 +64,11 @@ private:
     std::condition_variable system_;
 };
 
-// A thread that is joined, or left behind, before it is destroyed.
+// A thread, which must be joined or detached before it is destroyed.
 class Thread {
 public:
     Thread();
-    explicit Thread(std::function<void()> act);  // throws std::system_error when the system has none
+    explicit Thread(std::function<void()> act);  // throws std::system_error if the system has no thread
     Thread(Thread&&) noexcept;
     Thread& operator=(Thread&&) noexcept;
     ~Thread();
@@ -81,14 +82,14 @@ private:
     std::unique_ptr<Body> body_;
 };
 
-// Starts a thread. Throws Error (RunFailed) when the system has no thread for `whose`. Threads that run already are the
-// caller's to stop and join.
+// Starts a thread. Throws Error (RunFailed) if the system has no thread for `whose`. The caller must then stop and
+// join the threads that already run.
 Thread start_thread(const std::string& whose, std::function<void()> act);
 
 void sleep_for(Ns time);
-void let_others_run();  // yields
-void give_way();        // the thread takes no more than 2.2 % of a core that others want
-void wake_on_time();    // the thread's waits end when they are to, not up to 50 us later
+void yield_core();        // as std::this_thread::yield()
+void lower_priority();    // the thread gets at most 2.2 % of a core that others use
+void use_exact_timers();  // the thread's waits end in time, not up to 50 us later
 [[noreturn]] void end_process(const std::string& error, ExitCode code);  // at once, whatever other threads do
 
 }  // namespace pw

@@ -1,5 +1,5 @@
-// What the ranks of a training exchange: sizes of layers, addresses, gradients of an S, squares of a U, losses
-// and parameters. S is the sum of gradients over the holders of a stage, U the optimizer update.
+// The data that the ranks of a training exchange: sizes of layers, addresses, gradients of an S, squares of a U,
+// losses and parameters. S is the sum of gradients over the holders of a stage, U the optimizer update.
 #include "exec/training/training.h"
 #include "workloads/error.h"
 
@@ -10,14 +10,14 @@ namespace pw {
 
 namespace {
 
-// What a rank asks of another one: bytes that a device there has, for one of its own.
-struct Wanted {
+// A rank's request to another one: bytes of a device there, for one of its own devices.
+struct FetchRequest {
     int device = 0, for_device = 0;
     std::uint64_t address = 0;
     Bytes bytes = 0;
 };
 
-constexpr std::size_t kMostBesideValues = 64;  // of a tensor: name and shape, in floats
+constexpr std::size_t kHeaderFloats = 64;  // the size of a tensor's name and shape, in floats
 
 void write_tensors(Message& message, const std::vector<NamedTensor>& tensors) {
     write(message, tensors.size());
@@ -81,7 +81,7 @@ std::span<std::byte> Training::message(int transfer) {
     return {at, static_cast<std::size_t>(bytes)};
 }
 
-// Calls act(device, stage) for what the devices of a rank have of a barrier.
+// Calls act(device, stage) for the devices of a rank in a barrier and their stages there.
 template <class Act>
 void Training::for_stages_at(const Barrier& barrier, int rank, Act act) const {
     for (const int node : barrier.first)
@@ -130,9 +130,9 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
     }
 }
 
-// Between two ranks both have their fetches in one order: that of the message of the rank that wants them.
+// The order of the fetches between two ranks is the same on both: that of the requesting rank's message.
 std::vector<Fetch> Training::fetches_with(const Barrier& barrier, const std::vector<int>& others, int tag) {
-    std::vector<std::vector<Wanted>> wanted(others.size());
+    std::vector<std::vector<FetchRequest>> requests(others.size());
     std::vector<Fetch> all;
     for (const int node : barrier.first) {
         const int device = plan.graph.device_of(node);
@@ -143,7 +143,7 @@ std::vector<Fetch> Training::fetches_with(const Barrier& barrier, const std::vec
             if (!plan.is_here(fetch.from_device)) {
                 const auto at =
                     std::find(others.begin(), others.end(), plan.map.rank_of(fetch.from_device)) - others.begin();
-                wanted[at].push_back(
+                requests[at].push_back(
                     {fetch.from_device, fetch.to_device, reinterpret_cast<std::uint64_t>(fetch.from), fetch.bytes});
             }
         }
@@ -153,16 +153,16 @@ std::vector<Fetch> Training::fetches_with(const Barrier& barrier, const std::vec
         return all;
     std::vector<Message> messages(others.size());
     for (std::size_t k = 0; k < others.size(); ++k)
-        write_all(messages[k], wanted[k]);
-    const std::vector<Message> asked = exchange(plan.ranks, others, messages, tag);
+        write_all(messages[k], requests[k]);
+    const std::vector<Message> requested = exchange(plan.ranks, others, messages, tag);
     for (std::size_t k = 0; k < others.size(); ++k) {
-        MessageReader reader(asked[k]);
-        for (const Wanted& each : reader.read_all<Wanted>()) {
+        MessageReader reader(requested[k]);
+        for (const FetchRequest& each : reader.read_all<FetchRequest>()) {
             const auto* const from = reinterpret_cast<const std::byte*>(each.address);
             if (each.device < 0 || each.device >= static_cast<int>(devices_.size()) || !plan.is_here(each.device) ||
                 !devices_[each.device]->owns(from, each.bytes))
-                fail_with(ExitCode::RunFailed, "rank {} asks rank {} for bytes that no device there has", others[k],
-                          plan.map.own());
+                fail_with(ExitCode::RunFailed, "rank {} requests bytes from rank {} that no device there has",
+                          others[k], plan.map.own());
             all.push_back({each.device, each.for_device, from, nullptr, each.bytes});
         }
     }
@@ -181,7 +181,7 @@ void Training::fetch_from_ranks(const Barrier& barrier, const std::vector<int>& 
     wait_for(plan.ranks, tickets);
 }
 
-// Losses, and squares of the gradients, that devices of this rank know.
+// Writes the losses, and the squares of the gradients, of this rank's devices.
 void Training::write_step(Message& message) const {
     const int last = job.split.stage_of.back();
     for (int mb = 0; mb < job.plan.shape.microbatches; ++mb)
@@ -221,7 +221,7 @@ std::vector<LayerBytes> Training::of_all_ranks(std::vector<LayerBytes> own) cons
 }
 
 std::vector<std::vector<NamedTensor>> Training::of_all_ranks(std::vector<std::vector<NamedTensor>> by_device) const {
-    Message message;  // rank 0 has its own
+    Message message;  // empty on rank 0, which has its own
     for (const int device : plan.devices_of_rank(plan.map.own()))
         if (plan.map.own() != 0)
             write_tensors(message, by_device[device]);
@@ -239,8 +239,8 @@ void Training::write_states(Message& message, const DeviceStates& own) const {
     for (const auto* all : {&own.parameters, &own.momenta})
         for (const std::vector<NamedTensor>& of_device : *all)
             for (const NamedTensor& tensor : of_device)
-                values += tensor.values.size() + kMostBesideValues;
-    message.reserve(values * sizeof(float));  // it does not grow page by page
+                values += tensor.values.size() + kHeaderFloats;
+    message.reserve(values * sizeof(float));  // it must not grow page by page
     for (const int device : plan.devices_of_rank(plan.map.own())) {
         write_tensors(message, own.parameters[device]);
         write_tensors(message, own.momenta[device]);

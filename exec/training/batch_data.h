@@ -17,23 +17,25 @@ public:
     BatchData(const Dataset& data, const MicroBatchSizes& sizes, int microbatches)
         : data_(data), sizes_(sizes), microbatches_(microbatches) {}
 
-    // Make room for what a stage needs: one that reads data needs samples, one with the loss layer labels and losses.
+    // Make room for the data of a stage: a stage that reads data needs samples, one with the loss layer needs
+    // labels and losses.
     void add_samples(const Kernels& kernels);
     void add_labels(const Kernels& kernels);
 
-    // Sets the samples of a step, of which sample(micro-batch, number in it) returns each, and their labels.
+    // Sets the samples of a step and their labels; sample(microbatch, number) returns each sample.
     void set(const std::function<Sample(int microbatch, int number)>& sample);
 
-    // Return those of a micro-batch, labels in their order; nothing if there is no room.
+    // Return the samples of a micro-batch, and their labels in the same order; nothing if there is no room for
+    // them.
     std::span<const Sample> samples(int microbatch) const;
     std::span<const int> labels(int microbatch) const;
-    // Returns where the sum of the losses of a micro-batch is written; null if there is no room.
+    // Returns the address of the sum of a micro-batch's losses; null if there is no room for it.
     double* loss(int microbatch) const { return losses_.data() == nullptr ? nullptr : losses_.data() + microbatch; }
 
 private:
     template <class Value>
     std::span<const Value> of(const Value* all, int per_sample, int microbatch) const;
-    std::size_t count() const;  // of samples, with micro-batches of full size
+    std::size_t count() const;  // the number of samples with micro-batches of full size
 
     const Dataset& data_;
     const MicroBatchSizes& sizes_;

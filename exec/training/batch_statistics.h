@@ -1,4 +1,4 @@
-// The batch statistics that the forwards of a stage leave for its updates.
+// The batch statistics that the forwards of a stage write for its updates.
 #pragma once
 
 #include "exec/kernels.h"
@@ -8,8 +8,8 @@
 
 namespace pw {
 
-// The table lists the blocks of a stage's micro-batches in memory that the kernels of one device read. It is made
-// before the first step.
+// The table lists the blocks of a stage's micro-batches, in memory that the kernels of one device can read. It is
+// made before the first step.
 class StatisticsTable {
 public:
     StatisticsTable() = default;

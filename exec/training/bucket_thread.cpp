@@ -66,7 +66,7 @@ void BucketThread::wait_for_last() {
         std::rethrow_exception(failure_);
 }
 
-// The next step comes to the same S again.
+// The next step has the same S again.
 void BucketThread::wait_until_done() {
     Condition::Lock lock(mutex_);
     changed_.wait(lock, [this] { return node_ < 0; });

@@ -1,4 +1,5 @@
-// The second thread of a device: it sums the gradients of a stage in buckets while the device still makes others.
+// The second thread of a device: it sums the gradients of a stage in buckets while the device still computes other
+// gradients.
 #pragma once
 
 #include "exec/system/threads.h"
@@ -15,14 +16,15 @@ namespace pw {
 
 class BucketThread {
 public:
-    // `open` is called on the new thread, and then, for every S, the sum of gradients, `sum` with its node.
+    // Calls `open` on the new thread, and then `sum` with the node of every S, the sum of gradients.
     BucketThread(const std::string& whose, std::function<void()> open, std::function<void(int node)> sum);
     ~BucketThread();
     BucketThread(const BucketThread&) = delete;
     BucketThread& operator=(const BucketThread&) = delete;
 
-    // These are for the device's thread, in this order. begin() lets the sum of an S begin, which may begin once;
-    // fill() says that the gradients from a byte of the stage's block on are final. What the sum throws, the waits do.
+    // These are for the device's thread, in this order. begin() starts the sum of an S; a second call for the same
+    // S has no effect. fill() marks the gradients from a byte of the stage's block to its end as final. The waits
+    // throw the exceptions of `sum`.
     void begin(int node);
     void fill(Bytes from);
     void wait_for_last();  // until the last bucket is full on all devices
@@ -37,27 +39,28 @@ private:
 
     Mutex mutex_;
     Condition changed_;
-    int node_ = -1, begun_ = -1;  // the S that is summed, -1: none; and the latest that has begun
+    int node_ = -1, begun_ = -1;  // the current S, or -1, and the latest that has begun
     Bytes final_from_ = 0;
     bool last_is_full_ = false, over_ = false;
     std::exception_ptr failure_;
     Thread thread_;  // uses all of the above
 };
 
-// Observes, during its lifetime, the pass that makes the last gradients of a stage, and reports which are final.
-class Filling : public PassObserver {
+// Observes, during its lifetime, the pass that computes the last gradients of a stage, and marks final ones for the
+// bucket thread.
+class FillObserver : public PassObserver {
 public:
-    Filling(StageProgram& program, const LayerGraph& layers, BucketThread& thread)
+    FillObserver(StageProgram& program, const LayerGraph& layers, BucketThread& thread)
         : program_(program), layers_(layers), thread_(thread) {
         program_.set_observer(this);
     }
-    ~Filling() override { program_.set_observer(nullptr); }
-    Filling(const Filling&) = delete;
-    Filling& operator=(const Filling&) = delete;
+    ~FillObserver() override { program_.set_observer(nullptr); }
+    FillObserver(const FillObserver&) = delete;
+    FillObserver& operator=(const FillObserver&) = delete;
 
     void before(int, Pass, const LayerArgs&) override {}
-    // The pass goes from the last layer to the first, and so through the stage's block. Its end says that the first
-    // bytes are final, and so the last bucket.
+    // The pass goes from the last layer to the first, and so through the stage's block from its end. When the pass
+    // ends, the first bytes are final, and so the last bucket.
     void after(int layer, Pass pass, const LayerArgs&) override {
         if (pass != Pass::Weight && !(pass == Pass::Input && !has_weight_pass(layers_[layer].kind)))
             return;

@@ -4,7 +4,8 @@
 
 namespace pw {
 
-// Buckets fill during the last B or W of a mini-batch. Every I precedes its W: then all other gradients are final.
+// Buckets fill during the last B or W of a mini-batch. Since every I precedes its W, all other gradients are final
+// by then.
 BucketedSum::BucketedSum(const DeviceScope& on, GradientSum& sums, BucketThread& thread,
                          const Barriers::RankAction& synchronise_ranks, const Barriers::RankAction& fetch)
     : on_(on), sums_(sums), thread_(thread), synchronise_ranks_(synchronise_ranks), fetch_(fetch) {
@@ -19,7 +20,7 @@ BucketedSum::BucketedSum(const DeviceScope& on, GradientSum& sums, BucketThread&
     }
 }
 
-void BucketedSum::begin_pass(int node, StageProgram& program, std::optional<Filling>& filling) {
+void BucketedSum::begin_pass(int node, StageProgram& program, std::optional<FillObserver>& filling) {
     const auto sum = sum_after_.find(node);
     if (sum == sum_after_.end())
         return;
@@ -27,13 +28,13 @@ void BucketedSum::begin_pass(int node, StageProgram& program, std::optional<Fill
     filling.emplace(program, on_.plan.job.model->layers, thread_);
 }
 
-// All gradients of the stage are final: no S begins before the pass that made the last of them has ended.
+// All gradients of the stage are final: no S begins before the pass that computes the last of them has ended.
 void BucketedSum::end_pass(int node) {
     if (sum_after_.contains(node))
         thread_.fill(0);
 }
 
-// All holders do the same, bucket by bucket.
+// All holders do this together, bucket by bucket.
 void BucketedSum::sum(int node) {
     const int stage = on_.plan.graph.task(node).stage;
     const StageShare& share = on_.stages.at(stage).share;
@@ -59,7 +60,7 @@ void BucketedSum::sum(int node) {
     }
 }
 
-// A holder without a gradient of the mini-batch begins here, with full buckets.
+// A holder without a gradient of the mini-batch begins here; its buckets are full.
 void BucketedSum::wait_for_last(int node) {
     const WaitingAt waiting(on_.plan.monitor.get(), on_.device, node);
     thread_.begin(node);

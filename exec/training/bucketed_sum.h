@@ -1,5 +1,5 @@
-// S, the sum of gradients, in buckets: a second thread of the device sums those that are full on all holders while the
-// device makes the gradients of the others.
+// S, the sum of gradients, in buckets: a second thread of the device sums the buckets that are full on all holders
+// while the device computes the gradients of the others.
 #pragma once
 
 #include "exec/training/bucket_thread.h"
@@ -14,13 +14,13 @@ class GradientSum;
 
 class BucketedSum {
 public:
-    // `synchronise_ranks` and `fetches` are what ranks do at a barrier.
+    // `synchronise_ranks` and `fetch` are the actions of ranks at a barrier.
     BucketedSum(const DeviceScope& on, GradientSum& sums, BucketThread& thread,
                 const Barriers::RankAction& synchronise_ranks, const Barriers::RankAction& fetch);
 
-    // These are for the device's thread. begin_pass() and end_pass() enclose a pass that makes gradients; `filling`
-    // reports, during the pass that makes the last of a mini-batch, which are final.
-    void begin_pass(int node, StageProgram& program, std::optional<Filling>& filling);
+    // These are for the device's thread. begin_pass() and end_pass() enclose a pass that computes gradients. During
+    // the pass that computes the last ones of a mini-batch, `filling` reports which are final.
+    void begin_pass(int node, StageProgram& program, std::optional<FillObserver>& filling);
     void end_pass(int node);
     void wait_for_last(int node);  // until the last bucket is full on all devices
     void wait(int node);           // until all buckets are summed
@@ -32,7 +32,7 @@ private:
     GradientSum& sums_;
     BucketThread& thread_;
     const Barriers::RankAction &synchronise_ranks_, &fetch_;
-    std::map<int, int> sum_after_;  // the pass that makes the last gradients of an S -> that S
+    std::map<int, int> sum_after_;  // node of the pass that computes the last gradients of an S -> node of the S
 };
 
 }  // namespace pw

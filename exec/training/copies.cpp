@@ -1,4 +1,4 @@
-// Tensors that several devices have: each once, by name.
+// Merges the tensors of several devices: each name once.
 #include "exec/training/training.h"
 #include "workloads/error.h"
 
@@ -11,7 +11,7 @@ namespace pw {
 
 namespace {
 
-// Calls agrees(first, other) for a further tensor of a name, which may take something of it into the first.
+// Calls agrees(first, other) for each further tensor of a name; it may copy values of `other` into `first`.
 template <class Agrees>
 std::vector<NamedTensor> each_once(std::vector<std::vector<NamedTensor>> by_device, Agrees agrees) {
     std::map<std::string, NamedTensor> by_name;
@@ -37,7 +37,7 @@ std::vector<NamedTensor> without_copies(std::vector<std::vector<NamedTensor>> by
     });
 }
 
-// A zero has no bits, so that one of the two leaves the other as it is, a minus zero too.
+// The bits of a zero are all zero, so that OR with it does not change the other value, not even a minus zero.
 std::vector<NamedTensor> joined_parts(std::vector<std::vector<NamedTensor>> by_device) {
     return each_once(std::move(by_device), [](std::vector<float>& first, const std::vector<float>& other) {
         for (std::size_t k = 0; k < first.size(); ++k) {

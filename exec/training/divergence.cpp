@@ -1,4 +1,4 @@
-// Says what is known of a run whose numbers are no longer finite. It looks for nothing before a loss or a norm says so.
+// The diagnosis of a run whose numbers are no longer finite. It begins only when a loss or a norm is not finite.
 #include "exec/training/training.h"
 #include "workloads/error.h"
 
@@ -10,13 +10,13 @@ namespace pw {
 
 namespace {
 
-constexpr const char* kGoOn = "\n  help: lower training.learning_rate, or set run.allow_nan: true to go on";
+constexpr const char* kHelpNotFinite = "\n  help: lower training.learning_rate, or set run.allow_nan: true to continue";
 
 bool are_finite(const std::vector<float>& values) {
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
-// The first layer of an F whose output is not finite.
+// Finds the first layer of an F whose output is not finite.
 class FirstNotFinite : public PassObserver {
 public:
     explicit FirstNotFinite(const StageProgram& program) : program_(program) {}
@@ -33,7 +33,7 @@ private:
 
 }  // namespace
 
-// F once more, with memory of its own but for the weights and the data's samples.
+// Runs F once more, in memory of its own except for the weights and the data's samples.
 int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors) {
     StageProgram& program = program_of(forward);
     const StageLayout& layout = program.layout();
@@ -80,7 +80,7 @@ void Training::refuse_loss(int step, int microbatch) {
     fail_with(ExitCode::RunFailed, "the loss of micro-batch {} is not finite", microbatch);
 }
 
-// A synchronous plan counts its repeats, an asynchronous one its mini-batches.
+// The step is the repeat of a synchronous plan, and the mini-batch of an asynchronous one.
 std::string Training::place_of(int step, int microbatch) const {
     const int number = job.plan.asynchronous ? job.plan.shape.mini_batch_of(microbatch) : step;
     return fmt::format("step {}", number + 1);
@@ -93,7 +93,7 @@ void Training::explain() {
     const std::string fact =
         fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch), microbatch);
     if (plan.map.size() > 1)
-        fail_with(ExitCode::RunFailed, "{}; which layer is the first is not known across ranks{}", fact, kGoOn);
+        fail_with(ExitCode::RunFailed, "{}; the first such layer cannot be found across ranks{}", fact, kHelpNotFinite);
     std::vector<std::unique_ptr<Memory>> taken;
     std::vector<std::byte*> tensors;
     for (const EdgeBytes& edge : plan.edges) {
@@ -102,7 +102,7 @@ void Training::explain() {
     }
     for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
         const int device = plan.graph.holder(stage, microbatch);
-        (void)open_kernels(job.config, device, devices);  // on this thread
+        (void)open_kernels(job.config, device, devices);  // for this thread
         const Task forward{Op::Forward, stage, microbatch};
         const int layer = devices_[device]->first_not_finite(forward, tensors);
         if (layer < 0)
@@ -110,9 +110,11 @@ void Training::explain() {
         const bool weights = devices_[device]->has_finite_parameters(forward, layer);
         fail_with(ExitCode::RunFailed, "{}: the first output that is not finite is that of layer '{}'{}{}", fact,
                   job.model->layers[layer].name,
-                  weights ? ", whose parameters are finite" : ", whose parameters are not finite either", kGoOn);
+                  weights ? ", whose parameters are finite" : ", whose parameters are not finite either",
+                  kHelpNotFinite);
     }
-    fail_with(ExitCode::RunFailed, "{}; every layer before it is, with the weights of now{}", fact, kGoOn);
+    fail_with(ExitCode::RunFailed, "{}; with the current weights, the outputs of all layers are finite{}", fact,
+              kHelpNotFinite);
 }
 
 void Training::check_numbers(int step) const {
@@ -120,19 +122,20 @@ void Training::check_numbers(int step) const {
         return;
     const std::vector<double>& losses = record_.losses();
     for (std::size_t mb = 0; mb < losses.size(); ++mb)
-        if (!std::isfinite(losses[mb]))  // a queue has gone on: the weights are no longer those that made it
+        if (!std::isfinite(losses[mb]))  // the queue has continued: the weights have changed since then
             fail_with(ExitCode::RunFailed,
-                      "{}: the loss of micro-batch {} is not finite; which layer is the first is not known on {}{}\n"
-                      "  help: run.backend: cpu names it",
-                      place_of(step, static_cast<int>(mb)), mb, name_of(job.config.run.backend), kGoOn);
+                      "{}: the loss of micro-batch {} is not finite; the first such layer cannot be found on {}{}\n"
+                      "  help: run.backend: cpu finds it",
+                      place_of(step, static_cast<int>(mb)), mb, name_of(job.config.run.backend), kHelpNotFinite);
     for (int update = 0; update < record_.updates(); ++update) {
         const std::span<const double> squares = record_.squares_of(update);
         for (std::size_t layer = squares.size(); layer-- > 0;)
             if (!std::isfinite(squares[layer]))
                 fail_with(ExitCode::RunFailed,
-                          "{}: the gradient norm is not finite. Backwards, the first layer whose parameters have such "
-                          "gradients is '{}'{}",
-                          place_of(step, job.plan.shape.last_of(update)), job.model->layers[layer].name, kGoOn);
+                          "{}: the gradient norm is not finite. In the order of the backward, the first layer whose "
+                          "parameters have such gradients is '{}'{}",
+                          place_of(step, job.plan.shape.last_of(update)), job.model->layers[layer].name,
+                          kHelpNotFinite);
     }
 }
 

@@ -1,4 +1,5 @@
-// The dump: what is needed to check a step against another framework, as .npy files in PyTorch's layouts.
+// The dump: the tensors with which a step can be checked against another framework, as .npy files in PyTorch's
+// layouts.
 #pragma once
 
 #include <string>

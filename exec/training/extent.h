@@ -1,4 +1,4 @@
-// Ranges of bytes in the blocks of a stage: weights, gradients and momentum lie alike in theirs.
+// Ranges of bytes in the blocks of a stage. Weights, gradients and momentum have the same layout in their blocks.
 #pragma once
 
 #include "workloads/units.h"
@@ -18,7 +18,7 @@ inline Extent common(const Extent& one, const Extent& other) {
     return {first, std::max<Bytes>(0, std::min(one.end(), other.end()) - first)};
 }
 
-// Returns the share that the number-th of `count` devices has of a range, in whole lines of 64 bytes.
+// Returns the share of a range for device `number` of `count`, in whole lines of 64 bytes.
 inline Extent share_of(const Extent& all, std::size_t number, std::size_t count) {
     const auto line = [&](std::size_t k) {
         return all.bytes / 64 * static_cast<Bytes>(k) / static_cast<Bytes>(count) * 64;

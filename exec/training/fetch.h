@@ -1,4 +1,4 @@
-// A fetch is what a sum needs of another device's memory.
+// A fetch: bytes of another device's memory that a sum needs.
 #pragma once
 
 #include "workloads/units.h"

@@ -17,7 +17,7 @@ std::size_t place_of(int device, const std::vector<int>& devices) {
 
 }  // namespace
 
-// For the additions of the gradients of all stages, or of all tables, which follow each other.
+// One block is enough for the gradients of all stages and of all tables, since they are added one after the other.
 void GradientSum::reserve() {
     if (!on_.plan.trains())
         return;
@@ -100,8 +100,8 @@ void GradientSum::complete(int stage) {
         }
 }
 
-// The share is the sum of all blocks, in the order of the holders; with reduce() it is all bytes, of the device's own
-// blocks.
+// The share is the sum of all blocks, in the order of the holders. With reduce() the device sums its own blocks,
+// over all bytes.
 void GradientSum::list(int stage, const Extent& bytes) {
     const HeldStage& held = on_.stages.at(stage);
     std::byte* own = held.memory.gradients();
@@ -127,14 +127,14 @@ void GradientSum::copy(int stage, const Extent& bytes) {
         if (holder == on_.device)
             continue;
         const std::byte* sums = on_.peers.memory_of(holder, stage).gradients();
-        for (const Extent& wanted : held.share.wanted) {
-            const Extent piece = common(wanted, held.share.share_in(bytes, k));
+        for (const Extent& needed : held.share.needed) {
+            const Extent piece = common(needed, held.share.share_in(bytes, k));
             on_.peers.copy(holder, sums + piece.first, own + piece.first, piece.bytes);
         }
     }
 }
 
-// The copies of a shared table: the embedding's gradient first. All holders of a stage have the same one by now.
+// The copies of a shared table: the embedding's gradient first. All holders of a stage have the same sum by now.
 void GradientSum::list(const SharedTable& table) {
     const std::size_t place = place_of(on_.device, table.devices);
     const Extent share = share_of({0, table.bytes}, place, table.devices.size());
@@ -161,7 +161,7 @@ void GradientSum::copy(const SharedTable& table) {
     }
 }
 
-// Where kernels here can read the block after the next fetch().
+// Returns the address at which kernels here can read the block after the next fetch().
 const std::byte* GradientSum::readable(int device, const std::byte* block, Bytes bytes) {
     if (on_.peers.reads(device))
         return block;
@@ -170,13 +170,13 @@ const std::byte* GradientSum::readable(int device, const std::byte* block, Bytes
     return here;
 }
 
-// The layer's part of the first block of its stage.
+// Returns the layer's part of the first block of its stage.
 std::byte* GradientSum::gradient_of(int device, int layer) const {
     const int stage = on_.plan.job.split.stage_of[layer];
     return on_.peers.memory_of(device, stage).gradients() + on_.layouts.full[stage].weight_offset[layer];
 }
 
-// Additions are used again by the next step, with the memory of their lists.
+// The next step reuses the additions, with the memory of their lists.
 GradientSum::Addition& GradientSum::next_addition(std::byte* to, Bytes bytes) {
     if (listed_ == additions_.size())
         additions_.emplace_back();

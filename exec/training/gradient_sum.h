@@ -13,25 +13,27 @@ namespace pw {
 class BucketedSum;
 class StatisticsGather;
 
-// Every device adds up its share of the bytes of all blocks, and copies the other shares from the devices that have
-// added them up. What its kernels cannot read it fetches first.
+// Every device sums its share of the bytes of all blocks, and copies the other shares from the devices that have
+// summed them. It first fetches the bytes that its kernels cannot read.
 class GradientSum {
 public:
     explicit GradientSum(const DeviceScope& on) : on_(on) {}
 
-    // Reserves memory for fetched summands. To be called once, when all devices have placed their buffers.
+    // Reserves memory for fetched summands. Called once, when all devices have placed their buffers.
     void reserve();
     Bytes reserved() const { return fetched_ ? fetched_->size() : 0; }
 
     // Does an S; at the first S of the device in its barrier, for all of its stages there. Between the first and the
-    // last wait at the barrier every device may read the blocks of the others, and none writes what another one reads.
-    // `buckets` is not null if the bucket thread sums the stage.
+    // last wait at the barrier every device may read the blocks of the others, and no device writes bytes that
+    // another one reads. `buckets` is not null if the bucket thread sums the stage.
     void sum(int node, StatisticsGather& statistics, BucketedSum* buckets);
-    // Completes the gradients of a stage before its U. A stage without S has one holder, and its tables are its own.
+    // Completes the gradients of a stage before its U. A stage without S has one holder, and shares no table with
+    // other stages.
     void complete(int stage);
 
-    // The steps of a sum. list() lists the device's share of the bytes of a stage, or of a table, as an addition, which
-    // reads what has been fetched; add() does the listed ones. copy() copies the shares of the others.
+    // The steps of a sum. list() lists the device's share of the bytes of a stage, or of a table, as an addition,
+    // and requests the fetches of its summands; add() does the listed additions. copy() copies the shares of the
+    // other devices.
     void list(int stage, const Extent& bytes);
     void copy(int stage, const Extent& bytes);
     void list(const SharedTable& table);
@@ -40,7 +42,7 @@ public:
 
 private:
     struct Addition {
-        std::vector<const std::byte*> from;  // summands, in this order
+        std::vector<const std::byte*> from;  // the summands, in their order
         std::byte* to = nullptr;
         Bytes bytes = 0;
     };
@@ -52,7 +54,7 @@ private:
     std::vector<Addition> additions_;
     std::size_t listed_ = 0;           // number of additions in use
     std::unique_ptr<Memory> fetched_;  // summands of other devices
-    Bytes used_ = 0;                   // bytes of it in use
+    Bytes used_ = 0;                   // the part of fetched_ in use
 };
 
 }  // namespace pw

@@ -16,8 +16,8 @@ Extent StageShare::share_in(const Extent& bucket, std::size_t holder) const {
                       : share_of(bucket, holder, holders.size());
 }
 
-// Of a sharded stage the device wants the sums of its part, of shared tables, whose copies are to be added, and of the
-// layers that it measures: a norm is the sum of a layer's squares in one order, however the holders share it out.
+// In a sharded stage a device needs the sums of its own part, of shared tables, whose copies are added later, and
+// of the layers that it measures: a norm adds a layer's squares in one order, whatever the holders' parts are.
 StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int device, int stage, bool whole) {
     const Job& job = plan.job;
     const StageLayout& layout = layouts.full[stage];
@@ -30,7 +30,7 @@ StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int devic
     if (may_sum_in_buckets(job, device))
         share.buckets = buckets_of(share.all.bytes, job.config.sum_bucket);
     if (!share.is_sharded || whole) {
-        share.wanted = {share.all};
+        share.needed = {share.all};
         return share;
     }
     const auto is_shared = [&](int layer) {
@@ -40,7 +40,7 @@ StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int devic
     };
     for (const int layer : job.split.layers[stage])
         if (layouts.measurers[layer] == device || is_shared(layer))
-            share.wanted.push_back({layout.weight_offset[layer], layouts.bytes[layer].weights});
+            share.needed.push_back({layout.weight_offset[layer], layouts.bytes[layer].weights});
     return share;
 }
 

@@ -1,4 +1,4 @@
-// The stages that a device holds, and what the parts of a device share.
+// The stages that a device holds, and the data that the parts of a device share.
 #pragma once
 
 #include "exec/engine/device.h"
@@ -14,52 +14,53 @@
 
 namespace pw {
 
-// The share of a device in a stage, as bytes of the stage's block: what the device adds up in S, the sum of gradients,
-// and what it updates if the holders share out the optimizer's states.
+// The share of a device in a stage, as bytes of the stage's block: the bytes that the device sums in S, the sum of
+// gradients, and those that it updates if the holders shard the optimizer's states.
 struct StageShare {
     std::vector<int> holders;  // devices
-    std::size_t number = 0;    // of the device among them
+    std::size_t number = 0;    // the index of the device in `holders`
     Extent all, part;
     bool is_sharded = false;
-    std::vector<Extent> wanted;  // whose sums the device needs
-    int buckets = 1;             // in which S sums; several: on the bucket thread
+    std::vector<Extent> needed;  // the bytes whose sums the device needs
+    int buckets = 1;             // the number of buckets of S; if there are several, the bucket thread sums them
 
-    // The last bytes of the block are in bucket 0: they are the first that are final.
+    // The last bytes of the block are in bucket 0, since they are final first.
     Extent bucket(int number_of_bucket) const;
-    // Returns what a holder adds up of a bucket: an equal share, or, of a sharded stage, what lies in its part.
+    // Returns the bytes of a bucket that a holder sums: an equal share or, in a sharded stage, the bytes in its
+    // part.
     Extent share_in(const Extent& bucket, std::size_t holder) const;
 };
 
 struct HeldStage {
     StageMemory memory;
-    bool saves = false;  // what its F saves is read back
-    // On the device's own rank: `last` for a smaller last micro-batch of a mini-batch, or null.
+    bool saves = false;  // whether its F saves data for a backward
+    // Only on the device's own rank. `last` is for a smaller last micro-batch of a mini-batch, or null.
     std::unique_ptr<StageProgram> program = nullptr, last = nullptr;
-    StageShare share = {};  // once the layouts are known
-    Places places = {};     // of the task that runs
+    StageShare share = {};  // set when the layouts are known
+    Places places = {};     // the addresses of the current task
 };
 using HeldStages = std::map<int, HeldStage>;  // by stage
 
-// Needs the layouts. `whole`: the sums of all bytes are wanted.
+// With `whole` the device needs the sums of all bytes.
 StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int device, int stage, bool whole);
 
-// How a device gets at the memory of others at an S or U.
+// The access of a device to the memory of others at an S or U.
 class Peers {
 public:
     virtual ~Peers() = default;
     // Returns the memory of a stage on any device that holds it.
     virtual const StageMemory& memory_of(int device, int stage) const = 0;
-    // Waits for the other devices of the node's barrier, for the round-th time, from 0. What was done or queued before
-    // it is done before what any of them does afterwards.
+    // Waits for the other devices of the node's barrier; `round` counts the waits of a node from 0. All work done
+    // or enqueued before the wait is done before any of these devices begins later work.
     virtual void arrive(int node, int round) = 0;
-    // Returns whether kernels here read the memory of another device; if not, it is fetched.
+    // Returns whether kernels here can read the memory of another device; if not, it is fetched.
     virtual bool reads(int device) const = 0;
-    // Copies bytes of a device, at once if kernels here read them, else with the next fetch().
+    // Copies bytes of a device: at once if kernels here can read them, otherwise with the next fetch().
     virtual void copy(int device, const std::byte* from, std::byte* to, Bytes bytes) = 0;
-    // Called by all devices of an S or U: what they have asked for is there before anything that they do next.
+    // Called by all devices of an S or U: the requested bytes arrive before any later work of the devices.
     virtual void fetch(int node) = 0;
-    // Returns whether the transport adds up a stage in an order of its own: then each holder adds up its own gradients,
-    // and reduce(), called by all devices of an S, adds up those of all.
+    // Returns whether the transport sums a stage in an order of its own. Each holder then sums its own gradients,
+    // and reduce(), called by all devices of an S, adds up the sums of all holders.
     virtual bool reduces(int /*stage*/) const { return false; }
     virtual void reduce(int /*node*/) {}
 };

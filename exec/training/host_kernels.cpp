@@ -1,4 +1,4 @@
-// The kernels that all backends which compute on host threads share.
+// The kernels that are common to all backends that compute on host threads.
 #include "exec/engine/arena.h"
 #include "exec/engine/machine.h"
 #include "exec/engine/mailbox.h"
@@ -73,7 +73,7 @@ std::unique_ptr<Memory> HostKernels::reserve(Bytes bytes, const std::string& who
     return host_memory(bytes, whose, true);
 }
 
-std::unique_ptr<Memory> HostKernels::shared(Bytes bytes) const { return host_memory(bytes, "notes", true); }
+std::unique_ptr<Memory> HostKernels::shared(Bytes bytes) const { return host_memory(bytes, "shared memory", true); }
 
 std::string HostKernels::machine() const { return machine_name(); }
 

@@ -39,7 +39,7 @@ void KeptState::keep(bool copies) {
         Bytes bytes = 0;
         for_each_block(blocks,
                        [&](const std::byte* block, Bytes size, auto, int) { bytes += block == nullptr ? 0 : size; });
-        memory_ = kernels_.reserve(bytes, fmt::format("what a checkpoint has of device {}", device_));
+        memory_ = kernels_.reserve(bytes, fmt::format("the state of device {} for a checkpoint", device_));
     }
     std::byte* to = memory_->data();
     for_each_block(blocks, [&](const std::byte* block, Bytes bytes, const std::byte* Blocks::*member, int stage) {

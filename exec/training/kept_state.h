@@ -11,8 +11,8 @@
 
 namespace pw {
 
-// Parameters have the statistics of their stage; momenta have the names of their parameters, and zeros where another
-// holder keeps them.
+// `parameters` includes the statistics of the stages. Momenta have the names of their parameters; they are zero in
+// the parts of other holders.
 struct DeviceState {
     std::vector<NamedTensor> parameters, momenta;
 };
@@ -24,15 +24,15 @@ public:
 
     std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }
 
-    // Keeps the state of now. With `copies`, for kernels whose work is done when a call returns, it copies the blocks
-    // into memory that stays reserved; the tensors are made in take(), while the device continues. Without, it makes
-    // the tensors at once.
+    // Keeps the current state. With `copies`, for kernels whose work is done when a call returns, it copies the
+    // blocks into memory that stays reserved; take() makes the tensors later, while the device continues. Without
+    // `copies` it makes the tensors at once.
     void keep(bool copies);
     bool is_kept() const { return is_kept_; }
-    DeviceState take();  // once after keep(), on any thread
+    DeviceState take();  // called once after keep(), on any thread
 
 private:
-    struct Blocks {  // of a stage; null if the device has none
+    struct Blocks {  // the blocks of a stage; null if the device does not have them
         const std::byte *weights = nullptr, *statistics = nullptr, *momentum = nullptr;
     };
     using BlocksOfStages = std::map<int, Blocks>;

@@ -1,4 +1,4 @@
-// What is known of the memory of a training when all devices are prepared: the bytes of its layers, and their layout.
+// The memory of a training, planned when all devices are prepared: the bytes of its layers, and their layout.
 #include "exec/training/layouts.h"
 
 #include "exec/training/training.h"
@@ -66,8 +66,8 @@ std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBy
 std::vector<LayerBytes> Training::layer_bytes(bool last) const {
     std::vector<LayerBytes> bytes;
     for (int layer = 0; layer < static_cast<int>(job.split.stage_of.size()); ++layer) {
-        const int speaker = job.plan.shape.devices_of(job.split.stage_of[layer]).front();
-        bytes.push_back(plan.is_here(speaker) ? devices_[speaker]->bytes_of(layer, last) : LayerBytes{});
+        const int holder = job.plan.shape.devices_of(job.split.stage_of[layer]).front();
+        bytes.push_back(plan.is_here(holder) ? devices_[holder]->bytes_of(layer, last) : LayerBytes{});
     }
     return of_all_ranks(std::move(bytes));
 }
@@ -89,7 +89,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     return costs;
 }
 
-// The backend's own sizes, no times: tensors are handed over by pointer.
+// The backend's own sizes, and no times: tensors are passed by pointer.
 Costs Training::prepare_memory() {
     const std::vector<LayerBytes> bytes = layer_bytes(false);
     Layouts layouts{layouts_at(plan.sizes.full, bytes), {}, bytes, shared_tables(job, bytes), {}};

@@ -1,4 +1,4 @@
-// The layouts of all stages: where the bytes of their layers are in the stages' blocks.
+// The layouts of all stages: the offsets of their layers in the stages' blocks.
 #pragma once
 
 #include "job/job.h"
@@ -8,30 +8,30 @@
 
 namespace pw {
 
-// A table that several layers have a copy of, at the start of their blocks: an embedding, and the layers tied to it.
+// A table of which several layers have a copy, at the start of their blocks: those of an embedding and of the
+// layers tied to it.
 struct SharedTable {
     std::vector<int> layers;   // the embedding first
     std::vector<int> devices;  // the holders of the layers, ascending
-    std::vector<int> nearest;  // for each of `devices`: the first of the layers that it holds
+    std::vector<int> nearest;  // for each of `devices`: the first of the layers on it
     Bytes bytes;
 };
 
-// Returns the tables that are shared; `bytes` is by layer. It throws Error (RunFailed) when copies of a table differ in
-// size.
+// Returns the shared tables; `bytes` is by layer. Throws Error (RunFailed) if copies of a table differ in size.
 std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes);
 
-// Returns whether the holders of a stage share out the optimizer's states.
+// Returns whether the holders of a stage shard the optimizer's states.
 bool is_sharded(const Job& job, int stage);
 // Returns whether the gradients of a device's stage are summed in buckets.
 bool may_sum_in_buckets(const Job& job, int device);
-// Returns by layer the device that measures its gradient: the one that speaks for the stage, or, of a sharded stage,
-// the one whose part the layer begins in.
+// Returns by layer the device that measures its gradient: the first holder of the stage or, if the stage is
+// sharded, the device in whose part the layer begins.
 std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& layouts);
 
 // The layouts are built once, when all devices are prepared.
 struct Layouts {
-    std::vector<StageLayout> full, last;  // by stage; `last` for a smaller last micro-batch, if there is one
-    std::vector<LayerBytes> bytes;        // by layer, of a full micro-batch
+    std::vector<StageLayout> full, last;  // by stage; `last` is for a smaller last micro-batch, if there is one
+    std::vector<LayerBytes> bytes;        // by layer, for a full micro-batch
     std::vector<SharedTable> tables;
     std::vector<int> measurers;  // by layer
 };

@@ -21,14 +21,14 @@ constexpr const char* kWhatIsRead = "float32 arrays in C order are read: numpy.s
 constexpr std::uint32_t kMostHeader = 1 << 20;
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// What the header's dictionary says.
+// The contents of the header's dictionary.
 struct Header {
     std::string type;
     bool is_fortran = false;
     std::vector<int> shape;
 };
 
-// Takes tokens from the front of a Python literal.
+// Reads the tokens of a Python literal.
 class Reader {
 public:
     explicit Reader(std::string_view text) : text_(text) {}
@@ -127,7 +127,7 @@ std::optional<Header> read_dictionary(std::string_view text) {
     fail("{}: {}\n  help: {}", file, fact, kWhatIsRead);
 }
 
-// Leaves the stream at the values.
+// Afterwards the stream is at the values.
 Header read_header(std::istream& in, const std::string& file) {
     char start[10] = {};
     in.read(start, sizeof start);
@@ -151,7 +151,7 @@ Header read_header(std::istream& in, const std::string& file) {
     in.read(text.data(), length);
     const std::optional<Header> header = in ? read_dictionary(text) : std::nullopt;
     if (!header)
-        reject(file, "its header is not what NumPy writes");
+        reject(file, "its header is not one that NumPy writes");
     if (header->type != "<f4")
         reject(file, fmt::format("it holds '{}', not '<f4'", shortened(header->type, 80)));
     if (header->is_fortran)

@@ -6,10 +6,11 @@
 
 namespace pw {
 
-// Writes version 1.0 of the format. It throws Error (RunFailed) naming the file.
+// Writes version 1.0 of the format. Throws Error (RunFailed) that names the file.
 void write_npy(const std::string& file, const std::vector<int>& shape, const std::vector<float>& values);
 
-// These read versions 1.0 to 3.0. Both throw Error (BadInput) naming the file, what it holds and what is read.
+// These read versions 1.0 to 3.0. Both throw Error (BadInput) that names the file, its contents and the expected
+// ones.
 std::vector<int> read_npy_shape(const std::string& file);
 std::vector<float> read_npy(const std::string& file);
 

@@ -17,7 +17,7 @@ void Optimizer::resume(int stage, const StageProgram::Values& momenta) {
     const HeldStage& held = on_.stages.at(stage);
     if (!held.share.is_sharded)
         return held.program->initialise(momenta, held.memory.momenta[0], held.memory.statistics);
-    const std::unique_ptr<Memory> whole = on_.kernels.reserve(held.share.all.bytes, "momenta to go on from");
+    const std::unique_ptr<Memory> whole = on_.kernels.reserve(held.share.all.bytes, "momenta of the checkpoint");
     held.program->initialise(momenta, whole->data(), held.memory.statistics);
     on_.kernels.copy(whole->data() + held.share.part.first, held.memory.momenta[0], held.share.part.bytes);
 }
@@ -51,9 +51,9 @@ void Optimizer::update(const Task& task, int node, int step) {
     end(task, step);
 }
 
-// The first update of the run, on the device that speaks for the stage.
+// True for the first update of the run, on the first holder of the stage.
 bool Optimizer::is_recorded(const Task& update, int step) const {
-    return record_.keeps_tensors() && on_.plan.speaks_for(on_.device, update.stage) && step == 0 &&
+    return record_.keeps_tensors() && on_.plan.is_first_holder(on_.device, update.stage) && step == 0 &&
            on_.plan.job.plan.shape.mini_batch_of(update.microbatch) == 0;
 }
 
@@ -84,7 +84,7 @@ void Optimizer::begin(const Task& task, int step) {
         held.program->update(sgd, part, weights, gradients, memory.momenta[0], new_weights);
     else
         held.program->update(sgd, weights, gradients, next_momentum(memory, held.share.all.bytes), new_weights,
-                             on_.plan.speaks_for(on_.device, task.stage) ? squares : nullptr);
+                             on_.plan.is_first_holder(on_.device, task.stage) ? squares : nullptr);
 }
 
 void Optimizer::copy_weights(int stage) {
@@ -113,7 +113,7 @@ void Optimizer::end(const Task& task, int step) {
                      held.program->named(memory.weights(memory.newest), memory.statistics, false));
 }
 
-// Returns the momentum of the next version, made a copy of the newest one's if that is another.
+// Returns the momentum of the next version. If it is not the newest version's, it is made a copy of that.
 std::byte* Optimizer::next_momentum(const StageMemory& memory, Bytes bytes) const {
     std::byte *old = memory.momentum(memory.newest), *next = memory.momentum(memory.newest + 1);
     if (next != old)
@@ -121,13 +121,13 @@ std::byte* Optimizer::next_momentum(const StageMemory& memory, Bytes bytes) cons
     return next;
 }
 
-// Writes what this device is to measure of a stage's gradients.
+// Writes the squares of the gradients that this device measures in a stage.
 void Optimizer::measure(int stage, double* squares) const {
     const HeldStage& held = on_.stages.at(stage);
     const std::byte* gradients = held.memory.gradients();
     if (gradients == nullptr)
         return;
-    if (!held.share.is_sharded && on_.plan.speaks_for(on_.device, stage))
+    if (!held.share.is_sharded && on_.plan.is_first_holder(on_.device, stage))
         held.program->measure(gradients, squares);
     for (const int layer : held.program->layers())
         if (held.share.is_sharded && on_.layouts.measurers[layer] == on_.device)

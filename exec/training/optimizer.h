@@ -1,5 +1,5 @@
-// U, the optimizer update: of a whole stage, or, if its holders share out the optimizer's states, of the device's part
-// of it, whose new weights the holders then exchange.
+// U, the optimizer update: of a whole stage or, if its holders shard the optimizer's states, of the device's part
+// of it. The holders then exchange the new weights of their parts.
 #pragma once
 
 #include "exec/training/held_stage.h"
@@ -17,12 +17,12 @@ class Optimizer {
 public:
     Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather& statistics, Record& record);
 
-    // Sets the momentum of a stage; `momenta` returns by layer what LayerKernel::load takes.
+    // Sets the momentum of a stage; `momenta` returns by layer the values for LayerKernel::load.
     void resume(int stage, const StageProgram::Values& momenta);
-    // Measures what the device adds to the global norm. To be called before any U of the mini-batch.
+    // Measures the device's part of the global norm. Called before any U of the mini-batch.
     void measure(const Task& update);
-    // Does a U. At the device's first U in a barrier it does the step for its parts of all sharded stages there. No
-    // device writes weights that another holder still copies: that holder first comes to the next S.
+    // Does a U. At the device's first U in a barrier it updates its parts of all sharded stages there. No device
+    // writes weights that another holder still copies, since the next S waits for that holder.
     void update(const Task& task, int node, int step);
 
 private:
@@ -38,7 +38,7 @@ private:
     GradientSum& sums_;
     StatisticsGather& statistics_;
     Record& record_;
-    SharedArray<double> clip_factor_;  // under a global norm
+    SharedArray<double> clip_factor_;  // for a global norm
 };
 
 }  // namespace pw

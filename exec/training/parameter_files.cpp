@@ -58,7 +58,7 @@ void check_initial(const Config& config, const Model& model) {
         return;
     if (is_half_moved(config.training.initial))
         config.fail_at("training.initial",
-                       fmt::format("the last run that saved into {} was cut off: its files may be of two runs",
+                       fmt::format("the last run that saved into {} was interrupted: its files may be of two runs",
                                    config.training.initial),
                        "save into it again, or name another folder");
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)

@@ -14,7 +14,7 @@ public:
     SharedArray() = default;
     SharedArray(const Kernels& kernels, std::size_t count)
         : memory_(kernels.shared(static_cast<Bytes>(count * sizeof(Value)))) {}
-    // Returns null for an array that has not been made.
+    // Returns null for an array without memory.
     Value* data() const { return memory_ == nullptr ? nullptr : reinterpret_cast<Value*>(memory_->data()); }
 
 private:

@@ -1,4 +1,4 @@
-// The memory of a stage on a device: the addresses of its buffers, and the versions of its weights that are there.
+// The memory of a stage on a device: the addresses of its buffers, and its versions of the weights.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// The gradients that some backward tasks of a stage have added up since the last U, the optimizer update.
+// The sum of the gradients of some backward tasks of a stage since the last U, the optimizer update.
 struct GradientPart {
     std::byte* block = nullptr;
     Begun begun;
@@ -21,25 +21,25 @@ struct GradientPart {
 struct StageMemory {
     StageMemory(const Job& job, int device, int stage, int gradient_parts);
 
-    // Takes the address of a buffer of the stage, of any use but landing, sent and workspace.
+    // Sets the address of a buffer of the stage, of any use except landing, sent and workspace.
     void place(const Buffer& buffer, std::byte* address);
     bool has_weights() const { return slots.front() != nullptr; }
     std::byte* weights(int version) const { return slots[slot_of[version]]; }
     std::byte* momentum(int version) const { return momenta[predicts ? slot_of[version] : 0]; }
-    std::byte* gradients() const { return parts.front().block; }  // S and U leave the sum there
+    std::byte* gradients() const { return parts.front().block; }  // the sum after S and U
 
-    // Write and read what other ranks fetch: the addresses of gradients, weights and statistics, and which gradients
-    // have begun.
+    // Write and read the data that other ranks need for fetches: the addresses of gradients, weights and
+    // statistics, and which gradients have begun.
     void write_addresses(Message& message) const;
     void read_addresses(MessageReader& message);
     void write_begun(Message& message) const;
     void read_begun(MessageReader& message);
 
-    const bool predicts;                      // the stage predicts weights: every slot has a momentum
+    const bool predicts;                      // whether the stage predicts weights: then every slot has a momentum
     std::vector<std::byte*> slots;            // weight buffers
     std::vector<int> slot_of;                 // version -> slot
-    int newest = 0;                           // number of the newest version, within the plan
-    std::vector<std::byte*> momenta;          // by slot; of the device's part if the optimizer is sharded
+    int newest = 0;                           // the number of the newest version, within the plan
+    std::vector<std::byte*> momenta;          // by slot; only the device's part if the optimizer is sharded
     std::byte* statistics = nullptr;          // running averages
     std::byte* predicted = nullptr;           // weights
     std::vector<std::byte*> left_statistics;  // [micro-batch], written by F

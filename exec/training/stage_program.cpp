@@ -42,8 +42,9 @@ std::byte* gradient_at(const Slot& slot, const Places& places) {
     return tensor_at(slot, places);
 }
 
-// Of the sums before an add that last one which the norm that does the add's I does too: that of the add's gradient.
-std::span<const Sum> left_to_norm(int add, const PassLayout& pass) {
+// The last sum before an add, if it is the sum of the add's own gradient and a norm does the add's I: the norm then
+// does this sum, too.
+std::span<const Sum> done_by_norm(int add, const PassLayout& pass) {
     const std::span<const Sum> sums = pass.before[add];
     const bool is_left = pass.joined[add] >= 0 && !sums.empty() && sums.back().to == pass.output_gradient[add];
     return sums.last(is_left ? 1 : 0);
@@ -118,7 +119,7 @@ void StageProgram::bind_forward(int layer, const Places& places) const {
     bind_parameters(layer, places, args);
 }
 
-// An add reads what its norms have read, and saved.
+// An add reads the inputs of its norms, and the blocks that they have saved.
 void StageProgram::bind_saving_forward(int layer, const Places& places) const {
     bind_forward(layer, places);
     if (leaves_output_[layer])
@@ -145,7 +146,7 @@ void StageProgram::forward(const Places& places, bool save) const {
     }
 }
 
-// Tensors that left long ago are made in the workspace: their landing buffers may hold others by now.
+// Tensors that were sent earlier are written into the workspace: their landing buffers may contain others by now.
 void StageProgram::recompute(const Places& places) const {
     for (int layer : layers_) {
         bind_saving_forward(layer, places);
@@ -169,7 +170,7 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
     for (const Slot& slot : pass.input_gradient[layer])
         call_.input_gradients.push_back(gradient_at(slot, places));
     if (call_.input_gradients.empty())
-        call_.input_gradients.push_back(nullptr);  // nobody wants the gradient of the data
+        call_.input_gradients.push_back(nullptr);  // the gradient of the data is not needed
     args.inputs = call_.inputs;
     args.input_gradients = call_.input_gradients;
     args.output_gradient = gradient_at(pass.output_gradient[layer], places);
@@ -180,7 +181,7 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
 void StageProgram::join_add(int add, const PassLayout& pass, const Places& places) const {
     JoinedAdd& joined = call_.args.joined;
     joined.gradient = gradient_at(pass.output_gradient[add], places);
-    for (const Sum& sum : left_to_norm(add, pass))
+    for (const Sum& sum : done_by_norm(add, pass))
         joined.summand = gradient_at(sum.from, places);
     if (bytes_of(add).saved_until_input > 0)
         joined.saved = tensor_at(layout_.saved[add], places);
@@ -198,9 +199,9 @@ void StageProgram::backward(const Places& places, double loss_scale, Begun begun
     const PassLayout& pass = weights_too ? layout_.backward : layout_.backward_input;
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
         const std::span<const Sum> sums = pass.before[*layer];
-        run_sums(*layer, sums.first(sums.size() - left_to_norm(*layer, pass).size()), places);
+        run_sums(*layer, sums.first(sums.size() - done_by_norm(*layer, pass).size()), places);
         if (pass.joined[*layer] >= 0) {
-            observed(*layer, Pass::Input, {}, [] {});  // comes with the norm's, which is next
+            observed(*layer, Pass::Input, {}, [] {});  // the norm, which is next, does it
             run_sums(*layer, pass.after[*layer], places);
             continue;
         }
@@ -281,7 +282,7 @@ void StageProgram::measure(const std::byte* gradients, double* squares) const {
         measure(layer, gradients, squares);
 }
 
-// A shared parameter counts where it comes from.
+// A shared parameter is measured in the layer that owns it.
 bool StageProgram::is_measured(int layer) const {
     return bytes_of(layer).weights > 0 && model_.layers[layer].tied_to.empty();
 }
@@ -305,7 +306,7 @@ void StageProgram::gather_statistics(BatchStatistics of, std::byte* running) con
     }
 }
 
-// The layer whose parameters these are: a tied one has those of another.
+// Returns the layer that owns the parameters: a tied layer has those of another one.
 const Layer& StageProgram::owner_of_parameters(int layer) const {
     const Layer& own = model_.layers[layer];
     return own.tied_to.empty() ? own : model_.layers[find_layer(model_.layers, own.tied_to)];

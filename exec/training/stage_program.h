@@ -1,5 +1,5 @@
-// The program of one stage on a device: its kernels, and its passes over planned memory. Letters stand for tasks: F the
-// forward, B the full backward, which is I (for inputs) and W (for weights), U the optimizer update.
+// The program of one stage on a device: its kernels, and its passes over planned memory. Letters stand for tasks: F
+// the forward, B the full backward, which consists of I (for inputs) and W (for weights), U the optimizer update.
 #pragma once
 
 #include "exec/kernels.h"
@@ -19,27 +19,26 @@ struct Places {
     std::byte* until_weight = nullptr;
     std::byte* gradient_kept = nullptr;
     std::byte* workspace = nullptr;
-    // The buffers are by edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
+    // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
     std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
     const std::byte* weights = nullptr;
-    std::byte* statistics = nullptr;  // those of the micro-batch, or, in evaluation, the running averages
+    std::byte* statistics = nullptr;  // of the micro-batch; in evaluation the running averages
     std::byte* gradients = nullptr;
-    std::span<const int> labels;                       // shared memory, like the loss
-    std::int64_t training_seed = 1, first_sample = 0;  // first_sample: number in the endless sequence, for dropout
-    double* loss = nullptr;  // sum over the samples, written by F of the stage with the loss layer
+    std::span<const int> labels;                       // in shared memory, like the loss
+    std::int64_t training_seed = 1, first_sample = 0;  // for dropout; first_sample: number in the endless sequence
+    double* loss = nullptr;  // the sum over the samples, written by F of the stage with the loss layer
 };
 
-// Tells whether a block of gradients already holds something: of the layers that add to it in I, and of those that do
-// in W.
+// Whether a block of gradients already has values: those of layers that add to it in I, and those of layers that
+// add to it in W.
 struct Begun {
     bool input = false, weight = false;
 };
 
 enum class Pass { Forward, Input, Weight, Sum, Update };
 
-inline constexpr int kAllLayers = -1;  // all layers of a stage: U may be one call
-
-// An observer sees every kernel call: it is the profiler's stop-watch and the tests' window.
+inline constexpr int kAllLayers = -1;  // all layers of a stage, for a U that is one call
+// An observer is called at every kernel call: by it the profiler times calls, and tests examine them.
 class PassObserver {
 public:
     virtual ~PassObserver() = default;
@@ -56,31 +55,31 @@ public:
     LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
     LayerKernel& kernel(int layer) const { return *kernels_[layer]; }
 
-    void set_layout(StageLayout layout);  // to be called on the device's own thread
+    void set_layout(StageLayout layout);  // call it on the device's own thread
     const StageLayout& layout() const { return layout_; }
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
     void forward(const Places& places, bool save) const;
-    // Writes what forward() saved once more, from the same inputs and weights, and nothing else.
+    // Writes the saved data of forward() again, from the same inputs and weights, and nothing else.
     void recompute(const Places& places) const;
-    // Does B (with `weights_too`) or I, which keeps the output gradients that W reads. It adds to those
-    // places.gradients that have begun, and overwrites the others.
+    // Does B (with `weights_too`) or I, which keeps the output gradients for W. It adds to the gradients that have
+    // begun, and overwrites the others.
     void backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const;
-    void backward_weight(const Places& places, Begun begun) const;  // W, after an I
+    void backward_weight(const Places& places, Begun begun) const;  // does W, after an I
     // Does one optimizer step and writes each layer's sum of squared gradients to squares[layer], in shared memory.
-    // `squares` is null where measure() did that.
+    // `squares` is null if measure() has done that.
     void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
                 std::byte* new_weights, double* squares) const;
-    // Does the step for a part of the stage only; `momentum` has that part alone.
+    // Does the step for a part of the stage only; `momentum` is that of the part.
     void update(const Sgd& sgd, const Extent& part, const std::byte* weights, const std::byte* gradients,
                 std::byte* momentum, std::byte* new_weights) const;
     // Predicts the weights as Kernels::predict does.
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     void measure(const std::byte* gradients, double* squares) const;
     void measure(int layer, const std::byte* gradients, double* squares) const;
-    // Lets the running averages take in what F wrote of a mini-batch.
+    // Updates the running averages with the statistics of a mini-batch.
     void gather_statistics(BatchStatistics of, std::byte* running) const;
-    // For a layer, the values that LayerKernel::load takes, in plain layout.
+    // Returns, for a layer, the values for LayerKernel::load, in plain layout.
     using Values = std::function<std::vector<std::vector<float>>(int layer)>;
     void initialise(const Values& values, std::byte* weights, std::byte* statistics) const;
     void initialise(std::int64_t seed, std::byte* weights, std::byte* statistics) const;  // from names and seed
@@ -91,7 +90,7 @@ public:
     bool reads_data() const { return reads_data_; }
 
 private:
-    // The arguments of one kernel call, with room for the pointers they span.
+    // The arguments of one kernel call, with memory for the lists that they refer to.
     struct Call {
         LayerArgs args;
         std::vector<const std::byte*> inputs, norms;
@@ -112,12 +111,12 @@ private:
     const Kernels& family_;
     std::vector<int> layers_;
     std::vector<std::unique_ptr<LayerKernel>> kernels_;  // by layer number
-    std::unique_ptr<StageKernel> all_;                   // null where the backend goes layer by layer
-    std::vector<bool> leaves_output_;                    // by layer: a batch norm that an add is run with
+    std::unique_ptr<StageKernel> all_;                   // null if the backend updates layer by layer
+    std::vector<bool> leaves_output_;                    // by layer: a batch norm whose output an add computes
     StageLayout layout_;
     bool has_loss_ = false, reads_data_ = false;
     PassObserver* observer_ = nullptr;
-    mutable Call call_;  // reused: nothing is allocated inside a step
+    mutable Call call_;  // reused, so that a step allocates nothing
 };
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// The running averages of batch norm: the update of a stage takes in what the forwards of its mini-batch have left.
+// The running averages of batch norm, which the statistics of a mini-batch's forwards update.
 #pragma once
 
 #include "exec/training/batch_statistics.h"
@@ -10,15 +10,17 @@
 
 namespace pw {
 
-// `closing` is the task that ends a mini-batch: S, the sum of gradients, if the stage has several holders, since only
-// there all of them have run their micro-batches and none has begun others; else U, the update.
+// `closing` is the task that ends a mini-batch. If the stage has several holders, it is S, the sum of gradients:
+// only there all holders have run their micro-batches and none has begun the next ones. Otherwise it is U, the
+// update.
 class StatisticsGather {
 public:
     explicit StatisticsGather(const DeviceScope& on) : on_(on) {}
 
-    // To be called once, when all devices have placed their buffers.
+    // Called once, when all devices have placed their buffers.
     void list();
-    // Copies what kernels here do not read on other devices. It is there after the next Peers::fetch().
+    // Copies the blocks of other devices that kernels here cannot read. The copies are complete after the next
+    // Peers::fetch().
     void copy(const Task& closing);
     // Updates the running averages, after copy().
     void gather(const Task& closing);
@@ -26,13 +28,13 @@ public:
 private:
     struct Stage {
         StatisticsTable batches;
-        std::vector<std::byte*> copies;  // [micro-batch]; null if read where F has left them
+        std::vector<std::byte*> copies;  // [micro-batch]; null if the block is read without a copy
         std::unique_ptr<Memory> memory;  // of the copies
     };
     std::vector<std::byte*> readable(int stage, Stage& state) const;
 
     const DeviceScope on_;
-    std::map<int, Stage> stages_;  // those with running averages that are updated
+    std::map<int, Stage> stages_;  // the stages with running averages
 };
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Token numbers travel as floats: data batches hold nothing else.
+// Token numbers are stored as floats, like all data of a batch.
 #pragma once
 
 #include <cassert>
@@ -6,8 +6,8 @@
 
 namespace pw {
 
-// Returns the token number in `value`. Data sets keep their tokens within the vocabulary; whatever comes, no table is
-// read or written outside.
+// Returns the token number in `value`. Data sets have only tokens of the vocabulary; for any other value it returns
+// 0, so that no access is outside a table.
 template <class Real>
 std::int64_t token_in(Real value, int vocabulary) {
     const bool known = value >= 0 && value < static_cast<Real>(vocabulary);

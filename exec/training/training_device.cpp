@@ -11,7 +11,8 @@
 
 namespace pw {
 
-// A thread that is made here may run on every core of the process, one that a device's thread makes on that device's.
+// The bucket thread is made here, so that it may run on every core of the process. A thread made by a device's
+// thread runs on that device's cores only.
 TrainingDevice::TrainingDevice(Training& run, int device)
     : device_(device), run_(run), batch_(run.data, run.plan.sizes, run.job.plan.shape.microbatches) {
     const std::vector<Task>& order = run_.job.plan.order[device_];
@@ -32,7 +33,7 @@ std::shared_ptr<const Kernels> TrainingDevice::open() {
     return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
 }
 
-// Kernels of one thread.
+// Opens the kernels with one thread.
 void TrainingDevice::open_bucket_thread() const {
     Config config = run_.job.config;
     config.run.threads_per_device = 1;
@@ -57,7 +58,7 @@ void TrainingDevice::prepare() {
     }
     if (run_.plan.trains() && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front()) {
         squares_ = {*kernels_, run_.record().squares()};
-        run_.record().lend_squares(squares_.data());
+        run_.record().set_squares_memory(squares_.data());
     }
 }
 
@@ -120,14 +121,14 @@ void TrainingDevice::begin() {
         run_.record().keep(Record::Moment::Initial, device_, parameters());
 }
 
-// Kernels for two sizes share one block of parameters: both must read the same values in it.
+// Kernels for two sizes share one block of parameters, so that both must read the same values in it.
 void TrainingDevice::check_last_program(int stage) const {
     const HeldStage& held = stages_.at(stage);
     const StageProgram &all = *held.program, &last = *held.last;
     const auto check = [&](bool same, const std::string& what) {
         if (!same)
             fail_with(ExitCode::RunFailed,
-                      "{}: backend {} keeps it in another form for micro-batches of {} than of {}\n  help: choose "
+                      "{}: backend {} stores it in another format for micro-batches of {} than of {}\n  help: choose "
                       "pipeline.mini_batch and micro_batch_size so that the last micro-batch is as large as the others",
                       what, kernels_->name(), run_.plan.sizes.last(), run_.plan.sizes.full);
     };
@@ -208,7 +209,7 @@ GradientPart& TrainingDevice::part_of(const Task& task) {
     return memory(task.stage).parts[run_.plan.gradient_part(task.stage, task.microbatch)];
 }
 
-// Without momentum there is no direction to predict in: the version itself.
+// Without momentum there is no direction to predict in: it returns the version itself.
 const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
     const HeldStage& held = stages_.at(task.stage);
     const StageMemory& memory = held.memory;
@@ -262,10 +263,10 @@ void TrainingDevice::compute(const Task& task, int node) {
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
     const Begun begun = part.begun;
-    // The bucket thread reads it while it sums.
+    // The bucket thread reads these flags while it sums.
     part.begun.input = begun.input || makes_input_gradient(task.op);
     part.begun.weight = begun.weight || makes_weight_gradient(task.op);
-    std::optional<Filling> filling;
+    std::optional<FillObserver> filling;
     if (buckets_)
         buckets_->begin_pass(node, program, filling);
     switch (task.op) {

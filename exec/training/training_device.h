@@ -42,18 +42,19 @@ public:
     const StageMemory& memory(int stage) const { return stages_.at(stage).memory; }
     std::vector<NamedTensor> parameters() const { return kept_->newest_parameters(); }
     bool has_kept() const { return kept_->is_kept(); }
-    DeviceState kept_state();                         // once, on any thread
-    LayerBytes bytes_of(int layer, bool last) const;  // of a layer held here; `last`: in a smaller last micro-batch
-    // What other ranks need of a device: addresses on its rank, which fetches name.
+    DeviceState kept_state();                         // called once, on any thread
+    LayerBytes bytes_of(int layer, bool last) const;  // `last`: for a smaller last micro-batch
+    // Write and read the addresses that other ranks need for fetches.
     void write_addresses(Message& message) const;
     void read_addresses(MessageReader& message);
     // Returns whether the bytes are in the memory that reserve() returned.
     bool owns(const std::byte* from, Bytes bytes) const;
-    // The copies that this device has asked for and that its kernels cannot make; fetch() takes them.
+    // The requested copies that this device's kernels cannot make; fetch() does them.
     std::vector<Fetch>& fetches() { return fetches_; }
-    Bytes room() const { return sums_ ? sums_->reserved() : 0; }  // outside the planned memory, for fetched summands
-    // Runs F once more, with `tensors` by edge. Returns the first layer whose output is not finite, or -1 if there is
-    // none. For kernels whose work is done when a call returns, on any thread, when no device works.
+    Bytes room() const { return sums_ ? sums_->reserved() : 0; }  // for fetched summands, outside the planned memory
+    // Runs F once more, with `tensors` by edge. Returns the first layer whose output is not finite, or -1 if there
+    // is none. It is for kernels whose work is done when a call returns. It may be called on any thread while no
+    // device works.
     int first_not_finite(const Task& forward, const std::vector<std::byte*>& tensors);
     bool has_finite_parameters(const Task& forward, int layer);
 
@@ -66,7 +67,7 @@ public:
 protected:
     virtual std::shared_ptr<const Kernels> open();       // called on the device's thread
     virtual bool works_at_once() const { return true; }  // whether the work of run() is done when it returns
-    static constexpr int kRounds = 5;                    // of arrive()
+    static constexpr int kRounds = 5;                    // the largest number of waits of arrive() per node
     const int device_;
 
 private:
@@ -86,13 +87,13 @@ private:
     std::shared_ptr<const Kernels> kernels_;
     HeldStages stages_;
     BatchData batch_;
-    SharedArray<double> squares_;  // of the rank's record, on its first device
+    SharedArray<double> squares_;  // memory of the rank's record, on its first device
     std::byte* workspace_ = nullptr;
-    const std::byte* memory_ = nullptr;  // all that was reserved for buffers
+    const std::byte* memory_ = nullptr;  // all memory reserved for buffers
     Bytes memory_bytes_ = 0;
     int step_ = 0;
     std::vector<Fetch> fetches_;
-    // From begin() on.
+    // Set by begin().
     std::optional<StatisticsGather> statistics_;
     std::optional<GradientSum> sums_;
     std::optional<Optimizer> optimizer_;

@@ -1,5 +1,5 @@
-// Steady steps allocate nothing: what they need is there since the first. What oneDNN allocates while it computes is
-// its own affair, and not counted.
+// Steady steps allocate nothing, since the first step has allocated all memory. Allocations of oneDNN while it
+// computes are not counted.
 #include "tests/support/execution.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ void* operator new(std::size_t bytes) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-// Comes before oneDNN's own.
+// Replaces oneDNN's function.
 extern "C" dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int count,
                                                 const dnnl_exec_arg_t* arguments) {
     static const auto own =
@@ -41,7 +41,8 @@ extern "C" dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive
 namespace pw {
 namespace {
 
-// Counts what each device's thread allocates from its first task of a step to where its last one begins, by step.
+// Counts the allocations of each device's thread by step, from the begin of its first task to the begin of its last
+// one.
 class Counter {
 public:
     explicit Counter(const Plan& plan) : plan_(plan), devices_(plan.order.size()) {
@@ -112,7 +113,7 @@ TEST(SteadySteps, AllocateNothingForSums) {
                                      "pipeline.schedule=1f1b", "run.backend=cpu", more});
 }
 
-TEST(SteadySteps, AllocateNothingOfOtherModels) {
+TEST(SteadySteps, AllocateNothingForOtherModels) {
     for (const char* yaml : {kSmallUNet, kSmallGpt, kResNet})
         expect_no_allocations(yaml, {"cluster.devices=2", "pipeline.schedule=1f1b", "run.backend=cpu"});
 }

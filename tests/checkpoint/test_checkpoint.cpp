@@ -1,4 +1,4 @@
-// Whatever happens to a checkpoint: it is read as it was written, or the one before it is, and nothing else.
+// Whatever happens to a checkpoint, it is read as it was written, or the previous one is.
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/safetensors.h"
 #include "tests/support/dice.h"
@@ -25,9 +25,9 @@
 
 namespace {
 
-// What the next calls of the system do, as far as they write: the one that is due fails, or ends the process.
+// A fault in the system calls that write: the call that is due fails, or ends the process.
 struct Fault {
-    int due = -1;   // calls before it; negative: none
+    int due = -1;   // the number of calls before it; negative: no fault
     int error = 0;  // 0: the process ends before the call
 };
 Fault fault;
@@ -100,7 +100,7 @@ protected:
     std::string root() const { return (folder_.path() / "checkpoints").string(); }
     std::string folder(int step) const { return fmt::format("{}/step-{:08d}", root(), step); }
 
-    // The latest whole one.
+    // The latest complete one.
     FoundCheckpoint found() {
         left_out_.clear();
         return find_checkpoint(root(), left_out_);
@@ -127,8 +127,8 @@ TEST_F(Checkpoints, AreReadAsTheyWereWritten) {
     expect_equal(found().checkpoint, checkpoint_of(8));
 }
 
-// Whole, or gone, or of another name: whenever the process ends.
-TEST_F(Checkpoints, OneThatIsRemovedIsAtNoTimeAPart) {
+// Whenever the process ends, the checkpoint is complete, absent or renamed.
+TEST_F(Checkpoints, AreNeverPartlyRemoved) {
     int kills = 0;
     for (int due = 0;; ++due) {
         write_checkpoint(root(), checkpoint_of(4, kSmall));
@@ -144,7 +144,7 @@ TEST_F(Checkpoints, OneThatIsRemovedIsAtNoTimeAPart) {
         if (fs::exists(folder(4)))
             expect_equal(read_checkpoint(folder(4)), checkpoint_of(4, kSmall));
         EXPECT_EQ(found().checkpoint.step, 8);
-        write_checkpoint(root(), checkpoint_of(8, kSmall));  // what was left goes
+        write_checkpoint(root(), checkpoint_of(8, kSmall));  // removes the rest
         for (const auto& entry : fs::directory_iterator(root()))
             EXPECT_TRUE(entry.path().filename().string().starts_with("step-")) << entry.path();
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -155,8 +155,8 @@ TEST_F(Checkpoints, OneThatIsRemovedIsAtNoTimeAPart) {
     EXPECT_GT(kills, 4);
 }
 
-// Cut off at every byte of the header and every 4 KiB, and without any of its files.
-TEST_F(Checkpoints, WhatIsCutOffIsNotTaken) {
+// Cut off at every byte of the header and every 4 KiB, and with each of its files missing.
+TEST_F(Checkpoints, AreNotReadIfCutOff) {
     write_checkpoint(root(), checkpoint_of(4, kSmall));
     write_checkpoint(root(), checkpoint_of(8, kSmall));
     for (const char* name : {"model.safetensors", "optimizer.safetensors", "complete"}) {
@@ -181,7 +181,7 @@ TEST_F(Checkpoints, WhatIsCutOffIsNotTaken) {
     EXPECT_EQ(found().checkpoint.step, 8);
 }
 
-TEST_F(Checkpoints, NoBitMayFlip) {
+TEST_F(Checkpoints, AreNotReadWithAFlippedBit) {
     write_checkpoint(root(), checkpoint_of(4, kSmall));
     write_checkpoint(root(), checkpoint_of(8, kSmall));
     Random random(7);
@@ -202,7 +202,7 @@ TEST_F(Checkpoints, NoBitMayFlip) {
 }
 
 // The disk is full at the n-th write, for all n.
-TEST_F(Checkpoints, AFullDiskTakesNoOtherAlong) {
+TEST_F(Checkpoints, AreNotLostWhenTheDiskIsFull) {
     write_checkpoint(root(), checkpoint_of(4, kSmall));
     int failed = 0;
     for (int due = 0;; ++due) {
@@ -228,9 +228,9 @@ TEST_F(Checkpoints, AFullDiskTakesNoOtherAlong) {
     EXPECT_GT(failed, 8);
 }
 
-// The process ends before the n-th call, for all n: of writes, syncs and renames, and so also between the folder's
-// rename and the marker.
-TEST_F(Checkpoints, WhoIsKilledWhileItWritesLosesNothing) {
+// The process ends before the n-th call, for all n. The calls are writes, syncs and renames, so that one case is
+// between the folder's rename and the marker.
+TEST_F(Checkpoints, AreNotLostWhenTheProcessIsKilled) {
     write_checkpoint(root(), checkpoint_of(4, kSmall));
     int kills = 0;
     for (int due = 0;; ++due) {
@@ -250,14 +250,14 @@ TEST_F(Checkpoints, WhoIsKilledWhileItWritesLosesNothing) {
         }
         ++kills;
         EXPECT_TRUE(step == 4 || step == 8);
-        write_checkpoint(root(), checkpoint_of(8, kSmall));  // and the next one can
+        write_checkpoint(root(), checkpoint_of(8, kSmall));  // the next process can write it
         EXPECT_EQ(found().checkpoint.step, 8);
         fs::remove_all(folder(8));
     }
     EXPECT_GT(kills, 8);
 }
 
-TEST_F(Checkpoints, WhereThereIsNone) {
+TEST_F(Checkpoints, ThatAreMissingAreReported) {
     EXPECT_THROW(found(), Error);
     fs::create_directories(root());
     EXPECT_FALSE(is_checkpoint(root()));
@@ -268,11 +268,11 @@ TEST_F(Checkpoints, WhereThereIsNone) {
         FAIL();
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::CheckFailed);
-        EXPECT_NE(std::string(error.what()).find("has no whole checkpoint"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("has no complete checkpoint"), std::string::npos) << error.what();
     }
 }
 
-// Headers that lie are refused by what is wrong with them, whoever wrote them.
+// Wrong headers are refused with an error that names the fault.
 class Headers : public testing::Test {
 protected:
     std::string file(const std::string& header, const std::string& values) const {
@@ -295,7 +295,7 @@ protected:
     const std::string path_ = (folder_.path() / "lies.safetensors").string();
 };
 
-TEST_F(Headers, ThatLie) {
+TEST_F(Headers, AreRefusedIfWrong) {
     const std::string four(16, 'x');
     for (const char* none : {"[]", "5", "null", R"([{"a": 5}])", R"([[1], 2])"})
         expect(none, "", "JSON object");
@@ -307,7 +307,7 @@ TEST_F(Headers, ThatLie) {
     expect(R"({"a": {"dtype": {}, "shape": [4], "data_offsets": [0, 8]}})", four, "type object");
     for (const char* shape : {"[-4]", "4", "null", "{}", R"({"a": 4})", "[4.0]", R"(["4"])", "[[4]]"})
         expect(fmt::format(R"({{"a": {{"dtype": "F32", "shape": {}, "data_offsets": [0, 16]}}}})", shape), four,
-               "shape is none");
+               "shape is not valid");
     expect(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 16]}})", four, "shape");
     expect(R"({"a": {"dtype": "F32", "shape": [2147483647, 2147483647, 8], "data_offsets": [0, 16]}})", four, "larger");
     expect(R"({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 32]}})", four, "do not fit");
@@ -322,7 +322,7 @@ TEST_F(Headers, ThatLie) {
     EXPECT_THROW((void)read_tensors(path_), Error);
 }
 
-TEST_F(Headers, ThatSayAKeyTwice) {
+TEST_F(Headers, AreRefusedIfAKeyIsListedTwice) {
     const std::string tensor = R"("a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]})", two(8, 'x');
     expect("{" + tensor + ", " + tensor + "}", two, "key \"a\" is listed twice");
     expect(R"({"a": {"dtype": "F32", "shape": [2], "shape": [2], "data_offsets": [0, 8]}})", two,
@@ -331,7 +331,7 @@ TEST_F(Headers, ThatSayAKeyTwice) {
     expect(R"({"__metadata__": {}, "__metadata__": {}})", "", "is listed twice");
 }
 
-TEST_F(Headers, ThatNestAreNoDeeperThanAnyJson) {
+TEST_F(Headers, AreRefusedIfNestedTooDeep) {
     const auto deep = [](int depth, const std::string& open, const std::string& close) {
         std::string text;
         for (int level = 0; level < depth; ++level)
@@ -348,8 +348,8 @@ TEST_F(Headers, ThatNestAreNoDeeperThanAnyJson) {
             expect(fmt::format(fmt::runtime(header), value), "1234", "nest more than 64 deep");
 }
 
-// As many as fit into ten megabytes, in time that grows as they do: squared, it would be minutes.
-TEST_F(Headers, OfManyTensors) {
+// As many tensors as fit in ten megabytes. The time is linear in their number; quadratic, it would be minutes.
+TEST_F(Headers, MayHaveManyTensors) {
     constexpr int kMany = 200'000;
     std::string header = "{";
     for (int k = 0; k < kMany; ++k)
@@ -360,8 +360,8 @@ TEST_F(Headers, OfManyTensors) {
     EXPECT_EQ(read_tensors(path_).tensors.size(), static_cast<std::size_t>(kMany));
 }
 
-// What another program could have written, with a `complete` that fits.
-TEST_F(Checkpoints, OfAnotherStepThanTheirNameAreRefused) {
+// Another program could have written such files, with a matching `complete`.
+TEST_F(Checkpoints, AreRefusedIfTheirStepIsNotThatOfTheirName) {
     write_checkpoint(root(), checkpoint_of(2, 10));
     const auto with_step = [&](const std::string& step, const std::string& samples) {
         write_tensors(folder(2) + "/model.safetensors", checkpoint_of(2, 10).parameters,

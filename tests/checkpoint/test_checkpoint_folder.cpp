@@ -1,4 +1,5 @@
-// A run writes into a folder of its own training only, alone, and removes nothing else.
+// A run writes only into a folder of its own training, while no other run does, and removes only checkpoints of
+// this training.
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/checkpoint/checkpoint_writer.h"
 #include "tests/support/temporary_folder.h"
@@ -37,7 +38,7 @@ protected:
     fs::path place(const std::string& name) const { return folder_.path() / name; }
     std::string root() const { return place("kept").string(); }
 
-    // Every file, by its path.
+    // Returns the contents of every file, by its path.
     std::map<std::string, std::string> files() const {
         std::map<std::string, std::string> found;
         for (const auto& entry : fs::recursive_directory_iterator(folder_.path()))
@@ -56,7 +57,7 @@ protected:
         return names;
     }
 
-    // Does the steps of a run, with a checkpoint after each of them.
+    // Runs the steps of a training, with a checkpoint after each of them.
     void run(const std::vector<int>& steps, std::optional<FoundCheckpoint> from = {}, int keep = 2, int all = 100) {
         CheckpointFolder folder(root(), keep, all);
         folder.open(from ? &*from : nullptr);
@@ -67,7 +68,7 @@ protected:
         std::vector<std::string> left_out;
         return find_checkpoint(path.empty() ? root() : path, left_out);
     }
-    // Says why, and that nothing has changed.
+    // Returns the error, and checks that no file has changed.
     std::string refusal(std::optional<FoundCheckpoint> from = {}, int all = 100) {
         const auto before = files();
         std::string why;
@@ -88,7 +89,7 @@ protected:
 
 using Names = std::vector<std::string>;
 
-TEST_F(Folder, HasTheLatestOfTheRunThatWritesThere) {
+TEST_F(Folder, HasTheLatestCheckpointsOfTheRun) {
     run({5, 10, 15, 20});
     EXPECT_EQ(names(), (Names{"step-00000015", "step-00000020"}));
     const std::string training = found().checkpoint.training;
@@ -98,7 +99,7 @@ TEST_F(Folder, HasTheLatestOfTheRunThatWritesThere) {
     EXPECT_EQ(found().checkpoint.training, training);
 }
 
-TEST_F(Folder, OfAnotherTrainingIsRefused) {
+TEST_F(Folder, IsRefusedIfOfAnotherTraining) {
     run({10, 50});
     EXPECT_EQ(refusal(),
               fmt::format("'{0}' has checkpoints already: step-00000050, step-00000010\n  help: add --resume "
@@ -107,35 +108,35 @@ TEST_F(Folder, OfAnotherTrainingIsRefused) {
     fs::rename(root(), place("other"));
     run({20});
     const FoundCheckpoint other = found(place("other").string());
-    EXPECT_TRUE(says(refusal(other), "has checkpoints already: step-00000020\n"));  // goes on from elsewhere
+    EXPECT_TRUE(says(refusal(other), "has checkpoints already: step-00000020\n"));  // resumes from another folder
     fs::copy(place("other") / "step-00000010", root() + "/step-00000010", fs::copy_options::recursive);
-    EXPECT_TRUE(says(refusal(found()), "step-00000010 is not of that of step-00000020"));
+    EXPECT_TRUE(says(refusal(found()), "step-00000010 is not of the same training as step-00000020"));
 }
 
-// A training that goes on from elsewhere is the same training.
-TEST_F(Folder, TakesOverTheTrainingThatGoesOnInIt) {
+// A training that resumes from another folder is the same training.
+TEST_F(Folder, IsOfTheTrainingThatResumesInIt) {
     run({10});
     fs::rename(root(), place("other"));
     const FoundCheckpoint other = found(place("other").string());
     run({11}, other);
     EXPECT_EQ(found().checkpoint.training, other.checkpoint.training);
     EXPECT_EQ(names(), (Names{"step-00000011"}));
-    EXPECT_TRUE(says(refusal(other), "has checkpoints already"));  // --resume kept goes on here
+    EXPECT_TRUE(says(refusal(other), "has checkpoints already"));  // needs --resume kept to continue here
 }
 
-TEST_F(Folder, KeepsWhatIsLaterThanWhereARunGoesOn) {
+TEST_F(Folder, KeepsCheckpointsLaterThanTheResumedOne) {
     run({2, 3, 4}, {}, 9);
     const FoundCheckpoint early = found(root() + "/step-00000002");
     EXPECT_TRUE(says(refusal(early), "has a later checkpoint, step-00000004, which would be replaced"));
     std::ofstream(root() + "/step-00000004/optimizer.safetensors", std::ios::app) << "x";
     EXPECT_TRUE(says(refusal(early), "has a later checkpoint, step-00000003"));
-    run({4}, found());  // is not whole
+    run({4}, found());  // step 4 is not complete
     EXPECT_EQ(found().folder, root() + "/step-00000004");
     run({4}, found(root() + "/step-00000003"), 2, 4);  // the last step, again
     EXPECT_EQ(names(), (Names{"step-00000003", "step-00000004"}));
 }
 
-TEST_F(Folder, KeepsWhatIsNoCheckpoint) {
+TEST_F(Folder, KeepsEntriesThatAreNotCheckpoints) {
     run({10, 20});
     std::ofstream(root() + "/step-00000020/notes.txt") << "mine";
     for (const char* name : {"step-00000001", "step-00000030"}) {
@@ -153,7 +154,7 @@ TEST_F(Folder, KeepsWhatIsNoCheckpoint) {
         EXPECT_TRUE(path.starts_with("kept/step-00000010") || files()[path] == text) << path;
 }
 
-TEST_F(Folder, IsLeftThroughNoLink) {
+TEST_F(Folder, DoesNotFollowLinks) {
     run({10, 11});
     fs::rename(root(), place("best"));
     fs::create_directory(root());
@@ -166,7 +167,7 @@ TEST_F(Folder, IsLeftThroughNoLink) {
     fs::create_directory_symlink(place("best") / "step-00000011", root() + "/step-00000031");
     EXPECT_TRUE(says(refusal(found(root() + "/step-00000030")), "has the name of a later checkpoint"));
     fs::remove(root() + "/step-00000031");
-    // a link that comes while the run goes on, and one in place of a file
+    // a link that appears during the run, and one in place of a file
     CheckpointFolder folder(root(), 1, 100);
     const FoundCheckpoint from = found();
     folder.open(&from);
@@ -180,7 +181,7 @@ TEST_F(Folder, IsLeftThroughNoLink) {
         EXPECT_EQ(files()[path], text) << path;
 }
 
-TEST_F(Folder, IsOneRunsAtATime) {
+TEST_F(Folder, IsUsedByOneRunAtATime) {
     std::optional<CheckpointFolder> first;
     first.emplace(root(), 2, 100);
     first->open(nullptr);
@@ -201,8 +202,8 @@ TEST_F(Folder, IsOneRunsAtATime) {
     second.write(small_checkpoint(2));
 }
 
-// The lock of a process that was killed keeps nobody out, and a lock that is a link is not written through.
-TEST_F(Folder, IsFreeWhenItsRunIsKilled) {
+// The file that a killed process leaves does not lock the folder, and a link of that name is not followed.
+TEST_F(Folder, IsUnlockedWhenItsRunIsKilled) {
     const pid_t child = fork();
     if (child == 0) {
         CheckpointFolder folder(root(), 2, 100);
@@ -220,12 +221,12 @@ TEST_F(Folder, IsFreeWhenItsRunIsKilled) {
     EXPECT_EQ(files()["precious"], "mine");
 }
 
-TEST_F(Folder, IsNotMadeForARunThatWritesNothing) {
+TEST_F(Folder, IsRemovedIfTheRunWritesNothing) {
     run({});
     EXPECT_FALSE(fs::exists(root()));
 }
 
-TEST_F(Folder, IsFreedOfTheDraftsOfKilledRuns) {
+TEST_F(Folder, HasNoDraftsOfKilledRuns) {
     const pid_t child = fork();
     if (child == 0)
         _exit(0);
@@ -238,8 +239,8 @@ TEST_F(Folder, IsFreedOfTheDraftsOfKilledRuns) {
     EXPECT_EQ(names(), (Names{fmt::format(".pipewright-another-{}-0", child), "step-00000001"}));
 }
 
-// An entry of that name is in the way of a checkpoint.
-TEST_F(Folder, TellsTheLastThatWasLostFromEarlierOnes) {
+// An entry of the same name prevents a checkpoint.
+TEST_F(Folder, ReportsALostLastCheckpointApartFromEarlierOnes) {
     const auto folder = std::make_shared<CheckpointFolder>(root(), 2, 100);
     folder->open(nullptr);
     CheckpointWriter writer(folder);

@@ -49,7 +49,8 @@ run: {backend: cuda, deterministic: false}
     const std::string impossible = with_all(read("measured.yaml"), "algorithm: 0", "algorithm: 6");
     ASSERT_NE(impossible, read("measured.yaml"));
     write("impossible.yaml", impossible);
-    const std::string run = "run net.yaml --set cluster.profile=", note = "of the profile's convolutions as it says";
+    const std::string run = "run net.yaml --set cluster.profile=",
+                      note = "of the convolutions with the profile's algorithms";
     EXPECT_EQ(run_well(run + "measured.yaml").err.find(note), std::string::npos);
     EXPECT_NE(run_well(run + "impossible.yaml").err.find(note), std::string::npos);
     EXPECT_EQ(run_well(run + "impossible.yaml --set run.deterministic=true").err.find(note), std::string::npos);

@@ -163,7 +163,7 @@ TEST_F(Cli, RunsTellTheirShareOfTheCores) {
 TEST_F(Cli, EmulatedRunsSayWhatTheirNumbersAre) {
     const std::string run = "run uniform.yaml --set run.backend=emulated --steps 2";
     const Said quick = run_well(run);
-    EXPECT_TRUE(contains(quick.err, "note: emulated devices learn nothing: losses, norms and weights are checksums"));
+    EXPECT_TRUE(contains(quick.err, "note: emulated devices do not train: losses, norms and weights are checksums"));
     EXPECT_TRUE(contains(quick.err, "64 of 64 tasks last less than 60.00 us, the shortest 1.000 us")) << quick.err;
     const Said slow = run_well(run + " --set workload.forward='1 ms' --set workload.backward_input='1 ms'");
     EXPECT_FALSE(contains(slow.err, "last less than")) << slow.err;

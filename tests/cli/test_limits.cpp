@@ -170,7 +170,7 @@ protected:
 
 // Two devices that hold the whole model each take 200 MB.
 TEST_F(Profiles, OfLargeModelsGoWithoutNeighbours) {
-    const std::string alone = "note: layers were timed on one device alone, not beside the others: ";
+    const std::string alone = "note: layers were timed on one device alone, not in parallel with the others: ";
     const MayHave limit(rlim_t{250} << 20);
     const std::string said = run_well("profile large.yaml -o profile.yaml").err;
     const bool has_cores = std::thread::hardware_concurrency() > 1;

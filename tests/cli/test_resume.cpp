@@ -188,7 +188,7 @@ echo $first >process
     EXPECT_EQ(read("code"), "1\n");
     const std::string process = read("process");
     const std::string fact =
-        fmt::format("'kept' is another run's: process {} on host ", process.substr(0, process.find('\n')));
+        fmt::format("'kept' is in use by another run: process {} on host ", process.substr(0, process.find('\n')));
     EXPECT_TRUE(says(read("second.err"), fact)) << read("second.err");
     EXPECT_TRUE(says(read("third.err"), fact)) << read("third.err");
     EXPECT_FALSE(says(read("third.err"), "restart")) << read("third.err");

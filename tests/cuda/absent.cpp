@@ -1,2 +1,2 @@
-// A library that modules are linked with and that is not there when they are loaded.
+// A library that modules link, and that does not exist when they are loaded.
 extern "C" int absent() { return 0; }

@@ -1,4 +1,4 @@
-// Runs tests that need a GPU; without one they are skipped aloud: exit status 77.
+// Runs tests that need a GPU. Without one they are skipped, which the exit status 77 reports.
 #include "exec/cuda/backend.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// What a step of ResNet-50 asks of a GPU, counted without one: the stand-in of the toolkit notes every call and runs
-// none, so that the layers have their full size.
+// The calls of a step of ResNet-50, counted without a GPU: the stand-in of the toolkit records every call and runs
+// none, so that the layers can have their full size.
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/training/batch_statistics.h"
 #include "exec/training/stage_program.h"
@@ -17,7 +17,7 @@
 namespace pw {
 namespace {
 
-constexpr int kSamples = 32;  // the sums of batch norm come in as many stages as with more
+constexpr int kSamples = 32;  // with more samples the sums of batch norm have the same number of stages
 
 constexpr const char* kFullSize = R"(
 workload: {model: resnet50, image_size: 224, classes: 1000}
@@ -32,10 +32,10 @@ struct Calls {
     Bytes bytes = 0;
 };
 
-// The rule: a call (a kernel, a library's product, a copy or a fill) reads every tensor that it is given to read and
-// writes every one that it is given to write, each once and as a whole. Tensors are the data, what layers make, the
-// gradients of both, and what F leaves for I. Parameters and their gradients, whose bytes no image adds to, are none,
-// nor is what hides in a struct: the first row of a tensor.
+// The rule: a call (a kernel, a library's product, a copy or a fill) reads each of its input tensors and writes
+// each of its output tensors once and completely. Tensors are the data, the outputs of layers, the gradients of
+// both, and the data that F saves for I. Parameters and their gradients do not count, since their bytes do not grow
+// with the images, nor does the first row of a tensor, which a struct hides.
 class Step : public PassObserver {
 public:
     explicit Step(const Model& model)
@@ -152,7 +152,7 @@ private:
     std::byte *weights_ = nullptr, *momentum_ = nullptr, *running_ = nullptr;
     double* squares_ = nullptr;
     Sample* samples_ = nullptr;
-    std::map<const void*, Bytes> tensors_;  // what lies there now
+    std::map<const void*, Bytes> tensors_;  // the current tensors by address
     std::map<std::string, Calls> by_name_;
     std::string at_;
 };
@@ -161,12 +161,12 @@ class CudaCalls : public testing::Test {
 protected:
     void SetUp() override {
         host_cuda::set_memory(std::size_t{64} << 30);
-        host_cuda::only_show_calls([](auto) {});  // nothing fills what is reserved
+        host_cuda::only_show_calls([](auto) {});  // reserved memory is not filled
     }
     void TearDown() override { host_cuda::only_show_calls(nullptr); }
 };
 
-TEST_F(CudaCalls, OfAStepOfResNet50) {
+TEST_F(CudaCalls, OfAStepOfResNet50AreCounted) {
     const Model model = build_resnet50(224, 1000);
     Step step(model);
     step.run();
@@ -175,7 +175,7 @@ TEST_F(CudaCalls, OfAStepOfResNet50) {
     EXPECT_LE(Step::megabytes(step.total()), 341.8);
 }
 
-// What a third step adds to a run.
+// The calls that a third step adds to a run.
 int calls_of_a_step(const char* yaml, const std::vector<std::string>& set) {
     std::atomic<int> calls{0};
     const auto calls_of = [&](int steps) {
@@ -196,8 +196,8 @@ TEST_F(CudaCalls, AreThoseOfARun) {
     EXPECT_EQ(calls_of_a_step(kFullSize, {"run.graph=false"}), step.total().number);
 }
 
-// A graph of the second step has the third one's calls; without a word about it wherever one can be made.
-TEST_F(CudaCalls, AreNoneWhereAGraphHasThem) {
+// A graph of the second step replaces the calls of the third one; it is the default if a graph is possible.
+TEST_F(CudaCalls, AreNoneWithAGraph) {
     const std::vector<std::string> small = {"run.backend=cuda", "run.allow_nan=true", "cluster.devices=2"};
     for (const char* way : {"pipeline.schedule=1f1b", "pipeline.schedule=zb-h1", "cluster.devices=1", "run.graph=true"})
         EXPECT_EQ(calls_of_a_step(kMlp, with(small, {way})), 0) << way;

@@ -1,4 +1,4 @@
-// Which algorithms convolutions run with, where cuDNN has not every one in every math for every shape: only the host
+// The algorithms of convolutions if cuDNN does not have all of them in every math for every shape: only the host
 // stand-in can be such a cuDNN.
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers/algorithms.h"
@@ -33,7 +33,7 @@ protected:
         (void)host_cuda::take_timings();
     }
 
-    // Of channels that are no multiple of 8, on both sides or on one.
+    // Channels that are not a multiple of 8, on both sides or on one.
     static std::vector<Layer> narrow_layers() {
         return {make_layer(LayerKind::Convolution, {3, 12, 10}, 16, 7, 2, 3),
                 make_layer(LayerKind::Convolution, {5, 7, 9}, 3, 3, 1, 1),
@@ -68,7 +68,7 @@ protected:
     static inline std::vector<host_cuda::RanConvolution> ran_;
 };
 
-TEST_F(CudaConvolutions, TakeAnotherMathWhereOneIsMissing) {
+TEST_F(CudaConvolutions, TakeAnotherMathIfOneIsMissing) {
     for (const bool deterministic : {true, false}) {
         expect_as_reference({}, deterministic);
         take();
@@ -82,27 +82,28 @@ TEST_F(CudaConvolutions, TakeAnotherMathWhereOneIsMissing) {
     }
 }
 
-TEST_F(CudaConvolutions, TakeOtherAlgorithmsThatRepeatTheirBitsIfTheyMust) {
+TEST_F(CudaConvolutions, TakeOtherDeterministicAlgorithmsIfRequired) {
     expect_as_reference({.narrow_algorithms = true}, true);
     take();
     for (const host_cuda::RanConvolution& run : ran_)
         EXPECT_TRUE(run.algorithm == 5 || (run.pass == 0 && run.algorithm == 0)) << run.pass << " " << run.algorithm;
     expect_as_reference({.narrow_algorithms = true}, false);
     take();
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{0});  // said to be the fastest
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm),
+              std::set<int>{0});  // the first one of the list, which counts as the fastest
 }
 
-TEST_F(CudaConvolutions, DoWithoutTimingsThatFail) {
+TEST_F(CudaConvolutions, UseHeuristicsIfTimingsFail) {
     expect_as_reference({.find_narrow = true}, false);
     take();
     EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
     EXPECT_GT(host_cuda::take_timings(), 0);
     expect_as_reference({.narrow_algorithms = true, .find_narrow = true}, false);
     take();
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{0});  // of the heuristics
+    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{0});  // the first one of the heuristics
 }
 
-TEST_F(CudaConvolutions, SayWhenThereIsNone) {
+TEST_F(CudaConvolutions, FailWithoutAnAlgorithm) {
     host_cuda::set_convolution_limits({.narrow_tensor_ops = true, .narrow_default = true});
     const CudaKernels kernels({}, Precision::Bf16, true);
     Layer layer = narrow_layers().front();
@@ -117,7 +118,8 @@ TEST_F(CudaConvolutions, TimeEachShapeOnce) {
     const CudaKernels other({.first_group = 2, .groups = 2}, Precision::Bf16, false);
     for (const CudaKernels* kernels : {&one, &one, &other})
         EXPECT_TRUE(kernels->make(layer, 2, false));
-    EXPECT_EQ(host_cuda::take_timings(), 3);  // a pass each
+    EXPECT_EQ(host_cuda::take_timings(), 3);  // one per pass
+
     EXPECT_TRUE(one.make(layer, 3, false));
     EXPECT_EQ(host_cuda::take_timings(), 3);
     const CudaKernels larger({.groups = 4}, Precision::Bf16, false);
@@ -147,7 +149,7 @@ std::vector<ConvolutionChoice> profiled_convolutions() {
     return choices;
 }
 
-// What is predicted is what runs, whatever a second timing would say.
+// The predicted algorithms run, even if a second timing would choose others.
 TEST_F(CudaConvolutions, RunAsTheyWereProfiled) {
     const Execution execution(kUNet, {});
     Job job = execution.job();
@@ -168,19 +170,19 @@ TEST_F(CudaConvolutions, RunAsTheyWereProfiled) {
     EXPECT_GT(host_cuda::take_timings(), 0);
 }
 
-TEST_F(CudaConvolutions, FollowFromTheShapeWhereBitsMustRepeat) {
+TEST_F(CudaConvolutions, DependOnlyOnTheShapeIfDeterministic) {
     const Execution execution(kUNet, {"run.deterministic=true"});
     Job job = execution.job();
     job.profile.convolutions = profiled_convolutions();
     forget();
     (void)pw::run(job, {});
-    EXPECT_TRUE(CudaKernels({}, Precision::Fp32, true).convolutions().empty());  // a profile says nothing of them
+    EXPECT_TRUE(CudaKernels({}, Precision::Fp32, true).convolutions().empty());  // a profile does not contain them
     take();
     EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
     EXPECT_EQ(host_cuda::take_timings(), 0);
 }
 
-TEST_F(CudaConvolutions, NoteWhatAProfileSaysInVain) {
+TEST_F(CudaConvolutions, NoteImpossibleAlgorithmsOfAProfile) {
     const Execution execution(kUNet, {});
     const auto notes_of = [](const RunResult& run) { return fmt::format("{}", fmt::join(run.notes, "\n")); };
     Job job = execution.job();
@@ -191,7 +193,7 @@ TEST_F(CudaConvolutions, NoteWhatAProfileSaysInVain) {
         job.profile.convolutions.front().way = job.profile.convolutions.back().way = nonsense;
         forget();
         const RunResult run = pw::run(job, {});
-        expect_says(notes_of(run), {"cuDNN cannot run 2 of the profile's convolutions"});
+        expect_says(notes_of(run), {"cuDNN cannot run 2 of the convolutions"});
         expect_equal(run, execution.run(), "timed");
     }
 }

@@ -1,4 +1,4 @@
-// What CudaKernels does beside layers, and where devices sit.
+// The work of CudaKernels outside layers, and the seats of devices.
 #include "exec/cuda/cuda_kernels.h"
 
 #include "exec/cuda/backend.h"
@@ -16,7 +16,7 @@
 namespace pw::cuda {
 namespace {
 
-constexpr int kLots = 1'000'003;  // values: more than a partial sum's share
+constexpr int kLots = 1'000'003;  // values: more than the share of a partial sum
 
 Bytes to_bytes(std::size_t values) { return static_cast<Bytes>(values * sizeof(float)); }
 
@@ -25,7 +25,7 @@ float rounded_to_bf16(float value) { return __bfloat162float(__float2bfloat16_rn
 struct Variant {
     std::string name;
     Precision precision;
-    bool shares;  // of a GPU
+    bool shares;  // whether devices have shares of a GPU
 };
 
 void PrintTo(const Variant& tested, std::ostream* out) { *out << tested.name; }
@@ -52,7 +52,7 @@ protected:
         put(values, *made);
         return made;
     }
-    // Zeros follow.
+    // Zeros follow the values.
     void put(const std::vector<float>& values, const Memory& block) const {
         std::vector<float> padded = values;
         padded.resize(static_cast<std::size_t>(block_values(block.size(), GetParam().precision)));
@@ -178,7 +178,8 @@ TEST_P(CudaKernelsTest, SumsSquaresInOneOrder) {
     }
 }
 
-// Layers of less than a share, of several and of one and a bit; between them lies a layer without parameters.
+// Layers of less than a share, of several shares, and of a little more than one; one layer between them has no
+// parameters.
 TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
     constexpr Sgd kSgd{0.1, 0.9, 0.01};
     constexpr double kNever = -1;
@@ -294,7 +295,7 @@ TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
 
         const auto count = static_cast<std::size_t>(input.elements());
         const auto made = elements(out->data(), 3 * count);
-        // With a fourth channel of zeros, once a convolution reads them.
+        // There is a fourth channel of zeros if a convolution reads the data.
         const CudaKernels padding({}, GetParam().precision, true);
         (void)padding.make(make_layer(LayerKind::Convolution, input, 8), 3, true);
         padding.take_data(data);
@@ -319,7 +320,7 @@ TEST_P(CudaKernelsTest, LoadsDataAsTheDataSetReadsIt) {
     }
 }
 
-TEST_P(CudaKernelsTest, SaysWhoCannotHaveHowMuchMemory) {
+TEST_P(CudaKernelsTest, ReportsTheDeviceAndTheMissingMemory) {
     const Bytes wanted = 2 * memory_of(0).total;
     try {
         (void)kernels().reserve(wanted, "device 1 (stage 1)");
@@ -330,7 +331,7 @@ TEST_P(CudaKernelsTest, SaysWhoCannotHaveHowMuchMemory) {
         EXPECT_EQ(std::string(error.what()).substr(0, start.size()), start);
         expect_says(error.what(), {" of " + print_bytes(memory_of(0).total) + " are free"});
     }
-    const auto fits = reserve(100);  // the failure is over
+    const auto fits = reserve(100);  // the failure has no lasting effect
     EXPECT_GE(fits->size(), 100);
     EXPECT_EQ(values<unsigned char>(fits->data(), 100), std::vector<unsigned char>(100, 0));
 }
@@ -339,7 +340,7 @@ TEST_P(CudaKernelsTest, MarksMeasureTheTimeBetween) {
     const auto from = reserve(1 << 20), to = reserve(1 << 20);
     for (int round = 0; round < 2; ++round) {
         const Mark start = kernels().mark();
-        EXPECT_EQ(start, 0);  // finish() forgot the others
+        EXPECT_EQ(start, 0);  // finish() has discarded the earlier marks
         kernels().copy(from->data(), to->data(), from->size());
         const Mark middle = kernels().mark();
         kernels().copy(from->data(), to->data(), from->size());
@@ -352,7 +353,7 @@ TEST_P(CudaKernelsTest, MarksMeasureTheTimeBetween) {
     }
 }
 
-TEST_P(CudaKernelsTest, DevicesKnowTheirShare) {
+TEST_P(CudaKernelsTest, DevicesHaveTheirShare) {
     const std::string name = kernels().device().name();
     EXPECT_EQ(contains(name, "GPU 0, 16 of "), GetParam().shares) << name;
     EXPECT_EQ(kernels().device().multiprocessors() == 16, GetParam().shares) << name;
@@ -378,7 +379,7 @@ protected:
     int gpus = 0, groups = 0;
 };
 
-TEST_F(CudaSeats, OneGpuEachWhereThereAreEnough) {
+TEST_F(CudaSeats, AreWholeGpusIfThereAreEnough) {
     const Config config;
     const std::vector<Seat> seats = seats_of(config, gpus);
     for (int device = 0; device < gpus; ++device) {
@@ -387,7 +388,7 @@ TEST_F(CudaSeats, OneGpuEachWhereThereAreEnough) {
     }
 }
 
-TEST_F(CudaSeats, EqualSharesWhereThereAreNot) {
+TEST_F(CudaSeats, AreEqualSharesIfThereAreTooFewGpus) {
     const int devices = 2 * gpus;
     const Config config;
     const std::vector<Seat> seats = seats_of(config, devices);
@@ -399,7 +400,7 @@ TEST_F(CudaSeats, EqualSharesWhereThereAreNot) {
     }
 }
 
-TEST_F(CudaSeats, SharesAsTheyAreGiven) {
+TEST_F(CudaSeats, AreTheSharesOfTheConfig) {
     Config config;
     config.run.sms = {32, 8, 64};
     const std::vector<Seat> seats = seats_of(config, 3);
@@ -416,15 +417,15 @@ TEST_F(CudaSeats, SharesAsTheyAreGiven) {
     EXPECT_EQ(devices[2]->multiprocessors(), 64);
 }
 
-TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
+TEST_F(CudaSeats, AreRefusedIfTheyDoNotFit) {
     const auto refused = [](std::vector<int> shares, int devices) {
         Config config;
         config.run.sms = std::move(shares);
         return refusal([&] { (void)seats_of(config, devices); });
     };
     expect_says(refused({64, 64}, 3), {"2 shares for 3 devices"});
-    expect_says(refused({64, 12}, 2), {"12 multiprocessors are no share", "multiples of 8"});
-    expect_says(refused({64, 0}, 2), {"0 multiprocessors are no share"});
+    expect_says(refused({64, 12}, 2), {"12 multiprocessors cannot be a share", "multiples of 8"});
+    expect_says(refused({64, 0}, 2), {"0 multiprocessors cannot be a share"});
     Config config;
     config.run.gpus = {0, 0};
     config.run.sms = {kGroup * groups, 8};
@@ -433,10 +434,11 @@ TEST_F(CudaSeats, RefusesSharesThatDoNotFit) {
     expect_says(refused({}, gpus * groups + 1), {"do not fit on GPU 0"});
 }
 
-TEST_F(CudaSeats, OpensKernelsAsTheConfigSays) {
+TEST_F(CudaSeats, OfTheConfigAreUsedByKernels) {
     Config config;
     config.training.precision = Precision::Bf16;
-    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4), 4 * 4 * 32 * 32 * 2 + 64);  // and samples
+    EXPECT_EQ(open_cuda_kernels(config, 0, 1)->data_bytes({3, 32, 32}, 4),
+              4 * 4 * 32 * 32 * 2 + 64);  // and the numbers of the samples
 }
 
 }  // namespace

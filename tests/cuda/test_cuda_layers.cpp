@@ -1,5 +1,5 @@
-// What every backend must keep: the cuda kernels in every precision against the reference kernels, layer by layer.
-// The same tests run on a GPU, and on the host stand-in of the toolkit.
+// The cuda kernels in every precision against the reference kernels, layer by layer. The same tests run on a GPU,
+// and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/layers/layers.h"
@@ -32,7 +32,7 @@ struct Case {
     int samples;
 };
 
-// Own kernels compute in fp32, and round what they write.
+// Own kernels compute in fp32, and round their results.
 double tolerance(const Layer& layer, Precision precision) {
     const bool is_product = layer.kind == LayerKind::Convolution || layer.kind == LayerKind::Linear;
     if (precision == Precision::Bf16)
@@ -68,7 +68,7 @@ Case pool(Dims input, int kernel, int stride, int padding) {
             make_layer(LayerKind::MaxPool, input, input.channels, kernel, stride, padding), 2};
 }
 
-// Widths of packs: 1, 4 and 8 channels; few and many shares of sums; sizes that fill no pack, no line, no block of
+// Packs of 1, 4 and 8 channels; few and many shares of sums; sizes that fill no whole pack, line or block of
 // threads.
 std::vector<Case> all_cases() {
     return {norm({64, 32, 32}, true),
@@ -151,7 +151,7 @@ protected:
         return {copy->data(), copy->data() + block.size()};
     }
 
-    // Over the whole block, what lies behind the parameters too.
+    // Over the whole block, including the part after the parameters.
     static double sum_of_block(const Block& block) {
         const auto sum = kernels().shared(sizeof(double));
         kernels().sum_of_squares(block.get(), block.size(), reinterpret_cast<double*>(sum->data()));
@@ -174,17 +174,17 @@ TEST_P(CudaLayers, AddUpWeightGradients) { add_up_weight_gradients(rig(kernels()
 
 TEST_P(CudaLayers, KeepNaN) {
     LayerRig tested = rig(kernels());
-    if (tested.layer.kind != LayerKind::Embedding)  // of tokens
+    if (tested.layer.kind != LayerKind::Embedding)  // its inputs are tokens
         keep_nan(std::move(tested));
 }
 
-TEST_P(CudaLayers, PassNaNBackThroughAReLU) {
+TEST_P(CudaLayers, PropagateNaNInTheBackwardOfAReLU) {
     LayerRig tested = rig(kernels());
     if (tested.layer.kind == LayerKind::Relu || tested.layer.relu)
         pass_nan_back(std::move(tested));
 }
 
-TEST_P(CudaLayers, LeaveNothingBehindWithoutSaving) {
+TEST_P(CudaLayers, WriteNothingElseWithoutSaving) {
     LayerRig saving = rig(kernels()), tested = rig(kernels());
     const auto parameters = tested.parameters();
     saving.forward(true);
@@ -192,7 +192,7 @@ TEST_P(CudaLayers, LeaveNothingBehindWithoutSaving) {
     tested.forward(false);
     EXPECT_EQ(copy_of(tested.saved), saved);
     EXPECT_EQ(tested.parameters(), parameters);
-    if (tested.layer.kind == LayerKind::BatchNorm)  // which evaluates with other moments
+    if (tested.layer.kind == LayerKind::BatchNorm)  // its evaluation uses other moments
         return;
     EXPECT_EQ(tested.plain_output(), saving.plain_output());
     EXPECT_EQ(tested.loss(), saving.loss());
@@ -206,7 +206,7 @@ TEST_P(CudaLayers, EvaluateAsTheReferenceDoes) {
     evaluate_as_the_reference_does(rig(kernels()), rig(reference_kernels()), tolerance());
 }
 
-TEST_P(CudaLayers, SkipInputGradientsThatNobodyWants) {
+TEST_P(CudaLayers, SkipUnneededInputGradients) {
     LayerRig tested = rig(kernels()), full = rig(kernels());
     for (LayerRig* each : {&tested, &full})
         each->forward();
@@ -237,11 +237,11 @@ TEST_P(CudaLayers, HaveAlignedSizes) { have_aligned_sizes(rig(kernels()).sizes);
 
 TEST_P(CudaLayers, RepeatTheirBits) { repeat_their_bits(rig(kernels()), rig(kernels())); }
 
-// Those with parameters.
+// Layers with parameters.
 class CudaBlocks : public CudaLayers {};
 
-// Sums and updates run over whole blocks: nothing may lie there but the parameters and zeros.
-TEST_P(CudaBlocks, HoldZerosBesideTheParameters) {
+// Sums and updates use whole blocks, which may contain only the parameters and zeros.
+TEST_P(CudaBlocks, HaveZerosAfterTheParameters) {
     LayerRig tested = rig(kernels());
     tested.forward();
     tested.backward();
@@ -264,13 +264,14 @@ TEST_P(CudaNorms, KeepTheVarianceFarFromZero) {
         each->kernel->fill_input(values, each->inputs[0].get());
         each->forward();
     }
-    // The mean itself rounds to 3e-5 of the deviation.
+    // The rounding error of the mean is 3e-5 of the deviation.
     EXPECT_LE(relative_error(tested.plain_output(), expected.plain_output()),
               precision() == Precision::Bf16 ? 1e-2 : 2e-4);
     expect_close(tested.parameters(), expected.parameters(), tolerance(), "parameter");
 }
 
-// Every pass makes the ReLU's mask of these values: they must not depend on what a compiler fuses.
+// Every pass computes the ReLU's mask from these values: they must not depend on the operations that a compiler
+// fuses.
 TEST_P(CudaNorms, RoundScaleAndShiftOnce) {
     LayerRig tested = rig(kernels());
     tested.forward(false);
@@ -324,7 +325,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), cas
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)), case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)), case_name);
 
-// What the first layer of a model does, and algorithms that were timed.
+// Products in the first layer of a model, and with timed algorithms.
 class CudaProducts : public testing::TestWithParam<Precision> {
 protected:
     void SetUp() override {
@@ -362,7 +363,7 @@ protected:
 
 TEST_P(CudaProducts, OfTheDataNeedNoInputGradient) { expect_as_reference(true, true); }
 
-// Zeros beside an image's three channels and its weights change nothing, and stay.
+// A fourth channel of zeros in images and weights does not change the results, and stays zero.
 TEST_P(CudaProducts, OfTheDataHaveAFourthChannelOfZeros) {
     const CudaKernels kernels({}, GetParam(), true);
     const Case stem = convolution({3, 17, 16}, 8, 7, 2, 3);
@@ -394,8 +395,8 @@ TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, f
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
                          [](const auto& tested) { return case_title(tested.param); });
 
-// Own kernels number items in 32 bits. Nothing of that size is reserved here.
-TEST(CudaItems, AreRefusedWhereThereAreTooMany) {
+// Own kernels number items in 32 bits. The test reserves no memory of that size.
+TEST(CudaItems, AreRefusedIfTooMany) {
     if (cuda_status() != "ready")
         GTEST_SKIP() << cuda_status();
     const CudaKernels kernels({}, Precision::Bf16, true);
@@ -425,8 +426,8 @@ TEST(CudaMaxPool, RefusesWindowsThatAByteCannotNumber) {
                 {"layer 'wide': ", "17 rows", "run.backend: cpu"});
 }
 
-// A maximum that occurs twice sends its gradient to the first.
-TEST(CudaMaxPool, GivesATieToTheFirst) {
+// The first of two equal maxima gets the gradient.
+TEST(CudaMaxPool, TakesTheFirstOfEqualMaxima) {
     if (cuda_status() != "ready")
         GTEST_SKIP() << cuda_status();
     const CudaKernels kernels({}, Precision::Fp32, true);

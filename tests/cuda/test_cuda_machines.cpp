@@ -1,4 +1,5 @@
-// Machines that only the host stand-in can be: without a GPU, with several, with little memory, with clocks that drift.
+// Machines that only the host stand-in can imitate: without a GPU, with several, with little memory, with clocks
+// that drift.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/transport.h"
@@ -36,19 +37,19 @@ protected:
     }
 };
 
-TEST_F(CudaMachines, WithoutAGpuSaySo) {
+TEST_F(CudaMachines, ReportAMissingGpu) {
     host_cuda::set_devices(0);
     EXPECT_EQ(cuda_status(), "no GPU");
     host_cuda::set_devices(1);
     EXPECT_EQ(cuda_status(), "ready");
 }
 
-TEST_F(CudaMachines, AllowStreamsSideBySide) {
+TEST_F(CudaMachines, AllowConcurrentStreams) {
     (void)cuda_status();
     EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
 }
 
-// Layers and streams of a device are on its GPU whatever GPU the calling thread has had.
+// Layers and streams of a device are on its GPU, whatever GPU was current for the calling thread.
 TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
     Config config;
     const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
@@ -62,7 +63,9 @@ TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
             rig.fill(1);
             rig.forward();
             rig.backward();
-            std::thread([&] { outputs.push_back(rig.plain_output()); }).join();  // as when a run ends
+            std::thread([&] {
+                outputs.push_back(rig.plain_output());
+            }).join();  // on another thread, as at the end of a run
             const auto to = kernels.reserve(rig.output.size(), "test");
             cudaStream_t stream = nullptr;
             std::thread([&] { stream = kernels.device().add_stream(); }).join();
@@ -71,13 +74,13 @@ TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
                       cudaSuccess);
             EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
             const Event event(Event::Kind::Timed);
-            EXPECT_NO_THROW(event.record(stream));  // refused when the stream is another GPU's
+            EXPECT_NO_THROW(event.record(stream));  // fails if the stream is on another GPU
         }).join();
     EXPECT_EQ(outputs[0], outputs[1]);
     EXPECT_EQ(outputs[0], outputs[2]);
 }
 
-// Over the bus an access takes a microsecond; what is read for every pixel or class is copied before.
+// An access over the bus takes a microsecond, so that data that is read for every pixel or class is copied first.
 TEST_F(CudaMachines, ReadSamplesAndLabelsFromTheirOwnMemory) {
     const CudaKernels kernels({}, Precision::Bf16, true);
     const auto notes = kernels.shared(2 * sizeof(Sample));
@@ -95,11 +98,11 @@ TEST_F(CudaMachines, ReadSamplesAndLabelsFromTheirOwnMemory) {
         rig.fill(1);
         rig.forward();
         rig.backward();
-        EXPECT_EQ(host_cuda::launches_on_pinned() - loaded, 1);  // it leaves the loss there
+        EXPECT_EQ(host_cuda::launches_on_pinned() - loaded, 1);  // the one that writes the loss
     }
 }
 
-TEST_F(CudaMachines, GetAllMemoryBack) {
+TEST_F(CudaMachines, FreeAllMemory) {
     const auto before = host_cuda::allocated(0);
     for (const bool deterministic : {true, false}) {
         const CudaKernels kernels({.groups = 2}, Precision::Bf16, deterministic);
@@ -110,7 +113,7 @@ TEST_F(CudaMachines, GetAllMemoryBack) {
     EXPECT_EQ(host_cuda::allocated(0), before);
 }
 
-TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
+TEST_F(CudaMachines, ReportTheFreeMemory) {
     constexpr Bytes kMiB = 1 << 20;
     const CudaKernels kernels({.gpu = 1}, Precision::Fp32, true);
     host_cuda::set_memory(static_cast<std::size_t>(64 * kMiB));
@@ -125,11 +128,11 @@ TEST_F(CudaMachines, SayHowMuchMemoryIsFree) {
     }
 }
 
-TEST_F(CudaMachines, SayHowMuchMoreMemoryIsInUseAfterARun) {
+TEST_F(CudaMachines, ReportTheGrowthOfMemoryInARun) {
     constexpr std::size_t kOthers = std::size_t{10} << 20;
     const Execution execution(kMlp,
                               {"run.backend=cuda", "cluster.devices=3", "run.gpus=[0,0,2]", "pipeline.schedule=gpipe"});
-    void* others = nullptr;  // what somebody else takes meanwhile
+    void* others = nullptr;  // memory of another program during the run
     RunOptions options;
     options.before_task = [&](int device, const Task& task) {
         if (device != 2 || task.op != Op::Forward || others != nullptr)
@@ -137,7 +140,7 @@ TEST_F(CudaMachines, SayHowMuchMoreMemoryIsInUseAfterARun) {
         const CurrentGpu current(2);
         EXPECT_EQ(cudaMalloc(&others, kOthers), cudaSuccess);
     };
-    const RunResult alone = execution.run(), beside = execution.run(options);
+    const RunResult alone = execution.run(), shared = execution.run(options);
     ASSERT_EQ(alone.gpus.size(), 2u);
     EXPECT_EQ(alone.gpus[0].gpu, 0);
     EXPECT_EQ(alone.gpus[0].devices, (std::vector<int>{0, 1}));
@@ -146,14 +149,15 @@ TEST_F(CudaMachines, SayHowMuchMoreMemoryIsInUseAfterARun) {
     EXPECT_GE(alone.gpus[0].grown, alone.arena[0] + alone.arena[1]);
     EXPECT_GE(alone.gpus[1].grown, alone.arena[2]);
     EXPECT_GE(alone.gpus[0].used, alone.gpus[0].grown);
-    ASSERT_EQ(beside.gpus.size(), 2u);
-    EXPECT_EQ(beside.gpus[0].grown, alone.gpus[0].grown);
-    EXPECT_EQ(beside.gpus[1].grown, alone.gpus[1].grown + static_cast<Bytes>(kOthers));
+    ASSERT_EQ(shared.gpus.size(), 2u);
+    EXPECT_EQ(shared.gpus[0].grown, alone.gpus[0].grown);
+    EXPECT_EQ(shared.gpus[1].grown, alone.gpus[1].grown + static_cast<Bytes>(kOthers));
     EXPECT_EQ(cudaFree(others), cudaSuccess);
 }
 
-// On shares of a GPU, where cuDNN looks at contexts: graphs and messages make the GPU's own current now and then.
-TEST_F(CudaMachines, CudnnMayAskForTheContextOfItsShare) {
+// Shares of a GPU with a cuDNN that checks contexts: graphs and messages sometimes make the GPU's own context
+// current.
+TEST_F(CudaMachines, MayNeedTheContextOfTheShareForCudnn) {
     constexpr const char* kSharedUNet = R"(
 workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
 pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
@@ -171,8 +175,8 @@ run: {backend: cuda, sms: [16, 16]}
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-// Of a kernel: it shows when the host puts more work there, or when it waits.
-TEST_F(CudaMachines, AFaultIsToldWithTheTaskInHand) {
+// An error in a kernel appears when the host puts more work on the GPU, or when it waits.
+TEST_F(CudaMachines, ReportAFaultWithItsTask) {
     const Execution execution(kMlp, {"run.backend=cuda", "cluster.devices=2", "pipeline.schedule=gpipe"});
     for (const auto& [launches, said] :
          {std::pair{true, "device 1 queues 1F2: cuda"}, {false, "device 1 waits for 1"}}) {
@@ -193,7 +197,7 @@ TEST_F(CudaMachines, AFaultIsToldWithTheTaskInHand) {
     }
 }
 
-TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
+TEST_F(CudaMachines, CorrectClocksThatDrift) {
     const GpuShare device({}, Precision::Fp32, true);
     for (const double rate : {0.5, 1.0, 1.5}) {
         host_cuda::set_clock_rate(rate);
@@ -220,8 +224,9 @@ TEST_F(CudaMachines, ClocksThatDriftAreReadTwice) {
     }
 }
 
-// Device threads, on one GPU: each moves messages on a route of its own, and asks after all connections while it waits.
-TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
+// Threads of devices on one GPU: each moves messages on a route of its own, and checks all connections while it
+// waits.
+TEST_F(CudaMachines, UseNcclOnOneThreadAtATime) {
     constexpr int kDevices = 3;
     constexpr Bytes kBytes = 4096;
     std::vector<std::unique_ptr<GpuShare>> own;
@@ -253,7 +258,7 @@ TEST_F(CudaMachines, ThreadsTakeTurnsWithNccl) {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
-// A layer that does not fit throws what it could not do, and keeps nothing.
+// A layer that does not fit throws an error, and frees its memory.
 TEST_F(CudaMachines, CannotTimeAlgorithmsWithoutMemory) {
     const CudaKernels kernels({}, Precision::Fp32, false);
     const auto before = host_cuda::allocated(0);
@@ -286,20 +291,20 @@ TEST_F(CudaMachines, SpreadDevicesOverTheirGpus) {
     EXPECT_EQ(print(seats_of({}, 9)), "0:0+8 0:8+8 1:0+0 2:0+0 3:0+0 4:0+0 5:0+0 6:0+0 7:0+0 ");
 }
 
-TEST_F(CudaMachines, FillGpusWithTheSharesThatAreGiven) {
+TEST_F(CudaMachines, FillGpusWithTheSharesOfTheConfig) {
     EXPECT_EQ(print(seats_of(on_gpus({}, {32, 32}), 2)), "0:0+4 0:4+4 ");
     EXPECT_EQ(print(seats_of(on_gpus({}, {64, 64, 8, 128}), 4)), "0:0+8 0:8+8 1:0+1 2:0+16 ");
     expect_says(refusal([] {
                     (void)seats_of(on_gpus({}, {128, 128, 128, 8}), 4);
                 }),
-                {"add up to 136 multiprocessors, but GPU 2 shares out 128 of 132", "run.gpus"});
+                {"add up to 136 multiprocessors, but GPU 2 can divide 128 of 132", "run.gpus"});
 }
 
-TEST_F(CudaMachines, TakeTheGpusThatAreGiven) {
+TEST_F(CudaMachines, UseTheGpusOfTheConfig) {
     EXPECT_EQ(print(seats_of(on_gpus({2, 0}), 2)), "2:0+0 0:0+0 ");
     EXPECT_EQ(print(seats_of(on_gpus({1, 2, 1}), 3)), "1:0+8 2:0+0 1:8+8 ");
     EXPECT_EQ(print(seats_of(on_gpus({1, 2, 1}, {8, 16, 120}), 3)), "1:0+1 2:0+2 1:1+15 ");
-    EXPECT_EQ(print(seats_of(on_gpus({2, 1, 1}), 1)), "2:0+0 ");  // the oracle
+    EXPECT_EQ(print(seats_of(on_gpus({2, 1, 1}), 1)), "2:0+0 ");  // of the oracle
     expect_says(refusal([] { (void)seats_of(on_gpus({0, 1}), 3); }), {"2 GPUs for 3 devices"});
     expect_says(refusal([] { (void)seats_of(on_gpus({0, 3}), 2); }), {"there is no GPU 3", "from 0 to 2"});
     expect_says(refusal([] { (void)seats_of(on_gpus({1, 1}, {128, 8}), 2); }), {"add up to 136", "GPU 1"});
@@ -307,12 +312,12 @@ TEST_F(CudaMachines, TakeTheGpusThatAreGiven) {
                 {"17 devices do not fit on GPU 1"});
 }
 
-TEST_F(CudaMachines, TellWhereTheirGpusAre) {
+TEST_F(CudaMachines, ReportTheNodesOfTheirGpus) {
     EXPECT_EQ(cuda_addresses(on_gpus({2, 0, 0}), 3),
               (std::vector<std::string>{"FFFE:0C:00.0", "FFFE:0A:00.0", "FFFE:0A:00.0"}));
     Config config = on_gpus({2, 0, 0});
     config.run.backend = RunConfig::Backend::Cuda;
-    EXPECT_EQ(numa_nodes(config, 3), (std::vector<int>{-1, -1, -1}));  // nothing is on that bus
+    EXPECT_EQ(numa_nodes(config, 3), (std::vector<int>{-1, -1, -1}));  // the system has no device at these addresses
     config.run.backend = RunConfig::Backend::Cpu;
     EXPECT_TRUE(numa_nodes(config, 3).empty());
 }
@@ -327,7 +332,7 @@ TEST_F(CudaMachines, RunFourDevicesOnThreeGpusAsOne) {
         }
 }
 
-// The gradient of the data, which nobody wants, takes nothing but two marks.
+// The gradient of the data is not needed; its pass consists of two marks.
 TEST_F(CudaMachines, ProfileLayersWithoutTheMarksAroundThem) {
     const TemporaryFolder folder;
     const Config config = load_config(folder.write("config.yaml", kMlp), {"run.backend=cuda"});

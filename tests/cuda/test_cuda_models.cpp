@@ -1,5 +1,5 @@
 // The layers of sequences, skips and losses per position: the cuda kernels in every precision against the reference
-// kernels. As test_cuda_layers.cpp, on a GPU and on the host stand-in of the toolkit.
+// kernels. Like test_cuda_layers.cpp they run on a GPU and on the host stand-in of the toolkit.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/step_graph.h"
@@ -82,7 +82,8 @@ ModelLayer attention(int length, int width, int heads, int samples) {
     return tested;
 }
 
-// Widths of packs and none; rows in one share and in many; parts of a row; vocabularies beyond what bf16 counts to.
+// Widths of whole packs and others; rows in one share and in many; parts of a row; vocabularies larger than the
+// integers of bf16.
 std::vector<ModelLayer> model_layers() {
     return {concat({3, 5, 4}, 8),
             concat({16, 3, 5}, 40),
@@ -147,7 +148,7 @@ protected:
     static LayerRig rig(const Kernels& of) {
         LayerRig made(of, tested_case().layer, tested_case().samples);
         fill(made, precision(), kSeed);
-        if (made.layer.kind == LayerKind::Embedding) {  // of numbers there is no gradient
+        if (made.layer.kind == LayerKind::Embedding) {  // token numbers have no gradient
             made.kernel->fill_input(inputs_of(made), made.inputs[0].get());
             made.kernel->fill_input(std::vector<float>(inputs_of(made).size()), made.input_gradients[0].get());
         }
@@ -184,7 +185,7 @@ TEST_P(CudaModels, EvaluateWithoutSaving) {
     expect_close(tested.plain_output(), expected.plain_output(), tolerance(), "output");
 }
 
-TEST_P(CudaModels, SkipInputGradientsThatNobodyWants) {
+TEST_P(CudaModels, SkipUnneededInputGradients) {
     LayerRig tested = rig(kernels()), full = rig(kernels());
     for (LayerRig* each : {&tested, &full})
         each->forward();
@@ -214,8 +215,8 @@ TEST_P(CudaModels, HaveAlignedSizes) { have_aligned_sizes(rig(kernels()).sizes);
 
 TEST_P(CudaModels, RepeatTheirBits) { repeat_their_bits(rig(kernels()), rig(kernels())); }
 
-// Sums and updates run over whole blocks.
-TEST_P(CudaModels, HoldZerosBesideTheParameters) {
+// Sums and updates use whole blocks.
+TEST_P(CudaModels, HaveZerosAfterTheParameters) {
     LayerRig tested = rig(kernels());
     if (tested.sizes.weights == 0)
         return;
@@ -254,8 +255,8 @@ protected:
 
 class CudaTokens : public CudaBackend {};
 
-// Their gradients are summed block by block.
-TEST_P(CudaTokens, ShareATableThatLiesAlikeInBothBlocks) {
+// The gradients of both blocks are summed block by block.
+TEST_P(CudaTokens, ShareATableWithOneLayoutInBothBlocks) {
     const CudaKernels kernels({}, GetParam(), true);
     const ModelLayer table = embedding(4, 37, 5, 2), product = row_linear(4, 5, 37, 2, false);
     LayerRig owner(kernels, table.layer, table.samples), reader(kernels, product.layer, product.samples);
@@ -273,7 +274,7 @@ TEST_P(CudaTokens, ShareATableThatLiesAlikeInBothBlocks) {
     EXPECT_EQ(bytes_of(owner.weights), bytes_of(reader.weights));
 }
 
-// bf16 holds no whole numbers between 256 and 258.
+// bf16 has no integer between 256 and 258.
 TEST_P(CudaTokens, ArriveExactly) {
     constexpr int kLength = 12, kSamples = 3;
     const CudaKernels kernels({}, GetParam(), true);
@@ -293,8 +294,9 @@ TEST_P(CudaTokens, ArriveExactly) {
     EXPECT_GT(*std::ranges::max_element(expected), 256);
 }
 
-// Rows are sorted, not searched: the batch of a GPT has tens of thousands, some tokens in very many of them.
-TEST_P(CudaTokens, GiveTheirGradientsInLargeBatches) {
+// Rows are sorted, not searched: the batch of a GPT has tens of thousands of rows, and some tokens are in very many
+// of them.
+TEST_P(CudaTokens, HaveTheirGradientsInLargeBatches) {
     const CudaKernels kernels({}, GetParam(), true);
     const ModelLayer many = embedding(1 << 14, 300, 3, 3);
     LayerRig tested(kernels, many.layer, many.samples, true),
@@ -315,7 +317,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaTokens, testing::Values(Precision::Fp32
 
 class CudaCaptures : public CudaBackend {};
 
-// As the same calls would do that are made anew in a later step.
+// A launch drops the same values as the same calls in that later step.
 TEST_P(CudaCaptures, DropOtherValuesInEveryLaunch) {
     const CudaKernels kernels({}, GetParam(), true);
     const ModelLayer tested = dropout({4, 5, 6}, 0.5, 3);

@@ -1,5 +1,5 @@
-// Batch norms and the adds that they are run with give the bits of those that a cut keeps apart, and the numbers of the
-// reference kernels; memory is what is predicted. Small networks with every way to reach an add.
+// Batch norms that run together with adds have the same bits as those that a cut separates, and the numbers of the
+// reference kernels; the memory is the predicted one. The small networks have all kinds of inputs of an add.
 #include "exec/cuda/backend.h"
 #include "job/load.h"
 #include "tests/support/predicted_memory.h"
@@ -29,7 +29,7 @@ int finished(Builder& build, int last) {
     return build.loss(LayerKind::CrossEntropy, build.linear("fc", build.average_pool("avgpool", last), 10));
 }
 
-// As ResNet-50 is: a projected block and one that is not, twice. Colours make the data set a large one.
+// As in ResNet-50: a block with a projection and one without, twice. Colour images make the data set large.
 Model residual(int channels, int colours) {
     Model model{"residual", {colours, 8, 8}, 10, {}};
     Builder build(model);
@@ -47,7 +47,7 @@ Model residual(int channels, int colours) {
     return model;
 }
 
-// No ReLU; a tensor that three read, or one twice; convolutions and norms beside each other, in both orders.
+// No ReLU; a tensor that three layers read, or one layer twice; adjacent convolutions and norms, in both orders.
 Model odd() {
     Model model{"odd", {1, 8, 8}, 10, {}};
     Builder build(model);
@@ -89,8 +89,8 @@ protected:
     }
 };
 
-// Every other cut in fp32 and the others in bf16; PIPEWRIGHT_SOAK=1 tries all in both. Tensors that three layers read
-// have one order of the sums for all cuts where they are summed by layer.
+// Every other cut in fp32 and the remaining ones in bf16; PIPEWRIGHT_SOAK=1 tries all in both. For tensors that
+// three layers read, the order of the sums is the same for all cuts only if they are summed by layer.
 TEST_P(CudaResiduals, EveryCutGivesTheSameBits) {
     const bool tries_all = soaks();
     const std::vector<std::string> by_layer = {"run.fan_out_gradients=layer"};
@@ -113,7 +113,7 @@ TEST_P(CudaResiduals, EveryCutGivesTheSameBits) {
     }
 }
 
-TEST_P(CudaResiduals, NumbersAreTheReferences) {
+TEST_P(CudaResiduals, NumbersAreThoseOfTheReference) {
     const RunResult made = execution({}).run(), expected = reference({}).run();
     const double tolerance = precision() == "bf16" ? 0.1 : 1e-4;
     ASSERT_EQ(made.losses.size(), expected.losses.size());
@@ -130,7 +130,7 @@ TEST_P(CudaResiduals, EvaluationIsThatOfTheReference) {
     EXPECT_NEAR(made, expected, (precision() == "bf16" ? 0.1 : 1e-4) * expected);
 }
 
-TEST_P(CudaResiduals, MemoryIsWhatIsPredicted) {
+TEST_P(CudaResiduals, MemoryIsThePredictedOne) {
     const TemporaryFolder folder;
     const Config config =
         load_config(folder.write("config.yaml", kTraining), {"run.backend=cuda", "training.precision=" + precision()});
@@ -138,7 +138,7 @@ TEST_P(CudaResiduals, MemoryIsWhatIsPredicted) {
     EXPECT_TRUE(std::ranges::any_of(profile.layers, [](const LayerProfile& layer) { return layer.bytes.at(2).joins; }));
     for (const char* way : {"1f1b", "zb-h1", "pipedream"}) {
         if (!soaks() && (precision() == "fp32") != (way == std::string("1f1b")))
-            continue;  // the other precision has it
+            continue;  // the other precision tests it
         const std::vector<std::string> set = {"cluster.devices=2", std::string("pipeline.schedule=") + way,
                                               "pipeline.split=even"};
         expect_predicted_memory(execution(set), way, profile);

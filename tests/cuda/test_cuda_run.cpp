@@ -1,6 +1,6 @@
-// What an execution on CUDA devices guarantees: every schedule, transport and lane mode equals its oracle
-// bit for bit, memory is as predicted, and failures are named. Built twice: for GPUs, and for the host
-// stand-in of the toolkit.
+// The guarantees of a run on CUDA devices: every schedule, transport and lane mode equals its oracle bit for bit,
+// the memory is the predicted one, and errors name the cause. Built twice: for GPUs, and for the host stand-in of
+// the toolkit.
 #include "exec/cuda/nccl.h"
 #include "job/build.h"
 #include "job/load.h"
@@ -18,7 +18,7 @@
 namespace pw {
 namespace {
 
-// Batch norm, and skips: what ResNet-50 has, in a tenth of the time.
+// Batch norm and skips as in ResNet-50, in a tenth of the time.
 constexpr const char* kSmallUNet = R"(
 workload: {model: unet, image_size: 16, classes: 4, base_channels: 4, levels: 2}
 pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
@@ -77,7 +77,8 @@ TEST_P(Precisions, RecomputedStagesGiveTheSameNumbers) {
     }
 }
 
-// It has kernels and a layout of its own, in the buffers of the others; skips of its size cross a cut.
+// The smaller micro-batch has kernels and a layout of its own, in the buffers of the others; skips of its size
+// cross a cut.
 TEST_P(Precisions, ASmallerLastMicroBatch) {
     for (const char* schedule : {"gpipe", "zb-h1", "interleaved", "pipedream-2bw"}) {
         const Execution execution(
@@ -89,7 +90,7 @@ TEST_P(Precisions, ASmallerLastMicroBatch) {
                  "unet");
 }
 
-// By either rule, and where a stage is on two devices.
+// With both rules, and with a stage on two devices.
 TEST_P(Precisions, TensorsWithManyReaders) {
     for (const std::vector<std::string>& way :
          {std::vector<std::string>{"cluster.devices=4", "pipeline.split=[block1.add, block3.bn, block5.add]"},
@@ -103,7 +104,7 @@ TEST_P(Precisions, TensorsWithManyReaders) {
         }
 }
 
-// U takes in what F left, and evaluation reads it; one graph does the same every step.
+// U takes the statistics of F into the averages, and evaluation reads these; one graph does the same in every step.
 TEST_P(Precisions, RunningAveragesOfBatchNorm) {
     const std::vector<std::string> deferred = set({"training.batch_norm=deferred"});
     const TemporaryFolder folder;
@@ -133,7 +134,7 @@ TEST(CudaRun, EveryTransportAndLaneMode) {
                                                            std::string("transfer.receive=") + receive,
                                                            std::string("pipeline.schedule=") + schedule,
                                                            "pipeline.split=even"};
-                    const bool chunks = schedule_named(schedule).chunks > 1;  // 6 stages would be more than layers
+                    const bool chunks = schedule_named(schedule).chunks > 1;  // 6 stages would be more than the layers
                     const Execution execution(kMlp, with(kOnCuda, chunks ? with(more, {"cluster.devices=2"}) : more));
                     expect_equal(execution.run(), whole,
                                  fmt::format("{} {} {} {}", transport, communicator, receive, schedule));
@@ -169,7 +170,7 @@ TEST(CudaRun, StepsAsGraphs) {
         }
 }
 
-TEST(CudaRun, ASmallerLastMicroBatchOnEveryWay) {
+TEST(CudaRun, ASmallerLastMicroBatchOverEveryTransport) {
     const std::vector<std::string> uneven = with(kOnCuda, {"pipeline.mini_batch=11"});
     const RunResult whole = Execution(kMlp, with(uneven, {"cluster.devices=1"})).run();
     for (const char* way : {"run.graph=true", "run.transport=nccl", "transfer.receive=deferred"})
@@ -177,7 +178,7 @@ TEST(CudaRun, ASmallerLastMicroBatchOnEveryWay) {
                      way);
 }
 
-// Holders meet on the GPU; with a norm of all gradients every device does.
+// Holders wait for each other on the GPU; for a norm of all gradients all devices do.
 TEST_P(Precisions, ReplicasAndClippingEqualTheirOracle) {
     for (const char* replicas : {"[2]", "[2, 1]", "[1, 2]"})
         for (const char* clip : {"0", "0.5"})
@@ -201,7 +202,7 @@ TEST(CudaRun, EveryStepOfAGraphDropsOtherValues) {
                  "recomputed");
 }
 
-TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
+TEST(CudaRun, ImpossibleGraphsAreRefused) {
     EXPECT_NE(
         said_by(Execution(kMlp, with(kOnCuda, {"run.graph=true", "pipeline.schedule=pipedream"})), ExitCode::BadInput)
             .find("run.graph"),
@@ -211,8 +212,8 @@ TEST(CudaRun, WhatCannotBeAGraphIsRefused) {
               std::string::npos);
 }
 
-// Another backend's numbers, up to rounding.
-TEST(CudaRun, LossesAreTheReferences) {
+// The numbers of another backend, up to rounding.
+TEST(CudaRun, LossesAreThoseOfTheReference) {
     const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
     for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
         const std::vector<double> losses = Execution(kMlp, with(kOnCuda, {"training.precision=" + precision})).run().losses;
@@ -236,7 +237,7 @@ TEST(CudaRun, TasksFollowTheListAndTheirInputs) {
             const TraceEvent& event = events[static_cast<std::size_t>(node)];  // by device, then in list order
             EXPECT_EQ(event.task, graph.task(node));
             EXPECT_LE(event.start, event.end);
-            if (is_recv(event.task.op))  // it starts with its SEND
+            if (is_recv(event.task.op))  // a RECV starts with its SEND
                 continue;
             for (const int input : graph.inputs(node))
                 EXPECT_LE(events[static_cast<std::size_t>(input)].end, event.start)
@@ -274,17 +275,17 @@ TEST(CudaRun, ProfileHasATimeForEveryLayer) {
     EXPECT_TRUE(profile.sent_copies);
     EXPECT_GT(profile.link.bandwidth, 0);
     for (const int samples : {2, 3}) {
-        Ns forward = 0;  // a layer of a few values may cost no more than the marks around it
+        Ns forward = 0;  // the time of a layer with few values may be that of its marks
         for (const LayerProfile& layer : profile.layers)
             forward += layer.times.at(samples).forward.median;
         EXPECT_GT(forward, 0) << samples;
     }
     const bool shared = Execution(kMlp, kOnCuda).run().notes.front().find(" of ") != std::string::npos;
-    for (const LayerProfile& layer : profile.layers)  // beside each other on one GPU they were measured busy too
+    for (const LayerProfile& layer : profile.layers)  // on one GPU they are also measured in parallel with neighbours
         EXPECT_EQ(layer.busy.size(), shared ? 2u : 0u) << layer.name;
 }
 
-TEST(CudaRun, MemoryThatIsNotThereIsNamed) {
+TEST(CudaRun, MissingMemoryIsReported) {
     const Execution execution(
         kResNet, with(kOnCuda, {"workload.image_size=224", "pipeline.schedule=gpipe", "pipeline.micro_batches=64",
                                 "pipeline.micro_batch_size=256", "pipeline.split=[layer3.0]", "training.steps=1"}));
@@ -300,12 +301,12 @@ TEST(CudaRun, SharesThatDoNotFitAreRefused) {
     EXPECT_NE(said.find("1024"), std::string::npos) << said;
 }
 
-TEST(CudaRun, APeerThatNeverComesIsMissedInTime) {
+TEST(CudaRun, AMissingPeerIsReportedInTime) {
     const cuda::CurrentGpu first(0);
     const cuda::Communicator lonely(cuda::new_id(), 2, 0, "lonely");
     try {
         lonely.wait(300'000'000);
-        FAIL() << "connected to nobody";
+        FAIL() << "connected without a peer";
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::PeerSilent) << error.what();
     }
@@ -320,11 +321,9 @@ TEST(CudaRun, NotesNameTheDevices) {
     const RunResult run = Execution(kMlp, kOnCuda).run();
     ASSERT_GE(run.notes.size(), 3u);  // two devices, a GPU or two
     EXPECT_NE(run.notes.front().find("device 0: "), std::string::npos) << run.notes.front();
-    const auto tells_of_a_graph = [](const RunResult& of) {
-        return of.notes.back().find("graph") != std::string::npos;
-    };
-    EXPECT_EQ(tells_of_a_graph(run), run.notes.size() == 4);  // on one GPU
-    EXPECT_FALSE(tells_of_a_graph(Execution(kMlp, with(kOnCuda, {"run.graph=false"})).run()));
+    const auto has_graph_note = [](const RunResult& of) { return of.notes.back().find("graph") != std::string::npos; };
+    EXPECT_EQ(has_graph_note(run), run.notes.size() == 4);  // on one GPU
+    EXPECT_FALSE(has_graph_note(Execution(kMlp, with(kOnCuda, {"run.graph=false"})).run()));
 }
 
 }  // namespace

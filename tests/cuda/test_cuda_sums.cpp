@@ -1,5 +1,5 @@
-// Sums between GPUs, which only the host stand-in has: replicas, shared tables and clipping equal their oracle, and so
-// does what NCCL adds up in an order of its own, up to rounding.
+// Sums between GPUs, of which only the host stand-in has several: replicas, shared tables and clipping equal their
+// oracle; sums in NCCL's order do so up to rounding.
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/execution.h"
 
@@ -31,7 +31,8 @@ class CudaSums : public testing::Test {
 protected:
     void SetUp() override {
         host_cuda::set_devices(16);
-        host_cuda::set_peer_access(false);  // then it shows when a kernel reads what it should have fetched
+        host_cuda::set_peer_access(
+            false);  // so that a kernel that reads another GPU's memory without a fetch is detected
     }
     void TearDown() override {
         host_cuda::set_peer_access(true);
@@ -47,7 +48,7 @@ std::vector<std::string> on(const char* transport, const Replicas& replicas,
                 more);
 }
 
-// Of a run with a GPU for each device.
+// The note about the last device of a run with a GPU for each device.
 void expect_oracle(const char* yaml, const std::vector<std::string>& set) {
     const Execution execution(yaml, set);
     const std::string what = fmt::format("{}", fmt::join(set, " "));
@@ -69,7 +70,7 @@ TEST_F(CudaSums, OfReplicasEqualTheirOracle) {
 }
 
 TEST_F(CudaSums, EqualTheirOracleInBf16AndOnTheLastGpu) {
-    host_cuda::set_peer_access(true);  // of some
+    host_cuda::set_peer_access(true);  // between some of them
     for (const char* transport : {"threads", "nccl"})
         for (const Replicas& replicas : {Replicas{16}, Replicas{5, 6, 5}})
             expect_oracle(kMlp, on(transport, replicas,
@@ -77,7 +78,7 @@ TEST_F(CudaSums, EqualTheirOracleInBf16AndOnTheLastGpu) {
                                     "training.steps=2", "training.clip_norm=0.1"}));
 }
 
-// Holders without a micro-batch add nothing.
+// Holders without a micro-batch contribute nothing.
 TEST_F(CudaSums, EqualTheirOracleWithoutWork) {
     for (const char* transport : {"threads", "nccl"})
         for (const Replicas& replicas : {Replicas{3}, Replicas{1, 3}})
@@ -93,7 +94,7 @@ TEST_F(CudaSums, OfSchedulesThatNeverFlushEqualTheirOracle) {
                                         "training.steps=2"}));
 }
 
-TEST_F(CudaSums, TellTheRoomTheyTake) {
+TEST_F(CudaSums, ReportTheirMemory) {
     const auto note_of = [](const Replicas& replicas) {
         return Execution(kMlp, on("threads", replicas, {"training.steps=1"})).run().notes.front();
     };
@@ -101,7 +102,7 @@ TEST_F(CudaSums, TellTheRoomTheyTake) {
     EXPECT_EQ(note_of({1, 1}).find(" for sums between GPUs"), std::string::npos);
 }
 
-// Several GPUs leave the statistics of a mini-batch.
+// The statistics of a mini-batch are on several GPUs.
 TEST_F(CudaSums, OfBatchNormGatherTheStatisticsOfAllHolders) {
     for (const char* transport : {"threads", "nccl"})
         for (const auto& mode : {std::vector<std::string>{}, {"training.batch_norm=deferred"}})
@@ -109,7 +110,7 @@ TEST_F(CudaSums, OfBatchNormGatherTheStatisticsOfAllHolders) {
                 expect_oracle(kUNet, on(transport, replicas, mode));
 }
 
-// The embedding and the last layer: on two GPUs, and each on several.
+// The embedding and the last layer are on two GPUs, or each on several.
 TEST_F(CudaSums, OfSharedTablesEqualTheirOracle) {
     for (const char* transport : {"threads", "nccl"})
         for (const char* clip : {"0", "0.5"}) {
@@ -123,7 +124,7 @@ TEST_F(CudaSums, OfSharedTablesEqualTheirOracle) {
         }
 }
 
-TEST_F(CudaSums, AddUpAsNcclLikesWhereBitsMayDiffer) {
+TEST_F(CudaSums, UseTheOrderOfNcclIfBitsMayDiffer) {
     for (const Replicas& replicas : {Replicas{2}, Replicas{3, 2}, Replicas{1, 4}})
         for (const char* yaml : {kMlp, kGpt}) {
             const std::vector<std::string> free =
@@ -135,7 +136,8 @@ TEST_F(CudaSums, AddUpAsNcclLikesWhereBitsMayDiffer) {
                 EXPECT_NEAR(run.losses[k], oracle.losses[k], 1e-4 * oracle.losses[k]) << replicas.size();
             for (std::size_t k = 0; k < run.gradient_norms.size(); ++k)
                 EXPECT_NEAR(run.gradient_norms[k], oracle.gradient_norms[k], 1e-4 * oracle.gradient_norms[k]);
-            const bool many = *std::max_element(replicas.begin(), replicas.end()) > 2;  // two have one order only
+            const bool many =
+                *std::max_element(replicas.begin(), replicas.end()) > 2;  // a sum of two has only one order
             EXPECT_EQ(run.weights_hash != oracle.weights_hash, many) << fmt::format("{}", fmt::join(replicas, " "));
         }
 }

@@ -1,4 +1,5 @@
-// The stand-in of CUDA that other tests rely on: order and its absence, memory, and the arithmetic of its libraries.
+// The stand-in of CUDA for other tests: the order of work and its absence, memory, and the arithmetic of its
+// libraries.
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/cuda_ok.h"
 
@@ -51,7 +52,7 @@ protected:
         EXPECT_OK(cudaFree(values));
         EXPECT_OK(cudaFreeHost(pinned));
         host_cuda::set_memory(std::size_t{1} << 30);
-        host_cuda::set_peer_access(false);  // nor is what was enabled any more
+        host_cuda::set_peer_access(false);  // this also disables enabled access
         host_cuda::set_peer_access(true);
         host_cuda::set_devices(1);
         cudaGetLastError();
@@ -113,8 +114,8 @@ TEST_F(HostCuda, OrdersStreamsByEvents) {
     }
 }
 
-TEST_F(HostCuda, WaitsForTheRecordingThatWas) {
-    ASSERT_OK(cudaStreamWaitEvent(streams[1], events[0], 0));  // none yet
+TEST_F(HostCuda, WaitsForTheLastRecordingAtTheCall) {
+    ASSERT_OK(cudaStreamWaitEvent(streams[1], events[0], 0));  // there is none yet
     ASSERT_OK(cudaStreamSynchronize(streams[1]));
     ASSERT_OK(cudaEventRecord(events[0], streams[0]));
     ASSERT_OK(cudaStreamWaitEvent(streams[1], events[0], 0));
@@ -206,7 +207,7 @@ TEST_F(HostCuda, RefusesMemoryThatTheDeviceCannotReach) {
     EXPECT_OK(cudaFree(elsewhere));
 }
 
-TEST_F(HostCuda, WaitsWhereMemoryIsNotPinned) {
+TEST_F(HostCuda, WaitsIfMemoryIsNotPinned) {
     std::vector<float> pageable(kValues, 3);
     ASSERT_OK(cudaMemcpyAsync(values, pageable.data(), kValues * sizeof(float), cudaMemcpyHostToDevice, streams[0]));
     pageable.assign(kValues, 0);

@@ -1,4 +1,4 @@
-// Capture and graphs in the stand-in of CUDA: what is captured, in which order it runs, and what is refused.
+// Capture and graphs in the stand-in of CUDA: the captured work, its order, and the refused calls.
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/cuda_ok.h"
 
@@ -94,7 +94,7 @@ TEST_F(HostCudaGraphs, RunWhenTheyAreLaunched) {
     EXPECT_OK(cudaStreamIsCapturing(streams[0], &status));
     EXPECT_EQ(status, cudaStreamCaptureStatusActive);
     ASSERT_OK(launch(0, 1, more, streams[0]));
-    more = 100;  // arguments are those of the capture
+    more = 100;  // has no effect: arguments are those of the capture
     EXPECT_OK(cudaMalloc(&memory, 4));
     EXPECT_OK(cudaFree(memory));
     ASSERT_OK(cudaMemcpyAsync(pinned, values, sizeof(float), cudaMemcpyDeviceToHost, streams[0]));
@@ -104,7 +104,7 @@ TEST_F(HostCudaGraphs, RunWhenTheyAreLaunched) {
     EXPECT_OK(cudaStreamSynchronize(streams[0]));
     EXPECT_EQ(values[0], 0);
     for (int i = 1; i <= 20; ++i) {
-        ASSERT_OK(launch(1, 1, 1, streams[1]));  // what the graph reads next
+        ASSERT_OK(launch(1, 1, 1, streams[1]));  // changes the value that the graph reads next
         ASSERT_OK(cudaGraphLaunch(graph, streams[1]));
         ASSERT_OK(cudaMemcpyAsync(pinned + 1, pinned, sizeof(float), cudaMemcpyHostToHost, streams[1]));
         ASSERT_OK(cudaMemsetAsync(pinned, 0, sizeof(float), streams[1]));
@@ -116,7 +116,7 @@ TEST_F(HostCudaGraphs, RunWhenTheyAreLaunched) {
     EXPECT_OK(cudaGraphExecDestroy(graph));
 }
 
-TEST_F(HostCudaGraphs, ForkAndJoin) {
+TEST_F(HostCudaGraphs, ForkAndJoinStreams) {
     ASSERT_OK(cudaStreamBeginCapture(streams[0], kRelaxed));
     ASSERT_OK(launch(0, 3, 1, streams[0]));  // 3 stays zero
     ASSERT_OK(follow(streams[1], events[0], streams[0]));
@@ -124,7 +124,7 @@ TEST_F(HostCudaGraphs, ForkAndJoin) {
     ASSERT_OK(launch(1, 0, 0, streams[1]));
     ASSERT_OK(launch(2, 0, 0, streams[2]));
     ASSERT_OK(follow(streams[2], events[1], streams[1]));
-    ASSERT_OK(follow(streams[0], events[2], streams[2]));  // after both, though nothing came between
+    ASSERT_OK(follow(streams[0], events[2], streams[2]));  // after both, although there is no work in between
     ASSERT_OK(launch(0, 1, 0, streams[0]));
     ASSERT_OK(launch(0, 2, 0, streams[0]));
     const cudaGraphExec_t graph = end_capture(streams[0]);
@@ -137,7 +137,7 @@ TEST_F(HostCudaGraphs, ForkAndJoin) {
         EXPECT_EQ(values[1], 5);  // 1, 1 + (3 + 1)
         EXPECT_EQ(values[0], 14);
     }
-    ASSERT_OK(launch(1, 3, 0, streams[1]));  // in no capture any more
+    ASSERT_OK(launch(1, 3, 0, streams[1]));  // the stream no longer captures
     EXPECT_OK(cudaStreamSynchronize(streams[1]));
     EXPECT_OK(cudaGraphExecDestroy(graph));
 }
@@ -300,14 +300,14 @@ TEST_F(HostCudaGraphs, AreNotWaitedForWhileTheyAreCaptured) {
     refused([&] { return cudaMemcpyAsync(&pageable, values, 4, cudaMemcpyDeviceToHost, streams[0]); });
 }
 
-TEST_F(HostCudaGraphs, KeepTheirEventsToThemselves) {
+TEST_F(HostCudaGraphs, RefuseOtherUsesOfTheirEvents) {
     float ms = 0;
     const auto captured = [&](auto&& call) {
         ASSERT_OK(cudaStreamBeginCapture(streams[0], kRelaxed));
         ASSERT_OK(cudaEventRecord(events[0], streams[0]));
         EXPECT_EQ(call(), cudaErrorCapturedEvent);
         expect_invalid_capture(streams[0]);
-        EXPECT_EQ(call(), cudaErrorCapturedEvent);  // afterwards, too
+        EXPECT_EQ(call(), cudaErrorCapturedEvent);  // also after the capture
         ASSERT_OK(cudaEventRecord(events[0], streams[0]));
         EXPECT_OK(cudaEventSynchronize(events[0]));
         EXPECT_OK(call());
@@ -348,7 +348,7 @@ TEST_F(HostCudaGraphs, DoNotDependOnWorkOutside) {
     EXPECT_OK(cudaGraphExecDestroy(other));
 }
 
-TEST_F(HostCudaGraphs, ForbidMoreUnlessTheyAreRelaxed) {
+TEST_F(HostCudaGraphs, ForbidMoreCallsUnlessRelaxed) {
     void* memory = nullptr;
     cudaGraph_t graph{};
     const auto in_thread = [](auto&& call) {
@@ -368,7 +368,7 @@ TEST_F(HostCudaGraphs, ForbidMoreUnlessTheyAreRelaxed) {
     expect_invalid_capture(streams[0]);
 }
 
-TEST_F(HostCudaGraphs, MayBeGivenUp) {
+TEST_F(HostCudaGraphs, MayBeAbandoned) {
     cudaGraph_t graph{};
     cudaStream_t brief{};
     ASSERT_OK(cudaStreamCreateWithFlags(&brief, cudaStreamNonBlocking));

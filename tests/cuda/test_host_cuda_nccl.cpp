@@ -21,7 +21,8 @@ namespace {
 
 constexpr int kBytes = 4096;
 
-// One communicator, two streams and four buffers of kBytes for each of two devices; buffers hold 10 * device + place.
+// One communicator, two streams and four buffers of kBytes for each of two devices; the bytes of a buffer are 10 *
+// device + its number.
 class HostNccl : public testing::Test {
 protected:
     void SetUp() override {
@@ -68,7 +69,7 @@ TEST_F(HostNccl, MatchesInOrderOfIssue) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         host_cuda::slow_streams(seed);
         ASSERT_OK(send(0, 0, 0));
-        ASSERT_OK(send(0, 1, 1));  // another stream may come first
+        ASSERT_OK(send(0, 1, 1));  // on another stream, which may be faster
         ASSERT_OK(recv(1, 2, 1));
         ASSERT_OK(recv(1, 3, 0));
         for (int device : {0, 1})
@@ -79,9 +80,9 @@ TEST_F(HostNccl, MatchesInOrderOfIssue) {
     }
 }
 
-TEST_F(HostNccl, HoldsBothStreamsUntilTheyMeet) {
+TEST_F(HostNccl, BlocksBothStreamsUntilBothEndsArePosted) {
     ASSERT_OK(send(0, 1));
-    ASSERT_OK(cudaMemsetAsync(buffers[0][1], 77, kBytes, streams[0][0]));  // only when the data has left
+    ASSERT_OK(cudaMemsetAsync(buffers[0][1], 77, kBytes, streams[0][0]));  // only after the data has been sent
     EXPECT_FALSE(is_idle(0));
     ASSERT_OK(recv(1, 0));
     synchronize(0);
@@ -91,7 +92,7 @@ TEST_F(HostNccl, HoldsBothStreamsUntilTheyMeet) {
 }
 
 TEST_F(HostNccl, ProgressesInAGroupIndependently) {
-    // Rank 0's group over two streams receives first, what rank 1 sends only after it has received.
+    // Rank 0's group over two streams receives first; rank 1 sends that message only after it has received one.
     ASSERT_OK(ncclGroupStart());
     ASSERT_OK(recv(0, 2, 0));
     ASSERT_OK(send(0, 0, 1));
@@ -145,25 +146,25 @@ TEST_F(HostNccl, AddsUpTheSameOnAllRanks) {
         }
     }
     EXPECT_EQ(ncclAllReduce(buffers[0][0], buffers[1][0], kCount, ncclFloat32, ncclSum, comms[0], streams[0][0]),
-              ncclInvalidArgument);  // memory of 1
+              ncclInvalidArgument);  // memory of device 1
 }
 
-TEST_F(HostNccl, LetsGoWhenAborted) {
+TEST_F(HostNccl, EndsItsWaitsWhenAborted) {
     ASSERT_OK(recv(1, 0));
     ASSERT_OK(send(0, 0));
-    ASSERT_OK(recv(1, 1));  // nobody sends this
+    ASSERT_OK(recv(1, 1));  // no rank sends this message
     synchronize(0);
     EXPECT_FALSE(is_idle(1));
     ASSERT_OK(ncclCommAbort(comms[1]));
     synchronize(1);
     EXPECT_EQ(buffers[1][0][0], 0);
-    EXPECT_NE(buffers[1][1][0], 0);  // what it was, or nothing yet, when the receive had begun
-    ASSERT_OK(send(0, 0));           // nobody receives this
+    EXPECT_NE(buffers[1][1][0], 0);  // the old value, or NaN if the receive has begun
+    ASSERT_OK(send(0, 0));           // no rank receives this message
     ASSERT_OK(ncclCommAbort(comms[0]));
     synchronize(0);
 }
 
-TEST_F(HostNccl, NoticesOtherSizes) {
+TEST_F(HostNccl, DetectsOtherSizes) {
     ASSERT_OK(send(0, 0));
     ASSERT_OK(ncclRecv(buffers[1][0], kBytes / 2, ncclInt8, 0, comms[1], streams[1][0]));
     synchronize(1);
@@ -191,7 +192,7 @@ TEST_F(HostNccl, JoinsRanksOfOneId) {
     });
     while (state == ncclInProgress)
         ASSERT_OK(ncclCommGetAsyncError(comms[0], &state));
-    EXPECT_EQ(send(0, 3), ncclInProgress);  // does not block
+    EXPECT_EQ(send(0, 3), ncclInProgress);  // it does not block
     EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
     EXPECT_EQ(state, ncclInProgress);
     EXPECT_OK(ncclCommGetAsyncError(comms[0], &state));
@@ -206,7 +207,7 @@ TEST_F(HostNccl, JoinsRanksOfOneId) {
     EXPECT_EQ(rank, 1);
 }
 
-// Two communicators of device 0 that do not block, each with itself alone.
+// Two non-blocking communicators of device 0, each with a single rank.
 class HostNcclAlone : public HostNccl {
 protected:
     void SetUp() override {
@@ -243,7 +244,7 @@ protected:
 
 TEST_F(HostNcclAlone, LaunchesOneGroupAtATimeOnADevice) {
     EXPECT_EQ(move(0), ncclInProgress);
-    EXPECT_EQ(move(0), ncclInvalidArgument);  // it has not been asked
+    EXPECT_EQ(move(0), ncclInvalidArgument);  // it has not been queried
     EXPECT_EQ(move(1), ncclInvalidUsage);
     EXPECT_STREQ(ncclGetLastError(nullptr), "host threads are racing to launch on one device");
     wait(0);
@@ -260,7 +261,7 @@ TEST_F(HostNcclAlone, IsUsedByOneThreadAtATime) {
         EXPECT_EQ(ncclCommGetAsyncError(alone[0], &state), ncclInvalidUsage);
     }).join();
     wait(0);
-    std::thread([&] { wait(0); }).join();  // between launches any thread may ask
+    std::thread([&] { wait(0); }).join();  // between launches any thread may query it
     synchronize(0);
 }
 
@@ -269,11 +270,13 @@ TEST_F(HostNccl, RefusesTwoRanksOnOneDevice) {
     ncclComm_t pair[2]{};
     EXPECT_EQ(ncclCommInitAll(pair, 2, devices), ncclInvalidUsage);
     EXPECT_STRNE(ncclGetLastError(nullptr), "");
-    EXPECT_EQ(ncclSend(buffers[1][0], 1, ncclInt8, 0, comms[1], streams[0][0]), ncclInvalidUsage);     // stream of 0
-    EXPECT_EQ(ncclSend(buffers[0][0], 1, ncclInt8, 0, comms[1], streams[1][0]), ncclInvalidArgument);  // memory of 0
+    EXPECT_EQ(ncclSend(buffers[1][0], 1, ncclInt8, 0, comms[1], streams[0][0]),
+              ncclInvalidUsage);  // a stream of device 0
+    EXPECT_EQ(ncclSend(buffers[0][0], 1, ncclInt8, 0, comms[1], streams[1][0]),
+              ncclInvalidArgument);  // memory of device 0
 }
 
-// Rank 0 of two is here, on device 0; rank 1 is another process.
+// Rank 0 of two is in this process, on device 0; rank 1 is another process.
 class HostNcclProcesses : public testing::Test {
 protected:
     void SetUp() override {
@@ -298,7 +301,7 @@ protected:
             EXPECT_OK(cudaFree(buffer));
         host_cuda::set_devices(1);
     }
-    // Starts the other process, which runs the test that is disabled here.
+    // Starts the other process, which runs the disabled test.
     void start(const char* device) {
         setenv("HOST_CUDA_PEER", id.internal, 1);
         setenv("HOST_CUDA_PEER_DEVICE", device, 1);
@@ -329,7 +332,7 @@ protected:
     pid_t other = 0;
 };
 
-// Gives back the first message, with one more in each byte, and is gone without a word when the second one has come.
+// Returns the first message, with one added to each byte, and ends without notice when the second one has arrived.
 TEST(HostNcclPeer, DISABLED_Runs) {
     const char* name = std::getenv("HOST_CUDA_PEER");
     ASSERT_NE(name, nullptr);
@@ -340,7 +343,7 @@ TEST(HostNcclPeer, DISABLED_Runs) {
     ASSERT_OK(cudaSetDevice(device));
     ncclComm_t comm = nullptr;
     const ncclResult_t joined = ncclCommInitRankConfig(&comm, 2, id, 1, nullptr);
-    if (device == 0) {  // the other rank's
+    if (device == 0) {  // of the other rank
         EXPECT_EQ(joined, ncclInvalidUsage);
         return;
     }
@@ -374,7 +377,7 @@ TEST_F(HostNcclProcesses, SendToEachOtherUntilOneIsGone) {
     ASSERT_OK(cudaStreamSynchronize(stream));
     for (int i = 0; i < kBytes; ++i)
         ASSERT_EQ(buffers[1][i], 6);
-    exchange(1);  // nobody answers this
+    exchange(1);  // there is no answer to this
     ncclResult_t state = ncclSuccess;
     while (state == ncclSuccess || state == ncclInProgress)
         ASSERT_OK(ncclCommGetAsyncError(comm, &state));
@@ -390,9 +393,9 @@ TEST_F(HostNcclProcesses, DoNotShareAGpu) {
     EXPECT_EQ(join(), ncclInvalidUsage);
 }
 
-TEST_F(HostNcclProcesses, ThatDoNotListenAreMissed) {
+TEST_F(HostNcclProcesses, ThatDoNotListenAreDetected) {
     static int worlds = 0;
-    std::strcpy(id.internal, ("host_cuda 1 " + std::to_string(++worlds)).c_str());  // of a process that has made none
+    std::strcpy(id.internal, ("host_cuda 1 " + std::to_string(++worlds)).c_str());  // an id that process 1 has not made
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, id, 1, &config), ncclInProgress);

@@ -16,7 +16,7 @@
 
 namespace {
 
-// Memory of device 0 with its values on the host. Small integers are exact in both types.
+// Memory of device 0, with a copy of its values on the host. Small integers are exact in both types.
 class Values {
 public:
     Values(bool half, std::size_t count) : half_(half), count_(count) {
@@ -58,7 +58,7 @@ std::vector<double> digits(std::size_t count, unsigned seed) {
 // --- convolutions
 
 struct Shape4 {
-    int n, c, h, w;  // a filter's outputs are its n
+    int n, c, h, w;  // n of a filter is its number of outputs
     std::size_t count() const { return static_cast<std::size_t>(n * c * h * w); }
 };
 
@@ -108,7 +108,7 @@ protected:
                                                         : ((n * s.c + c) * s.h + h) * s.w + w_);
     }
 
-    // y = x * w, and the gradients of sum(dy y), straight from their definition.
+    // y = x * w, and the gradients of sum(dy y), by their definitions.
     void add_products(const std::vector<double>* xs, const std::vector<double>* ws, const std::vector<double>* ys,
                       std::vector<double>& sum) const {
         const ConvCase& p = GetParam();
@@ -130,7 +130,7 @@ protected:
                                 }
     }
 
-    // Runs `pass(beta, output, workspace)` with a fresh output and again on its own result.
+    // Runs `pass(beta, output, workspace)` with a fresh output, and again on its own result.
     template <class Pass>
     void expect(const std::vector<double>& sums, std::size_t workspace_bytes, Pass pass) {
         Values output(GetParam().half, sums.size()), workspace(false, workspace_bytes / 4);
@@ -191,7 +191,7 @@ TEST_P(HostCudnn, ConvolvesByTheFormula) {
     });
 }
 
-TEST_P(HostCudnn, SaysWhatItSupports) {
+TEST_P(HostCudnn, ListsSupportedAlgorithms) {
     const bool half = GetParam().half;
     Values xs(half, x_shape.count()), ws(half, w_shape.count()), ys(half, y_shape.count());
     std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> found{};
@@ -206,7 +206,7 @@ TEST_P(HostCudnn, SaysWhatItSupports) {
     ASSERT_OK(cudnnFindConvolutionBackwardDataAlgorithmEx(handle, w, ws.memory, y, ys.memory, conv, x, xs.memory, 1,
                                                           &count, found.data(), nullptr, 0));
     EXPECT_EQ(count, 1);
-    EXPECT_TRUE(std::isnan(xs.get()[0]));  // it overwrites the output
+    EXPECT_TRUE(std::isnan(xs.get()[0]));  // a timing overwrites the output
     const float one = 1, zero = 0;
     Values workspace(false, 1);
     EXPECT_EQ(cudnnConvolutionBackwardData(handle, &one, w, ws.memory, y, ys.memory, conv,
@@ -276,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(Transposes, HostCublas,
 
 TEST(HostCublasBatches, AreProductsOneByOne) {
     const int m = 3, n = 2, k = 4, batch = 3;
-    const std::size_t size_a = 15, size_c = 7;  // with a gap behind each matrix; all share b
+    const std::size_t size_a = 15, size_c = 7;  // with a gap after each matrix; all share b
     const auto as = digits(batch * size_a, 1), bs = digits(k * n, 2), cs = digits(batch * size_c, 3);
     Values a(false, as.size()), b(false, bs.size()), together(false, cs.size()), alone(false, cs.size());
     a.set(as);

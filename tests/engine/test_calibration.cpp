@@ -1,5 +1,5 @@
-// Costs from probes: what the simulator was told is found again, every task of a plan has a time, and no probe is the
-// plan itself.
+// Costs from probes: the costs of a simulation are recovered from it, every task of a plan has a time, and no probe
+// is the plan itself.
 #include "exec/measuring/calibrate.h"
 #include "exec/measuring/interleaved.h"
 #include "exec/measuring/probes.h"
@@ -61,7 +61,7 @@ TEST_P(Calibrations, EveryTaskHasATime) {
     EXPECT_EQ(run.turns, 2);
     EXPECT_EQ(run.runs.size(), 1u);
     EXPECT_EQ(run.runs.front().weights_hash, execution.run().weights_hash);  // turns change no number
-    EXPECT_GT(run.yardstick.median(), 0);
+    EXPECT_GT(run.reference_work.median(), 0);
     for (const std::vector<Task>& order : job.plan.order)
         for (const Task& task : order)
             if (!is_transfer(task.op)) {
@@ -96,7 +96,7 @@ TEST_P(Calibrations, ProbesAreOtherPlansOfOtherSizes) {
     }
 }
 
-// The same step twice: calibrate() leaves the first out.
+// The same step twice, since calibrate() leaves the first one out.
 ProbeTrace two_steps(Job& probe, const Costs& costs) {
     probe.config.training.steps = 2;
     Trace trace = simulate(probe.plan, costs, probe.mode);
@@ -108,7 +108,7 @@ ProbeTrace two_steps(Job& probe, const Costs& costs) {
     return {&probe, {trace}, 1};
 }
 
-// Times over the part of the time with neighbours are no straight line, but near to one.
+// Times over the load of the neighbours are nearly on a straight line.
 TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
     const Execution execution(kMlp, settings());
     Job job = execution.job();
@@ -151,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(Plans, Calibrations,
                                          Settings{"pipeline.schedule=1f1b", "pipeline.mini_batch=11"},
                                          Settings{"pipeline.schedule=1f1b", "pipeline.replicas=[2]"}));
 
-// Replicas of one stage with two micro-batches: the plan gives each device one or none, the probes each two.
+// Replicas of one stage with two micro-batches: in the plan each device has one or none, in the probes each has
+// two.
 TEST(Probes, GiveEveryHolderTwoMicroBatches) {
     for (const int replicas : {1, 2, 3, 4}) {
         const Execution execution(
@@ -163,7 +164,7 @@ TEST(Probes, GiveEveryHolderTwoMicroBatches) {
     }
 }
 
-// A profile that is wrong by far changes nothing: every time of the calibrated prediction comes from the probes.
+// A very wrong profile has no effect: every time of the calibrated prediction is from the probes.
 TEST(Probes, CalibrateEveryTime) {
     const Execution execution(kMlp, {"cluster.devices=4", "pipeline.schedule=gpipe", "pipeline.split=[]",
                                      "pipeline.replicas=[4]", "pipeline.micro_batches=2", "training.steps=4"});
@@ -183,14 +184,14 @@ TEST(Probes, RefuseATaskWithoutATime) {
     for (std::vector<Task>& order : other.plan.order)
         for (Task& task : order)
             if (task.op == Op::BackwardInput)
-                task.op = Op::Recompute;  // which no probe runs
+                task.op = Op::Recompute;  // no probe runs one
     Probes probes = probes_of(execution.job(), 1);
     const ProbeTrace near = two_steps(probes.near, probes.near.costs);
     expect_says(refusal([&] { (void)calibrate(other, {near}); }, ExitCode::RunFailed), {"have no time of 0R0"});
 }
 
-// Simulated with tasks of one unit and free links: the probes' size comes from the work in lists, not from a
-// simulation.
+// Simulated with tasks of one unit and free links: the probes' size is determined from the work in the lists, not
+// from a simulation.
 TEST(Probes, TakeAtMostTwiceAsLongAsTheRun) {
     for (const std::string schedule : {"naive", "gpipe", "1f1b", "zb-h1", "pipedream"})
         for (const int devices : {1, 2, 4})

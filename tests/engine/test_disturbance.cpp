@@ -1,4 +1,4 @@
-// When other programs disturb a measurement, and when nobody does.
+// Measurements with and without disturbance by other programs.
 #include "exec/engine/machine.h"
 #include "exec/system/disturbance.h"
 #include "tests/support/execution.h"
@@ -22,8 +22,8 @@ void compute() {
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 }
 
-// Of the time between start and stop; what lies between a stop and the next start is waiting.
-TEST(CoreClock, CountsOnlyWhatAThreadHadOfItsCore) {
+// Only the time between start and stop counts; the time between a stop and the next start is waiting.
+TEST(CoreClock, CountsOnlyTheTimeOnTheCore) {
     CoreClock clock;
     EXPECT_EQ(clock.share(), 1);
     clock.start();
@@ -49,7 +49,7 @@ TEST(StolenTime, IsAShare) {
     EXPECT_LE(stolen.share(), 1);
 }
 
-TEST(Disturbance, IsSaidWithItsSize) {
+TEST(Disturbance, IsReportedWithItsSize) {
     EXPECT_TRUE(warnings_of({}).empty());
     EXPECT_TRUE(warnings_of({.cpu_share = {0.99, 0.97}, .stolen = 0.01}).empty());
     const auto disturbed = warnings_of({.cpu_share = {0.98, 0.39}});
@@ -61,17 +61,17 @@ TEST(Disturbance, IsSaidWithItsSize) {
     EXPECT_NE(stolen[0].find("took 20 % of its time"), std::string::npos);
     const auto shared = warnings_of({.cpu_share = {0.5, 0.5}, .shared_cores = true});
     ASSERT_EQ(shared.size(), 1u);
-    EXPECT_NE(shared[0].find("fewer cores than the devices ask for"), std::string::npos);
+    EXPECT_NE(shared[0].find("the devices need more cores than there are"), std::string::npos);
 }
 
-TEST(Disturbance, IsSeenInTheSpreadOfAProfile) {
+TEST(Disturbance, IsReportedForTheSpreadOfAProfile) {
     EXPECT_TRUE(warnings_of_spread(0, 0).empty());
     EXPECT_TRUE(warnings_of_spread(1000, 300).empty());
     ASSERT_EQ(warnings_of_spread(155, 334).size(), 1u);
     EXPECT_NE(warnings_of_spread(155, 334)[0].find("215 %"), std::string::npos);
 }
 
-// Devices that compute on cores tell their share, emulated ones have none.
+// Devices that compute on cores report their share of them; emulated ones have none.
 TEST(Disturbance, IsMeasuredByRunsThatCompute) {
     const RunResult result = Execution(kMlp, {"cluster.devices=2"}).run();
     ASSERT_EQ(result.disturbance.cpu_share.size(), 2u);
@@ -95,10 +95,10 @@ std::vector<int> cores_of_this_thread() {
     return cores;
 }
 
-// What the run says of its devices is what the system says of their threads.
-TEST(Places, AreWhereTheSystemHasTheThreads) {
+// The run reports the same places of devices as the system reports of their threads.
+TEST(Places, AreThoseOfTheThreads) {
     if (usable_cores().size() < 2)
-        GTEST_SKIP() << "one core: devices share it";
+        GTEST_SKIP() << "there is one core, which devices share";
     std::vector<std::vector<int>> seen(2);
     RunOptions options;
     options.before_task = [&](int device, const Task&) {

@@ -1,5 +1,5 @@
-// What the emulated backend shows without a model: every plan runs in its order, in the lanes of the
-// config, within the predicted memory, and does what its oracle does.
+// Runs of the emulated backend without a model: every plan runs in its order, in the lanes of the config, in the
+// predicted memory, and has the results of its oracle.
 #include "exec/execute.h"
 #include "job/build.h"
 #include "job/plan.h"
@@ -53,7 +53,7 @@ void expect_predicted_memory(const Job& job, const RunResult& run) {
     EXPECT_EQ(run.arena, reserved_of(job.plan, job.costs, job.versions, job.config.transfer));
 }
 
-// Compute tasks one after the other as listed, no reader before its RECV.
+// Compute tasks run one after the other as listed, and no reader runs before its RECV.
 void expect_order_of_list(const Job& job, const Trace& trace) {
     const PlanGraph graph(job.plan);
     ASSERT_EQ(trace.events.size() % static_cast<std::size_t>(graph.size()), 0u);
@@ -85,7 +85,7 @@ struct Mode {
 
 class EverySchedule : public testing::TestWithParam<std::tuple<const Schedule*, Mode, const char*>> {};
 
-TEST_P(EverySchedule, DoesWhatItsOracleDoes) {
+TEST_P(EverySchedule, EqualsItsOracle) {
     const auto [schedule, mode, protocol] = GetParam();
     const Emulation emulation(settings(
         schedule->name,
@@ -96,7 +96,7 @@ TEST_P(EverySchedule, DoesWhatItsOracleDoes) {
     const RunResult result = run(job, {});
     Job oracle = oracle_of(job);
     for (StageCost& cost : oracle.costs.stage)
-        cost = {};  // what it does, not how long
+        cost = {};  // only the results matter, not the times
     expect_equal(result, run(oracle, {}));
     expect_predicted_memory(job, result);
     expect_order_of_list(job, result.trace);
@@ -125,16 +125,16 @@ INSTANTIATE_TEST_SUITE_P(Modes, EverySchedule,
                                           testing::Values("eager", "rendezvous")),
                          name_of_case);
 
-// All messages over one bus: however the threads are late, it never carries more than it can.
-TEST(Emulated, MessagesShareWhatTheyTake) {
+// All messages use one bus: however late the threads are, its bandwidth is never exceeded.
+TEST(Emulated, MessagesShareBandwidth) {
     const Emulation emulation(
         settings("gpipe", {"cluster.devices=4", "cluster.link={bandwidth: 10 MB/s, latency: 0 us}",
                            "cluster.shared=[{devices: [0, 1, 2, 3], bandwidth: 10 MB/s}]", "workload.output=8 kB",
                            "workload.forward=100 us"}));
     const Job job = emulation.job();
     const RunResult result = run(job, {});
-    std::vector<std::pair<Ns, int>> changes;  // messages under way
-    Ns under_way = 0;                         // for so long at least one is
+    std::vector<std::pair<Ns, int>> changes;  // of the number of messages in transit
+    Ns under_way = 0;                         // the time with at least one message in transit
     int messages = 0;
     for (const TraceEvent& event : result.trace.events)
         if (is_send(event.task.op)) {
@@ -153,7 +153,7 @@ TEST(Emulated, MessagesShareWhatTheyTake) {
     EXPECT_GE(under_way, messages * 800'000 - 1'000);  // 8 kB at 10 MB/s
 }
 
-// R reads the inputs of its F and the weights that F used.
+// R reads the inputs of its F and the weights of its F.
 TEST(Emulated, RecomputedStagesDoTheSame) {
     const Settings quick{"workload.forward=20 us", "workload.backward_input=20 us", "workload.backward_weight=20 us",
                          "training.steps=2"};
@@ -175,7 +175,7 @@ TEST(Emulated, RecomputedStagesDoTheSame) {
         }
 }
 
-// One grouping of the sums: stages take their backwards in micro-batch order.
+// All these have one grouping of the sums: stages run their backwards in micro-batch order.
 TEST(Emulated, OneHashForOneGrouping) {
     std::map<int, std::string> hash;  // by number of stages
     for (const char* schedule :
@@ -196,7 +196,7 @@ TEST(Emulated, HeadOfLineStallsHappen) {
         settings("interleaved", {"cluster.devices=2", "pipeline.micro_batches=4", "transfer.communicator=one"}));
     const Trace trace = emulation.run().trace;
     int sends_after_receives = 0;
-    std::map<int, Ns> lane;  // device -> when its last transfer was complete
+    std::map<int, Ns> lane;  // device -> the end of its last transfer
     std::map<int, bool> last_was_recv;
     for (const TraceEvent& event : trace.events) {
         if (!is_transfer(event.task.op))
@@ -252,7 +252,7 @@ TEST(Emulated, EvaluationChangesNothing) {
     EXPECT_EQ(result.weights_hash, once.weights_hash);
 }
 
-// What runs does not depend on the lengths, only for how long and in how much memory.
+// The results do not depend on the lengths; only the times and the memory do.
 TEST(Emulated, MicroBatchesOfUnequalLengthTakeTheirTimeAndMemory) {
     const std::vector<double> lengths = {2, 0.5, 1, 3, 0.25, 1, 1, 0.1};
     const std::string list = fmt::format("pipeline.micro_batch_lengths=[{}]", fmt::join(lengths, ", "));
@@ -299,7 +299,7 @@ TEST(Emulated, DevicesOfAHostShareADispatcher) {
     }
 }
 
-TEST(Emulated, AloneHasUnequalMicroBatchesAndSharedDispatchers) {
+TEST(Emulated, IsTheOnlyBackendWithUnequalMicroBatchesAndSharedDispatchers) {
     const std::string model = "workload: {model: mlp}\ncluster: {devices: 2}\npipeline: {micro_batches: 2}\n";
     for (const char* setting : {"pipeline.micro_batch_lengths=[1, 2]", "cluster.dispatcher=per host"})
         for (const char* backend : {"cpu", "reference", "cuda", "emulated"}) {

@@ -1,4 +1,4 @@
-// No task writes outside of its buffers or reads memory that is no longer its own, whatever the schedule.
+// In no schedule does a task write outside its buffers, or read memory that is no longer its own.
 #include "exec/engine/guards.h"
 #include "exec/engine/machine.h"
 #include "tests/support/execution.h"
@@ -17,13 +17,13 @@ pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 1}
 training: {steps: 1, learning_rate: 0.001, seed: 3}
 )";
 
-// Freed memory is NaN, so that what reads it does not do as without guards.
+// Freed memory is NaN, so that a run that reads it does not have the results of a run without guards.
 void expect_same(const char* yaml, const std::vector<std::string>& set) {
     const Execution execution(yaml, set);
     expect_equal(execution.run(guarded()), execution.run(), fmt::format("{}", fmt::join(set, " ")));
 }
 
-TEST(Guarded, EveryScheduleOfAnMlpDoesTheSame) {
+TEST(GuardedRuns, OfAnMlpEqualUnguardedOnesInEverySchedule) {
     for (const Schedule& schedule : schedules())
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
@@ -35,7 +35,7 @@ TEST(Guarded, EveryScheduleOfAnMlpDoesTheSame) {
                          fmt::format("transfer.receive={}", receive), fmt::format("pipeline.recompute={}", recompute)});
 }
 
-TEST(Guarded, SchedulesOfAGptDoTheSame) {
+TEST(GuardedRuns, OfAGptEqualUnguardedOnes) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "interleaved"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* recompute : {"none", "all"})
@@ -44,7 +44,7 @@ TEST(Guarded, SchedulesOfAGptDoTheSame) {
                              fmt::format("run.backend={}", backend), fmt::format("pipeline.recompute={}", recompute)});
 }
 
-TEST(Guarded, SchedulesOfAUNetDoTheSame) {
+TEST(GuardedRuns, OfAUNetEqualUnguardedOnes) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
@@ -54,20 +54,20 @@ TEST(Guarded, SchedulesOfAUNetDoTheSame) {
                              fmt::format("transfer.receive={}", receive)});
 }
 
-TEST(Guarded, SchedulesOfAResNetDoTheSame) {
+TEST(GuardedRuns, OfAResNetEqualUnguardedOnes) {
     for (const char* schedule : {"1f1b", "zb-h1"})
         expect_same(kSmallResNet, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]",
                                    fmt::format("pipeline.schedule={}", schedule)});
 }
 
-TEST(Guarded, ReplicasDoTheSame) {
+TEST(GuardedRuns, OfReplicasEqualUnguardedOnes) {
     for (const char* backend : {"reference", "cpu"})
         expect_same(kMlp, {"cluster.devices=3", "pipeline.stages=2", "pipeline.replicas=[2, 1]",
                            "pipeline.schedule=1f1b", fmt::format("run.backend={}", backend)});
 }
 
-// Two buffers that live one after the other, and one for the whole list.
-TEST(Guards, SayWhoWroteBesideABuffer) {
+// Two buffers, one after the other in the same memory, and one for the whole list.
+TEST(Guards, NameTheTaskThatWroteOutsideABuffer) {
     Plan plan;
     plan.order = {{{Op::Forward, 0, 0}, {Op::Backward, 0, 0}, {Op::Update, 0, 0}}};
     const std::vector<Buffer> buffers{{BufferUse::UntilInput, MemoryKind::Activations, 128, 0, 0, 0, -1, -1, 0, 0},
@@ -81,9 +81,9 @@ TEST(Guards, SayWhoWroteBesideABuffer) {
     EXPECT_EQ(*bytes(2), std::byte{0});
     std::memset(bytes(0), 1, 128);
     guards.after(0);
-    EXPECT_EQ(*bytes(1), std::byte{Guards::kFree});  // what the first has left is not read by the second
+    EXPECT_EQ(*bytes(1), std::byte{Guards::kFree});  // the second cannot read values of the first
     bytes(1)[128] = std::byte{1};
-    expect_says(refusal([&] { guards.after(1); }, ExitCode::RunFailed), {"0B0 wrote behind a buffer of 128"});
+    expect_says(refusal([&] { guards.after(1); }, ExitCode::RunFailed), {"0B0 wrote after a buffer of 128"});
     bytes(1)[128] = std::byte{Guards::kFree};
     bytes(2)[-1] = std::byte{1};
     expect_says(refusal([&] { guards.after(2); }, ExitCode::RunFailed), {"0U0 wrote before a buffer of 64"});

@@ -1,4 +1,4 @@
-// Ranks find rank 0 over TCP whatever other programs do to its port.
+// Ranks connect to rank 0 over TCP, whatever other programs send to its port.
 #include "exec/ranks/connections.h"
 #include "exec/ranks/handshake.h"
 
@@ -58,7 +58,7 @@ bool is_closed_by_other(const Socket& socket) {
     return false;
 }
 
-// Three ranks call while strangers are connected who have said what `say_first` says.
+// Three ranks call while other programs are connected, which have sent the text of `say_first`.
 void expect_all_ranks(int strangers, const std::function<void(const Socket&)>& say_first) {
     const Port port;
     std::vector<Socket> sockets;
@@ -89,19 +89,19 @@ TEST(Handshake, HashIsSipHash) {
     EXPECT_EQ(keyed_hash(kKey, words), 0x3f2acc7f57c29bdbu);
 }
 
-TEST(Handshake, RanksAreAcceptedWhileStrangersSayNothing) {
+TEST(Handshake, RanksAreAcceptedWhileOtherProgramsAreSilent) {
     expect_all_ranks(1, [](const Socket&) {});
-    expect_all_ranks(300, [](const Socket&) {});  // more than are waited for at a time
+    expect_all_ranks(300, [](const Socket&) {});  // more than rank 0 reads at a time
 }
 
-TEST(Handshake, RanksAreAcceptedWhatStrangersSay) {
+TEST(Handshake, RanksAreAcceptedWhateverOtherProgramsSend) {
     expect_all_ranks(1, [](const Socket& socket) { say(socket, "SSH-2.0\r\n"); });
     expect_all_ranks(1, [](const Socket& socket) { say(socket, "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n"); });
     expect_all_ranks(3, [](const Socket& socket) { say(socket, std::string(65'536, '\xff')); });
     expect_all_ranks(3, [](const Socket& socket) { shutdown(socket.number(), SHUT_WR); });
 }
 
-TEST(Handshake, RanksAreAcceptedWhileAStrangerSendsByteByByte) {
+TEST(Handshake, RanksAreAcceptedWhileAnotherProgramSendsByteByByte) {
     std::thread drip;
     expect_all_ranks(1, [&](const Socket& socket) {
         drip = std::thread([own = dup(socket.number())] {
@@ -115,7 +115,7 @@ TEST(Handshake, RanksAreAcceptedWhileAStrangerSendsByteByByte) {
     drip.join();
 }
 
-// The time counts for the whole handshake, not for each byte.
+// The time limit is for the whole handshake, not for each byte.
 TEST(Handshake, ASlowCallerIsClosed) {
     const Port port;
     const Socket silent = port.stranger(), slow = port.stranger();
@@ -146,7 +146,7 @@ TEST(Handshake, AnotherKeyIsRejectedByBothEnds) {
     EXPECT_GE(accepted.rejected, 1);
 }
 
-TEST(Handshake, ARankThatThereIsNotIsRejected) {
+TEST(Handshake, ARankThatDoesNotExistIsRejected) {
     for (const int rank : {0, 2, -1, 1'000'000'000}) {
         const Port port;
         std::thread caller([&] {
@@ -157,7 +157,7 @@ TEST(Handshake, ARankThatThereIsNotIsRejected) {
     }
 }
 
-// Its first connection may have broken in a way that rank 0 has not noticed.
+// The rank's first connection may have failed without rank 0 detecting it.
 TEST(Handshake, ARankThatCallsAgainReplacesItsFirstConnection) {
     const Port port;
     std::thread caller([&] {
@@ -176,8 +176,9 @@ TEST(Handshake, ARankThatCallsAgainReplacesItsFirstConnection) {
     EXPECT_STREQ(text, "second");
 }
 
-// Something else answers at the first address, as a service of the rank's own host may, and rank 0 at the second one.
-TEST(Handshake, ACallerGoesOnWhereAStrangerAnswers) {
+// Another program answers at the first address, as a service of the rank's own host may do; rank 0 answers at the
+// second one.
+TEST(Handshake, ACallerTriesTheNextAddressIfAnotherProgramAnswers) {
     const Port stranger, port;
     const sockaddr_in addresses[] = {stranger.address(), port.address()};
     std::string heard(64, '\0');
@@ -195,11 +196,11 @@ TEST(Handshake, ACallerGoesOnWhereAStrangerAnswers) {
     EXPECT_TRUE(accept_ranks(port.listener(), kKey, 2, 10 * kSecond).sockets.at(0).is_open());
     answer.join();
     caller.join();
-    for (const std::uint64_t half : kKey)  // the key itself is not sent
+    for (const std::uint64_t half : kKey)  // the key itself must not be sent
         EXPECT_EQ(heard.find(std::string(reinterpret_cast<const char*>(&half), sizeof half)), std::string::npos);
 }
 
-// A message names how many values follow: it is not believed.
+// The number of values in a message is checked against its size.
 TEST(Message, AListThatIsLongerThanItsMessageIsRefused) {
     for (const std::size_t count : {std::size_t{2}, std::size_t{1} << 40, std::size_t{1} << 61, ~std::size_t{0}}) {
         Message message;

@@ -1,4 +1,4 @@
-// The link that is fitted to measured messages is the one that they were made of.
+// The link that is fitted to measured messages is the link from which their times were made.
 #include "exec/ranks/measure_link.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace pw {
 
 namespace {
 
-TEST(FittedLink, IsTheOneBehindTheTimes) {
+TEST(FittedLink, IsTheOneOfTheTimes) {
     const Link link{50'000, 1e8, 20'000};
     std::vector<SizedTime> times;
     for (const Bytes bytes : {1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22})
@@ -21,7 +21,7 @@ TEST(FittedLink, IsTheOneBehindTheTimes) {
     EXPECT_NEAR(static_cast<double>(fitted.half_size), 20'000, 20);
 }
 
-TEST(FittedLink, WithoutABandwidthWhereLargeMessagesTakeNoLonger) {
+TEST(FittedLink, HasNoBandwidthIfLargeMessagesTakeNoLonger) {
     const Link fitted = fitted_link(100, {{1 << 14, 200}, {1 << 20, 200}});
     EXPECT_EQ(fitted.latency, 100);
     EXPECT_TRUE(std::isinf(fitted.bandwidth));
@@ -29,10 +29,10 @@ TEST(FittedLink, WithoutABandwidthWhereLargeMessagesTakeNoLonger) {
 
 constexpr Bytes kMeasured[] = {1, 1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 20, 1 << 22};
 
-// What messages take that ask first from 64 KiB on, over 1 Gbit/s with 10 ms each way.
+// The times of messages that ask the receiver first from 64 KiB on, over 1 Gbit/s with 10 ms in each direction.
 Ns asked(Bytes bytes) { return (bytes < (1 << 16) ? 10'000'000 : 30'000'000) + bytes * 8; }
 
-TEST(MeasuredLink, IsALineWhereOneFits) {
+TEST(MeasuredLink, IsALineIfOneFits) {
     const Link link{50'000, 1e8, 20'000};
     std::vector<SizedTime> times;
     for (const Bytes bytes : kMeasured)
@@ -42,7 +42,7 @@ TEST(MeasuredLink, IsALineWhereOneFits) {
     EXPECT_NEAR(measured.bandwidth, link.bandwidth, 1e-3 * link.bandwidth);
 }
 
-TEST(MeasuredLink, IsATableWhereLargeMessagesAskFirst) {
+TEST(MeasuredLink, IsATableIfLargeMessagesAskFirst) {
     std::vector<SizedTime> times;
     for (const Bytes bytes : kMeasured)
         times.push_back({bytes, asked(bytes)});
@@ -52,14 +52,14 @@ TEST(MeasuredLink, IsATableWhereLargeMessagesAskFirst) {
         EXPECT_NEAR(static_cast<double>(link.latency + (bytes == 1 ? 0 : occupation_of(bytes, link))),
                     static_cast<double>(time), 10.0)
             << bytes;
-    // Between two sizes on the line through both; behind the last one on and on.
+    // Between two sizes the time is on the line through both; beyond the last size this line continues.
     for (const Bytes bytes : {Bytes{3} << 18, Bytes{1} << 28})
         EXPECT_NEAR(static_cast<double>(link.latency + occupation_of(bytes, link)), static_cast<double>(asked(bytes)),
                     10.0);
-    EXPECT_NEAR(link.bandwidth, 125e6, 1e6);  // not what a few bytes seem to have
+    EXPECT_NEAR(link.bandwidth, 125e6, 1e6);  // not the apparent bandwidth of small messages
 }
 
-TEST(MeasuredLink, LargerMessagesTakeLongerWhateverDisturbedTheirMeasurement) {
+TEST(MeasuredLink, LargerMessagesTakeLongerInSpiteOfDisturbedMeasurements) {
     std::vector<SizedTime> times;
     for (const Bytes bytes : kMeasured)
         times.push_back({bytes, asked(bytes)});
@@ -76,7 +76,7 @@ TEST(MeasuredLink, LargerMessagesTakeLongerWhateverDisturbedTheirMeasurement) {
     EXPECT_GT(size, 1 << 22);
 }
 
-TEST(MeasuredLink, OfFewSizes) {
+TEST(MeasuredLink, IsFoundFromFewSizes) {
     EXPECT_EQ(link_of({{1, 5'000'000}}), Link{5'000'000});
     const Link link = link_of({{1, 5'000'000}, {1024, 15'000'000}});
     EXPECT_EQ(link.latency, 5'000'000);

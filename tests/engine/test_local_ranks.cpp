@@ -1,4 +1,4 @@
-// A process that runs alone is a rank among one: what all ranks do together returns at once.
+// A single process is the only rank: functions that all ranks call together return at once.
 #include "exec/ranks/local_ranks.h"
 #include "workloads/error.h"
 
@@ -9,7 +9,7 @@
 namespace pw {
 namespace {
 
-TEST(LocalRanks, GetTheirOwnMessagesBack) {
+TEST(LocalRanks, ReturnTheirOwnMessages) {
     LocalRanks ranks;
     Message own;
     write(own, 42);

@@ -1,4 +1,4 @@
-// Messages between devices: what arrives, in which order, what does not, and how failure spreads.
+// Messages between devices: their arrival and order, missing messages, and the effect of failures.
 #include "exec/engine/mailbox.h"
 #include "exec/engine/phase_barrier.h"
 #include "schedules/orders/schedule.h"
@@ -37,7 +37,7 @@ Mailbox::Options options(TransferMode mode, Ns timeout) {
     return options;
 }
 
-TEST(Mailbox, HandsOverInEveryStep) {
+TEST(Mailbox, MovesMessagesInEveryStep) {
     const TwoDevices on;
     Mailbox mailbox(on.graph, options({}, 5'000'000'000));
     for (int step = 0; step < 3; ++step) {
@@ -56,7 +56,7 @@ TEST(Mailbox, HandsOverInEveryStep) {
     }
 }
 
-TEST(Mailbox, MovesNothingUnderRendezvousUntilBothEndsArePosted) {
+TEST(Mailbox, WaitsUnderRendezvousUntilBothEndsArePosted) {
     const TwoDevices on;
     TransferMode mode;
     mode.receive = TransferMode::Receive::Deferred;
@@ -91,7 +91,7 @@ public:
     std::vector<int> said;
 };
 
-// Messages leave and arrive after their times, in the order of their lane, the payload with them.
+// Messages leave and arrive at their times, in the order of their lane, each with its payload.
 TEST(Mailbox, MovesOverALinkWithTimes) {
     const TwoDevices on;
     Journal journal;
@@ -110,7 +110,7 @@ TEST(Mailbox, MovesOverALinkWithTimes) {
     EXPECT_EQ(journal.said, (std::vector<int>{on.send(0), on.recv(0), on.send(1), on.recv(1)}));
 }
 
-// Three messages of 100 ns each, alone; two capacities of which one has them all and one only the last.
+// Three messages that take 100 ns alone. All of them use the first capacity, only the last one uses the second.
 TEST(SharedLinks, GiveEachMessageItsFairShare) {
     SharedLinks links({1, 0.25},
                       {{.takes = {0}, .most = 1}, {.takes = {0}, .most = 1}, {.takes = {0, 1}, .most = 1}, {}});
@@ -124,9 +124,9 @@ TEST(SharedLinks, GiveEachMessageItsFairShare) {
         links.leave(*leaving);
     };
     links.start(0, 100, 0);
-    links.start(1, 100, 40);   // halves; 60 left of the first, 100 of the second
-    links.start(2, 100, 100);  // 3/8, 3/8 and 1/4 from here on; 30, 70 and 100 left
-    leave(0, 180);             // then 40 and 80, at 3/4 and 1/4
+    links.start(1, 100, 40);   // then 1/2 each; 60 of the first and 100 of the second are left
+    links.start(2, 100, 100);  // then 3/8, 3/8 and 1/4; 30, 70 and 100 are left
+    leave(0, 180);             // then 3/4 and 1/4; 40 and 80 are left
     leave(1, 233);             // 180 + 40 / 0.75
     leave(2, 500);             // at 1/4 from 100 on
     EXPECT_FALSE(links.next());

@@ -1,5 +1,5 @@
-// Lists that hold B of some micro-batches and I and W of others: memory is that of the passes which a device runs, and
-// the numbers are the oracle's.
+// Lists that have B of some micro-batches and I and W of others: the memory is that of the passes that a device
+// runs, and the numbers are the oracle's.
 #include "schedules/csv/csv.h"
 #include "tests/support/execution.h"
 
@@ -10,7 +10,7 @@
 namespace pw {
 namespace {
 
-// Some B become I here and W later, before the update that wants it.
+// Replaces some B by I in the same position and W later, before the update that needs it.
 std::vector<Task> mixed(const std::vector<Task>& list, std::mt19937& random) {
     std::vector<Task> order, waiting;
     const auto run_one = [&](std::size_t which) {
@@ -64,7 +64,7 @@ TEST(MixedBackwards, OfAUNetEqualTheOracle) {
     expect_oracle(kSmallUNet, {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]"}, 2);
 }
 
-// Batch norm makes its weight gradients in I, convolutions in W.
+// Batch norm computes its weight gradients in I, convolutions in W.
 TEST(MixedBackwards, OfAResNetEqualTheOracle) {
     expect_oracle(kResNet,
                   {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", "pipeline.micro_batches=3",
@@ -72,7 +72,8 @@ TEST(MixedBackwards, OfAResNetEqualTheOracle) {
                   1, {"cpu"});
 }
 
-// W of an earlier I follows a B: the B is the first to write weight gradients, and not the first to write those of I.
+// W of an earlier I follows a B: the B is the first task that writes weight gradients, but not the first that
+// writes those of I.
 TEST(MixedBackwards, TheFirstWeightGradientOverwrites) {
     TemporaryFolder folder;
     const std::string file = folder.write("plan.csv", "0F0,0F1,0I0,0B1,0W0\n");
@@ -102,7 +103,7 @@ Bytes bytes_of(const std::vector<Buffer>& buffers, BufferUse use) {
     return sum;
 }
 
-TEST(Buffers, AreThoseOfThePassesThatTheListsHold) {
+TEST(Buffers, AreThoseOfThePassesInTheLists) {
     Costs costs;
     costs.stage.resize(1);
     costs.bytes = {{.gradient_kept = 1,

@@ -1,4 +1,4 @@
-// A run whose loss or gradients are no longer finite says so, and where it began.
+// A run whose loss or gradients are no longer finite reports this and the layer where it began.
 #include "exec/training/npy.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Initial parameters of kMlp in a folder; those of a layer's weight are multiplied.
+// Initial parameters of kMlp in a folder; scale() multiplies the weights of a layer.
 class Initial {
 public:
     Initial() {
@@ -38,8 +38,8 @@ std::vector<std::string> starting_from(const Initial& initial, const std::vector
     return with({"training.initial=" + initial.path()}, more);
 }
 
-// On one device, cut before and behind the layer, recomputed, asynchronous and in the oracle.
-TEST(NotFinite, TheLayerWhereItBeginsIsNamed) {
+// With cuts before and after the layer, in synchronous, asynchronous and evaluating schedules, and in the oracle.
+TEST(NotFinite, TheErrorNamesTheFirstLayer) {
     const Initial initial;
     initial.scale("fc2", kNan);
     for (const char* backend : {"reference", "cpu"})
@@ -55,8 +55,8 @@ TEST(NotFinite, TheLayerWhereItBeginsIsNamed) {
             }
 }
 
-// A layer whose parameters are well may be the first to overflow.
-TEST(NotFinite, AnOverflowIsFoundWhereItHappens) {
+// The first layer that overflows may have finite parameters.
+TEST(NotFinite, TheErrorNamesTheLayerThatOverflows) {
     const Initial initial;
     initial.scale("fc1", 1e30f);
     initial.scale("fc2", 1e30f);
@@ -65,15 +65,16 @@ TEST(NotFinite, AnOverflowIsFoundWhereItHappens) {
                 {"step 1:", "layer 'fc2', whose parameters are finite"});
 }
 
-TEST(NotFinite, ALaterStepIsNamed) {
+TEST(NotFinite, TheErrorNamesALaterStep) {
     const Execution execution(kMlp, {"training.learning_rate=1e6", "training.steps=12", "cluster.devices=2"});
     const std::string said = refusal([&] { execution.run(); }, ExitCode::RunFailed);
     expect_says(said, {"is not finite", "layer"});
     EXPECT_FALSE(contains(said, "step 1:")) << said;
 }
 
-// fc3 sends a gradient of 1e25 back, which fc2 multiplies with activations of 1e20; the loss is still a number.
-TEST(NotFinite, GradientsAreLookedAtToo) {
+// The gradient of fc3's input is about 1e25, which fc2 multiplies with activations of 1e20; the loss is still
+// finite.
+TEST(NotFinite, GradientsAreCheckedToo) {
     const Initial initial;
     initial.scale("fc1", 1e20f);
     initial.scale("fc2", 1e-20f);
@@ -86,7 +87,7 @@ TEST(NotFinite, GradientsAreLookedAtToo) {
     }
 }
 
-TEST(NotFinite, ItIsAllowedWhereAskedFor) {
+TEST(NotFinite, AllowNanContinuesTheRun) {
     const RunResult run =
         Execution(kMlp, {"training.learning_rate=1e6", "training.steps=12", "run.allow_nan=true", "cluster.devices=2"})
             .run();

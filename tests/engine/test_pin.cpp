@@ -1,4 +1,4 @@
-// Which cores the devices' threads get.
+// The choice of cores for the devices' threads.
 #include "exec/engine/pin.h"
 #include "tests/support/temporary_folder.h"
 
@@ -17,7 +17,7 @@ const std::vector<UsableCore> kTwoNodes = {{0, 0}, {1, 1}, {2, 0}, {3, 1}, {4, 0
 
 using Cores = std::vector<std::vector<int>>;
 
-TEST(Pin, CoresInTheirOrderWhereNothingIsKnownOfNodes) {
+TEST(CorePlan, TakesCoresInTheirOrderWithoutNodes) {
     for (const std::vector<int>& nodes : {std::vector<int>{}, {-1, -1, -1}}) {
         const CorePlan plan = plan_cores(kTwoNodes, 3, 2, nodes);
         EXPECT_EQ(plan.cores, (Cores{{0, 1}, {2, 3}, {4, 5}}));
@@ -25,33 +25,33 @@ TEST(Pin, CoresInTheirOrderWhereNothingIsKnownOfNodes) {
     }
 }
 
-TEST(Pin, CoresOfTheNodeThatADeviceIsNear) {
+TEST(CorePlan, TakesCoresOfTheNearestNode) {
     EXPECT_EQ(plan_cores(kTwoNodes, 4, 2, {1, 1, 0, -1}).cores, (Cores{{1, 3}, {5, 7}, {0, 2}, {4, 6}}));
 }
 
-TEST(Pin, OtherCoresWhereANodeHasTooFew) {
+TEST(CorePlan, TakesOtherCoresIfANodeHasTooFew) {
     const CorePlan plan = plan_cores(kTwoNodes, 3, 4, {1, 1, 1});
     EXPECT_EQ(plan.cores, (Cores{{1, 3, 5, 7}, {0, 2, 4, 6}, {8, 9, 10, 11}}));
     EXPECT_FALSE(plan.shared);
     EXPECT_EQ(plan_cores(kTwoNodes, 1, 2, {7}).cores, (Cores{{0, 1}}));
 }
 
-TEST(Pin, InTurnWhereThereAreTooFewInAll) {
+TEST(CorePlan, SharesCoresIfThereAreTooFew) {
     const CorePlan plan = plan_cores({{0, 0}, {1, 1}}, 3, 1, {1, 1, 1});
     EXPECT_EQ(plan.cores, (Cores{{0}, {1}, {0}}));
     EXPECT_TRUE(plan.shared);
     EXPECT_TRUE(plan_cores(std::vector<UsableCore>{}, 2, 1, {}).shared);
 }
 
-TEST(Pin, DifferentCoresOfThisMachine) {
+TEST(CorePlan, TakesDifferentCoresOfThisMachine) {
     const CorePlan plan = plan_cores(1, 1);
     ASSERT_EQ(plan.cores.size(), 1u);
     EXPECT_EQ(plan.cores[0].size(), 1u);
     EXPECT_FALSE(plan.shared);
 }
 
-// CUDA writes addresses in upper case, the system in lower.
-TEST(Pin, NodesAsTheSystemSays) {
+// CUDA writes addresses in upper case, the system in lower case.
+TEST(NumaNode, IsThatOfTheSystem) {
     const TemporaryFolder folder;
     std::filesystem::create_directories(folder.path() / "0000:3b:00.0");
     std::filesystem::create_directories(folder.path() / "0000:af:00.0");

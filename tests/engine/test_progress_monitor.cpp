@@ -1,4 +1,5 @@
-// A device that works is not silent, one that does not come back is, and a process that slept does not count it.
+// A device that works is not silent, a device that does not return is silent, and time in which the process sleeps
+// does not count.
 #include "exec/engine/progress_monitor.h"
 #include "exec/execute.h"
 #include "job/build.h"
@@ -75,7 +76,7 @@ TEST_F(MonitoredDevices, AreNamedWithTheirLatestTasks) {
     EXPECT_EQ(monitor->last_tasks({0, 1, 2}), said);
     expect_says(silence(31 * kSecond), {"device 1 is silent: 1F0 has not ended for 30", said});
 
-    ProgressMonitor other(*graph, 3);  // that of rank 0
+    ProgressMonitor other(*graph, 3);  // the monitor of rank 0
     Message message;
     monitor->write({1}, message);
     MessageReader reader(message);
@@ -96,7 +97,7 @@ TEST_F(MonitoredDevices, AreReportedWhenAllWait) {
     expect_says(silence(2 * kSecond), {"no device has worked for"});
 }
 
-// SIGSTOP, a suspended laptop, a machine without time: the clock of the watcher jumps.
+// SIGSTOP, a suspended laptop or an overloaded machine: the monitor's clock jumps.
 TEST_F(MonitoredDevices, AreNotSilentWhileTheProcessSleeps) {
     monitor->set_working(0, forward(0));
     monitor->set_idle(1);
@@ -122,7 +123,7 @@ TEST(Silence, IsNotDetectedInSlowDevices) {
     EXPECT_EQ(EmulatedPeers({"workload.forward=300 ms", "run.timeout=20 ms"}).run().losses.size(), 2u);
 }
 
-// The run has no prediction of how long its tasks last.
+// The run has no prediction of its tasks' durations.
 TEST(Silence, HasAGenerousLimitWithoutAPrediction) {
     RunOptions options;
     options.before_task = [](int device, const Task& task) {
@@ -132,7 +133,8 @@ TEST(Silence, HasAGenerousLimitWithoutAPrediction) {
     EXPECT_EQ(Execution(kMlp, {"cluster.devices=2", "run.timeout=40 ms"}).run(options).losses.size(), 3u);
 }
 
-// The thread never comes back; the run ends without it, and names it although device 0 waits for device 1 only.
+// The thread never returns. The run ends without it, and the error names its device although device 0 waits only
+// for device 1.
 TEST(Silence, EndsTheRunAndNamesTheDevice) {
     auto released = std::make_shared<std::promise<void>>();
     const std::shared_future<void> release = released->get_future().share();

@@ -1,4 +1,4 @@
-// Messages of several pieces arrive whole, in whatever order the ranks call and whichever are in haste.
+// Messages of several pieces arrive complete, for any order of calls and any set of urgent ranks.
 #include "exec/ranks/slow_gather.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace pw {
 
 namespace {
 
-// Ranks of one thread: a message is through when both ends have asked for it.
+// Ranks on one thread: a message is complete when both ends have been posted.
 class Post {
 public:
     struct Message {
@@ -23,7 +23,7 @@ public:
         bool is_sent = false, is_awaited = false;
         bool is_through() const { return is_sent && is_awaited; }
     };
-    // The n-th message of a tag between two ranks, from whichever end it is asked for.
+    // Returns the n-th message of a tag between two ranks, for both ends.
     Message& message(int from, int to, int tag, std::size_t number) {
         std::deque<Message>& all = messages_[{from, to, tag}];
         if (all.size() <= number)
@@ -56,7 +56,7 @@ public:
         return opened(message);
     }
     bool done(Ticket ticket) override { return open_.at(static_cast<std::size_t>(ticket))->is_through(); }
-    void get_on() override {}
+    void progress() override {}
     void give_up() override {}
 
 private:
@@ -86,7 +86,7 @@ Message message_of(int rank, std::size_t bytes) {
 
 }  // namespace
 
-TEST(SlowGather, BringsEveryMessageWhole) {
+TEST(SlowGather, DeliversCompleteMessages) {
     constexpr std::size_t kMebi = std::size_t{1} << 20;
     const std::vector<std::size_t> sizes = {7, 0, 1, kMebi, kMebi + 1, 3 * kMebi + 5, 0};
     const auto count = static_cast<int>(sizes.size());
@@ -111,7 +111,7 @@ TEST(SlowGather, BringsEveryMessageWhole) {
     }
 }
 
-TEST(SlowGather, IsOverAtOnceForOneRank) {
+TEST(SlowGather, IsDoneAtOnceForOneRank) {
     Post post;
     PostedRanks alone(post, 0, 1);
     SlowGather gather(alone, {});

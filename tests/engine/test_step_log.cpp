@@ -1,4 +1,4 @@
-// What a run keeps of its steps: no more than the report needs, and then the same report.
+// The log of a run's steps: a bounded log has the same report as a whole one.
 #include "exec/engine/step_log.h"
 #include "sim/metrics.h"
 #include "tests/support/execution.h"
@@ -39,7 +39,7 @@ struct Logs {
     }
 };
 
-TEST(StepLog, BoundedItHasTheSameMedianStep) {
+TEST(StepLog, HasTheSameMedianStepIfBounded) {
     for (const int steps : {1, 2, 3, 50, 101, 102, 2000})
         for (const Ns spread : {1, 7, 100'000}) {
             std::mt19937 random(static_cast<unsigned>(steps));
@@ -53,7 +53,7 @@ TEST(StepLog, BoundedItHasTheSameMedianStep) {
         }
 }
 
-TEST(StepLog, KnowsWhenTheMedianIsGone) {
+TEST(StepLog, ReportsThatTheMedianIsGone) {
     Logs logs;
     for (int step = 0; step < 2000; ++step)
         logs.add(step, 10 + 100'000 * (step > 1900) - step % 2);
@@ -66,7 +66,7 @@ TEST(StepLog, KnowsWhenTheMedianIsGone) {
     EXPECT_FALSE(drifting.bounded.has_median());
 }
 
-TEST(StepLog, ARunWithoutItsWholeTraceHasOneStep) {
+TEST(StepLog, HasOneStepIfTheTraceIsNotWhole) {
     RunOptions options;
     options.whole_trace = false;
     for (const char* backend : {"reference", "emulated"}) {

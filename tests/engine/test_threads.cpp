@@ -1,4 +1,4 @@
-// A run that gets fewer threads than it needs says so, and ends those that it has.
+// A run that gets too few threads reports this, and ends the threads that it has.
 #include "job/build.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
@@ -23,8 +23,8 @@ training: {steps: 1}
 run: {backend: emulated}
 )";
 
-// The process may have little more memory than it has: the stacks of a few threads.
-TEST(Threads, ARunThatGetsTooFewSaysSo) {
+// The process may allocate only a little more memory: the stacks of a few threads.
+TEST(Threads, ARunWithTooFewFails) {
 #ifdef PIPEWRIGHT_SANITIZED
     GTEST_SKIP() << "sanitizers need address space";
 #endif

@@ -1,11 +1,11 @@
-// A target of the fuzzer: it takes any bytes and returns, or throws an Error that blames the input.
+// A target of the fuzzer takes any bytes, and either returns or throws an Error about the input.
 #pragma once
 
 #include <string>
 
 namespace pw {
 
-// From a few bytes, overrides of a config with extreme numbers, simulated.
+// Simulates a config with extreme numbers, which a few bytes select.
 void fuzz_simulate(const std::string& bytes);
 
 }  // namespace pw

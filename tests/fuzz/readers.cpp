@@ -1,4 +1,4 @@
-// Everything that reads files, fed by libFuzzer. READER=csv build/asan/bin/fuzz FOLDER_OF_INPUTS
+// All readers of files, with inputs from libFuzzer: READER=csv build/asan/bin/fuzz FOLDER_OF_INPUTS
 #include "tests/fuzz/fuzz.h"
 
 #include "exec/checkpoint/safetensors.h"
@@ -37,7 +37,7 @@ const TemporaryFolder& folder() {
     return folder;
 }
 
-// Readers that take a path get a file.
+// Writes a file for readers that take a path.
 std::string file(const char* name, const std::string& bytes) { return folder().write(name, bytes); }
 
 void read_quantities(const std::string& text) {
@@ -82,7 +82,7 @@ void read_digits(const std::string& bytes) {
     Dataset::mnist(folder().path().string(), {1, 28, 28}, 1);
 }
 
-// What is read is what is written and read again.
+// Tensors that are written and read again do not change.
 void read_tensor_file(const std::string& bytes) {
     const TensorFile read = read_tensors(file("tensors.safetensors", bytes));
     const std::string again = (folder().path() / "again.safetensors").string();

@@ -1,4 +1,4 @@
-// Configs with extreme numbers: refused, or simulated to a trace that keeps what traces promise.
+// Configs with extreme numbers are refused, or simulated to a valid trace.
 #include "job/build.h"
 #include "job/plan.h"
 #include "tests/fuzz/fuzz.h"
@@ -85,7 +85,7 @@ pipeline: {schedule: 1f1b, micro_batches: 4}
 training: {steps: 3}
 )";
 
-// What is legal and merely long is not waited for.
+// Legal configs that only take long are not simulated.
 bool is_small(const Config& config) {
     const double steps = config.training.steps, stages = config.pipeline.stages;
     return stages * config.pipeline.micro_batches * steps < 400 && config.cluster.devices.size() < 64;

@@ -1,5 +1,6 @@
-# Installs BUILD into FOLDER/prefix, builds SOURCE/examples against that, and compares what it says with the installed
-# program. FLAGS: the compiler's. MODULE: the cuda backend over the stand-in of the toolkit, which another program loads.
+# Installs BUILD into FOLDER/prefix, builds SOURCE/examples with it, and compares their output with that of the
+# installed program. FLAGS: of the compiler. MODULE: the cuda backend with the stand-in of the toolkit, which
+# another program loads.
 set(prefix ${FOLDER}/prefix)
 file(REMOVE_RECURSE ${FOLDER})
 
@@ -19,7 +20,7 @@ function(expect text)
   endif()
 endfunction()
 
-# What others read names nothing of the tree that it was built from.
+# The files of the package do not name the source tree.
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
 file(GLOB_RECURSE package ${prefix}/*.cmake)
 foreach(file IN LISTS package)
@@ -72,7 +73,7 @@ expect("${predicted}")
 expect("${best}")
 expect("${best_step}")
 
-# The other example says what the program says of both configs and of the sweep.
+# The other example prints the results of the program for both configs and for the sweep.
 set(other ${FOLDER}/examples/two_devices_1f1b.yaml)
 set(axes "pipeline.micro_batches: [4, 8, 16], pipeline.schedule: [gpipe, 1f1b, zb-h1]")
 run(${prefix}/bin/pipewright simulate ${other} --set "sweep={${axes}}")

@@ -1,4 +1,4 @@
-// What every backend must keep: the cpu kernels against the reference kernels, layer by layer.
+// The cpu kernels against the reference kernels, layer by layer.
 #include "exec/cpu/layers.h"
 #include "tests/support/layer_case.h"
 #include "tests/support/layer_laws.h"
@@ -43,12 +43,13 @@ void add_unique(std::vector<LayerCase>& cases, const LayerCase& added) {
 void add_resnet50(std::vector<LayerCase>& cases, int size) {
     const int stem = size / 2;
     int pixels = stem / 2, channels = 64;
-    add_unique(cases, convolution({3, size / 2, size / 2}, 64, 7, 2));  // a quarter: nothing else costs as much
+    add_unique(cases, convolution({3, size / 2, size / 2}, 64, 7,
+                                  2));  // a quarter of the pixels, since this is the most expensive layer
     add_unique(cases, shaped("BatchNorm", LayerKind::BatchNorm, {64, stem, stem}, true));
     add_unique(cases, pool({64, stem, stem}, 3, 2, 1));
     for (int stage = 0; stage < 4; ++stage) {
         const int width = 64 << stage, outputs = 4 * width;
-        for (int block = 0; block < 2; ++block) {  // the further ones repeat the second
+        for (int block = 0; block < 2; ++block) {  // later blocks repeat the second one
             const int stride = block == 0 && stage > 0 ? 2 : 1;
             const Dims input{channels, pixels, pixels}, middle{width, pixels, pixels};
             const Dims strided{width, pixels / stride, pixels / stride}, output{outputs, strided.height, strided.width};
@@ -68,7 +69,7 @@ void add_resnet50(std::vector<LayerCase>& cases, int size) {
     cases.back().layer.output = {2048, 1, 1};
 }
 
-// The own loops run over blocks of either width on any machine. Pixels: odd, even, more than a chunk.
+// Own loops run with blocks of both widths on every machine. Numbers of pixels: odd, even, more than a chunk.
 void add_block_widths(std::vector<LayerCase>& cases) {
     for (const int per_block : {8, 16})
         for (const int channels : {8, 16, 24, 64})
@@ -91,7 +92,7 @@ LayerCase loss(LayerKind kind, Dims input, int per_block) {
             make_layer(kind, input, 1), 3, per_block};
 }
 
-// Classes that fill blocks and that do not, along channels and along rows.
+// Classes that fill whole blocks and classes that do not, along channels and along rows.
 void add_losses(std::vector<LayerCase>& cases) {
     for (const LayerKind kind : {LayerKind::CrossEntropy, LayerKind::MeanSquaredError})
         for (const int per_block : {8, 16})
@@ -99,7 +100,7 @@ void add_losses(std::vector<LayerCase>& cases) {
                 cases.push_back(loss(kind, input, per_block));
 }
 
-// Two tensors that fill blocks or do not, into one that does or does not.
+// Two tensors that fill whole blocks or not, joined into one that does or does not.
 void add_concats(std::vector<LayerCase>& cases) {
     for (const int per_block : {8, 16})
         for (const auto& [first, second] : {std::pair{16, 16},
@@ -214,12 +215,12 @@ TEST_P(CpuLayers, KeepNaN) {
 
 class CpuLayersWithAReLU : public CpuLayers {};
 
-TEST_P(CpuLayersWithAReLU, PassNaNBack) {
+TEST_P(CpuLayersWithAReLU, PropagateNaNInTheBackward) {
     pass_nan_back(rig(cpu_kernels()));
     pass_nan_back(rig(reference_kernels()));
 }
 
-TEST_P(CpuLayers, LeaveNothingBehindWithoutSaving) {
+TEST_P(CpuLayers, WriteNothingElseWithoutSaving) {
     LayerRig saving = rig(cpu_kernels()), tested = rig(cpu_kernels());
     const auto parameters = tested.parameters();
     saving.forward(true);
@@ -227,7 +228,7 @@ TEST_P(CpuLayers, LeaveNothingBehindWithoutSaving) {
     args.saved = args.kept = nullptr;
     tested.kernel->forward(args, false);
     EXPECT_EQ(tested.parameters(), parameters);
-    if (tested.layer.kind != LayerKind::BatchNorm) {  // which evaluates with other moments
+    if (tested.layer.kind != LayerKind::BatchNorm) {  // its evaluation uses other moments
         EXPECT_EQ(tested.plain_output(), saving.plain_output());
     }
 }
@@ -246,7 +247,7 @@ TEST_P(CpuBatchNorms, AverageAsTheReferenceDoes) {
                                   kTolerance);
 }
 
-TEST_P(CpuLayersWithParameters, SkipInputGradientsThatNobodyWants) {
+TEST_P(CpuLayersWithParameters, SkipUnneededInputGradients) {
     skip_unwanted_input_gradients(rig(cpu_kernels()), rig(cpu_kernels()));
 }
 
@@ -269,7 +270,7 @@ std::vector<LayerCase> cases_that(bool (*fit)(const Layer& layer)) {
 
 bool has_parameters(const Layer& layer) { return !parameters_of(layer).empty(); }
 
-// A linear layer's ReLU is a layer of its own.
+// The ReLU of a linear layer is a separate layer.
 bool has_relu(const Layer& layer) {
     return layer.kind == LayerKind::Relu || (layer.relu && layer.kind != LayerKind::Linear);
 }
@@ -301,7 +302,7 @@ TEST(CpuKernels, UpdateLikeTheReference) {
     expect_close(results[1], results[3], kTolerance, "weights");
 }
 
-// The number of threads divides the work and nothing else, where own loops do it.
+// In own loops the number of threads changes only the division of the work.
 TEST(CpuKernels, NormaliseAlikeOnAnyNumberOfThreads) {
     std::vector<std::vector<float>> outputs;
     for (int threads : {1, 2}) {
@@ -318,7 +319,7 @@ TEST(CpuKernels, NormaliseAlikeOnAnyNumberOfThreads) {
     EXPECT_EQ(outputs[1], outputs[3]);
 }
 
-// The variance survives a mean a thousand times larger.
+// A mean a thousand times larger than the deviation does not spoil the variance.
 TEST(CpuKernels, NormaliseFarFromZero) {
     std::vector<std::vector<float>> outputs;
     for (const HostKernels* kernels : {&cpu_kernels(), &reference_kernels_double()}) {

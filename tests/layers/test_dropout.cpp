@@ -38,7 +38,7 @@ TEST(Dropout, DropsItsShareAndScalesTheRest) {
         }
 }
 
-// No two of samples, layers, training seeds and sample numbers share a mask.
+// Masks differ between samples, layers, training seeds and sample numbers.
 TEST(Dropout, EverySampleOfEveryLayerHasAMaskOfItsOwn) {
     std::set<std::vector<float>> seen;
     const Layer layer = dropout({4, 4, 4}, 0.5);

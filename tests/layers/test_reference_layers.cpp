@@ -1,5 +1,5 @@
-// The reference kernels in double against central differences: the derivative of <p, output> for a
-// random p (of a loss itself) by every input and every trained parameter.
+// The reference kernels in double against central differences: the derivative of <p, output> for a random p (of the
+// loss itself for loss layers) with respect to every input and every trained parameter.
 #include "tests/support/derivatives.h"
 #include "tests/support/layer_case.h"
 
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
                     LayerCase{"MeanSquaredErrorOfPixels", make_layer(LayerKind::MeanSquaredError, {3, 2, 4}, 1), 2}),
     [](const auto& tested) { return tested.param.name; });
 
-TEST(ReferenceMaxPool, GivesATieToTheFirst) {
+TEST(ReferenceMaxPool, TakesTheFirstOfEqualMaxima) {
     LayerRig rig(reference_kernels(), make_layer(LayerKind::MaxPool, {1, 2, 2}, 1, 2, 2, 0), 1);
     rig.fill(1);
     rig.kernel->fill_input({1, 2, 2, 2}, rig.inputs[0].get());
@@ -85,7 +85,7 @@ TEST(ReferenceCrossEntropy, IsTheMeanOverThePositions) {
     EXPECT_EQ(rows.loss(), image.loss());
 }
 
-TEST(ReferenceMeanSquaredError, ComparesWithTheOneOfTheLabel) {
+TEST(ReferenceMeanSquaredError, ComparesWithTheOneHotLabel) {
     LayerRig rig(reference_kernels(), make_layer(LayerKind::MeanSquaredError, {4, 1, 1}, 1), 2);  // labels 1, 0
     rig.kernel->fill_input({0.5f, 1, 0, 0, 0, 0, 0, 2}, rig.inputs[0].get());
     rig.loss_scale = 0.5;
@@ -95,7 +95,7 @@ TEST(ReferenceMeanSquaredError, ComparesWithTheOneOfTheLabel) {
     EXPECT_EQ(rig.plain_input_gradient(0), (std::vector<float>{0.125f, 0, 0, 0, -0.25f, 0, 0, 0.5f}));
 }
 
-TEST(ReferenceConcat, PutsTheSecondBehindTheFirst) {
+TEST(ReferenceConcat, PutsTheSecondInputAfterTheFirst) {
     LayerRig rig(reference_kernels(), make_layer(LayerKind::Concat, {1, 1, 2}, 3), 2);
     rig.kernel->fill_input({1, 2, 3, 4}, rig.inputs[0].get(), 0);
     rig.kernel->fill_input({5, 6, 7, 8, 9, 10, 11, 12}, rig.inputs[1].get(), 1);

@@ -38,7 +38,7 @@ LayerCase attention(int length, int width, int heads, int samples) {
     return {fmt::format("Attention{}x{}h{}b{}", length, width, heads, samples), layer, samples};
 }
 
-// Tokens of an embedding, which has no gradient of its input.
+// Fills the inputs, those of an embedding with tokens. An embedding has no gradient of its input.
 void fill(LayerRig& rig, unsigned seed) {
     rig.fill(seed);
     if (rig.layer.kind != LayerKind::Embedding)
@@ -100,7 +100,7 @@ TEST_P(CpuLayersOfValues, KeepNaN) {
     keep_nan(filled(reference_kernels(), GetParam()));
 }
 
-TEST_P(CpuSequenceLayers, LeaveNothingBehindWithoutSaving) {
+TEST_P(CpuSequenceLayers, WriteNothingElseWithoutSaving) {
     LayerRig saving = filled(cpu_kernels(), GetParam()), tested = filled(cpu_kernels(), GetParam());
     saving.forward(true);
     LayerArgs args = tested.args();
@@ -109,7 +109,7 @@ TEST_P(CpuSequenceLayers, LeaveNothingBehindWithoutSaving) {
     EXPECT_EQ(tested.plain_output(), saving.plain_output());
 }
 
-TEST_P(CpuSequenceLayersWithParameters, SkipInputGradientsThatNobodyWants) {
+TEST_P(CpuSequenceLayersWithParameters, SkipUnneededInputGradients) {
     skip_unwanted_input_gradients(filled(cpu_kernels(), GetParam()), filled(cpu_kernels(), GetParam()));
 }
 
@@ -126,7 +126,7 @@ TEST_P(CpuSequenceLayers, RepeatTheirBits) {
     repeat_their_bits(filled(cpu_kernels(), GetParam()), filled(cpu_kernels(), GetParam()));
 }
 
-// But products, whose work oneDNN divides by the threads.
+// All layers except products, whose work oneDNN divides among the threads.
 class CpuOwnLoops : public CpuSequenceLayers {};
 
 TEST_P(CpuOwnLoops, ComputeAlikeOnAnyNumberOfThreads) {
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CpuSequenceLayers, testing::ValuesIn(cpu_cases(
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CpuSequenceLayersWithParameters,
     testing::ValuesIn(cpu_cases_that([](const Layer& layer) { return !parameters_of(layer).empty(); })), name_of_case);
-INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersOfValues,  // an embedding takes tokens
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuLayersOfValues,  // not embeddings, which take tokens
                          testing::ValuesIn(cpu_cases_that([](const Layer& layer) {
                              return layer.kind != LayerKind::Embedding;
                          })),
@@ -190,7 +190,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryBackend, testing::Values(&cpu_kernels(), &reference_kernels()),
                          [](const auto& kernels) { return std::string(kernels.param->name()); });
 
-TEST_P(EveryBackend, AttentionSeesNothingAhead) {
+TEST_P(EveryBackend, AttentionReadsNoLaterRows) {
     constexpr int kLength = 50, kWidth = 8, kChanged = 37;
     LayerRig tested = rig(attention(kLength, kWidth, 2, 1));
     std::vector<float> input = random_values(kLength * 3 * kWidth, 1);
@@ -206,7 +206,8 @@ TEST_P(EveryBackend, AttentionSeesNothingAhead) {
     EXPECT_FALSE(std::equal(before.begin() + place, before.begin() + place + kWidth, after.begin() + place));
 }
 
-// Equal values come out as they are: what a row makes of the others adds up to one. With equal keys it is their mean.
+// Equal values are unchanged, since the probabilities of a row add up to one. With equal keys the output is the
+// mean of the values.
 TEST_P(EveryBackend, AttentionTakesMeans) {
     constexpr int kLength = 40, kWidth = 4;
     LayerRig tested = rig(attention(kLength, kWidth, 2, 1));
@@ -241,7 +242,7 @@ TEST_P(EveryBackend, LayerNormOfEqualValuesIsItsShift) {
         EXPECT_TRUE(std::isfinite(slope));
 }
 
-TEST_P(EveryBackend, LayerNormTakesMeanAndDeviationAway) {
+TEST_P(EveryBackend, LayerNormRemovesMeanAndDeviation) {
     LayerRig tested = rig(simple("LayerNorm", LayerKind::LayerNorm, 1, 4, 1));
     tested.kernel->load({{1, 1, 1, 2}, {0, 0, 0, 5}}, tested.weights.get(), tested.statistics.get());
     set_input(tested, {1001, 1003, 1001, 1003});  // deviation 1
@@ -273,7 +274,7 @@ TEST_P(EveryBackend, EmbeddingReadsRowsAndAddsUpTheirGradients) {
     EXPECT_EQ(tested.parameter_gradients()[0], (std::vector<float>{2, 20, 0, 0, 8, 80}));
 }
 
-// What ties rest on: both blocks are one table in plain order.
+// Tied layers need this: both blocks are the same table in plain order.
 TEST_P(EveryBackend, ATableIsOneBlockInAnEmbeddingAndInALinearLayer) {
     LayerRig table = rig(embedding(4, 7, 5, 2)), head = rig(linear(4, 5, 7, 2, false));
     ASSERT_EQ(table.sizes.weights, head.sizes.weights);
@@ -283,7 +284,7 @@ TEST_P(EveryBackend, ATableIsOneBlockInAnEmbeddingAndInALinearLayer) {
     EXPECT_EQ(std::memcmp(table.weights.get(), head.weights.get(), static_cast<std::size_t>(head.sizes.weights)), 0);
 }
 
-TEST_P(EveryBackend, SaysWhatItHasNoKernelFor) {
+TEST_P(EveryBackend, NamesALayerWithoutAKernel) {
     try {
         (void)GetParam()->make(rows(LayerKind::Profiled, 1, 1, 1), 1, false);
         FAIL();

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Kills every rank at every step, before every kind of task, and before every call by which a checkpoint is written or removed,
-with the launcher's own clean-up on and off; then resumes, on as many devices and on another number, and compares the weights with
-those of a run that nobody disturbed. Folders are used ones, too: of the killed run, without --resume and with it, and of another
-training. Losses are ranks that do not end, weights that differ, and files of another run that are not as they were: their number
-is printed.
+with the launcher's own clean-up on and off; then resumes, on the same and on another number of devices, and compares the weights
+with those of an undisturbed run. Some folders are not empty: they have checkpoints of the killed run, without --resume and with it,
+or of another training. Losses are ranks that do not end, weights that differ, and changed files of another run: their number is
+printed.
 
     tests/ranks/kill_everywhere.py FOLDER_OF_PROGRAMS [EVERY]      one kill of EVERY, by default all
 
-FOLDER_OF_PROGRAMS is build/ndebug/bin: pipewright and under_fire, and where they are pipewright_mpich and under_fire_mpich.
+FOLDER_OF_PROGRAMS is build/ndebug/bin: pipewright and under_fire, and, if they are there, pipewright_mpich and under_fire_mpich.
 """
 import json
 import os
@@ -26,14 +26,14 @@ PLANS = {
 }
 OPS = {"1f1b": ["F", "B", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B"], "zb-h1": ["I", "W"], "replicas": ["S", "U"]}
 CALLS = ["write", "fsync", "rename"]
-REMOVALS = ["unlink", "rmdir", "rename", "write"]  # of a run that goes on and keeps one
+REMOVALS = ["unlink", "rmdir", "rename", "write"]  # of a resumed run that keeps one checkpoint
 TIMEOUT_S = 20
-OTHERS = {"1f1b": ["cluster.devices=2"], "zb-h1": ["cluster.devices=2"], "replicas": []}  # a stage's holders group its sums
+OTHERS = {"1f1b": ["cluster.devices=2"], "zb-h1": ["cluster.devices=2"], "replicas": []}  # the holders of a stage determine the groups of its sums
 LOSSES = ["did not end", "other weights", "not refused", "changed what is another's", "left drafts"]
 
 
 def contents(folder):
-    """All files of a folder but those that a process has while it writes."""
+    """All files of a folder except those of a process that is writing."""
     found = {}
     for place, _, files in os.walk(folder):
         for name in files:
@@ -82,7 +82,7 @@ class Kills:
             self.run("--checkpoint", folder, "--checkpoint-every", "1", "--keep", "9", *more)
 
     def expect_refusal(self, *arguments):
-        """A run into a folder that has what is not its own ends before it trains and changes nothing."""
+        """A run into a folder with entries that are not its own ends before it trains and changes nothing."""
         before = contents(self.kept)
         done = self.start("--checkpoint", self.kept, "--checkpoint-every", "1", *arguments)
         self.counts["refused"] += 1
@@ -91,7 +91,7 @@ class Kills:
         if contents(self.kept) != before:
             self.lose("changed what is another's", f"{arguments}: {sorted(before)}, now {sorted(contents(self.kept))}")
 
-    def beside_another_training(self):
+    def next_to_another_training(self):
         """Its checkpoints are untouched, whether the killed run is resumed or not."""
         own = [name for name in os.listdir(self.kept) if name.startswith("step-")]
         alien = "step-00000001" if "step-00000001" not in own else "step-00000003"
@@ -114,7 +114,7 @@ class Kills:
                 results[other] = self.whole if "has done 4 steps" in again else again
         arguments = ["--checkpoint", self.kept, "--checkpoint-every", "1"] + (["--resume", self.kept] if resumable else [])
         resumed = self.run(*arguments)
-        results[""] = self.whole if resumable and "has done 4 steps" in resumed else resumed  # only its end was cut off
+        results[""] = self.whole if resumable and "has done 4 steps" in resumed else resumed  # it was killed after its last checkpoint
         for what, weights in results.items():
             if weights != self.whole:
                 self.lose("other weights", f"{what}: {weights}")
@@ -125,7 +125,7 @@ class Kills:
             if not os.path.exists(os.path.join(self.kept, "step-00000004", "complete")):
                 self.lose("other weights", f"no checkpoint of its own in {os.listdir(self.kept)}")
         if has_checkpoint(self.kept):
-            self.beside_another_training()
+            self.next_to_another_training()
 
     def kill(self, launcher, program, options, rank, step, op, is_used):
         self.number += 1

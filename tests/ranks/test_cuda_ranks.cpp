@@ -1,5 +1,5 @@
-// GPUs on ranks learn what they learn in one process, under every MPI that is here: bit for bit, over the stand-in of
-// CUDA and NCCL, whose communicators join processes.
+// Runs with GPUs on ranks give the weights of one process, bit for bit, under every installed MPI, with the
+// stand-in of CUDA and NCCL, whose communicators connect processes.
 #include "tests/support/mpi_rig.h"
 
 #include <chrono>
@@ -62,12 +62,12 @@ TEST_P(CudaUnderMpi, EverySchedule) {
     expect_same("four.yaml --set cluster.devices=2", {2});
 }
 
-// What moves within a rank shares lanes with what goes to another one.
+// Messages within a rank share lanes with messages to other ranks.
 TEST_P(CudaUnderMpi, EveryLaneMode) {
     for (const bool one : {false, true})
         for (const bool deferred : {false, true})
             for (const bool interleaved : {false, true})
-                if (soaks() || (one != deferred) == interleaved)  // any two of the three meet
+                if (soaks() || (one != deferred) == interleaved)  // covers all pairs of the three settings
                     expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set 'transfer={{communicator: {}, "
                                             "receive: {}}}' --set training.steps=2",
                                             interleaved ? "interleaved" : "1f1b", one ? "one" : "direction",
@@ -95,8 +95,8 @@ TEST_P(CudaUnderMpi, StatisticsOfBatchNorm) {
     expect_same("unet.yaml --set training.batch_norm=deferred --set training.precision=bf16", {4});
 }
 
-// Two devices of a rank on shares of one GPU, the other rank's on another one.
-TEST_P(CudaUnderMpi, RanksShareOutTheGpusOfTheirHost) {
+// Two devices of a rank have shares of one GPU, those of the other rank have shares of another one.
+TEST_P(CudaUnderMpi, RanksDivideTheGpusOfTheirHost) {
     see_gpus(2);
     expect_same("four.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2]", {2});
     const Said said = on_ranks(2, "run four.yaml");
@@ -118,7 +118,7 @@ TEST_P(CudaUnderMpi, RanksShareOutTheGpusOfTheirHost) {
     }
 }
 
-// As NCCL adds up it is one sum for all ranks, and two have one order only.
+// NCCL's sum is the same on all ranks, and a sum of two has only one order.
 TEST_P(CudaUnderMpi, NcclAddsUpOverRanks) {
     expect_same(
         "four.yaml --set cluster.devices=2 --set pipeline.stages=1 --set pipeline.replicas=[2] --set "
@@ -130,7 +130,7 @@ TEST_P(CudaUnderMpi, NcclAddsUpOverRanks) {
     EXPECT_EQ(said.code, 0) << said.err;
 }
 
-// Launchers may show each rank its own GPU only.
+// A launcher may show each rank only its own GPU.
 TEST_P(CudaUnderMpi, ARankTakesTheGpusThatItSees) {
     write("see_one.sh", R"(CUDA_VISIBLE_DEVICES=$((3 - ${OMPI_COMM_WORLD_RANK:-$PMI_RANK})) exec "$@"
 )");
@@ -144,8 +144,8 @@ TEST_P(CudaUnderMpi, ARankTakesTheGpusThatItSees) {
     EXPECT_NE(given.err.find("rank 1: device 3: host stand-in, GPU 0"), std::string::npos) << given.err;
 }
 
-// All ranks refuse it; a launcher may kill some when the first has ended.
-TEST_P(CudaUnderMpi, RefusesWhatWouldNotGo) {
+// All ranks refuse these runs; a launcher may kill some ranks when the first one has ended.
+TEST_P(CudaUnderMpi, RefusesImpossibleRuns) {
     const auto expect_refused = [&](int ranks, const std::string& arguments, const std::vector<std::string>& texts) {
         const Said said = on_ranks(ranks, arguments);
         EXPECT_NE(said.code, 0) << arguments;
@@ -172,8 +172,8 @@ TEST_P(CudaUnderMpi, ReferenceIsOneDevice) {
     EXPECT_EQ(said.json()["weights_hash"], alone["weights_hash"]);
 }
 
-// A checkpoint of ranks goes on in one process, and one of a process on ranks.
-TEST_P(CudaUnderMpi, CheckpointsGoOnAnywhere) {
+// A run in one process resumes from a checkpoint of ranks, and ranks from that of one process.
+TEST_P(CudaUnderMpi, CheckpointsResumeOnAnyNumberOfRanks) {
     const std::string replicated = "four.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] --json";
     const Json whole = run_well("run --steps 4 " + replicated).json();
     ASSERT_EQ(on_ranks(4, "run --steps 2 --checkpoint ranks " + replicated).code, 0);
@@ -184,7 +184,7 @@ TEST_P(CudaUnderMpi, CheckpointsGoOnAnywhere) {
     EXPECT_EQ(resumed.json()["weights_hash"], whole["weights_hash"]);
 }
 
-// All tasks of all ranks on one clock: none begins before what it needs has ended.
+// All tasks of all ranks are on one clock: none begins before its inputs have ended.
 TEST_P(CudaUnderMpi, OneTraceOfAllRanks) {
     const Said said = on_ranks(4, "run four.yaml --trace trace.json");
     ASSERT_EQ(said.code, 0) << said.err;
@@ -202,7 +202,7 @@ TEST_P(CudaUnderMpi, OneTraceOfAllRanks) {
                                                        args["end_ns"].get<std::int64_t>()};
         }
     EXPECT_EQ(homes, (std::set<std::pair<int, int>>{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
-    constexpr std::int64_t kUncertain = 200'000;  // of the clocks of two GPUs that the stand-in has
+    constexpr std::int64_t kUncertain = 200'000;  // between the clocks of two GPUs of the stand-in
     int messages = 0;
     for (const auto& [key, interval] : events) {
         const auto& [step, op, stage, mb] = key;
@@ -217,7 +217,7 @@ TEST_P(CudaUnderMpi, OneTraceOfAllRanks) {
     EXPECT_EQ(messages, 3 * 8 * 3);
 }
 
-// Whoever is killed, at whatever task: the others end, and one says who is gone.
+// If any rank is killed at any task, the others end, and one reports the lost rank.
 TEST_P(CudaUnderMpi, ARankThatIsKilledIsNamed) {
     for (const auto& [rank, op] :
          std::vector<std::pair<int, const char*>>{{0, "F"}, {1, "SEND_F"}, {1, "RECV_B"}, {3, "U"}}) {
@@ -225,7 +225,7 @@ TEST_P(CudaUnderMpi, ARankThatIsKilledIsNamed) {
         const Said said = launch(
             fmt::format("{} -n 4 '{}' four.yaml {} 1 {} 9", GetParam().no_clean_up, GetParam().under_fire, rank, op));
         EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60)) << op;  // no hang
-        if (is_mpich()) {  // whose launcher ends all ranks all the same, before they can speak
+        if (is_mpich()) {  // its launcher kills all ranks before they can report anything
             EXPECT_NE(said.code, 0);
             continue;
         }

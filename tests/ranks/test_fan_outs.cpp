@@ -1,4 +1,4 @@
-// A model whose tensors many stages read learns on ranks what its oracle learns, over MPI and over the stand-in of
+// A model whose tensors many stages read: its runs on ranks equal its oracle, over MPI and over the stand-in of
 // NCCL.
 #include "tests/support/many_readers.h"
 #include "tests/support/mpi_rig.h"

@@ -1,4 +1,4 @@
-// A plan on several ranks learns what it learns in one process, under every MPI that is here: bit for bit.
+// A plan on several ranks gives the weights of one process, bit for bit, under every installed MPI.
 #include "tests/ranks/under_mpi.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ TEST_P(UnderMpi, EverySchedule) {
 
 TEST_P(UnderMpi, AnyNumberOfRanks) { expect_same("four.yaml"); }
 
-// Cores that several ranks may use are shared out: none has two devices while there are enough.
+// Ranks divide the cores that several of them may use: no core has two devices if there are enough cores.
 TEST_P(UnderMpi, EveryDeviceHasItsPlace) {
     const Said said = on_ranks(2, "run four.yaml --set cluster.devices=2 --json");
     ASSERT_EQ(said.code, 0) << said.err;
@@ -56,7 +56,7 @@ TEST_P(UnderMpi, SharedTables) {
     expect_same("gpt.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] --set training.clip_norm=0.5", {2, 4});
 }
 
-// Each replica keeps the optimizer's states of a part: the same as in one process that keeps all of them.
+// Each replica keeps the optimizer's states of a part: the weights are those of one process that keeps all states.
 TEST_P(UnderMpi, ShardedOptimizers) {
     const std::string sharded = " --set training.shard_optimizer=true";
     const std::string two = " --set pipeline.stages=2 --set pipeline.replicas=[2,2]";
@@ -68,7 +68,7 @@ TEST_P(UnderMpi, ShardedOptimizers) {
     expect_same("unet.yaml", {4}, sharded);
 }
 
-// Threads beside the devices meet over the ranks, bucket by bucket.
+// The bucket threads of all ranks wait for each other, bucket by bucket.
 TEST_P(UnderMpi, SumsInBuckets) {
     const std::string small = " --set transfer.sum_bucket=2KiB", sharded = " --set training.shard_optimizer=true";
     const std::string two = " --set pipeline.stages=2 --set pipeline.replicas=[2,2]";
@@ -79,13 +79,13 @@ TEST_P(UnderMpi, SumsInBuckets) {
     expect_same("unet.yaml", {4}, " --set transfer.sum_bucket=16KiB");
 }
 
-// The states that the ranks have kept in parts serve any other run, and those of any other run serve them.
-TEST_P(UnderMpi, ShardedOptimizersGoOnFromCheckpoints) {
+// Other runs resume from states that ranks have kept in parts, and such ranks resume from states of other runs.
+TEST_P(UnderMpi, ShardedOptimizersResumeFromCheckpoints) {
     const std::string two = "four.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] ";
     const std::string sharded = two + "--set training.shard_optimizer=true ";
     const Json whole = run_well("run " + two + "--checkpoint whole --checkpoint-every 1 --keep 9 --json").json();
     ASSERT_EQ(on_ranks(4, "run " + sharded + "--checkpoint parts --checkpoint-every 1 --keep 9").code, 0);
-    const auto values_in = [&](const std::string& path) {  // behind a header, of so many bytes
+    const auto values_in = [&](const std::string& path) {  // they follow the header, whose length comes first
         const std::string all = read(path);
         std::uint64_t header = 0;
         std::memcpy(&header, all.data(), sizeof header);
@@ -125,8 +125,8 @@ TEST_P(UnderMpi, SavedParametersAndDumpsAreWhole) {
     }
 }
 
-// Each piece of an asynchronous plan goes on from the checkpoint that rank 0 has written.
-TEST_P(UnderMpi, AsynchronousPlansInPieces) {
+// Each segment of an asynchronous plan resumes from the checkpoint that rank 0 has written.
+TEST_P(UnderMpi, AsynchronousPlansInSegments) {
     const std::string pieces =
         "run four.yaml --set pipeline.schedule=pipedream-2bw --steps 5 --checkpoint-every 2 --json";
     const Json alone = run_well(pieces + " --checkpoint alone").json();

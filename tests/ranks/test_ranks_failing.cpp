@@ -1,4 +1,4 @@
-// How ranks end when one of them refuses, fails, is killed or stopped, and go on after that.
+// The end of all ranks when one of them refuses the run, fails, is killed or stopped, and the restart after it.
 #include "tests/ranks/under_mpi.h"
 
 #include <chrono>
@@ -35,7 +35,7 @@ exec "$@" --set training.seed=$rank
     EXPECT_NE(differs.err.find("has another plan or config"), std::string::npos) << differs.err;
 }
 
-TEST_P(UnderMpi, RefusesWhatWouldBeWrong) {
+TEST_P(UnderMpi, RefusesWrongRuns) {
     const Said many = on_ranks(5, "run four.yaml");
     EXPECT_NE(many.code, 0) << many.err;
     EXPECT_NE(many.err.find("5 ranks were started for 4 devices"), std::string::npos) << many.err;
@@ -51,16 +51,16 @@ exec "$1" run four.yaml --set training.seed=$rank
     EXPECT_NE(differs.err.find("seed"), std::string::npos) << differs.err;
 }
 
-// Whoever is killed, at whatever task: the others end, and one says who is gone.
+// If any rank is killed at any task, the others end, and one reports the lost rank.
 TEST_P(UnderMpi, ARankThatIsKilledIsNamed) {
     const std::string config = "four.yaml";
     for (const int rank : {0, 1, 3})
         for (const char* op : {"F", "SEND_F", "RECV_B", "U"}) {
-            if (rank == 3 && op[0] != 'F' && op[0] != 'U')  // has neither
+            if (rank == 3 && op[0] != 'F' && op[0] != 'U')  // it has neither of the others
                 continue;
             const Said said = launch(fmt::format("{} -n 4 '{}' {} {} 1 {} 9", GetParam().no_clean_up,
                                                  GetParam().under_fire, config, rank, op));
-            if (is_mpich()) {  // whose launcher ends all ranks all the same, before they can speak
+            if (is_mpich()) {  // its launcher kills all ranks before they can report anything
                 EXPECT_NE(said.code, 0);
                 continue;
             }
@@ -69,7 +69,7 @@ TEST_P(UnderMpi, ARankThatIsKilledIsNamed) {
         }
 }
 
-// The launcher, left to itself, ends a rank that is stopped when the others have found it out.
+// When the other ranks have detected the stopped one and ended, the launcher ends it.
 TEST_P(UnderMpi, ARankThatIsStoppedIsNamed) {
     std::string config = read("four.yaml");
     write("short.yaml", config.replace(config.find("60 s"), 4, "1500 ms"));
@@ -95,8 +95,8 @@ TEST_P(UnderMpi, AFailureOfOneEndsAll) {
     EXPECT_EQ(said.err.find("stopped"), std::string::npos) << said.err;
 }
 
-// A rank is killed from outside, and in another run the launcher, whose ranks nobody ends then but who launched all.
-TEST_P(UnderMpi, LaunchGoesOnFromTheLatestCheckpoint) {
+// In one run a rank is killed from outside, in another one the launcher: its ranks are then ended only by `launch`.
+TEST_P(UnderMpi, LaunchResumesFromTheLatestCheckpoint) {
     write("launcher.sh", fmt::format(R"sh(for rank in $(cat "$victim.ranks" 2>/dev/null); do
     kill -0 "$rank" && echo "$rank" >>alive
 done 2>/dev/null

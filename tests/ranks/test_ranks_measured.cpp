@@ -1,4 +1,4 @@
-// What several ranks measure together: one trace on one clock, profiles, comparisons.
+// Measurements of several ranks together: one trace on one clock, profiles, comparisons.
 #include "tests/ranks/under_mpi.h"
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pw {
 
-// One clock, every device, and a rank for each.
+// The trace has one clock, every device, and the rank of each.
 TEST_P(UnderMpi, OneTraceOfAllRanks) {
     const Said said = on_ranks(2, "run four.yaml --trace trace.json");
     ASSERT_EQ(said.code, 0) << said.err;
@@ -27,14 +27,14 @@ TEST_P(UnderMpi, OneTraceOfAllRanks) {
     EXPECT_EQ(homes, (std::set<std::pair<int, int>>{{0, 0}, {1, 0}, {2, 1}, {3, 1}}));
 }
 
-TEST_P(UnderMpi, TheFirstRankSpeaks) {
+TEST_P(UnderMpi, OnlyTheFirstRankPrints) {
     const Said said = on_ranks(4, "run four.yaml");
     EXPECT_EQ(said.code, 0);
     EXPECT_EQ(said.out.find("weights"), said.out.rfind("weights")) << said.out;
     EXPECT_EQ(on_ranks(2, "simulate four.yaml").out, run("simulate four.yaml --set run.transport=mpi").out);
 }
 
-// Hosts are what the system calls them: here ranks have names of their own.
+// Hosts have the names that the system reports; in this test each group of ranks gets another name.
 TEST_P(UnderMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
     const Said alone = on_ranks(2, "profile four.yaml -o alone.yaml");
     ASSERT_EQ(alone.code, 0) << alone.err;
@@ -42,7 +42,7 @@ TEST_P(UnderMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
     EXPECT_EQ(read("alone.yaml").find("between:"), std::string::npos);
     EXPECT_EQ(run("simulate four.yaml --set cluster.profile=alone.yaml").code, 0);
     if (std::system("unshare -u true 2>/dev/null") != 0)
-        GTEST_SKIP() << "this process may not give ranks another host name (unshare -u)";
+        GTEST_SKIP() << "this process may not set another host name for ranks (unshare -u)";
     write("host.sh", R"sh(each=$1; shift
 exec unshare -u sh -c 'hostname host$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / '$each')) && exec "$@"' sh "$@"
 )sh");
@@ -59,8 +59,8 @@ exec unshare -u sh -c 'hostname host$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} / '$ea
     }
 }
 
-// Also where the launcher has bound each rank to a core.
-TEST_P(UnderMpi, ProfilesKnowTheDevicesOfOtherRanksBesideThem) {
+// This also holds if the launcher has bound each rank to a core.
+TEST_P(UnderMpi, ProfilesCountTheDevicesOfOtherRanksOnTheHost) {
     const std::string two = "profile four.yaml --set cluster.devices=2 -o two.yaml";
     const Said said =
         launch(fmt::format("-n 2 {}-bind-to core '{}' {}", is_mpich() ? "" : "-", GetParam().binary, two));
@@ -71,7 +71,7 @@ TEST_P(UnderMpi, ProfilesKnowTheDevicesOfOtherRanksBesideThem) {
         EXPECT_NE(read("two.yaml").find("busy:"), std::string::npos) << said.err;
 }
 
-// Predicted, probed and run by all ranks; the first one says what came of it.
+// All ranks predict, probe and run the plan; the first one prints the results.
 TEST_P(UnderMpi, ComparesAPlanOnItsRanks) {
     for (const std::string schedule : {"1f1b", "pipedream"}) {
         const std::string arguments = fmt::format(
@@ -98,7 +98,7 @@ TEST_P(UnderMpi, ComparesAPlanOnItsRanks) {
     }
 }
 
-// With a profile, with pictures, for several schedules.
+// With a profile, with plots, and for several schedules.
 TEST_P(UnderMpi, ComparesByAProfileAndWritesOnce) {
     ASSERT_EQ(on_ranks(2, "profile four.yaml -o profile.yaml").code, 0);
     const std::string profiled = "compare four.yaml --set cluster.profile=profile.yaml --set training.steps=4";
@@ -116,7 +116,7 @@ TEST_P(UnderMpi, ComparesByAProfileAndWritesOnce) {
     const Json points = Json::parse(read("study/accuracy.json"))["points"];
     ASSERT_EQ(points.size(), 2);
     EXPECT_EQ(points[0]["measured"]["weights_hash"], points[1]["measured"]["weights_hash"]);
-    // Traces are the first rank's business.
+    // Only the first rank compares traces.
     ASSERT_EQ(run("simulate four.yaml --set run.transport=mpi --trace predicted.json").code, 0);
     ASSERT_EQ(on_ranks(2, "run four.yaml --trace measured.json").code, 0);
     const Said traces = on_ranks(2, "compare predicted.json measured.json --json");
@@ -124,10 +124,10 @@ TEST_P(UnderMpi, ComparesByAProfileAndWritesOnce) {
     EXPECT_EQ(traces.json()["schedule"], "1f1b");
 }
 
-// Rank 1 has a clock that is a day ahead. On the clock of rank 0 no task begins before what it needs has ended.
+// The clock of rank 1 is a day ahead. On the clock of rank 0 no task begins before its inputs have ended.
 TEST_P(UnderMpi, ClocksMayBeFarApart) {
     if (std::system("unshare -T --monotonic 86400 true 2>/dev/null") != 0)
-        GTEST_SKIP() << "this system gives no process another clock";
+        GTEST_SKIP() << "this system cannot give a process another clock";
     write("a_day_ahead.sh", R"(if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then
     exec unshare -T --monotonic 86400 "$@"
 fi

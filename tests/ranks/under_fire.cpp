@@ -1,11 +1,12 @@
-// Runs a config on its ranks, one of which gets a signal right before a task of its device, or right before one of the
-// calls by which it writes its checkpoints: what happens then is up to the others.
+// Runs a config on its ranks. One rank gets a signal right before a task of its device, or right before one of the
+// system calls that write its checkpoints. The other ranks must then end by themselves.
 //
 //     mpirun -n 2 under_fire CONFIG RANK STEP OP SIGNAL [CHECKPOINTS [KEEP [resume]]]
 //
-// OP is as in a plan (F, SEND_F, S, ..), in step STEP, from 0; or write, fsync, rename, unlink or rmdir: then it is the
-// STEP-th of them. With CHECKPOINTS there is one after every step, and KEEP of them stay; with `resume` the run goes on
-// from the latest that is there. SIGNAL is a number. Rank 0 prints the weights' hash. Exits as pipewright does.
+// OP is an operation of the plan (F, SEND_F, S, ...) in step STEP, from 0; or write, fsync, rename, unlink or
+// rmdir, and then STEP is the number of the call. With CHECKPOINTS there is a checkpoint after every step, and KEEP
+// of them are kept; with `resume` the run resumes from the latest one. SIGNAL is a number. Rank 0 prints the
+// weights' hash. Exits as pipewright does.
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/execute.h"
 #include "exec/ranks/control_connection.h"
@@ -105,7 +106,7 @@ void run_under_fire(int argc, char** argv) {
     }
     const Job job = make_job(std::move(config), notices);
     std::mutex mutex;
-    std::map<int, int> begun;  // [device]: how often its first task has begun
+    std::map<int, int> begun;  // [device]: the number of times its first task has begun
     RunOptions options;
     if (argc > 6) {
         options.checkpoints =

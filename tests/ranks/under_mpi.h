@@ -1,4 +1,4 @@
-// Small plans on ranks, under every MPI that is here.
+// Small plans on ranks, under every installed MPI.
 #pragma once
 
 #include "tests/support/mpi_rig.h"

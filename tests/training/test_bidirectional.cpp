@@ -1,4 +1,4 @@
-// Two directions on the same devices, executed: holders serve different micro-batches and sum their gradients.
+// Runs with two directions on the same devices: holders serve different micro-batches and sum their gradients.
 #include "tests/support/bidirectional.h"
 #include "tests/support/execution.h"
 
@@ -26,7 +26,7 @@ TEST(Bidirectional, EqualsItsOracle) {
             }
 }
 
-// A norm of all gradients is one meeting of all devices; the optimizer's states of a stage are shared out.
+// The norm of all gradients needs a barrier of all devices; the holders of a stage shard the optimizer's states.
 TEST(Bidirectional, ClipsAndShardsAsItsOracle) {
     for (const char* set : {"training.clip_norm=0.5", "training.shard_optimizer=true", "pipeline.recompute=all"}) {
         const Execution execution(kMlp, both_ways(4, {set}), kBidirectional);

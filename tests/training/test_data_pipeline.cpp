@@ -1,4 +1,4 @@
-// Changed images in execution: the same numbers whatever the split, the schedule and the backend.
+// Runs with augmented images: the same numbers for every split, schedule and backend.
 #include "tests/support/execution.h"
 
 namespace pw {
@@ -11,7 +11,7 @@ training: {steps: 3, seed: 3}
 run: {backend: reference}
 )";
 
-// Plain images by --set.
+// Sets plain images.
 const std::vector<std::string> kPlain = {"workload.augment={}"};
 
 TEST(DataPipeline, DevicesMakeNoDifference) {
@@ -25,7 +25,8 @@ TEST(DataPipeline, DevicesMakeNoDifference) {
                 const RunResult run = split.run();
                 const std::string what = fmt::format("{} {} on {}", backend, schedule, devices);
                 expect_equal(run, split.oracle(), what);
-                EXPECT_EQ(run.losses[0], one.losses[0]) << what;  // before gradients are added up in another order
+                EXPECT_EQ(run.losses[0], one.losses[0])
+                    << what;  // before the first update, whose sums have another order
             }
     }
 }
@@ -57,7 +58,7 @@ TEST(DataPipeline, ChangesReachTheModel) {
     EXPECT_EQ(changed.weights_hash, Execution(kAugmented, {}).run().weights_hash);
 }
 
-TEST(DataPipeline, EvaluationShowsWholeImages) {
+TEST(DataPipeline, EvaluationUsesWholeImages) {
     const std::string evaluate = "pipeline.schedule=forward-only";
     const RunResult changed = Execution(kAugmented, {evaluate}).run();
     EXPECT_EQ(changed.losses, Execution(kAugmented, with(kPlain, {evaluate})).run().losses);

@@ -1,4 +1,4 @@
-// The parts of a device that computes, each alone, with values that are worked out by hand.
+// The parts of a device that computes, each alone, with values computed by hand.
 #include "exec/ranks/local_ranks.h"
 #include "exec/training/batch_data.h"
 #include "exec/training/gradient_sum.h"
@@ -24,8 +24,8 @@ std::span<float> floats(std::byte* block, Bytes bytes) {
     return {reinterpret_cast<float*>(block), static_cast<std::size_t>(bytes) / sizeof(float)};
 }
 
-// The devices of a plan whose only stage they all hold, without threads: a test does what each of them does in turn.
-// `apart`: no device reads the memory of another.
+// The devices of a plan with one stage, which all of them hold, without threads: a test does the work of each
+// device in turn. `apart`: no device can read the memory of another.
 class Holders {
 public:
     explicit Holders(const char* yaml, const std::vector<std::string>& set, bool apart = false)
@@ -45,7 +45,7 @@ public:
                                      kernels.data_bytes(job.model->input, plan.sizes.full))};
         layouts.measurers = measurers_of(job, layouts.full);
         squares_.resize(record.squares());
-        record.lend_squares(squares_.data());
+        record.set_squares_memory(squares_.data());
         for (const auto& device : devices) {
             HeldStage& held = device->stages.at(0);
             held.program->set_layout(layouts.full[0]);
@@ -58,7 +58,7 @@ public:
         }
     }
 
-    // Memory whose floats all have one value.
+    // Memory whose floats all have the same value.
     std::byte* block(Bytes bytes, float value) {
         blocks_.push_back(kernels.reserve(std::max<Bytes>(bytes, 64), "a test"));
         std::ranges::fill(floats(blocks_.back()->data(), bytes), value);
@@ -210,7 +210,7 @@ TEST(StatisticsGather, TakesMicroBatchesInTheirOrder) {
     EXPECT_GT(means, 0);
 }
 
-TEST(KeptState, IsThatOfTheMomentItWasKept) {
+TEST(KeptState, IsTheStateAtTheTimeOfKeeping) {
     for (const bool copies : {true, false}) {
         Holders holders(kMlp, kOneDevice);
         Holders::Device& device = *holders.devices[0];
@@ -269,7 +269,7 @@ TEST(StageMemory, OfAnotherRankHasItsAddresses) {
     EXPECT_TRUE(there.parts[0].begun.weight);
 }
 
-// Whatever the bucket, the holders' shares follow each other and fill it.
+// In every bucket the holders' shares are consecutive and fill it.
 TEST(StageShare, OfAllHoldersFillEveryBucket) {
     for (const bool is_sharded : {false, true}) {
         StageShare share;

@@ -1,4 +1,5 @@
-// Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
+// Runs with stages on several devices: every plan equals its oracle, which first adds up the gradients of each
+// holder.
 #include "exec/engine/barriers.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
@@ -47,7 +48,7 @@ TEST(ExecutedReplicas, EqualTheirOracleInEverySchedule) {
                                       fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
-TEST(ExecutedReplicas, EqualTheirOracleWhateverTheSizes) {
+TEST(ExecutedReplicas, EqualTheirOracleForAnySizes) {
     std::mt19937 random(7);
     const auto up_to = [&](unsigned most) { return static_cast<int>(random() % most) + 1; };
     const char* schedules[] = {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2"};
@@ -64,7 +65,7 @@ TEST(ExecutedReplicas, EqualTheirOracleWhateverTheSizes) {
     }
 }
 
-// Holders without a micro-batch add nothing.
+// Holders without a micro-batch contribute nothing.
 TEST(ExecutedReplicas, OfOneMicroBatchGiveTheNumbersOfOneDevice) {
     for (const char* backend : {"reference", "cpu"}) {
         const std::vector<std::string> few = {"pipeline.micro_batches=1", std::string("run.backend=") + backend};
@@ -91,7 +92,7 @@ TEST(ExecutedReplicas, OfAResNetHaveTheLossesOfTheirOracle) {
     EXPECT_EQ(run.gradient_norms, oracle.gradient_norms);
 }
 
-// Every micro-batch is a mini-batch: S and U stand many times in one plan.
+// Every micro-batch is a mini-batch: a plan has many S and U.
 Job never_flushed(const Execution& execution, const Schedule& schedule) {
     Job job = execution.job();
     Plan& plan = job.plan;
@@ -149,7 +150,7 @@ TEST(ExecutedReplicas, DumpEveryParameterOnce) {
     EXPECT_EQ(files_of(on("1f1b", {2, 1}), "replicas"), files_of({"cluster.devices=1"}, "alone"));
 }
 
-TEST(ExecutedReplicas, WithDifferentWeightsAreTold) {
+TEST(ExecutedReplicas, WithDifferentWeightsAreReported) {
     const std::vector<NamedTensor> one{{"fc1.weight", {2}, {1, 2}}}, same = one, other{{"fc1.weight", {2}, {1, 3}}};
     EXPECT_EQ(without_copies({one, same, {{"fc2.weight", {1}, {1}}}}).size(), 2u);
     try {

@@ -1,4 +1,5 @@
-// Tensors that many layers of several stages read: a stage sends one summed gradient back, and a run equals its oracle.
+// Tensors that many layers of several stages read: a stage sends back one summed gradient, and a run equals its
+// oracle.
 #include "tests/support/many_readers.h"
 #include "tests/support/predicted_memory.h"
 
@@ -61,14 +62,14 @@ TEST(FanOut, RunsOfOtherKindsEqualTheirOracles) {
         }
 }
 
-// The sum of a split is one grouping, whatever runs it.
+// A split has one grouping of the sums, in every schedule.
 TEST(FanOut, SynchronousSchedulesOfASplitShareAHash) {
     const RunResult run = of_readers(cut(kFour, "naive")).run();
     for (const char* schedule : {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2"})
         expect_equal(of_readers(cut(kFour, schedule)).run(), run, schedule);
 }
 
-// By stage the grouping is the split's; by layer there is one for all splits.
+// By stage the grouping depends on the split; by layer all splits have the same.
 TEST(FanOut, GradientsByLayerShareAHashOverAllSplits) {
     std::set<std::string> by_stage;
     const RunResult whole = of_readers({"cluster.devices=1"}).run();

@@ -37,7 +37,7 @@ TEST(Gpt2, HasThePublishedParameters) {
     EXPECT_EQ(count, 124'439'808);
 }
 
-TEST(Gpt2, CarriesThePublishedNames) {
+TEST(Gpt2, HasThePublishedNames) {
     const Model model = build_gpt({.sequence_length = 5, .vocabulary = 7, .width = 4, .blocks = 2, .heads = 2});
     std::map<std::string, std::vector<int>> shapes;
     for (std::size_t layer = 0; layer < size_of(model); ++layer)
@@ -62,7 +62,7 @@ TEST(Gpt2, CarriesThePublishedNames) {
     EXPECT_EQ(labels_per_sample(model), 5);
 }
 
-TEST(Gpt2, HasDropoutsOnlyWhenAsked) {
+TEST(Gpt2, HasDropoutsOnlyIfConfigured) {
     const auto dropouts = [](double probability) {
         const Model model = build_gpt({.width = 8, .blocks = 3, .heads = 2, .dropout = probability});
         int count = 0;
@@ -86,7 +86,7 @@ double deviation_of(const std::vector<float>& values) {
     return std::sqrt(squares / static_cast<double>(values.size()));
 }
 
-TEST(Gpt2, StartsLikeThePublishedOne) {
+TEST(Gpt2, HasThePublishedInitialValues) {
     const Model model = build_gpt({.vocabulary = 100, .width = 64, .blocks = 8, .heads = 2});
     const auto first = [&](const std::string& name) {
         return initial_parameters(model.layers, find_layer(model.layers, name), 1).at(0);
@@ -203,7 +203,7 @@ TEST(GptRun, EveryFlushingScheduleEqualsItsOracle) {
             }
 }
 
-// Stages that share a table have to flush: here the last layer has one of its own.
+// Stages that share a table must flush; here the last layer has a table of its own.
 TEST(GptRun, PipeDreamEqualsItsOracle) {
     for (const char* backend : {"reference", "cpu"}) {
         Model model = build_gpt({.sequence_length = 6, .vocabulary = 11, .width = 8, .blocks = 2, .heads = 2});
@@ -216,7 +216,7 @@ TEST(GptRun, PipeDreamEqualsItsOracle) {
     }
 }
 
-// In the embedding, between q, k, v and attention, inside a residual branch, before the head.
+// The cuts are in the embedding, between q, k, v and attention, inside a residual branch, and before the head.
 TEST(GptRun, SameNumbersForEverySplit) {
     for (const char* backend : {"reference", "cpu"}) {
         const std::string chosen = fmt::format("run.backend={}", backend);
@@ -264,7 +264,7 @@ double mean_of(const std::vector<double>& values, std::size_t first, std::size_t
     return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), 0.0) / static_cast<double>(count);
 }
 
-// It starts at the logarithm of the vocabulary; the synthetic text has 1.21 nats per token.
+// The loss begins at the logarithm of the vocabulary; the synthetic text has 1.21 nats per token.
 TEST(GptRun, LearnsTheSyntheticText) {
     const RunResult run =
         Execution(kGpt, {"cluster.devices=2", "pipeline.schedule=1f1b", "run.backend=cpu", "training.steps=150",

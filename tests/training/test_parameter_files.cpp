@@ -1,4 +1,4 @@
-// Parameters between runs: what --save and --dump write, training.initial reads.
+// Files of parameters: training.initial reads the files that --save and --dump write.
 #include "exec/training/npy.h"
 #include "exec/training/parameter_files.h"
 #include "tests/support/execution.h"
@@ -60,7 +60,7 @@ TEST(Npy, OtherFilesAreRefused) {
                                "{'descr': '<f4', 'fortran_order': False, 'shape': (-6,)}",
                                "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999,)}",
                                "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,)}"})
-        expect_refused(npy(1, header), "header is not what NumPy writes");
+        expect_refused(npy(1, header), "header is not one that NumPy writes");
     expect_refused(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2147483647, 2147483647, 2147483647)}"),
                    "24 bytes follow");
     expect_says(refusal([&] { (void)read_npy(folder.path().string()); }),
@@ -71,8 +71,8 @@ RunOptions saving(const std::filesystem::path& folder) { return {.dump = "", .sa
 
 std::string from(const std::filesystem::path& folder) { return "training.initial=" + folder.string(); }
 
-// Names and layouts are those of the dump, on any backend and split.
-TEST(Initial, WhatTheSeedGaveIsReadBack) {
+// Names and layouts are those of the dump, for every backend and split.
+TEST(InitialParameters, OfTheSeedAreReadBack) {
     const TemporaryFolder folder;
     const std::vector<std::string> two{"cluster.devices=2", "run.backend=cpu"};
     const RunResult seeded = Execution(kMlp, two).run({.dump = folder.path().string(), .save = "", .progress = {}});
@@ -82,7 +82,7 @@ TEST(Initial, WhatTheSeedGaveIsReadBack) {
                      devices);
 }
 
-TEST(Initial, SavedParametersKeepTheirHash) {
+TEST(InitialParameters, KeepTheHashOfSavedOnes) {
     for (const char* backend : {"run.backend=cpu", "run.backend=reference"}) {
         const TemporaryFolder folder;
         const RunResult trained = Execution(kMlp, {"cluster.devices=2", backend}).run(saving(folder.path()));
@@ -92,8 +92,8 @@ TEST(Initial, SavedParametersKeepTheirHash) {
     }
 }
 
-// Without momentum a mini-batch depends on the weights alone: step by step or at once.
-TEST(Initial, TrainingGoesOn) {
+// Without momentum a mini-batch depends only on the weights, so that two runs of one step equal one run of two.
+TEST(InitialParameters, ContinueATraining) {
     const TemporaryFolder folder;
     const std::vector<std::string> plain{"training.momentum=0", "training.steps=1", "cluster.devices=2"};
     const RunResult once = Execution(kMlp, plain)
@@ -102,12 +102,12 @@ TEST(Initial, TrainingGoesOn) {
                                      .progress = {}});
     const RunResult dumped = Execution(kMlp, with(plain, {from(folder.path() / "dump" / "updated")})).run();
     const RunResult saved = Execution(kMlp, with(plain, {from(folder.path() / "saved")})).run();
-    expect_equal(dumped, saved, "what the only update made");
+    expect_equal(dumped, saved, "weights of the only update");
     EXPECT_NE(saved.losses, once.losses);
     EXPECT_LT(saved.losses[0], once.losses[0]);  // the same samples again
 }
 
-TEST(Initial, WhatDoesNotFitIsNamed) {
+TEST(InitialParameters, ThatDoNotFitAreNamed) {
     const TemporaryFolder folder;
     (void)Execution(kMlp, {}).run(saving(folder.path()));
     const Execution execution(kMlp, {from(folder.path())});
@@ -123,7 +123,7 @@ TEST(Initial, WhatDoesNotFitIsNamed) {
     expect_says(refusal([&] { (void)nowhere.run(); }), {"there is no"});
 }
 
-TEST(Initial, EmulatedDevicesHaveNothingToSave) {
+TEST(InitialParameters, CannotBeSavedByEmulatedDevices) {
     const TemporaryFolder folder;
     const Execution execution(kMlp, {"run.backend=emulated"});
     expect_says(refusal([&] { (void)execution.run(saving(folder.path())); }), {"no tensors", "--save"});

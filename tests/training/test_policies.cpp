@@ -1,4 +1,4 @@
-// Runs under every weight policy, with and without predicted weights, beside their sequential oracles.
+// Runs with every weight policy, with and without predicted weights, against their sequential oracles.
 #include "tests/support/execution.h"
 #include "tests/support/layer_rig.h"
 
@@ -12,7 +12,7 @@
 namespace pw {
 namespace {
 
-// Name -> what to set, of three stages.
+// Name -> settings for three stages.
 std::map<std::string, std::vector<std::string>> policies() {
     const auto pipedream = [](const std::string& weights, const std::string& prediction = "none") {
         return std::vector<std::string>{"pipeline.schedule=pipedream", "pipeline.weights=" + weights,
@@ -69,7 +69,8 @@ TEST(Prediction, WithoutMomentumIsTheLatestVersion) {
     }
 }
 
-// Before its first update a stage has no momentum: micro-batch 2 is the first whose F follows one, on stage 1.
+// Before its first update a stage has no momentum; on stage 1 the F of micro-batch 2 is the first one after an
+// update.
 TEST(Prediction, StartsWithTheFirstUpdate) {
     const auto losses = [](const char* name) { return execution_of(policies()[name], 2, {}).run().losses; };
     const std::vector<double> latest = losses("latest"), predicted = losses("pipeoptim");
@@ -78,7 +79,7 @@ TEST(Prediction, StartsWithTheFirstUpdate) {
     EXPECT_NE(predicted[2], latest[2]);
 }
 
-// One stage is never behind.
+// A single stage always has the latest version.
 TEST(Prediction, OfOneStageIsTheLatestVersion) {
     const auto run = [](const char* prediction) {
         return Execution(kMlp, {"pipeline.schedule=pipedream", "pipeline.weights=latest", "cluster.devices=1",
@@ -89,10 +90,9 @@ TEST(Prediction, OfOneStageIsTheLatestVersion) {
     expect_equal(run("pipeoptim"), run("none"), "pipeoptim");
 }
 
-// Under a gradient g that stays, v(n) = g (1 - m^n) / (1 - m) and w(n) = w(0) - rate (v(1) + ... + v(n)). The
-// prediction s updates later goes on with v(n): it ends up s rate v(n) below w(n), and where m is 0, at w(n + s)
-// itself.
-TEST(Prediction, GoesOnWithTheMomentum) {
+// For a constant gradient g, v(n) = g (1 - m^n) / (1 - m) and w(n) = w(0) - rate (v(1) + ... + v(n)). The
+// prediction for s updates later continues with v(n): it is s rate v(n) below w(n), and for m = 0 it is w(n + s).
+TEST(Prediction, ContinuesWithTheMomentum) {
     constexpr float kStart = 2, kGradient = 0.25f;
     constexpr Bytes kBytes = 16 * sizeof(float);
     for (const HostKernels* kernels : {&reference_kernels(), &cpu_kernels()})
@@ -117,7 +117,7 @@ TEST(Prediction, GoesOnWithTheMomentum) {
         }
 }
 
-TEST(Prediction, TakesTheMemoryThatItIsChargedFor) {
+TEST(Prediction, TakesThePredictedMemory) {
     for (const char* name : {"latest", "spectrain", "pipeoptim"})
         for (const char* recompute : {"none", "all"}) {
             const Execution execution =
@@ -132,8 +132,8 @@ TEST(Prediction, TakesTheMemoryThatItIsChargedFor) {
         }
 }
 
-// A measured trace says what was predicted from where.
-TEST(Prediction, StandsInTheTrace) {
+// A measured trace has the version from which weights were predicted.
+TEST(Prediction, AppearsInTheTrace) {
     const Execution execution = execution_of(policies()["spectrain"], 2, {});
     const VersionTable versions = execution.job().versions;
     for (const TraceEvent& event : execution.run().trace.events)

@@ -1,5 +1,5 @@
-// cpu against reference on what a ResNet-50 run really computes: a cpu run saves every layer's
-// inputs, parameters and output gradient, and both backends run each layer on them.
+// cpu against reference on the tensors of a ResNet-50 run: a cpu run saves every layer's inputs, parameters and
+// output gradient, and both backends run each layer on them.
 #include "exec/engine/arena.h"
 #include "exec/execute.h"
 #include "exec/training/stage_program.h"
@@ -94,7 +94,7 @@ void load(LayerRig& rig, const Saved& saved, const std::vector<float>& gradient)
         rig.fill_gradient(gradient);
 }
 
-// Backends may round a value near zero to either side of a ReLU: no gradient enters there.
+// Backends may round a value near zero to different sides of a ReLU, so that the gradient there is set to zero.
 std::vector<float> safe_gradient(const Layer& layer, const Saved& saved) {
     std::vector<float> gradient = saved.output_gradient;
     if (!layer.relu || gradient.empty())
@@ -121,7 +121,7 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
     EXPECT_LE(std::sqrt(difference), kTolerance * std::sqrt(norm)) << what;
 }
 
-TEST(SavedLayers, CpuEqualsReferenceOnWhatAResNet50RunComputes) {
+TEST(SavedLayers, CpuEqualsReferenceOnAResNet50Run) {
     const Model model = build_resnet50(kImageSize, 10);
     const std::vector<Saved> saved = run_and_save(model);
     int compared = 0;

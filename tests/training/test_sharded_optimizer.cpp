@@ -1,5 +1,5 @@
-// ZeRO-1, executed: holders that keep the optimizer's states of a part of their stage, and hand new weights round,
-// learn bit for bit what holders of all states do.
+// Runs with ZeRO-1: holders that keep the optimizer's states of a part of their stage, and exchange new weights,
+// have bit for bit the weights of holders that keep all states.
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"
@@ -31,7 +31,7 @@ std::vector<std::string> sharded(const std::vector<std::string>& set) {
     return with(set, {"training.shard_optimizer=true"});
 }
 
-// The run with all states on every holder is the one that the oracle and the single device are held against elsewhere.
+// Other tests compare the run with all states on every holder with the oracle and with a single device.
 void expect_same_when_sharded(const char* yaml, const std::vector<std::string>& set) {
     const Execution whole(yaml, set), parts(yaml, sharded(set));
     const std::string what = fmt::format("{}", fmt::join(set, " "));
@@ -51,14 +51,14 @@ TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
                                           fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
-TEST(ShardedOptimizer, ChangesNoBitOfWhatStandsBesideIt) {
+TEST(ShardedOptimizer, ChangesNoBitWithOtherOptions) {
     for (const char* more : {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred",
                              "pipeline.micro_batches=1", "training.momentum=0"})
         for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
             expect_same_when_sharded(kMlp, replicated(schedule, {2, 3}, {"run.backend=cpu", more}));
 }
 
-// Copies of a table are added up across stages, whatever parts of them a holder updates.
+// Copies of a table are added up over stages, for any parts that the holders update.
 TEST(ShardedOptimizer, ChangesNoBitOfSharedTables) {
     for (const std::vector<int>& replicas : {std::vector{2}, {2, 2}, {1, 3}, {3, 1, 2}})
         for (const char* more : {"training.steps=3", "training.clip_norm=0.2"})
@@ -73,7 +73,7 @@ TEST(ShardedOptimizer, ChangesNoBitOfBatchNorm) {
     }
 }
 
-// Every device holds every stage, and hands all of its parts round at once where it clips.
+// Every device holds every stage. With clipping it exchanges all of its parts at once.
 TEST(ShardedOptimizer, ChangesNoBitOnDevicesOfSeveralStages) {
     const TemporaryFolder folder;
     const std::string plan =
@@ -83,7 +83,7 @@ TEST(ShardedOptimizer, ChangesNoBitOnDevicesOfSeveralStages) {
             expect_same_when_sharded(yaml, {plan, "pipeline.micro_batches=3", clip, "pipeline.split=even"});
 }
 
-// Every micro-batch is a mini-batch: S and U stand many times in one plan, and versions in several slots.
+// Every micro-batch is a mini-batch: a plan has many S and U, and versions in several slots.
 TEST(ShardedOptimizer, ChangesNoBitWithoutAFlush) {
     for (const char* weights : {"stash", "latest", "vertical_sync"})
         expect_same_when_sharded(
@@ -129,8 +129,8 @@ TEST(ShardedOptimizer, DumpsWholeGradients) {
     EXPECT_EQ(dump(sharded(set), "parts"), whole);
 }
 
-// What stands between a sum and its update might wait for another holder.
-TEST(ShardedOptimizer, IsRefusedWhereUpdatesDoNotFollowTheirSums) {
+// A task between a sum and its update might wait for another holder.
+TEST(ShardedOptimizer, IsRefusedIfUpdatesDoNotFollowTheirSums) {
     Job job = Execution(kMlp, sharded(replicated("gpipe", {2}))).job();
     std::vector<Task>& order = job.plan.order[1];
     const Task sum = order[order.size() - 2], backward = order[order.size() - 3];
@@ -141,7 +141,7 @@ TEST(ShardedOptimizer, IsRefusedWhereUpdatesDoNotFollowTheirSums) {
         << said;
 }
 
-TEST(JoinedParts, TakeEveryValueFromWhoHasIt) {
+TEST(JoinedParts, TakeEveryValueFromItsHolder) {
     const auto joined = joined_parts({{{"w", {4}, {1, -0.0f, 0, 0}}}, {{"w", {4}, {0, 0, 3, 0}}, {"b", {1}, {2}}}});
     ASSERT_EQ(joined.size(), 2u);
     EXPECT_EQ(joined[1].values, (std::vector<float>{1, 0, 3, 0}));

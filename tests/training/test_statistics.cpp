@@ -1,5 +1,5 @@
-// The running averages of batch norm: written per micro-batch by F, taken in by U in micro-batch order, read by
-// evaluation.
+// The running averages of batch norm: F writes the statistics of a micro-batch, U updates the averages in
+// micro-batch order, and evaluation reads them.
 #include "exec/training/npy.h"
 #include "job/build.h"
 #include "tests/support/execution.h"
@@ -81,8 +81,8 @@ TEST_P(Norms, TakeMicroBatchesOfOneValue) {
     EXPECT_FLOAT_EQ(averages[1][0], 18 + 0.1f * 14 / 2);  // 4 + 1 + 9
 }
 
-// Deferred, m micro-batches are one of all their samples.
-TEST_P(Norms, DeferTheSplitIntoMicroBatchesAway) {
+// With deferred statistics, m micro-batches count as one with all their samples.
+TEST_P(Norms, DoNotDependOnMicroBatchesIfDeferred) {
     const Layer layer = make_layer(LayerKind::BatchNorm, {16, 5, 3}, 16);
     const std::int64_t count = 2 * layer.input.elements();
     for (const int microbatches : {1, 2, 5}) {
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Norms,
                                                                             : "Double";
                          });
 
-// Two batch norms, either side of a cut at conv2; the second behind the first, without a ReLU.
+// Two batch norms, one on each side of a cut at conv2; the second follows the first without a ReLU.
 Model two_norms() {
     Model model{.name = "norms", .input = {3, 6, 6}, .classes = 10, .layers = {}};
     int last = -1;
@@ -140,7 +140,7 @@ std::vector<std::string> scheduled(const Schedule& schedule, const std::string& 
             "training.batch_norm=" + batch_norm};
 }
 
-// The holders of a stage take in what all of them left, in the order of the micro-batches.
+// Each holder of a stage takes the statistics of all holders, in the order of the micro-batches.
 TEST(RunningAverages, OfReplicasEqualTheirOracle) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream", "pipedream-2bw"})
         for (const char* replicas : {"[2, 1]", "[1, 3]"})
@@ -165,7 +165,7 @@ TEST(RunningAverages, EveryScheduleEqualsItsOracle) {
         }
 }
 
-// Weights that stay are one version: then the averages tell which micro-batches were taken in, and in which order.
+// With constant weights there is one version, so that the averages show the micro-batches and their order.
 TEST(RunningAverages, TakeInAllMicroBatchesInTheirOrder) {
     const std::vector<std::string> still{"training.learning_rate=0"};
     const std::string whole = norms(with(still, {"cluster.devices=1"})).run().weights_hash;
@@ -196,7 +196,7 @@ RunOptions saving(const TemporaryFolder& folder) {
     return {.dump = "", .save = folder.path().string(), .progress = {}};
 }
 
-// Of the first batch norm: what reaches the second one is normalised per micro-batch.
+// Only for the first batch norm: the input of the second one is normalised per micro-batch.
 TEST(RunningAverages, DeferredAreThoseOfOneMicroBatch) {
     const TemporaryFolder split, whole, turns;
     const std::vector<std::string> still{"training.learning_rate=0", "cluster.devices=2", "pipeline.split=[conv2]"};
@@ -276,7 +276,7 @@ TEST(Evaluation, IsTheFormulaWithTheSavedAverages) {
     EXPECT_TRUE(run.gradient_norms.empty());
 }
 
-// A block per micro-batch, from its F to the U that takes it in.
+// There is a block per micro-batch, from its F to the U that reads it.
 TEST(StatisticsBuffers, LiveFromForwardToUpdate) {
     for (const auto& [schedule, blocks] : {std::pair{"gpipe", 4}, {"1f1b", 4}, {"pipedream", 1}, {"forward-only", 0}}) {
         const Execution execution = norms({"cluster.devices=1", std::string("pipeline.schedule=") + schedule});

@@ -1,4 +1,4 @@
-// The configs of workloads/configs, small: each simulates, runs, and gives its oracle's numbers.
+// Small versions of the configs in workloads/configs: each is simulated, runs, and equals its oracle.
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
 
@@ -19,7 +19,7 @@ const std::vector<std::string> kResNet50{"workload.image_size=32", "workload.cla
                                          "training.learning_rate=0.001", "training.steps=2",
                                          "pipeline.micro_batch_size=2"};
 
-// One of the configs of ResNet-50 runs as it is, the others with the same blocks in a narrower, shorter net.
+// One of the configs of ResNet-50 runs unchanged, the others with the same blocks in a narrower, shorter network.
 Execution execution_of(const std::string& text, const Small& small) {
     if (text.find("model: resnet50") == std::string::npos || small.config == std::string("t4c-1f1b"))
         return {text.c_str(), small.set};

@@ -1,4 +1,4 @@
-// The U-Net: its graph, the images it learns from, and runs whose skips pass over stages.
+// The U-Net: its graph, its training images, and runs whose skip connections pass over stages.
 #include "tests/support/layer_of.h"
 #include "tests/support/predicted_memory.h"
 #include "workloads/error.h"
@@ -98,8 +98,8 @@ TEST(Segmentation, EnlargesImagesAndLabelsAlike) {
             ASSERT_EQ(enlarged[row * 128 + column], stored[row / 2 * 64 + column / 2]);
 }
 
-// The mean colour of a class tells it from the others.
-TEST(Segmentation, CanBeLearnt) {
+// The mean colours of the classes differ.
+TEST(Segmentation, IsSeparableByColour) {
     constexpr int kClasses = 3, kImages = 10, kPixels = 256;
     const Dataset data = Dataset::segmentation({3, 16, 16}, kClasses, 2);
     std::vector<std::vector<double>> mean(kClasses, std::vector<double>(3));
@@ -139,14 +139,14 @@ pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";
 
-// Level 1 passes its tensor over two stages, or over one; a concat may find both of its inputs landed.
+// The tensor of level 1 passes over two stages, or over one; both inputs of a concat may be received tensors.
 constexpr const char* kSplits[] = {"[down2.conv1, bottom.conv1, up1.upsample]", "[down1.pool, bottom.bn1, up1.concat]",
                                    "[bottom.conv1, up1.concat]"};
 constexpr const char* kSchedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "pipedream"};
 
 int stages_of(const std::string& split) { return 2 + static_cast<int>(std::ranges::count(split, ',')); }
 
-// Interleaved has two stages on a device.
+// interleaved has two stages per device.
 bool fits(const std::string& schedule, const std::string& split) {
     return schedule != "interleaved" || stages_of(split) % 2 == 0;
 }
@@ -175,7 +175,7 @@ TEST(UNet, SkipsOverStagesEqualTheOracle) {
                 expect_oracle(schedule, split, "cpu", whole);
 }
 
-// Channels that fill blocks, that do not, and that do together.
+// Channels that fill whole blocks, that do not, and that do only after a concat.
 TEST(UNet, ChannelsThatFillNoBlocksEqualTheOracle) {
     const auto set = with(setting("1f1b", kSplits[0], "cpu"),
                           {"workload.base_channels=8", "workload.image_size=8", "training.steps=1"});
@@ -234,7 +234,7 @@ double mean_of(std::vector<double>::const_iterator first, int count) {
     return sum / count;
 }
 
-TEST(UNet, LearnsToTellPixelsApart) {
+TEST(UNet, LearnsTheClassesOfPixels) {
     for (const char* loss : {"cross_entropy", "mse"}) {
         const RunResult run = Execution(kUNet, {"cluster.devices=1", "training.steps=30", "training.learning_rate=0.02",
                                                 "pipeline.micro_batch_size=4", std::string("training.loss=") + loss})
@@ -247,7 +247,7 @@ TEST(MeanSquaredError, TrainsAlikeForEverySplit) {
     const std::vector<std::string> mse{"training.loss=mse"};
     const RunResult whole = Execution(kMlp, with(mse, {"cluster.devices=1"})).run();
     EXPECT_NE(whole.losses, Execution(kMlp, {"cluster.devices=1"}).run().losses);
-    // Of ten values, the outputs are small at first: about the one of the label remains.
+    // The ten outputs are small at first, so that the loss is about that of the label: 1 / 10.
     EXPECT_NEAR(whole.losses.front(), 0.1, 0.02);
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
         expect_equal(Execution(kMlp, with(mse, {"cluster.devices=2", "pipeline.split=even",

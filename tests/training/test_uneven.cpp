@@ -75,7 +75,7 @@ Trace predicted(const Config& config) {
     return trace;
 }
 
-// (m + p - 1) slots, of which the last one is as short as its micro-batch.
+// There are (m + p - 1) slots; the last one is as short as its micro-batch.
 TEST(Uneven, GPipeFillsAndDrainsOnce) {
     for (const int devices : {1, 2, 3, 5})
         for (const int last : {1, 2, 3, 4}) {
@@ -101,7 +101,7 @@ TEST(Uneven, EveryMiniBatchOfAnAsynchronousPlanEndsWithASmallerOne) {
     EXPECT_DOUBLE_EQ(metrics_of(trace).samples_per_second, 18 / (4.5 * 120e-6));
 }
 
-TEST(Uneven, ASmallerTensorIsOnItsWayForAShorterTime) {
+TEST(Uneven, ASmallerTensorTakesLessTime) {
     const Trace trace = predicted(uniform_config({"pipeline.mini_batch=17", "cluster.link={bandwidth: 1 MB/s}"}));
     int sends = 0;
     for (const TraceEvent& event : trace.events)
@@ -114,14 +114,14 @@ TEST(Uneven, ASmallerTensorIsOnItsWayForAShorterTime) {
     EXPECT_EQ(sends, 2 * 2 * 5);
 }
 
-TEST(Uneven, EvenMiniBatchesCostWhatTheyDid) {
+TEST(Uneven, EvenMiniBatchesHaveUnchangedCosts) {
     const Config config = uniform_config({}), same = uniform_config({"pipeline.mini_batch=20"});
     EXPECT_EQ(predicted(config), predicted(same));
     EXPECT_TRUE(uniform_costs(same).last.empty());
 }
 
-// Of a model with layers, at both sizes.
-TEST(Uneven, TheLastMicroBatchCostsWhatOneOfItsSizeCosts) {
+// For a model with layers, at both sizes.
+TEST(Uneven, TheLastMicroBatchHasTheCostsOfItsSize) {
     const Execution execution(kMlp, {"pipeline.mini_batch=10", "pipeline.split=[fc2]"});
     const Job job = execution.job();
     const Profile profile = profile_of(job.config, *job.model);
@@ -152,7 +152,7 @@ TEST(Uneven, TracesKeepTheSamples) {
     expect_says(refusal([&] { read_trace(file); }), {"mini_batch", "not between 17 and 20"});
 }
 
-// What is refused
+// Refused configs
 
 TEST(Uneven, AMiniBatchOfOneMicroBatchCannotEndWithASmallerOne) {
     const Config config = uniform_config({"pipeline.schedule=pipedream", "pipeline.mini_batch=17"});
@@ -162,7 +162,7 @@ TEST(Uneven, AMiniBatchOfOneMicroBatchCannotEndWithASmallerOne) {
     EXPECT_EQ(make_plan(even, {}, 1).shape.microbatches, 5);
 }
 
-TEST(Uneven, APlanInAFileSaysHowManyMicroBatches) {
+TEST(Uneven, APlanInAFileHasItsNumberOfMicroBatches) {
     const TemporaryFolder folder;
     const Execution gpipe(kMlp, {"pipeline.schedule=gpipe", "pipeline.split=[fc2]", "pipeline.mini_batch=11"});
     const std::string plan = folder.write("plan.csv", print_csv(gpipe.job().plan, true));
@@ -207,7 +207,7 @@ TEST(Uneven, SchedulesWithOneGroupingGiveTheNumbersOfOneDevice) {
     }
 }
 
-// Two tensors of different sizes cross the cut; batch norm takes the statistics of every micro-batch by itself.
+// Two tensors of different sizes cross the cut; batch norm uses the statistics of each micro-batch.
 TEST(Uneven, AResNetGivesTheNumbersOfOneDevice) {
     const Settings small{"training.steps=1", "pipeline.micro_batches=3", "pipeline.mini_batch=5"};
     const RunResult whole = of_small_resnet(with(small, {"cluster.devices=1"})).run();
@@ -216,7 +216,7 @@ TEST(Uneven, AResNetGivesTheNumbersOfOneDevice) {
                      whole, more);
 }
 
-TEST(Uneven, AnEvenMiniBatchIsWhatItWas) {
+TEST(Uneven, AnEvenMiniBatchIsUnchanged) {
     for (const char* schedule : {"1f1b", "pipedream", "pipedream-2bw"}) {
         const Settings set = on_two_devices(schedule_named(schedule), {});
         expect_equal(Execution(kMlp, with(set, {"pipeline.mini_batch=12"})).run(), Execution(kMlp, set).run(),
@@ -225,7 +225,7 @@ TEST(Uneven, AnEvenMiniBatchIsWhatItWas) {
 }
 
 // The loss is the mean over the samples, and so are the gradients: sums in another order.
-TEST(Uneven, OneLargeMicroBatchLearnsTheSame) {
+TEST(Uneven, OneLargeMicroBatchGivesNearlyTheSameWeights) {
     const RunResult one =
         Execution(kMlp, {"cluster.devices=1", "pipeline.micro_batches=1", "pipeline.micro_batch_size=10"}).run();
     for (const char* set : {"pipeline={micro_batch_size: 3, mini_batch: 10, split: [fc2]}",
@@ -247,7 +247,7 @@ TEST(Uneven, EvaluationAveragesOverTheSamples) {
     EXPECT_EQ(evaluated.losses.front(), trained.losses.front());
 }
 
-// By a profile that has both sizes.
+// The profile has both sizes.
 TEST(Uneven, CountedPeakIsThePredictedOneByteForByte) {
     const TemporaryFolder folder;
     const Config config = load_config(folder.write("config.yaml", kMlp), {"cluster.devices=1", "run.backend=cpu"});

@@ -12,7 +12,7 @@
 namespace pw {
 
 namespace {
-constexpr std::size_t kWindow = 4096;  // bytes of a connection that may be under way
+constexpr std::size_t kWindow = 4096;  // bytes of a connection that may be in transit
 }
 
 class VirtualRanks : public Ranks {
@@ -36,7 +36,7 @@ public:
         enter();
         auto receive = std::make_shared<Network::Operation>();
         *receive = {.rank = rank_, .peer = from, .tag = tag, .bytes = bytes};
-        std::ranges::fill(bytes, std::byte{0xa5});  // nobody may read it before it is done
+        std::ranges::fill(bytes, std::byte{0xa5});  // the engine must not read it before it is done
         network_.receive(receive);
         return keep_operation(std::move(receive));
     }
@@ -44,7 +44,7 @@ public:
         enter();
         const std::shared_ptr<Network::Operation> operation = operations_.at(static_cast<std::size_t>(ticket));
         if (operation == nullptr)
-            network_.world_.wrong.push_back(fmt::format("rank {} asks for a ticket that is spent", rank_));
+            network_.world_.wrong.push_back(fmt::format("rank {} uses an invalid ticket", rank_));
         if (!operation->done) {
             if (network_.calls_fail && network_.gone_.contains(operation->peer))
                 throw Unreachable(fmt::format("rank {} and rank {} cannot reach each other", rank_, operation->peer));
@@ -59,16 +59,16 @@ public:
                       operation->came, rank_, operation->bytes.size());
         return true;
     }
-    void get_on() override {
+    void progress() override {
         if (!network_.given_up_.contains(rank_))
-            network_.get_on(rank_);
+            network_.progress(rank_);
     }
     void give_up() override { network_.given_up_.insert(rank_); }
 
 private:
     void enter() const {
-        network_.world_.maybe_others();
-        network_.get_on(rank_);
+        network_.world_.maybe_yield();
+        network_.progress(rank_);
         if (network_.given_up_.contains(rank_))
             throw Unreachable("stopped because another device failed");
     }
@@ -80,7 +80,7 @@ private:
     Network& network_;
     const int rank_;
     const std::string version_ = "a virtual MPI";
-    std::vector<std::shared_ptr<Network::Operation>> operations_;  // by ticket; null: spent
+    std::vector<std::shared_ptr<Network::Operation>> operations_;  // by ticket; null: invalid
 };
 
 class VirtualConnections : public Connections {
@@ -154,8 +154,8 @@ Network::Network(World& world, int size, Delays delays)
         ranks_.push_back(new VirtualRanks(*this, rank));
 }
 
-// A run that failed is kept by its ranks, and threads of it may be in the middle of something: both are left as they
-// are, as by a process that ends.
+// The ranks of a failed run keep its objects, and its threads may still use them: both are left as they are, as
+// when a process ends.
 Network::~Network() = default;
 
 Ranks& Network::ranks_of(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
@@ -176,7 +176,8 @@ Ns Network::delay(Ns most) {
     return world_.dice.one_of(delays_.slow_one_of) ? 10 * drawn : drawn;
 }
 
-// The bytes are read at some time before they arrive. Messages between two ranks do not overtake each other.
+// The bytes of a message are read at some time before it arrives. Messages between two ranks do not overtake each
+// other.
 void Network::send(const std::shared_ptr<Operation>& send) {
     if (lost_.contains({send->rank, send->peer})) {
         has_lost_ = true;
@@ -200,7 +201,7 @@ void Network::send(const std::shared_ptr<Operation>& send) {
 void Network::arrive(const std::shared_ptr<Message>& message) {
     const Operation& given = *message->send;
     if (message->bytes.size() != given.from.size())
-        return;  // its sender was gone before it was read
+        return;  // its sender ended before the bytes were read
     std::deque<std::shared_ptr<Message>>& waiting = held_[{given.rank, given.peer}];
     if (lazy) {
         waiting.push_back(message);
@@ -210,8 +211,8 @@ void Network::arrive(const std::shared_ptr<Message>& message) {
     match(given.rank, given.peer, given.tag);
 }
 
-// A rank calls MPI: what it has sent gets on.
-void Network::get_on(int rank) {
+// Called when a rank calls MPI: its sent messages make progress.
+void Network::progress(int rank) {
     for (auto& [ends, waiting] : held_)
         for (; ends.first == rank && !waiting.empty(); waiting.pop_front()) {
             const Operation& given = *waiting.front()->send;
@@ -253,7 +254,7 @@ void Network::send_piece(int from, int to, std::span<const std::byte> bytes) {
     pipe.under_way += bytes.size();
     if (mute_.contains(from) || mute_.contains(to))
         return;
-    pipe.last = std::max(pipe.last + 1, world_.now + delay(delays_.line));
+    pipe.last = std::max(pipe.last + 1, world_.now + delay(delays_.connection));
     world_.at(pipe.last, [this, from, to, piece = std::vector<std::byte>(bytes.begin(), bytes.end())] {
         Pipe& arrived = pipes_[{from, to}];
         if (arrived.ended)
@@ -263,12 +264,12 @@ void Network::send_piece(int from, int to, std::span<const std::byte> bytes) {
     });
 }
 
-// What is under way may get lost when a process does not end its connections itself.
+// Bytes in transit may be lost if a process does not end its connections itself.
 void Network::end_pipe(int from, int to, bool orderly) {
     if (mute_.contains(from) || mute_.contains(to))
         return;
     Pipe& pipe = pipes_[{from, to}];
-    const Ns ends = world_.now + delay(delays_.line);
+    const Ns ends = world_.now + delay(delays_.connection);
     pipe.last = orderly ? std::max(pipe.last + 1, ends) : ends;
     world_.at(pipe.last, [this, from, to] {
         pipes_[{from, to}].ended = true;

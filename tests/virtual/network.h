@@ -1,5 +1,5 @@
-// What the ranks of a virtual world reach each other by: messages, as MPI's, and connections, as TCP's. They are late,
-// come in pieces, get lost or end as a seed has drawn it. It stands in for exec/ranks/mpi_ranks.cpp and
+// The network between the ranks of a virtual world: messages like those of MPI, and connections like those of TCP.
+// A seed determines their delays, pieces, losses and ends. It replaces exec/ranks/mpi_ranks.cpp and
 // connections.cpp.
 #pragma once
 
@@ -20,10 +20,10 @@
 
 namespace pw {
 
-// How long things take, at most; each time is drawn.
+// The largest delays; each delay is random.
 struct Delays {
-    Ns message = 0, line = 0;
-    int slow_one_of = 1'000'000;  // messages that take ten times as long
+    Ns message = 0, connection = 0;
+    int slow_one_of = 1'000'000;  // one of this many messages takes ten times as long
 };
 
 class Network {
@@ -33,14 +33,14 @@ public:
 
     Ranks& ranks_of(int rank);
     std::unique_ptr<Connections> connect(int rank, const std::vector<int>& others);
-    void end(int rank, bool orderly);  // its process has ended
+    void end(int rank, bool orderly);  // called when the rank's process has ended
 
-    // What goes wrong from now on.
+    // Faults from now on.
     void lose_messages(int from, int to) { lost_.insert({from, to}); }
-    void lose_line(int rank) { mute_.insert(rank); }
+    void lose_connection(int rank) { mute_.insert(rank); }
     bool has_lost() const { return has_lost_; }
-    bool calls_fail = false;  // of MPI, with ranks that are gone; else they wait for ever
-    bool lazy = false;        // messages get on only when their sender calls MPI again
+    bool calls_fail = false;  // whether MPI calls with ended ranks fail; if not, they wait for ever
+    bool lazy = false;        // whether messages make progress only when their sender calls MPI again
 
 private:
     friend class VirtualRanks;
@@ -51,22 +51,22 @@ private:
         bool sends = false, waits = false, done = false;
         std::span<std::byte> bytes = {};       // of a receive
         std::span<const std::byte> from = {};  // of a send
-        std::vector<std::byte> as_given = {};  // when it was sent
+        std::vector<std::byte> as_given = {};  // the bytes at the time of the call
         std::size_t came = 0;
     };
     struct Message {
         std::shared_ptr<Operation> send;
         std::vector<std::byte> bytes;
     };
-    struct Queue {  // of one tag between two ranks
+    struct Queue {  // for one tag between two ranks
         std::deque<std::shared_ptr<Operation>> receives;
         std::deque<Message> arrived;
     };
     // One direction of a connection.
     struct Pipe {
         std::deque<std::byte> bytes;
-        std::size_t under_way = 0;  // with those that have arrived
-        Ns last = 0;                // something arrives then
+        std::size_t under_way = 0;  // bytes in transit, and those that have arrived
+        Ns last = 0;                // the latest arrival
         bool ended = false;
     };
     bool uses_memory(int rank) const { return world_.is_alive(rank) && !given_up_.contains(rank); }
@@ -74,7 +74,7 @@ private:
     void send(const std::shared_ptr<Operation>& send);
     void receive(const std::shared_ptr<Operation>& receive);
     void arrive(const std::shared_ptr<Message>& message);
-    void get_on(int rank);
+    void progress(int rank);
     void match(int from, int to, int tag);
     void finish(const std::shared_ptr<Operation>& operation);
     void send_piece(int from, int to, std::span<const std::byte> bytes);
@@ -90,8 +90,9 @@ private:
     std::set<std::pair<int, int>> lost_;
     std::set<int> mute_, gone_, given_up_;
     bool has_lost_ = false;
-    std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> held_;  // by (from, to): not got on yet
-    std::vector<char> places_;                                                  // where the lines of the ranks wait
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>>
+        held_;                  // by (from, to): without progress so far
+    std::vector<char> places_;  // where the ranks' connections wait
     std::vector<Ranks*> ranks_;
 };
 

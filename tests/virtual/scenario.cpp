@@ -30,61 +30,61 @@ struct Ending {
     ExitCode code = ExitCode::Ok;
     std::string text, hash;
     std::optional<int> stopped_after;
-    Ns at = -1;  // -1: it did not end by itself
+    Ns at = -1;  // the time; -1: it has not ended by itself
 };
 
-// What the ranks of the world that runs are: the engine asks for it by its own functions.
+// The ranks of the current world, which the engine's functions below use.
 struct Hosts {
     Network* network = nullptr;
     std::vector<Ending> endings;  // by rank
     int cores = 8;
-    std::vector<int> connected = {};  // ranks that have called rank 0
+    std::vector<int> connected = {};  // the ranks that have called rank 0
 };
 Hosts* hosts = nullptr;
 
 void end_rank(int rank, Ending ending) {
     World& world = World::here();
     ending.at = world.now;
-    if (world.tell)
-        world.tell(
+    if (world.log)
+        world.log(
             fmt::format("rank {} ends with {}: {}{}", rank, static_cast<int>(ending.code), ending.text, ending.hash));
     hosts->endings[static_cast<std::size_t>(rank)] = std::move(ending);
     hosts->network->end(rank, true);
     world.end_process(rank);
 }
 
-enum class Trouble {
+enum class Fault {
     Nothing,
-    Pause,        // a rank is stopped, shorter than anybody minds
-    AllPause,     // all are, for as long as can be: a machine that sleeps
-    LongTask,     // a device works long, but not too long
-    Leave,        // somebody wants the run to stop after a step
-    Crash,        // a rank is gone
-    Stop,         // a rank is stopped for good
-    Throw,        // a device fails
-    Hang,         // a device does not come back
-    LoseLine,     // nothing of a rank's connection comes through any more
-    LoseMessages  // nor of the messages between two ranks
+    Pause,           // a rank is stopped for less than the timeout
+    AllPause,        // all ranks are stopped, for any time: a machine that sleeps
+    LongTask,        // a device has a long task, within the limit
+    Leave,           // the run is asked to stop after a step
+    Crash,           // a rank is killed
+    Stop,            // a rank is stopped for good
+    Throw,           // a device fails
+    Hang,            // a device does not return
+    LoseConnection,  // a rank's connection transmits nothing any more
+    LoseMessages     // all messages from one rank to another are lost
 };
-constexpr const char* kNames[] = {"nothing", "pause", "all pause", "long task", "leave",        "crash",
-                                  "stop",    "throw", "hang",      "lose line", "lose messages"};
+constexpr const char* kNames[] = {"nothing", "pause", "all pause", "long task",       "leave",        "crash",
+                                  "stop",    "throw", "hang",      "lose connection", "lose messages"};
 
-Trouble draw_trouble(Dice& dice) {
-    constexpr int kWeights[] = {30, 8, 4, 5, 6, 16, 7, 7, 5, 5, 7};  // of 100
-    int left = dice.below(100), trouble = 0;
-    while (left >= kWeights[trouble])
-        left -= kWeights[trouble++];
-    return static_cast<Trouble>(trouble);
+Fault draw_fault(Dice& dice) {
+    constexpr int kWeights[] = {30, 8, 4, 5, 6, 16, 7, 7, 5, 5, 7};  // percent
+    int left = dice.below(100), fault = 0;
+    while (left >= kWeights[fault])
+        left -= kWeights[fault++];
+    return static_cast<Fault>(fault);
 }
 
 struct Scenario {
     const Subject* subject = nullptr;
     int ranks = 1, steps = 1;
-    Trouble trouble = Trouble::Nothing;
+    Fault fault = Fault::Nothing;
     Ns at = 0, lasts = 0;
-    int rank = 0, other = 0;   // whom it befalls
-    int device = 0, task = 0;  // whom it befalls, and before which of the tasks that it runs, over all steps
-    Ns work = 0;               // a task takes up to so long
+    int rank = 0, other = 0;   // the ranks of the fault
+    int device = 0, task = 0;  // the device of the fault, and the number of its task, over all steps
+    Ns work = 0;               // the longest time of a task
     Delays delays;
     bool calls_fail = false, lazy = false, guarded = false;
 };
@@ -95,16 +95,16 @@ Scenario draw(const std::vector<Subject>& subjects, Dice& dice) {
     const Job& job = scenario.subject->job;
     const int devices = job.plan.shape.devices;
     scenario.ranks = 2 + dice.below(static_cast<std::size_t>(devices) - 1);
-    scenario.trouble = draw_trouble(dice);
+    scenario.fault = draw_fault(dice);
     scenario.work = (Ns{1} << dice.below(9)) * kMicrosecond;
     scenario.delays = {.message = (Ns{1} << dice.below(10)) * kMicrosecond,
-                       .line = (Ns{1} << dice.below(12)) * kMicrosecond,
+                       .connection = (Ns{1} << dice.below(12)) * kMicrosecond,
                        .slow_one_of = dice.one_of(2) ? 20 : 1'000'000};
-    scenario.delays.line =
-        std::min(scenario.delays.line, 3 * kMillisecond) / (scenario.delays.slow_one_of < 100 ? 10 : 1);
+    scenario.delays.connection =
+        std::min(scenario.delays.connection, 3 * kMillisecond) / (scenario.delays.slow_one_of < 100 ? 10 : 1);
     const Ns duration = scenario.subject->duration + 20 * scenario.delays.message + 10 * kMillisecond;
     scenario.at = dice.up_to(dice.one_of(2) ? duration : duration / 4);
-    scenario.lasts = scenario.trouble == Trouble::AllPause ? dice.up_to(10 * kSecond) : dice.up_to(kTimeout * 4 / 10);
+    scenario.lasts = scenario.fault == Fault::AllPause ? dice.up_to(10 * kSecond) : dice.up_to(kTimeout * 4 / 10);
     scenario.rank = dice.below(static_cast<std::size_t>(scenario.ranks));
     scenario.other = (scenario.rank + 1 + dice.below(static_cast<std::size_t>(scenario.ranks) - 1)) % scenario.ranks;
     scenario.device = dice.below(static_cast<std::size_t>(devices));
@@ -118,7 +118,7 @@ Scenario draw(const std::vector<Subject>& subjects, Dice& dice) {
 
 void sleep_in_task(World& world, Ns time) {
     if (time > 0)
-        world.others(world.dice.up_to(time));
+        world.yield(world.dice.up_to(time));
 }
 
 RunOptions options_of(const Scenario& scenario, World& world, std::vector<int>& begun) {
@@ -129,21 +129,21 @@ RunOptions options_of(const Scenario& scenario, World& world, std::vector<int>& 
         const bool befalls = device == scenario.device && begun[static_cast<std::size_t>(device)]++ == scenario.task;
         if (is_transfer(task.op) && !befalls)
             return;
-        if (befalls && scenario.trouble == Trouble::Throw)
+        if (befalls && scenario.fault == Fault::Throw)
             fail_with(ExitCode::RunFailed, "device {} breaks", device);
-        if (befalls && scenario.trouble == Trouble::Hang)
+        if (befalls && scenario.fault == Fault::Hang)
             world.wait(nullptr, kNever);
-        sleep_in_task(world, befalls && scenario.trouble == Trouble::LongTask ? 8 * kTimeout : scenario.work);
+        sleep_in_task(world, befalls && scenario.fault == Fault::LongTask ? 8 * kTimeout : scenario.work);
     };
     options.should_stop = [&] {
-        return scenario.trouble == Trouble::Leave && world.process() == scenario.rank && world.now >= scenario.at;
+        return scenario.fault == Fault::Leave && world.process() == scenario.rank && world.now >= scenario.at;
     };
     return options;
 }
 
 void run_rank(const Scenario& scenario, int rank, std::vector<int>& begun) {
     World& world = World::here();
-    world.others(world.dice.up_to(2 * kMillisecond));  // a launcher starts one after the other
+    world.yield(world.dice.up_to(2 * kMillisecond));  // a launcher starts the ranks one after the other
     Ending ending;
     try {
         const RunResult result = run(scenario.subject->job, options_of(scenario, world, begun));
@@ -162,11 +162,11 @@ bool has_control_connection(int rank) {
                      : std::find(connected.begin(), connected.end(), rank) != connected.end();
 }
 
-void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns at) {
+void inject_fault(const Scenario& scenario, World& world, Network& network, Ns at) {
     const int rank = scenario.rank;
     const auto say = [&world](const std::string& text) {
-        if (world.tell)
-            world.tell(text);
+        if (world.log)
+            world.log(text);
     };
     const auto pause = [&world, &scenario](int first, int last) {
         for (int each = first; each <= last; ++each)
@@ -177,28 +177,28 @@ void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns 
         });
     };
     world.at(at, [&, rank, say, pause] {
-        if (scenario.trouble == Trouble::AllPause && !has_control_connection(0))
-            return let_it_happen(scenario, world, network, world.now + kMillisecond);
-        switch (scenario.trouble) {
-            case Trouble::Pause:
+        if (scenario.fault == Fault::AllPause && !has_control_connection(0))
+            return inject_fault(scenario, world, network, world.now + kMillisecond);
+        switch (scenario.fault) {
+            case Fault::Pause:
                 say(fmt::format("rank {} pauses", rank));
                 return pause(rank, rank);
-            case Trouble::AllPause:
+            case Fault::AllPause:
                 say("all ranks pause");
                 return pause(0, scenario.ranks - 1);
-            case Trouble::Stop:
+            case Fault::Stop:
                 say(fmt::format("rank {} is stopped", rank));
                 return world.stop_process(rank, true);
-            case Trouble::Crash:
+            case Fault::Crash:
                 if (!world.is_alive(rank))
                     return;
                 say(fmt::format("rank {} is killed", rank));
                 world.end_process(rank);
                 return network.end(rank, false);
-            case Trouble::LoseLine:
-                say(fmt::format("rank {} is heard no more", rank));
-                return network.lose_line(rank);
-            case Trouble::LoseMessages:
+            case Fault::LoseConnection:
+                say(fmt::format("the connection of rank {} is lost", rank));
+                return network.lose_connection(rank);
+            case Fault::LoseMessages:
                 say(fmt::format("messages from rank {} to rank {} get lost", rank, scenario.other));
                 return network.lose_messages(rank, scenario.other);
             default:
@@ -207,13 +207,13 @@ void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns 
     });
 }
 
-// Before it has a line a rank knows no more than that another one does not answer, and cannot tell.
-bool may_be_ignorant(int rank) {
+// A rank without a control connection cannot report the cause, only that another rank does not answer.
+bool may_not_name_cause(int rank) {
     return !has_control_connection(rank) ||
            (!has_control_connection(0) && hosts->endings[0].text.find("cannot reach") != std::string::npos);
 }
 
-// Whom the words of a failure name: the rank, or one of its devices.
+// Returns whether an error names the rank or one of its devices.
 bool names(const std::string& text, const Scenario& scenario, int rank) {
     if (text.find(fmt::format("rank {}", rank)) != std::string::npos)
         return true;
@@ -224,13 +224,13 @@ bool names(const std::string& text, const Scenario& scenario, int rank) {
     return false;
 }
 
-bool is_harmless(Trouble trouble) { return trouble <= Trouble::Leave; }
+bool is_harmless(Fault fault) { return fault <= Fault::Leave; }
 
 void judge_endings(const Scenario& scenario, const World& world, const Network& network, Judgement& judgement) {
     const auto complain = [&](const std::string& text) { judgement.wrong.push_back(text); };
     const std::vector<std::string>& right = scenario.subject->hash_after;
-    const Trouble trouble = scenario.trouble;
-    const bool spared = trouble != Trouble::Crash && trouble != Trouble::Stop;
+    const Fault fault = scenario.fault;
+    const bool spared = fault != Fault::Crash && fault != Fault::Stop;
     for (int rank = 0; rank < scenario.ranks; ++rank) {
         const Ending& ending = hosts->endings[static_cast<std::size_t>(rank)];
         if (ending.at < 0) {
@@ -247,34 +247,34 @@ void judge_endings(const Scenario& scenario, const World& world, const Network& 
             judgement.completed = judgement.completed || rank == 0;
             continue;
         }
-        if (is_harmless(trouble))
+        if (is_harmless(fault))
             complain(fmt::format("rank {} ends with {} though nothing was wrong: {}", rank, code, ending.text));
         if (code != 1 && code != 5)
             complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
         const Ns took = ending.at - scenario.at;
-        if (trouble == Trouble::Crash) {
-            if (rank != scenario.rank && !may_be_ignorant(rank) && !names(ending.text, scenario, scenario.rank))
+        if (fault == Fault::Crash) {
+            if (rank != scenario.rank && !may_not_name_cause(rank) && !names(ending.text, scenario, scenario.rank))
                 complain(fmt::format("rank {} does not name rank {}: {}", rank, scenario.rank, ending.text));
             if (took > kTimeout + 2 * kSecond)
                 complain(fmt::format("rank {} ends {:.3f} s after rank {} was gone", rank,
                                      static_cast<double>(took) * 1e-9, scenario.rank));
         }
-        if (trouble == Trouble::Stop && rank != scenario.rank) {
-            if (!may_be_ignorant(rank) && !names(ending.text, scenario, scenario.rank))
+        if (fault == Fault::Stop && rank != scenario.rank) {
+            if (!may_not_name_cause(rank) && !names(ending.text, scenario, scenario.rank))
                 complain(fmt::format("rank {} does not name rank {}: {}", rank, scenario.rank, ending.text));
-            if (!may_be_ignorant(rank) && code != 5)
+            if (!may_not_name_cause(rank) && code != 5)
                 complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
         }
-        if (trouble == Trouble::Throw &&
+        if (fault == Fault::Throw &&
             ending.text.find(fmt::format("device {} breaks", scenario.device)) == std::string::npos)
-            complain(fmt::format("rank {} does not tell what broke: {}", rank, ending.text));
-        if (trouble == Trouble::Hang &&
+            complain(fmt::format("rank {} does not report the failure: {}", rank, ending.text));
+        if (fault == Fault::Hang &&
             ending.text.find(fmt::format("device {} is silent", scenario.device)) == std::string::npos)
             complain(fmt::format("rank {} does not name device {}: {}", rank, scenario.device, ending.text));
-        if (trouble == Trouble::Hang && code != 5)
+        if (fault == Fault::Hang && code != 5)
             complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
     }
-    if (trouble == Trouble::LoseMessages && !network.has_lost() && !judgement.completed)
+    if (fault == Fault::LoseMessages && !network.has_lost() && !judgement.completed)
         complain("no message was lost, and the run did not end well");
     for (const std::string& text : world.wrong)
         complain(text);
@@ -284,11 +284,11 @@ Ns longest(const Scenario& scenario) { return 20 * kSecond + scenario.lasts + 40
 
 }  // namespace
 
-Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool tells) {
+Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool prints) {
     World world(seed);
     const Scenario scenario = draw(subjects, world.dice);
-    if (tells)
-        world.tell = [&](const std::string& text) { fmt::print("{}\n", world.whose(text)); };
+    if (prints)
+        world.log = [&](const std::string& text) { fmt::print("{}\n", world.with_time(text)); };
     Network network(world, scenario.ranks, scenario.delays);
     network.calls_fail = scenario.calls_fail;
     network.lazy = scenario.lazy;
@@ -298,15 +298,15 @@ Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool t
     for (int rank = 0; rank < scenario.ranks; ++rank)
         world.start_process(rank == 0 ? kSecond : world.dice.up_to(kSecond),
                             [&, rank] { run_rank(scenario, rank, begun); });
-    let_it_happen(scenario, world, network, scenario.at);
+    inject_fault(scenario, world, network, scenario.at);
 
     Judgement judgement;
-    judgement.what = kNames[static_cast<int>(scenario.trouble)];
+    judgement.what = kNames[static_cast<int>(scenario.fault)];
     judgement.subject =
         fmt::format("{} on {} ranks{}", scenario.subject->name, scenario.ranks, scenario.guarded ? ", guarded" : "");
-    if (world.tell)
-        world.tell(fmt::format("{}: {}", judgement.subject, judgement.what));
-    if (!world.run(longest(scenario)) && scenario.trouble != Trouble::Stop)
+    if (world.log)
+        world.log(fmt::format("{}: {}", judgement.subject, judgement.what));
+    if (!world.run(longest(scenario)) && scenario.fault != Fault::Stop)
         judgement.wrong.push_back("it does not end:" + world.waiting());
     judge_endings(scenario, world, network, judgement);
     judgement.fingerprint = world.fingerprint;
@@ -328,7 +328,7 @@ std::string config_of(const std::string& pipeline, const std::string& more, int 
         kModels[0], devices, pipeline, kTimeout / kMicrosecond, more);
 }
 
-// In a world of its own, all devices in one process.
+// Runs the job in a world of its own, with all devices in one process.
 std::pair<std::string, Ns> run_alone(const Job& job) {
     World world(1);
     std::string hash, failure;
@@ -337,7 +337,7 @@ std::pair<std::string, Ns> run_alone(const Job& job) {
         options.whole_trace = false;
         options.before_task = [&](int, const Task& task) {
             if (!is_transfer(task.op))
-                world.others(100 * kMicrosecond);
+                world.yield(100 * kMicrosecond);
         };
         try {
             hash = run(job, options).weights_hash;
@@ -393,12 +393,12 @@ std::vector<Subject> make_subjects() {
     return subjects;
 }
 
-// What the engine is linked with.
+// The functions that the engine is linked with.
 
 Ranks& join_ranks() { return hosts->network->ranks_of(World::here().process()); }
 std::string ranks_status() { return "ready"; }
 
-// All ranks learn where rank 0 listens, and call it.
+// All ranks get the address of rank 0, and call it.
 std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
     (void)broadcast(ranks, {});
     World& world = World::here();
@@ -415,7 +415,7 @@ std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
 
 void end_process(const std::string& error, ExitCode code) {
     end_rank(World::here().process(), {.code = code, .text = error, .hash = {}, .stopped_after = {}});
-    std::abort();  // its threads do not go on
+    std::abort();  // never reached: the threads of the process do not continue
 }
 
 class PlainMemory : public Memory {

@@ -1,5 +1,5 @@
-// A scenario: one plan on some ranks of a virtual world, what goes wrong there, and what may come of it. All of it is
-// drawn from a seed.
+// A scenario: one plan on some ranks of a virtual world, a fault, and the permitted outcomes. A seed determines all
+// of it.
 #pragma once
 
 #include "job/job.h"
@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// A plan, and what its run comes to where nothing goes wrong and all devices are in one process.
+// A plan, and the results of its run in one process without faults.
 struct Subject {
     std::string name;
     Job job;                              // for ranks
@@ -21,14 +21,14 @@ struct Subject {
 std::vector<Subject> make_subjects();
 
 struct Judgement {
-    std::vector<std::string> wrong;  // none: all was as it must be
-    std::string what;                // "crash", "nothing", ..: what went wrong there
+    std::vector<std::string> wrong;  // violations; empty if all is correct
+    std::string what;                // the fault: "crash", "nothing", ...
     std::string subject;
     bool completed = false;         // rank 0 has the right weights
-    std::uint64_t fingerprint = 0;  // of all that happened
-    Ns lasted = 0;                  // of the world's time
+    std::uint64_t fingerprint = 0;  // of all events
+    Ns lasted = 0;                  // in the world's time
 };
-// `tells` prints what happens.
-Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool tells);
+// With `prints` it prints the events.
+Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool prints);
 
 }  // namespace pw

@@ -1,10 +1,10 @@
-// Runs scenarios of ranks on a virtual clock: those of so many seeds from one on.
+// Runs scenarios of ranks on a virtual clock: those of COUNT seeds from FROM on.
 //
-//     virtual_clock FROM COUNT     prints what was seen, and each seed whose run came to what must not be
-//     virtual_clock SEED           prints what happens in the run of one seed, twice: the same
-//     virtual_clock find FROM COUNT     looks for a seed whose run comes to what must not be, twice: the same
+//     virtual_clock FROM COUNT     prints a summary, and each seed with a wrong run
+//     virtual_clock SEED           prints the events of one seed's run, runs it twice and compares the two
+//     virtual_clock find FROM COUNT     looks for a seed with a wrong run, and repeats that run
 //
-// Exits with 0 when all was as it must be, or such a seed was found; else with 1.
+// Exits with 0 if all runs were correct, or such a seed was found; otherwise with 1.
 #include "tests/virtual/scenario.h"
 
 #include <fmt/format.h>
@@ -25,9 +25,9 @@
 namespace pw {
 namespace {
 
-// What a process of its own, whose memory ends with it, shares with the one that reports.
+// Memory that the process of the runs shares with the process that reports.
 struct Shared {
-    std::uint64_t seed = 0;  // under way
+    std::uint64_t seed = 0;  // the current one
     int failed = 0;
     int completed = 0;
 };
@@ -70,8 +70,8 @@ int run_all(const std::vector<Subject>& subjects, std::uint64_t from, std::uint6
             first = shared->seed + 1;
         }
     }
-    fmt::print("{} seeds from {} on: {} runs came to their right weights, {} ended as they must, {} are wrong\n", count,
-               from, shared->completed, static_cast<int>(count) - shared->completed - shared->failed - crashed,
+    fmt::print("{} seeds from {} on: {} runs had the right weights, {} ended correctly without them, {} are wrong\n",
+               count, from, shared->completed, static_cast<int>(count) - shared->completed - shared->failed - crashed,
                shared->failed + crashed);
     return shared->failed + crashed == 0 ? 0 : 1;
 }
@@ -85,16 +85,16 @@ int replay(const std::vector<Subject>& subjects, std::uint64_t seed) {
     return first.wrong.empty() && first.fingerprint == second.fingerprint ? 0 : 1;
 }
 
-// A process for each seed: a run that comes to what must not be may leave a mess.
+// Each seed has a process of its own, since a wrong run may corrupt its process.
 int find(const std::vector<Subject>& subjects, std::uint64_t from, std::uint64_t count) {
-    const auto comes_to = [&](std::uint64_t seed, bool tells) {
+    const auto outcome_of = [&](std::uint64_t seed, bool prints) {
         int ends[2];
         if (pipe(ends) != 0)
             return std::string("no pipe");
         std::fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
-            const Judgement judgement = judge(subjects, seed, tells);
+            const Judgement judgement = judge(subjects, seed, prints);
             std::fflush(stdout);
             std::string text = judgement.wrong.empty() ? "" : fmt::format("fingerprint {:016x}", judgement.fingerprint);
             for (const std::string& wrong : judgement.wrong)
@@ -111,11 +111,11 @@ int find(const std::vector<Subject>& subjects, std::uint64_t from, std::uint64_t
         return status == 0 ? text : fmt::format("the process ends with {:#x}", status);
     };
     for (std::uint64_t seed = from; seed < from + count; ++seed) {
-        const std::string text = comes_to(seed, false);
+        const std::string text = outcome_of(seed, false);
         if (text.empty())
             continue;
         fmt::print("seed {}: {}\n", seed, text);
-        const std::string again = comes_to(seed, true);
+        const std::string again = outcome_of(seed, true);
         fmt::print("again: {}\n", again);
         return again == text ? 0 : 1;
     }

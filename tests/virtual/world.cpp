@@ -21,7 +21,7 @@ namespace {
 
 World* the_world = nullptr;
 
-// Stacks are used again by the next world.
+// The next world reuses the stacks.
 constexpr std::size_t kStack = 256 << 10;
 std::vector<void*>& free_stacks() {
     static std::vector<void*> stacks;
@@ -41,13 +41,13 @@ void* take_stack() {
     return memory;
 }
 
-// Exceptions that a thread is handling (Itanium C++ ABI, section 2.2.2).
+// The exceptions that a thread is handling (Itanium C++ ABI, section 2.2.2).
 struct Handled {
     void* caught = nullptr;
     unsigned int uncaught = 0;
 };
 
-std::set<const void*> locked;  // mutexes
+std::set<const void*> locked;  // the locked mutexes
 
 Handled& handled() { return *reinterpret_cast<Handled*>(abi::__cxa_get_globals()); }
 
@@ -56,14 +56,14 @@ Handled& handled() { return *reinterpret_cast<Handled*>(abi::__cxa_get_globals()
 struct Fiber {
     int process = 0, number = 0;
     std::function<void()> act;
-    ucontext_t context;  // to begin with
-    jmp_buf at;          // where it was left: going there costs no call of the system
+    ucontext_t context;  // its begin
+    jmp_buf at;          // where it was suspended: resuming there needs no system call
     bool begun = false;
     void* stack = nullptr;
     Handled handled;
     enum class State { Ready, Waiting, Ended } state = State::Ready;
     const void* place = nullptr;  // where it waits
-    Ns until = kNever;            // of the world's time
+    Ns until = kNever;            // in the world's time
 };
 
 struct World::Home {
@@ -73,7 +73,7 @@ struct World::Home {
 
 World::World(std::uint64_t seed) : dice(seed), home_(new Home) {
     the_world = this;
-    locked.clear();  // those of processes that ended
+    locked.clear();  // mutexes of processes that have ended
     one_switch_of_ = 2 << dice.below(5);
 }
 
@@ -151,7 +151,7 @@ bool World::run(Ns latest) {
                 ready_.push_back(fiber.get());
         }
         if (!ready_.empty())
-            go_on(*ready_[static_cast<std::size_t>(dice.below(ready_.size()))]);
+            resume(*ready_[static_cast<std::size_t>(dice.below(ready_.size()))]);
         else if (std::ranges::none_of(processes_, [](const Process& process) { return process.alive; }))
             return true;
         else if (!pass_time(latest))
@@ -159,7 +159,7 @@ bool World::run(Ns latest) {
     }
 }
 
-// To when something happens next; nobody can go on before.
+// Advances the time to the next event; no thread can run earlier.
 bool World::pass_time(Ns latest) {
     Ns next = events_.empty() ? kNever : events_.top().time;
     for (const auto& fiber : fibers_)
@@ -171,7 +171,7 @@ bool World::pass_time(Ns latest) {
     return true;
 }
 
-void World::go_on(Fiber& fiber) {
+void World::resume(Fiber& fiber) {
     now += dice.up_to(300);
     fingerprint =
         (fingerprint ^ static_cast<std::uint64_t>(fiber.number)) * 0x100000001b3 + static_cast<std::uint64_t>(now);
@@ -211,12 +211,12 @@ void World::wake(const void* place) {
             fiber->state = Fiber::State::Ready;
 }
 
-void World::maybe_others() {
+void World::maybe_yield() {
     if (running_ != nullptr && dice.one_of(one_switch_of_))
         leave();
 }
 
-void World::others(Ns time) { wait(nullptr, clock() + time); }
+void World::yield(Ns time) { wait(nullptr, clock() + time); }
 
 std::string World::waiting() const {
     std::string text;
@@ -228,16 +228,16 @@ std::string World::waiting() const {
     return text;
 }
 
-std::string World::whose(const std::string& text) const {
+std::string World::with_time(const std::string& text) const {
     return fmt::format("{:>12.6f} ms  {}", static_cast<double>(now) * 1e-6, text);
 }
 
-// What the engine is linked with.
+// The functions that the engine is linked with.
 
 Ns clock_now() { return World::here().clock(); }
 
 void Mutex::lock() {
-    World::here().maybe_others();
+    World::here().maybe_yield();
     while (!try_lock())
         World::here().wait(this, kNever);
 }
@@ -249,7 +249,7 @@ void Mutex::unlock() {
 
 void Condition::notify_all() {
     World::here().wake(this);
-    World::here().maybe_others();
+    World::here().maybe_yield();
 }
 
 void Condition::wait(Lock& lock) { wait_until(lock, kNever); }
@@ -261,7 +261,7 @@ void Condition::wait_until(Lock& lock, Ns time) {
 }
 
 struct Thread::Body {
-    std::shared_ptr<Fiber> fiber;  // null once joined, or left behind
+    std::shared_ptr<Fiber> fiber;  // null once joined or detached
 };
 
 Thread::Thread() = default;
@@ -278,9 +278,9 @@ void Thread::join() {
 void Thread::detach() { body_->fiber = nullptr; }
 
 Thread start_thread(const std::string&, std::function<void()> act) { return Thread(std::move(act)); }
-void sleep_for(Ns time) { World::here().others(time); }
-void let_others_run() { World::here().others(20'000); }
-void give_way() {}
-void wake_on_time() {}
+void sleep_for(Ns time) { World::here().yield(time); }
+void yield_core() { World::here().yield(20'000); }
+void lower_priority() {}
+void use_exact_timers() {}
 
 }  // namespace pw

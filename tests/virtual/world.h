@@ -1,6 +1,6 @@
-// A world of processes whose threads take turns on one thread of the system and whose time is virtual: it passes while
-// nobody can go on. Who goes on and what is slow is drawn from a seed, so that a seed tells a whole run, and gives the
-// same one again. It stands in for exec/system/threads.cpp and workloads/clock.cpp.
+// A world of processes with_time threads take turns on one thread of the system and with_time time is virtual: it
+// passes while no thread can run. A seed determines the next thread and all delays, so that the same seed gives the
+// same run. It replaces exec/system/threads.cpp and workloads/clock.cpp.
 #pragma once
 
 #include "workloads/units.h"
@@ -41,34 +41,31 @@ class World {
 public:
     explicit World(std::uint64_t seed);
     ~World();
-    static World& here();  // the one that runs
+    static World& here();  // the current world
 
     Dice dice;
     Ns now = 0;
-    std::uint64_t fingerprint = 0;                 // of who went on and when
-    std::vector<std::string> wrong;                // what must not happen
-    std::function<void(const std::string&)> tell;  // what happens, for people; may be empty
-
-    // Processes. What one of them does begins with a first thread.
+    std::uint64_t fingerprint = 0;                // of the order and times of all threads
+    std::vector<std::string> wrong;               // violations
+    std::function<void(const std::string&)> log;  // prints an event; may be empty
+    // Processes. Each begins with one thread.
     int start_process(Ns clock_ahead, std::function<void()> main);
-    void end_process(int process);  // its threads stop where they are
+    void end_process(int process);  // its threads never run again
     void stop_process(int process, bool stopped);
     bool is_alive(int process) const { return processes_[static_cast<std::size_t>(process)].alive; }
-    int process() const;  // of the thread that runs
-
-    // Goes on until all processes have ended; false when nothing more can happen, or `latest` has come.
+    int process() const;  // of the current thread
+    // Runs until all processes have ended. Returns false if no thread can run any more, or at the time `latest`.
     bool run(Ns latest);
     void at(Ns time, std::function<void()> event);
-    std::string waiting() const;  // who waits
-
-    // Of the thread that runs.
+    std::string waiting() const;  // the waiting threads
+    // For the current thread.
     std::shared_ptr<Fiber> start_thread(std::function<void()> act);
     Ns clock() const;
-    void wait(const void* place, Ns until);  // until somebody wakes the place, or its own clock shows `until`
+    void wait(const void* place, Ns until);  // until wake(place), or until its own clock shows `until`
     void wake(const void* place);
-    void maybe_others();  // they go on, at times
-    void others(Ns time);
-    std::string whose(const std::string& text) const;
+    void maybe_yield();  // lets other threads run, sometimes
+    void yield(Ns time);
+    std::string with_time(const std::string& text) const;
 
 private:
     struct Process {
@@ -86,8 +83,8 @@ private:
     std::shared_ptr<Fiber> add_fiber(int process, std::function<void()> act);
     bool can_run(const Fiber& fiber) const;
     bool pass_time(Ns latest);
-    void go_on(Fiber& fiber);
-    void leave();  // back to run()
+    void resume(Fiber& fiber);
+    void leave();  // returns to run()
 
     std::vector<Process> processes_;
     std::vector<std::shared_ptr<Fiber>> fibers_;

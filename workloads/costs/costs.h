@@ -61,9 +61,10 @@ struct Profile {
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
-    Measured reference;  // a fixed piece of work (exec/measuring/yardstick.h), during the measurement; 0: not known
-    Measured dispatch;   // per task, whatever it does
-    Link link;           // between two devices; of one host, if `between_hosts` is another link
+    Measured
+        reference;      // a fixed piece of work (exec/measuring/reference_work.h), during the measurement; 0: not known
+    Measured dispatch;  // per task, whatever it does
+    Link link;          // between two devices; of one host, if `between_hosts` is another link
     std::optional<Link> between_hosts;
     Link sums;  // a ring over it takes as long as S, the sum of gradients; devices may sum without messages
     bool sent_copies = false;                     // a transport that copies out of the sender

@@ -9,7 +9,7 @@ namespace pw::cuda {
 void check(cudaError_t status, const char* call) {
     if (status == cudaSuccess)
         return;
-    (void)cudaGetLastError();  // what can be forgotten must not fail the next call
+    (void)cudaGetLastError();  // clears the error, so that the next call does not fail
     fail_with(ExitCode::RunFailed, "{}: {}", call, cudaGetErrorString(status));
 }
 
@@ -23,7 +23,7 @@ void check(CUresult status, const char* call) {
     fail_with(ExitCode::RunFailed, "{}: {}", call, text);
 }
 
-// cuDNN's names say little; the reason stands in a message of its own.
+// The names of cuDNN's errors say little; the reason is in a separate message.
 void check(cudnnStatus_t status, const char* call) {
     if (status == CUDNN_STATUS_SUCCESS)
         return;

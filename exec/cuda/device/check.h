@@ -1,4 +1,4 @@
-// Vendor calls are checked where they are made: check(cudaFree(p), "cudaFree").
+// Checks of vendor calls: check(cudaFree(p), "cudaFree").
 #pragma once
 
 #include <cublas_v2.h>
@@ -8,14 +8,14 @@
 
 namespace pw::cuda {
 
-// All of these throw Error (RunFailed) with the call and the vendor's words.
+// All of these throw Error (RunFailed) with the call and the vendor's message.
 void check(cudaError_t status, const char* call);
 void check(CUresult status, const char* call);
 void check(cudnnStatus_t status, const char* call);
 void check(cublasStatus_t status, const char* call);
 
-// Returns a function of the driver, found at run time: a program that links the driver does not even start without one.
-// It is null when the driver is older than CUDA 13.
+// Returns a function of the driver, found at run time, since a program that links the driver does not start without
+// one. Null if the driver is older than CUDA 13.
 template <class Function>
 Function driver_function(const char* name) {
     void* found = nullptr;

@@ -27,7 +27,7 @@ Function required(const char* name) {
     return function;
 }
 
-// What green contexts need of the driver.
+// The functions of the driver that green contexts need.
 struct Driver {
     decltype(&cuDeviceGet) device = required<decltype(&cuDeviceGet)>("cuDeviceGet");
     decltype(&cuDeviceGetDevResource) resource = required<decltype(&cuDeviceGetDevResource)>("cuDeviceGetDevResource");
@@ -48,13 +48,14 @@ const Driver& driver() {
     return functions;
 }
 
-// Of a share whose cuDNN asks for it, on its device's thread; cudaSetDevice makes the GPU's current instead.
+// The context of a share, on its device's thread, if its cuDNN needs that; null if the GPU's own context is
+// current.
 thread_local CUcontext context_of_thread = nullptr;
 
 struct Groups {
     CUdevice device = 0;
     unsigned multiprocessors = 0;       // of the GPU
-    std::vector<CUdevResource> groups;  // of kGroup
+    std::vector<CUdevResource> groups;  // of kGroup multiprocessors each
 };
 
 Groups split(int gpu) {
@@ -71,7 +72,7 @@ Groups split(int gpu) {
     return all;
 }
 
-// A share joins groups of one split only: a GPU is split once in a process.
+// A share can only have groups of the same split, so that a GPU is split once per process.
 const Groups& split_of(int gpu) {
     static std::mutex mutex;
     static std::map<int, Groups> splits;
@@ -80,7 +81,8 @@ const Groups& split_of(int gpu) {
     return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
 }
 
-// Of every device. Neighbours in the pipeline share a GPU; given shares fill one GPU after the other.
+// Returns the GPU of every device. Neighbours in the pipeline share a GPU; shares from the config fill one GPU
+// after the other.
 std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
     if (!config.run.gpus.empty())
         return config.run.gpus;
@@ -103,8 +105,8 @@ std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
     return all;
 }
 
-// Gives the devices that are on `gpu` their shares of it. One that has it for itself, and asks for no share, keeps it
-// whole.
+// Sets the shares of the devices on `gpu`. A device that is alone there, and has no share in the config, gets the
+// whole GPU.
 void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& config, std::vector<Seat>& seats) {
     const std::vector<int>& shares = config.run.sms;
     if (shares.empty() && devices.size() <= 1)
@@ -113,7 +115,7 @@ void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& c
     if (shares.empty() && count > groups)
         config.fail_at("run.gpus",
                        fmt::format("{} devices do not fit on GPU {}: a device takes {} multiprocessors at least, and "
-                                   "{} of {} can be shared out",
+                                   "{} of {} can be divided",
                                    count, gpu, kGroup, groups * kGroup, split_of(gpu).multiprocessors),
                        "use fewer devices, or more GPUs");
     std::int64_t sum = 0;
@@ -124,9 +126,9 @@ void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& c
     }
     if (sum > groups)
         config.fail_at("run.sms",
-                       fmt::format("the shares add up to {} multiprocessors, but GPU {} shares out {} of {}",
+                       fmt::format("the shares add up to {} multiprocessors, but GPU {} can divide {} of {}",
                                    sum * kGroup, gpu, groups * kGroup, split_of(gpu).multiprocessors),
-                       "make the shares smaller, or say in run.gpus who uses which GPU");
+                       "make the shares smaller, or write in run.gpus which device uses which GPU");
 }
 
 }  // namespace
@@ -138,7 +140,8 @@ void check_seats(const Config& config, int devices) {
                        "give one share per device, or none: then they are equal");
     for (std::size_t i = 0; i < shares.size(); ++i)
         if (shares[i] <= 0 || shares[i] % kGroup != 0)
-            config.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors are no share", shares[i]),
+            config.fail_at(fmt::format("run.sms[{}]", i),
+                           fmt::format("{} multiprocessors cannot be a share", shares[i]),
                            fmt::format("shares are multiples of {}", kGroup));
     if (!own.empty() && own.size() != static_cast<std::size_t>(devices))
         config.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
@@ -161,7 +164,7 @@ void set_up_process() {
 
 int streams_side_by_side() {
     const char* set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    return set == nullptr ? 8 : std::clamp(std::atoi(set), 1, 32);  // 8 is the driver's own
+    return set == nullptr ? 8 : std::clamp(std::atoi(set), 1, 32);  // 8 is the driver's default
 }
 
 std::string address_of(int gpu) {
@@ -194,7 +197,7 @@ std::vector<Seat> seats_of(const Config& config, int devices) {
     for (std::size_t device = 0; device < config.run.gpus.size(); ++device)
         check_gpu(config, static_cast<int>(device), gpus);
     const RunConfig& run = config.run;
-    if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // the oracle of a plan with shares
+    if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // for the oracle of a plan with shares
         seats.front().gpu = run.gpus.empty() ? 0 : run.gpus.front();
         return seats;
     }
@@ -282,8 +285,8 @@ cudaStream_t GpuShare::add_stream() {
     return made;
 }
 
-// A share's stream is in a context of its own. Where cuDNN does not take it beside the GPU's context, the handle begins
-// anew in the share's, which then stays the thread's.
+// A share's stream is in a context of its own. If cuDNN does not accept this stream in the GPU's context, the
+// handle is made again in the share's context, which then stays the thread's.
 void GpuShare::make_cudnn() {
     cudnnHandle_t made = nullptr;
     check(cudnnCreate(&made), "cudnnCreate");
@@ -297,20 +300,20 @@ void GpuShare::make_cudnn() {
     make_cudnn();
 }
 
-// Libraries see all multiprocessors of the GPU unless they are told.
+// Libraries assume all multiprocessors of the GPU unless the size of the share is set.
 void GpuShare::make_libraries() {
     make_cudnn();
     cublasHandle_t cublas = nullptr;
     check(cublasCreate(&cublas), "cublasCreate");
     cublas_.reset(cublas);
     check(cublasSetStream(cublas, stream()), "cublasSetStream");
-    cublas_workspace_ = allocate(kCublasWorkspace);  // after the stream, which brings cuBLAS's own
+    cublas_workspace_ = allocate(kCublasWorkspace);  // after the stream, which sets cuBLAS's own workspace
     check(cublasSetWorkspace(cublas, cublas_workspace_.get(), kCublasWorkspace), "cublasSetWorkspace");
     const cublasMath_t math = precision_ == Precision::Fp32   ? CUBLAS_PEDANTIC_MATH
                               : precision_ == Precision::Tf32 ? CUBLAS_TF32_TENSOR_OP_MATH
                                                               : CUBLAS_DEFAULT_MATH;
     check(cublasSetMathMode(cublas, math), "cublasSetMathMode");
-    if (context_ && !deterministic_)  // else a share, its size and the whole GPU would round differently
+    if (context_ && !deterministic_)  // would change the rounding with the size of the share
         check(cublasSetSmCountTarget(cublas, multiprocessors_), "cublasSetSmCountTarget");
 }
 

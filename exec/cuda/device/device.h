@@ -1,5 +1,5 @@
-// One CUDA device of a plan: a whole GPU, or a share of its multiprocessors (a green context), with
-// its own streams and library handles.
+// A CUDA device of a plan: a whole GPU, or a share of its multiprocessors (a green context), with its own streams
+// and library handles.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -18,36 +18,35 @@ struct Config;  // its header brings fmt, which nvcc 13.0 cannot compile
 
 namespace pw::cuda {
 
-// A seat says where a device of the plan runs.
+// The GPU, or the share of one, on which a device of the plan runs.
 struct Seat {
     int gpu = 0;
-    int first_group = 0, groups = 0;  // each of kGroup multiprocessors; without groups the whole GPU
+    int first_group = 0, groups = 0;  // groups of kGroup multiprocessors; no groups: the whole GPU
 };
-inline constexpr int kGroup = 8;  // multiprocessors: the least share, and its step, on Hopper
-
-int groups_on(int gpu);           // number of groups that can be shared out
+inline constexpr int kGroup = 8;  // multiprocessors: on Hopper the smallest share and its granularity
+int groups_on(int gpu);           // the number of groups into which the GPU can be divided
 std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 
-// Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for so many devices.
+// Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for `devices` devices.
 void check_seats(const Config& config, int devices);
-// The same unless the device's GPU is one of so many, or is left out.
+// Throws Error (BadInput) if the device's GPU in `run.gpus` is not one of `gpus` GPUs.
 void check_gpu(const Config& config, int device, int gpus);
-// Gives every device its seat. The GPUs are those of `run.gpus`; else there is one per device where there are enough
-// and `run.sms` is silent; else neighbours share one: evenly many, or as many as the shares in `run.sms` fill it. A
-// device has its GPU whole, or a share of it: as `run.sms` says, or equal. It throws Error (BadInput) when the shares
-// do not fit.
+// Returns the seat of every device. The GPUs are those of `run.gpus`. Without that key there is one GPU per device
+// if there are enough and `run.sms` is not set; otherwise neighbours share a GPU: equal numbers of them, or those
+// whose shares in `run.sms` fill it. A device has the whole GPU, or a share of it: that of `run.sms`, or an equal
+// one. Throws Error (BadInput) if the shares do not fit.
 std::vector<Seat> seats_of(const Config& config, int devices);
 
-// Tells the driver how many streams are to run side by side, and on ranks to load all code at once: loading may wait
-// for kernels, which there may wait for another rank. Call it before the process's first CUDA call.
+// Sets the number of streams that the driver runs concurrently. On several ranks it also makes the driver load all
+// code at once: loading may wait for kernels, and these may wait for another rank. Call it before the process's
+// first CUDA call.
 void set_up_process();
 int streams_side_by_side();
 
 using DeviceMemory = std::unique_ptr<std::byte, Destroy<cudaFree>>;
 DeviceMemory allocate(Bytes bytes);  // on the thread's GPU, not zeroed
 
-// Pinned memory belongs to the host and is read by devices: it holds what a captured graph is to find anew in every
-// launch.
+// Pinned memory of the host, which devices read: for values that may change between launches of a captured graph.
 using PinnedMemory = std::unique_ptr<std::byte, Destroy<cudaFreeHost>>;
 PinnedMemory allocate_pinned(Bytes bytes);
 
@@ -60,20 +59,20 @@ public:
     GpuShare(const GpuShare&) = delete;
     GpuShare& operator=(const GpuShare&) = delete;
 
-    void make_current() const;  // sets the calling thread's GPU, and its context where cuDNN asks for that
-    // All compute goes there, in order. Every stream of the device runs on its share.
+    void make_current() const;  // sets the calling thread's GPU, and its context if cuDNN needs that
+    // The compute stream, which runs all kernels in order. Every stream of the device runs on its share.
     cudaStream_t stream() const { return streams_.front().get(); }
-    cudaStream_t add_stream();  // for transfers; lives as long as the device
+    cudaStream_t add_stream();  // for transfers; exists as long as the device
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
     cublasHandle_t cublas() const { return cublas_.get(); }
 
     const Seat& seat() const { return seat_; }
     int gpu() const { return seat_.gpu; }
-    int multiprocessors() const { return multiprocessors_; }  // number in the share
+    int multiprocessors() const { return multiprocessors_; }  // of the share
     Precision precision() const { return precision_; }
     bool deterministic() const { return deterministic_; }
-    // This number, in pinned memory, says how many samples of the endless sequence lie between the step whose calls are
-    // repeated and this one. It is 0 but where a graph repeats them, and is written between steps.
+    // The number of samples of the endless sequence between the step whose calls are repeated and this one, in
+    // pinned memory. It is 0 unless a graph repeats them, and is written between steps.
     std::int64_t* later_samples() const { return reinterpret_cast<std::int64_t*>(later_samples_.get()); }
     std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
 
@@ -88,8 +87,8 @@ private:
     std::string product_;
     int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
     // The following are destroyed from the last to the first.
-    Owned<CUgreenCtx, destroy_green_context> context_;  // null where the device has the whole GPU
-    CUcontext own_context_ = nullptr;                   // of the share; null where cuDNN takes the GPU's
+    Owned<CUgreenCtx, destroy_green_context> context_;  // null if the device has the whole GPU
+    CUcontext own_context_ = nullptr;                   // of the share; null if cuDNN accepts the GPU's
     std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
@@ -97,7 +96,7 @@ private:
     PinnedMemory later_samples_;
 };
 
-// Makes a GPU the calling thread's current one while the object lives.
+// Makes a GPU the calling thread's current one during the lifetime of the object.
 class CurrentGpu {
 public:
     explicit CurrentGpu(int gpu);
@@ -109,7 +108,7 @@ private:
     int before_ = 0;
 };
 
-// What cudaMemGetInfo says of a GPU's bytes.
+// The bytes of a GPU that cudaMemGetInfo reports.
 struct GpuMemory {
     Bytes free = 0, total = 0;
 };

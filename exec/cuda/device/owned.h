@@ -10,11 +10,11 @@ template <auto destroy>
 struct Destroy {
     template <class Thing>
     void operator()(Thing* thing) const {
-        (void)destroy(thing);  // nobody is left to tell
+        (void)destroy(thing);  // a destructor cannot report an error
     }
 };
 
-// An owned handle is written like this: Owned<cudaStream_t, cudaStreamDestroy>.
+// An owned handle, as in Owned<cudaStream_t, cudaStreamDestroy>.
 template <class Handle, auto destroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<destroy>>;
 

@@ -1,4 +1,5 @@
-// What an add does with eight elements, which have a byte of its mask: alone, or run with batch norms.
+// The work of an add on eight elements, which share a byte of its mask. The add runs alone, or together with batch
+// norms.
 #pragma once
 
 #include "exec/cuda/layers/packs.h"
@@ -6,7 +7,8 @@
 
 namespace pw::cuda {
 
-// Puts left + right, and with `relu` nothing below 0, and returns which of them passed a ReLU.
+// Sets `sum` to left + right, with `relu` clamped to 0 from below. Returns a bit per element: whether it passes a
+// ReLU.
 template <class T>
 __device__ inline unsigned char put_sum(const Pack<float, 8>& left, const Pack<float, 8>& right, bool relu,
                                         Pack<T, 8>& sum) {
@@ -21,7 +23,7 @@ __device__ inline unsigned char put_sum(const Pack<float, 8>& left, const Pack<f
     return static_cast<unsigned char>(passed);
 }
 
-// A gradient where the bits of `passed` say so, zero elsewhere.
+// Keeps the gradient of elements whose bits of `passed` are 1, and sets the others to zero.
 template <class T, int kWidth>
 __device__ inline void keep_passed(Pack<T, kWidth>& gradient, unsigned passed) {
     for (int k = 0; k < kWidth; ++k)
@@ -29,7 +31,7 @@ __device__ inline void keep_passed(Pack<T, kWidth>& gradient, unsigned passed) {
             gradient.values[k] = rounded<T>(0);
 }
 
-// F of an add that is run with batch norms. `channels` is a multiple of 8; `mask` may be null.
+// F of an add that runs together with batch norms. `channels` is a multiple of 8; `mask` may be null.
 template <class T>
 void add_normalised(cudaStream_t stream, const LayerArgs& args, std::int64_t channels, std::int64_t rows, bool relu,
                     unsigned char* mask);

@@ -1,4 +1,4 @@
-// An add whose inputs are made by batch norms and are never written.
+// An add whose inputs are outputs of batch norms that are never written.
 #include "exec/cuda/layers/adding.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/norm_rows.h"
@@ -11,7 +11,7 @@ namespace {
 template <class T>
 using Eight = Pack<T, 8>;
 
-// What an add adds: a tensor, or what a norm makes of it, rounded as if it had been written.
+// A summand of an add: a tensor, or the output of a norm, rounded as if it had been written.
 template <class T>
 struct Addend {
     Pack<float, 8> mean, scale, shift;
@@ -38,7 +38,7 @@ struct Addends {
     Eight<T> left, right;
 };
 
-// A state is null where no norm is. A byte of the mask for each pack.
+// A state is null if the input is not the output of a norm. The mask has a byte per pack.
 template <class T>
 __global__ void add_normalised_rows(const Eight<T>* __restrict__ left, const Eight<float>* __restrict__ left_state,
                                     const Eight<T>* __restrict__ right, const Eight<float>* __restrict__ right_state,

@@ -1,4 +1,5 @@
-// Causal self-attention, a sample after the other: a square of scores per head lies in the scratch for one sample only.
+// Causal self-attention, one sample after the other, so that the scratch has the squares of scores of one sample
+// only.
 #include "exec/cuda/layers/attention_loops.h"
 #include "exec/cuda/layers/products.h"
 
@@ -10,7 +11,7 @@ namespace pw::cuda {
 
 namespace {
 
-// A row of the input: queries, keys, values, each head after head. saved: the probabilities.
+// A row of the input has queries, keys and values, each with one head after the other. saved: the probabilities.
 template <class T>
 class Attention : public CudaLayer {
 public:
@@ -117,15 +118,15 @@ private:
 
     T* saved(const LayerArgs& args, int n) const { return reinterpret_cast<T*>(args.saved) + n * squares_.elements(); }
     float* reals(const LayerArgs& args) const { return floats(args.scratch + reals_at_); }
-    // In fp32 it takes the place of reals().
+    // In fp32 it is the same memory as reals().
     T* in_scratch(const LayerArgs& args) const {
         return reinterpret_cast<T*>(args.scratch + (kIsRounded ? rounded_at_ : reals_at_));
     }
 
-    std::int64_t length_, width_, depth_;  // rows; of an output row; of a head
+    std::int64_t length_, width_, depth_;  // number of rows; width of an output row; width of a head
     Squares squares_;
     float factor_;
-    Bytes reals_at_ = 0, rounded_at_ = 0;  // in the scratch
+    Bytes reals_at_ = 0, rounded_at_ = 0;  // offsets in the scratch
 };
 
 }  // namespace

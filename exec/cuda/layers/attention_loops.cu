@@ -37,7 +37,7 @@ __global__ void write_probabilities(const float* scores, const Powers* __restric
     probabilities[i] = rounded<T>(is_seen ? probability(scores[i], rows[row]) : 0);
 }
 
-// Of probability times gradient.
+// Sums probability times gradient over parts of the rows.
 template <class T>
 __global__ void sum_products(const T* __restrict__ probabilities, const float* __restrict__ gradient,
                              float* __restrict__ parts, unsigned length, unsigned parts_per_row, unsigned items) {
@@ -78,7 +78,7 @@ __global__ void write_gradient(const T* __restrict__ probabilities, const float*
     score_gradient[i] = rounded<T>(is_seen ? real(probabilities[i]) * (gradient[i] - rows[row]) : 0);
 }
 
-// Per row a few parts, and what they make together.
+// The scratch: a few parts per row, and the result of each row.
 struct Shares {
     explicit Shares(const Squares& squares)
         : rows(squares.heads * squares.length),

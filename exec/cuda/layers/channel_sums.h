@@ -1,11 +1,11 @@
-// The last stage of sums over the rows of a tensor: the shares of a few channels per block of threads.
+// The last stage of sums over the rows of a tensor: a block of threads adds up the shares of a few channels.
 #pragma once
 
 #include "exec/cuda/layers/packs.h"
 
 namespace pw::cuda {
 
-// Two sums of every channel, with a line of each for every share of the rows.
+// Two sums of every channel, with a line of both for every share of the rows.
 struct Sums {
     const float* sums;
     unsigned channels, shares;
@@ -16,9 +16,8 @@ struct Pair {
     double first, second;
 };
 
-constexpr unsigned kColumns = 4;  // channels of a block of threads
-
-// Calls finish(channel, means over the rows), each in a thread of its own.
+constexpr unsigned kColumns = 4;  // channels per block of threads
+// Calls finish(channel, means over the rows) in one thread per channel.
 template <class Finish>
 __device__ inline void finish_channels(const Sums& sums, Finish finish) {
     __shared__ double first[kBlock], second[kBlock];

@@ -18,7 +18,7 @@ using TensorShape = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>
 using FilterShape = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
 using Operation = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-constexpr Bytes kMostTried = Bytes{256} << 20;  // of workspace, for algorithms that are timed
+constexpr Bytes kMostTried = Bytes{256} << 20;  // the largest workspace of an algorithm that is timed
 
 template <class T>
 constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
@@ -55,7 +55,7 @@ Operation operation(const Layer& layer, cudnnMathType_t math) {
     return convolution;
 }
 
-// How a pass is done.
+// The algorithm of a pass, and its workspace.
 template <class Algorithm>
 struct Pass {
     Operation convolution;
@@ -63,7 +63,7 @@ struct Pass {
     std::size_t workspace = 0;
 };
 
-// What `list` has found, fastest first. A list that fails is empty: there are other ways.
+// Returns the ways that `list` has found, fastest first. It is empty if `list` fails, since there are other ways.
 template <class Perf, class List>
 std::vector<ConvolutionWay> listed(const Layer& layer, const GpuShare& device, List list) {
     std::vector<ConvolutionWay> ways;
@@ -77,7 +77,7 @@ std::vector<ConvolutionWay> listed(const Layer& layer, const GpuShare& device, L
         }
         for (const Perf& perf : std::span(found).first(static_cast<std::size_t>(count))) {
             const bool repeats = perf.determinism == CUDNN_DETERMINISTIC || !device.deterministic();
-            // Asked for one math, cuDNN may try others too.
+            // cuDNN may also try other kinds of math than the requested one.
             const bool rounds = perf.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
                                 (perf.mathType == CUDNN_TENSOR_OP_MATH && math == ConvolutionMath::Fma);
             const bool by_default = perf.mathType == CUDNN_DEFAULT_MATH && math == ConvolutionMath::TensorOp;
@@ -168,7 +168,8 @@ public:
     }
 
 private:
-    // Plain images with fewer channels, or with channels of zeros behind their own.
+    // Returns plain images with another number of channels: with fewer ones, or with channels of zeros after their
+    // own.
     std::vector<float> with_channels(const std::vector<float>& values, int had, int channels) const {
         const std::int64_t pixels = std::int64_t{read_.height} * read_.width;
         std::vector<float> changed;
@@ -179,7 +180,7 @@ private:
         return changed;
     }
 
-    // Memory to time algorithms in.
+    // The memory in which algorithms are timed.
     struct Trial {
         explicit Trial(const Convolution& layer)
             : x(allocate(tensor_bytes(layer.samples_ * layer.read_.elements(), layer.device_.precision()))),
@@ -202,8 +203,8 @@ private:
                 .multiprocessors = device_.multiprocessors()};
     }
 
-    // `always`: deterministic algorithms that cuDNN has for most shapes. `find` times algorithms, `guess` ranks them by
-    // rules, `workspace_of` tells whether one is supported.
+    // `always` has deterministic algorithms that cuDNN supports for most shapes. `find` times algorithms, `guess`
+    // ranks them by rules, `workspace_of` returns whether one is supported.
     template <class Perf, class Algorithm, class Find, class Guess, class WorkspaceOf>
     Pass<Algorithm> choose(ConvolutionPass pass, const std::vector<Algorithm>& always, Find find, Guess guess,
                            WorkspaceOf workspace_of) {
@@ -211,7 +212,7 @@ private:
         cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
         const bool timed = !device_.deterministic();
         const std::vector<ConvolutionMath> maths = maths_of(device_.precision());
-        // Leaves it in `made`.
+        // Afterwards the way is in `made`.
         const auto is_possible = [&](const ConvolutionWay& way) {
             if (std::ranges::find(maths, way.math) == maths.end())
                 return false;
@@ -306,7 +307,7 @@ private:
               "cudnnConvolutionBackwardFilter");
     }
 
-    // Calls visit(place in OIHW, place in KRSC) for every weight; the channels of padding have none.
+    // Calls visit(offset in OIHW, offset in KRSC) for every weight, except those of padding channels.
     template <class Visit>
     void for_weights(Visit visit) const {
         const std::int64_t channels = layer_.input.channels, taps = std::int64_t{layer_.kernel} * layer_.kernel;
@@ -317,9 +318,9 @@ private:
                     visit(plain++, static_cast<std::size_t>((o * taps + tap) * read_.channels + c));
     }
 
-    const Dims read_;                  // what it reads: its input, padded
-    std::int64_t count_, values_ = 0;  // weights, those of the padding too; values of their block
-    std::unique_ptr<Trial> trial_;     // while algorithms are chosen
+    const Dims read_;                  // the padded input
+    std::int64_t count_, values_ = 0;  // number of weights, padding included; number of values in their block
+    std::unique_ptr<Trial> trial_;     // not null only while algorithms are chosen
     TensorShape x_, y_;
     FilterShape w_;
     Pass<cudnnConvolutionFwdAlgo_t> forward_;

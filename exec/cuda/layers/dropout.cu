@@ -1,5 +1,5 @@
-// Dropout by the generator that all backends share. A captured graph draws anew in every launch: by how many samples
-// it is later than the step it was captured in lies in pinned memory.
+// Dropout with the random numbers of all backends. Every launch of a captured graph draws new numbers: pinned
+// memory has the number of samples between the captured step and the launched one.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/packs.h"
 #include "workloads/random.h"
@@ -11,11 +11,11 @@ namespace {
 struct Drawing {
     std::uint64_t seed;
     std::uint32_t threshold;
-    float factor;               // of what is kept
+    float factor;               // for kept elements
     unsigned channels, pixels;  // of a sample
 };
 
-// `later`: the samples between those that `drawing` was made for and these.
+// `later` is the number of samples between the samples of `drawing` and the current ones.
 template <class T>
 __global__ void drop(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__ kept,
                      const std::int64_t* __restrict__ later, Drawing drawing, std::int64_t items) {
@@ -38,7 +38,7 @@ __global__ void drop_gradient(const T* __restrict__ dy, const unsigned char* __r
         dx[i] = rounded<T>(kept[i] != 0 ? real(dy[i]) * factor : 0);
 }
 
-// saved: a byte per element, whether it was kept.
+// saved: a byte per element: whether it was kept.
 template <class T>
 class Dropout : public CudaLayer {
 public:

@@ -1,5 +1,5 @@
-// The table of tokens and the vectors of positions. Token numbers come as fp32 data in every precision: bf16 would
-// round those above 256.
+// The table of tokens and the vectors of positions. Token numbers are fp32 data in every precision, since bf16
+// would round those above 256.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/cuda/layers/packs.h"
@@ -10,7 +10,7 @@ namespace pw::cuda {
 
 namespace {
 
-// Whatever comes, no table is read or written outside.
+// Returns 0 for any value that is not a token, so that no access is outside a table.
 __device__ inline unsigned token_in(float value, unsigned vocabulary) {
     return value >= 0 && value < static_cast<float>(vocabulary) ? static_cast<unsigned>(value) : 0;
 }
@@ -25,19 +25,19 @@ __global__ void look_up(const float* __restrict__ tokens, const float* __restric
     y[i] = rounded<T>(table[std::int64_t{token_in(tokens[row], vocabulary)} * width + (i - row * width)]);
 }
 
-// A token and a row of the data that holds it. Sorted, the rows of a token stand together, in the order in which they
-// are added up.
+// A token and a row of the data that contains it. Sorting puts the rows of a token together, in the order in which
+// they are added up.
 using Key = unsigned long long;
 
 __device__ inline Key key_of(unsigned token, std::int64_t row) { return Key{token} << 32 | static_cast<Key>(row); }
 __device__ inline unsigned token_of(Key key) { return static_cast<unsigned>(key >> 32); }
 __device__ inline unsigned row_of(Key key) { return static_cast<unsigned>(key); }
 
-constexpr std::int64_t kRun = 64;  // keys that are sorted by comparing each with all others
+constexpr std::int64_t kRun = 64;  // number of keys that are sorted by comparing each with all others
 
 __device__ inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-// How many of keys[first], .. keys[end - 1], which ascend, are smaller.
+// Returns the number of smaller keys among keys[first] ... keys[end - 1], which are in ascending order.
 __device__ inline std::int64_t count_below(const Key* keys, std::int64_t first, std::int64_t end, Key key) {
     std::int64_t low = first;
     while (low < end) {
@@ -64,7 +64,7 @@ __global__ void make_runs(const float* __restrict__ tokens, Key* __restrict__ ke
     keys[first + below] = own;
 }
 
-// Two ascending runs of `run` keys each become one.
+// Merges pairs of ascending runs of `run` keys each.
 __global__ void merge_runs(const Key* __restrict__ from, Key* __restrict__ to, std::int64_t run, std::int64_t rows) {
     const std::int64_t i = item();
     if (i >= rows)
@@ -77,7 +77,7 @@ __global__ void merge_runs(const Key* __restrict__ from, Key* __restrict__ to, s
     to[(i < second ? i : first + (i - second)) + below_in_other] = own;
 }
 
-// One thread per key and column: those of a token's first key add up all of its rows.
+// One thread per key and column; the threads of a token's first key add up all of its rows.
 template <class T>
 __global__ void add_rows(const Key* __restrict__ keys, const T* __restrict__ output_gradient,
                          float* __restrict__ gradient, unsigned width, std::int64_t rows, std::int64_t items) {
@@ -97,7 +97,7 @@ __global__ void add_rows(const Key* __restrict__ keys, const T* __restrict__ out
     gradient[std::int64_t{token} * width + column] += sum;
 }
 
-// The block: the table {vocabulary, width}, zeros.
+// weights: the table {vocabulary, width}, zeros.
 template <class T>
 class Embedding : public CudaLayer {
 public:
@@ -116,7 +116,7 @@ public:
                reinterpret_cast<T*>(args.output), vocabulary_, width_, items());
     }
 
-    void backward_input(const LayerArgs&) override {}  // of numbers there is none
+    void backward_input(const LayerArgs&) override {}  // token numbers have no gradient
 
     void backward_weight(const LayerArgs& args) override {
         float* gradient = floats(args.weight_gradient);
@@ -146,7 +146,7 @@ private:
     std::int64_t items() const { return rows_ * width_; }
     Bytes key_bytes() const { return aligned(rows_ * static_cast<Bytes>(sizeof(Key))); }
 
-    // In one half of the scratch.
+    // The keys are in one half of the scratch.
     const Key* sorted_keys(const float* tokens, std::byte* scratch) const {
         auto *keys = reinterpret_cast<Key*>(scratch), *other = reinterpret_cast<Key*>(scratch + key_bytes());
         launch(device_.stream(), rows_, make_runs, tokens, keys, vocabulary_, rows_);
@@ -169,7 +169,7 @@ __global__ void add_bias_of_sample(const T* __restrict__ x, const float* __restr
         y[i] = rounded<T>(real(x[i]) + bias[i % values]);
 }
 
-// The block: a vector per position, zeros.
+// weights: a vector per position, zeros.
 template <class T>
 class PositionBias : public CudaLayer {
 public:

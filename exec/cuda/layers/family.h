@@ -1,4 +1,4 @@
-// Own kernels behind CudaKernels for what is no layer.
+// Kernels of CudaKernels for work outside layers.
 #pragma once
 
 #include "workloads/data/sample.h"
@@ -10,7 +10,7 @@
 
 namespace pw::cuda {
 
-// These describe a data set on the device, as workloads/data/dataset.h describes it.
+// A data set on the device, as in workloads/data/dataset.h.
 struct Tap {
     int low, high;
     float weight;  // weight of `high`
@@ -22,15 +22,15 @@ struct StoredImages {
     const unsigned char* pixels = nullptr;  // sample after sample, planar
     const Tap *rows = nullptr, *columns = nullptr;
     const Normalisation* scales = nullptr;
-    int channels = 0, written_channels = 0;  // written_channels has zeros behind the image's own
+    int channels = 0, written_channels = 0;  // zeros fill the written channels after the image's own
     int stored_channels = 0, stored_height = 0, stored_width = 0, height = 0, width = 0;
 };
 
-// Reads `count` samples as NHWC; it computes what Dataset::read_at computes.
+// Reads `count` samples as NHWC, with the values of Dataset::read_at().
 template <class T>
 void read_images(cudaStream_t stream, const StoredImages& images, const Sample* samples, std::int64_t count, T* out);
 
-// Reads `count` sequences, as numbers, of a stream of tokens that is cut into sequences of `length`.
+// Reads `count` sequences, as numbers, from a stream of tokens that is divided into sequences of `length`.
 void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const Sample* samples,
                  std::int64_t count, float* out);
 
@@ -47,7 +47,7 @@ struct Summands {
 };
 void sum_blocks(cudaStream_t stream, const Summands& summands, float* to, std::int64_t count);
 
-// Computes what Kernels::clip_factor does.
+// As Kernels::clip_factor().
 void clip_factor(cudaStream_t stream, const double* squares, std::int64_t count, double largest, double* factor);
 // Computes values[i] *= *factor, in device memory. `count` is a multiple of 4.
 void scale(cudaStream_t stream, const double* factor, float* values, std::int64_t count);

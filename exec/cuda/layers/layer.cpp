@@ -1,4 +1,4 @@
-// What all layers of this backend share: sizes, and the way between the host and the device.
+// The common part of all layers of this backend: sizes, and copies between the host and the device.
 #include "exec/cuda/layers/layers.h"
 
 #include "workloads/error.h"
@@ -10,12 +10,12 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr std::int64_t kBlockValues = 32;  // their fp32 part and their bf16 part both keep it
+constexpr std::int64_t kBlockValues = 32;  // the fp32 part and the bf16 part are multiples of this number of values
 constexpr std::int64_t kMostItems = std::int64_t{1} << 31;
 
 Bytes bytes_per_value(Precision precision) { return precision == Precision::Bf16 ? 2 : 4; }
 
-// Calls visit(place in NCHW, place in NHWC) for every element.
+// Calls visit(offset in NCHW, offset in NHWC) for every element.
 template <class Visit>
 void for_elements(Dims dims, int samples, Visit visit) {
     const auto channels = static_cast<std::size_t>(dims.channels);
@@ -27,7 +27,7 @@ void for_elements(Dims dims, int samples, Visit visit) {
                 visit(plain++, (n * pixels + p) * channels + c);
 }
 
-// Both wait until the device has done what was asked of it before, and the copy.
+// Both wait until the device has done its earlier work and the copy.
 std::vector<std::byte> copy_of(const std::byte* data, Bytes bytes, cudaStream_t stream) {
     std::vector<std::byte> copy(static_cast<std::size_t>(bytes));
     if (bytes == 0)
@@ -62,7 +62,7 @@ std::int64_t block_values(Bytes bytes, Precision precision) { return bytes / (pr
 CudaLayer::CudaLayer(GpuShare& device, const Layer& layer, int samples)
     : device_(device), layer_(layer), samples_(samples) {
     if (is_loss(layer.kind))
-        layer_.output = {};  // makes no tensor
+        layer_.output = {};  // it has no output tensor
     bytes_.output = tensor_bytes(samples * layer_.output.elements(), device.precision());
 }
 
@@ -72,7 +72,7 @@ void CudaLayer::refuse(const std::string& why, const std::string& help) const {
 
 void CudaLayer::check_items(std::int64_t items) const {
     if (items >= kMostItems)
-        refuse(fmt::format("{} samples make {} items, and the kernels of the backend cuda number fewer than {}",
+        refuse(fmt::format("{} samples have {} items, but the kernels of the backend cuda can have fewer than {}",
                            samples_, items, kMostItems),
                "choose a smaller pipeline.micro_batch_size");
 }

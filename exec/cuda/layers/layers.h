@@ -1,8 +1,8 @@
-// Layers on a CUDA device: cuDNN does convolutions, cuBLAS linear layers and attention, own kernels the rest. Tensors
-// are NHWC in the device's element type: float, or bf16 (Precision::Bf16); a sequence, which has one channel, lies row
-// after row. Weights, gradients and momentum are blocks of fp32 values, convolution filters as KRSC, linear weights
-// over the input flattened as NHWC. Under Bf16 the weights are followed by a bf16 copy of them, which products read,
-// and the gradients by room for what cuDNN writes.
+// Layers on a CUDA device: cuDNN does convolutions, cuBLAS does linear layers and attention, own kernels do the
+// rest. Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16); a sequence, which has one
+// channel, is stored row by row. Weights, gradients and momentum are blocks of fp32 values, with convolution
+// filters as KRSC and linear weights for the input flattened as NHWC. With Bf16 a bf16 copy follows the weights,
+// which products read, and room for cuDNN's result follows the gradients.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -22,13 +22,14 @@ using Bf16 = __nv_bfloat16;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-// These return the bytes of a tensor, of a block of `parameters` values, and the values in a block of `bytes`.
-Bytes tensor_bytes(std::int64_t elements, Precision precision);   // multiple of 64
-Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value, values in 32s
+// Return the bytes of a tensor, the bytes of a block of `parameters` values, and the number of values in a block of
+// `bytes`.
+Bytes tensor_bytes(std::int64_t elements, Precision precision);   // a multiple of 64
+Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value; multiples of 32 values
 std::int64_t block_values(Bytes bytes, Precision precision);
 
-// A convolution reads images of three channels with a fourth of zeros, and has weights of zero for it: cuDNN is slow
-// with three.
+// A convolution reads images of three channels with a fourth channel of zeros, for which it has weights of zero:
+// cuDNN is slow with three channels.
 constexpr int padded_channels(int channels) { return channels == 3 ? 4 : channels; }
 
 inline float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
@@ -39,7 +40,7 @@ inline const Bf16* shadow(const std::byte* block, std::int64_t values) {
     return reinterpret_cast<const Bf16*>(floats(block) + values);
 }
 
-// Returns what products read of a block of weights with `values` values: `T` is float or Bf16.
+// Returns the part of a block of weights with `values` values that products read: `T` is float or Bf16.
 template <class T>
 const void* read_by_products(const std::byte* weights, std::int64_t values) {
     if constexpr (std::is_same_v<T, Bf16>)
@@ -48,8 +49,8 @@ const void* read_by_products(const std::byte* weights, std::int64_t values) {
         return weights;
 }
 
-// The base class has what all layers of this backend share. Reading and filling wait for the device's stream: they are
-// for set-up, dumps and tests.
+// The base class of all layers of this backend. Functions that read or fill tensors wait for the device's stream:
+// they are for set-up, dumps and tests.
 class CudaLayer : public LayerKernel {
 public:
     LayerBytes bytes() const override { return bytes_; }
@@ -70,12 +71,12 @@ public:
 protected:
     CudaLayer(GpuShare& device, const Layer& layer, int samples);
 
-    // Both throw Error (BadInput) with the layer's name. Own kernels number items in 32 bits, and their loops may count
-    // to twice as many before they stop.
+    // Both throw Error (BadInput) with the layer's name. Own kernels number items in 32 bits, and their loops may
+    // count to twice the number before they stop.
     [[noreturn]] void refuse(const std::string& why, const std::string& help) const;
     void check_items(std::int64_t items) const;
 
-    // Copy between the host and a block's fp32 values; load_block() writes the bf16 copy too, and zeros up to the
+    // Copy between the host and a block's fp32 values; load_block() also writes the bf16 copy, and zeros up to the
     // block's end.
     void load_block(const std::vector<float>& values, std::byte* block, Bytes bytes) const;
     std::vector<float> store_block(const std::byte* block, std::int64_t count) const;
@@ -95,21 +96,21 @@ protected:
     LayerBytes bytes_;
 };
 
-// Updates the running averages of a batch norm: all means, then all unbiased variances, as in the blocks.
+// Updates the running averages of a batch norm. They have all means, then all unbiased variances, as the blocks do.
 void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample,
                      float* running);
 
-// Those channels of a batch norm that one block of threads averages.
+// The channels of a batch norm that one block of threads averages.
 struct AveragedChannels {
-    Bytes at;                           // where the layer begins in a block of statistics
-    std::int64_t channels, per_sample;  // of the layer; per_sample: values of a channel
+    Bytes at;                           // the offset of the layer in a block of statistics
+    std::int64_t channels, per_sample;  // of the layer; per_sample: values per channel
     std::int64_t first;
 };
 // Does the same for a list of `entries` on the device; `running` is the stage's.
 void average_batches(cudaStream_t stream, const BatchStatistics& of, const AveragedChannels* list, std::int64_t entries,
                      std::byte* running);
 
-// In the following `T` is float or Bf16.
+// In the functions below `T` is float or Bf16.
 template <class T>
 std::unique_ptr<LayerKernel> make_convolution(GpuShare& device, const Layer& layer, int samples, bool reads_data);
 template <class T>

@@ -1,4 +1,4 @@
-// Linear layers, of whole samples and of rows.
+// Linear layers of whole samples and of rows.
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/cuda/layers/products.h"
 
@@ -8,9 +8,8 @@ namespace pw::cuda {
 
 namespace {
 
-constexpr std::int64_t kLine = 32;  // fp32 values: where the bias may begin
-
-// Of a linear layer, which flattens a sample, or of a row linear one.
+constexpr std::int64_t kLine = 32;  // fp32 values: the alignment of the bias
+// The shape of a linear layer, which flattens a sample, or of a row linear layer.
 struct LinearShape {
     std::int64_t rows, in, out;
     bool bias;
@@ -22,7 +21,7 @@ LinearShape shape_of(const Layer& layer, int samples) {
     return {samples, layer.input.elements(), layer.output.channels, true};
 }
 
-// The block: weights {out, in} over the input as it lies, zeros up to a line, the bias if there is one, zeros.
+// weights: {out, in} for the input in its layout, zeros up to a line, the bias if there is one, zeros.
 template <class T>
 class Linear : public CudaLayer {
 public:
@@ -53,7 +52,7 @@ public:
                            {args.input_gradients[0], in_});
     }
 
-    // fp32 sums whatever T is.
+    // Sums are in fp32 for any T.
     void backward_weight(const LayerArgs& args) override {
         float* gradient = floats(args.weight_gradient);
         multiply<T, float>(device_, {CUBLAS_OP_N, in_, out_, shape_.rows, CUBLAS_OP_T, args.accumulate},
@@ -98,7 +97,7 @@ private:
         sum_bias_gradient<float>(device_.stream(), lines, gradient, shares_, out_, room, args.accumulate);
     }
 
-    // Calls visit(place in {out, NCHW}, place in {out, NHWC}) for every weight.
+    // Calls visit(offset in {out, NCHW}, offset in {out, NHWC}) for every weight.
     template <class Visit>
     void for_weights(Visit visit) const {
         const std::int64_t channels = layer_.input.channels, pixels = in_ / channels;
@@ -111,7 +110,7 @@ private:
 
     LinearShape shape_;
     std::int64_t in_, out_;
-    std::int64_t bias_, values_ = 0;  // where the bias begins; values of the block
+    std::int64_t bias_, values_ = 0;  // the offset of the bias; the number of values of the block
     std::int64_t shares_;             // of the rows, in sums of the bias's gradient
 };
 

@@ -16,7 +16,7 @@ __global__ void add_bias_kernel(const float* bias, T* output, std::int64_t outpu
         output[i] = rounded<T>(real(output[i]) + bias[i % outputs]);
 }
 
-// One thread per output: neighbours read neighbours.
+// One thread per output: neighbouring threads read neighbouring values.
 template <class T>
 __global__ void sum_columns(const T* output_gradient, float* bias_gradient, std::int64_t samples, std::int64_t outputs,
                             std::int64_t padded, bool accumulate) {

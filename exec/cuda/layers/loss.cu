@@ -1,5 +1,5 @@
-// The losses. In this backend's layout a sample's positions are rows with the classes side by side, be they the pixels
-// of an image or the tokens of a sequence.
+// The losses. In this backend's layout a sample's positions, the pixels of an image or the tokens of a sequence,
+// are rows in which the classes are adjacent.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/softmax.h"
 
@@ -32,7 +32,7 @@ __global__ void finish_rows(const T* __restrict__ logits, const int* __restrict_
     losses[row] = log(powers.sum) - (static_cast<double>(of_label) - static_cast<double>(powers.largest));
 }
 
-// The gradient of a row's loss: softmax minus the one of the label.
+// The gradient of a row's loss: softmax minus the one-hot label.
 template <class T>
 __global__ void differences(const T* __restrict__ logits, const int* __restrict__ labels,
                             const Powers* __restrict__ rows, float* __restrict__ saved, unsigned classes,
@@ -58,7 +58,7 @@ __global__ void distances(const T* __restrict__ values, const int* __restrict__ 
         saved[i] = distance(values, labels, i, classes);
 }
 
-// Of the distances of elements share, share + shares, ...
+// Sums the squares of the differences of elements share, share + shares, ...
 template <class T>
 __global__ void sum_squares(const T* __restrict__ values, const int* __restrict__ labels, double* __restrict__ sums,
                             unsigned classes, unsigned elements, unsigned shares) {
@@ -72,7 +72,7 @@ __global__ void sum_squares(const T* __restrict__ values, const int* __restrict_
     sums[share] = sum;
 }
 
-// sums[share] = losses[share] + losses[share + shares] + ..., over `divisor`.
+// sums[share] = (losses[share] + losses[share + shares] + ...) / divisor.
 __global__ void sum_losses(const double* __restrict__ losses, unsigned count, double* __restrict__ sums,
                            unsigned shares, double divisor) {
     const auto share = static_cast<unsigned>(item());
@@ -92,10 +92,10 @@ __global__ void scale(const float* __restrict__ saved, T* __restrict__ dx, float
         dx[i] = rounded<T>(saved[i] * factor);
 }
 
-constexpr unsigned kFewLosses = 512;   // one thread adds them up in their order; more come in
-constexpr unsigned kLossShares = 256;  // this many shares first
+constexpr unsigned kFewLosses = 512;   // one thread adds up this many in their order
+constexpr unsigned kLossShares = 256;  // more losses are first summed in this many shares
 
-// saved: the gradient of a row's loss, fp32.
+// saved: the gradient of a row's loss, in fp32.
 template <class T>
 class Loss : public CudaLayer {
 public:
@@ -121,7 +121,7 @@ protected:
     }
     unsigned elements() const { return rows_ * classes_; }
     Bytes label_bytes() const { return bytes_of<int>(rows_); }
-    // Every element of a row asks for its label: not from the host's memory.
+    // Copies the labels to the device, since every element of a row reads its label.
     const int* own_labels(const LayerArgs& args, Bytes at) const {
         check(cudaMemcpyAsync(args.scratch + at, args.labels.data(), rows_ * sizeof(int), cudaMemcpyHostToDevice,
                               device_.stream()),
@@ -130,7 +130,7 @@ protected:
     }
     const T* values(const LayerArgs& args) const { return reinterpret_cast<const T*>(args.inputs[0]); }
 
-    // `losses` has room for kLossShares more.
+    // `shares` has room for kLossShares values.
     void add_up(const double* losses, unsigned count, double* shares, double divisor, double* loss) const {
         if (count > kFewLosses) {
             launch(device_.stream(), kLossShares, sum_losses, losses, count, shares, kLossShares, 1);
@@ -141,7 +141,7 @@ protected:
     }
 
     unsigned classes_, positions_, rows_;
-    double factor_ = 1;  // of the saved gradients, beside the loss scale
+    double factor_ = 1;  // of the saved gradients, in addition to the loss scale
 };
 
 template <class T>
@@ -177,8 +177,8 @@ public:
     }
 
 private:
-    unsigned parts_;                                                     // of a row
-    Bytes rows_at_ = 0, losses_at_ = 0, shares_at_ = 0, labels_at_ = 0;  // in the scratch
+    unsigned parts_;                                                     // per row
+    Bytes rows_at_ = 0, losses_at_ = 0, shares_at_ = 0, labels_at_ = 0;  // offsets in the scratch
 };
 
 constexpr unsigned kSquareShares = 4096;
@@ -212,7 +212,7 @@ public:
 private:
     double values_of_sample() const { return static_cast<double>(this->layer_.input.elements()); }
 
-    Bytes shares_at_ = 0, labels_at_ = 0;  // in the scratch
+    Bytes shares_at_ = 0, labels_at_ = 0;  // offsets in the scratch
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Batch norm with the statistics of the micro-batch, in evaluation with the running averages. A row is a pixel of a
-// sample. Sums over the rows come in two stages whose sizes depend on the shape alone, each in a fixed order: a share
-// of the rows per thread, then the shares of a few channels per block of threads.
+// Batch norm with the statistics of the micro-batch; in evaluation with the running averages. A row is a pixel of a
+// sample. Sums over the rows have two stages, each in a fixed order and with sizes that depend on the shape only:
+// each thread sums a share of the rows, then each block of threads sums the shares of a few channels.
 #include "exec/cuda/layers/adding.h"
 #include "exec/cuda/layers/channel_sums.h"
 #include "exec/cuda/layers/layers.h"
@@ -17,9 +17,10 @@ namespace {
 // dx = kFactor dy + kOffset + kSlope (x - mean)
 enum FactorPlane { kFactor, kOffset, kSlope, kFactorPlanes };
 
-// The launch bounds let the summing kernels take the registers that their reads ahead need.
+// The launch bounds give the summing kernels enough registers for their reads ahead.
 
-// Of x - k and its square, where k is the channel's first value: the variance survives a large mean.
+// Sums x - k and its square, where k is the channel's first value, so that a large mean does not spoil the
+// variance.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock, 1)
     sum_moments(const Pack<T, kWidth>* __restrict__ x, Pack<float, kWidth>* __restrict__ sums, Rows rows) {
@@ -48,7 +49,7 @@ struct InputAndGradient {
     Pack<T, kWidth> x, dy;
 };
 
-// Of dy and dy (x - mean), where dy passed the ReLU.
+// Sums dy and dy (x - mean) over the elements that passed the ReLU.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock, 1)
     sum_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
@@ -86,8 +87,9 @@ struct AddInput {
     unsigned passed;
 };
 
-// The same, where first the add above changes its gradient dy: to dy + more, where the mask lets it pass. The other two
-// may be null. Every pack is read before it is written, by the same thread: `gradient` may be dy.
+// Does the same after the joined add has changed its gradient dy to dy + `more` for elements whose mask is 1, and
+// to 0 for others. `more` and the mask may be null. A thread reads every pack before it writes it, so that
+// `gradient` may be dy.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock, 1)
     sum_joined_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* dy,
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(kBlock, 1)
     sums[(2 * share + 1) * rows.packs + pack] = scaled;
 }
 
-// What normalise() reads. `parameters`: scale, shift.
+// Writes the state that normalise() reads. `parameters`: scale, shift.
 __device__ inline void put_state(double mean, double variance, const float* __restrict__ parameters, unsigned channels,
                                  unsigned channel, float* __restrict__ state) {
     const double inverse = 1 / sqrt(variance + kNormEpsilon);
@@ -144,7 +146,7 @@ struct FirstRow {
     const T* values;
 };
 
-// `statistics`: mean, unbiased variance; null: not wanted.
+// `statistics`: mean, unbiased variance; may be null.
 template <class T>
 __global__ void finish_moments(FirstRow<T> first, Sums sums, const float* __restrict__ parameters,
                                float* __restrict__ state, float* __restrict__ statistics) {
@@ -237,7 +239,7 @@ __global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack
         });
 }
 
-// Enough threads that read eight packs at a time to keep an H200's memory busy, and few sums.
+// The number of threads that keep the memory of an H200 busy with eight packs each, while there are still few sums.
 constexpr std::int64_t kSummers = 1 << 15;
 
 Rows summing_rows(std::int64_t packs, std::int64_t rows) {
@@ -259,7 +261,7 @@ public:
         bytes_.weights = block_bytes(2 * channels_, device.precision());
         bytes_.statistics = planes_bytes(2);
         bytes_.saved_until_input = planes_bytes(kStatePlanes);
-        bytes_.joins = channels_ % 8 == 0;  // a byte of an add's mask
+        bytes_.joins = channels_ % 8 == 0;  // whole bytes of an add's mask
         planes_at_ = planes_bytes(2 * summing_.shares);
         bytes_.scratch = planes_at_ + planes_bytes(std::max<int>(kStatePlanes, kFactorPlanes));
     }
@@ -343,12 +345,12 @@ private:
         return first;
     }
 
-    // They lie at the start of the scratch.
+    // The sums are at the start of the scratch.
     Sums sums(const LayerArgs& args) const {
         return {floats(args.scratch), static_cast<unsigned>(channels_), summing_.shares, static_cast<double>(rows_)};
     }
 
-    // Update and the norm of the gradient run over the whole block.
+    // The update and the norm of the gradient use the whole block, padding included.
     void clear_padding(float* gradient) const {
         const std::int64_t used = 2 * channels_, all = block_values(bytes_.weights, device_.precision());
         if (all > used)
@@ -359,7 +361,7 @@ private:
 
     std::int64_t channels_, rows_;
     Rows summing_, writing_;
-    Bytes planes_at_ = 0;  // in the scratch
+    Bytes planes_at_ = 0;  // offset in the scratch
 };
 
 }  // namespace

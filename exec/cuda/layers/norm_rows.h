@@ -1,4 +1,5 @@
-// What the kernels of a batch norm share with those of the add that it is run with. A row is a pixel of a sample.
+// The common part of the kernels of a batch norm and of an add that runs together with it. A row is a pixel of a
+// sample.
 #pragma once
 
 #include "exec/cuda/layers/layers.h"
@@ -8,22 +9,23 @@
 
 namespace pw::cuda {
 
-// A thread takes one pack of channels in the rows share, share + shares, ...: neighbouring threads read
+// A thread takes one pack of channels in the rows share, share + shares, ..., so that neighbouring threads read
 // neighbouring packs.
 struct Rows {
     unsigned packs, shares, rows;
     __device__ unsigned threads() const { return packs * shares; }
 };
 
-// The state has planes of one float per channel. kScale is the parameter over the deviation.
+// The state has planes of one float per channel. kScale is the scale parameter divided by the deviation.
 enum StatePlane { kMean, kInverse, kScale, kShift, kStatePlanes };
 
-// The result is rounded once: the ReLU's mask is made of it anew in every pass, and must come out the same.
+// The result is rounded once: every pass computes the ReLU's mask from it again, and must get the same mask.
 __device__ inline float normal(float x, float mean, float scale, float shift) {
     return __fmaf_rn(x - mean, scale, shift);
 }
 
-// Gives each thread sixteen rows, so that its channels' values are read seldom; fewer where threads are few.
+// Gives each thread sixteen rows, so that the values of its channels are read rarely, but fewer rows if there would
+// be few threads.
 inline Rows writing_rows(std::int64_t packs, std::int64_t rows) {
     const std::int64_t enough = std::min((rows + 3) / 4, (std::int64_t{1} << 16) / packs);
     const std::int64_t shares = std::max({(rows + 15) / 16, enough});

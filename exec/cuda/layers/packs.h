@@ -1,4 +1,4 @@
-// Values that are read and written together: 16 bytes wherever the shape allows.
+// Values that are read and written together: 16 bytes if the shape allows it.
 #pragma once
 
 #include "exec/cuda/layers/launch.h"
@@ -9,7 +9,7 @@
 
 namespace pw::cuda {
 
-// `T` is float, __nv_bfloat16 or unsigned char. A pack is copied as a whole: reading members in place falls apart into
+// `T` is float, __nv_bfloat16 or unsigned char. Copy a pack as a whole: reading its members in place compiles to
 // narrow reads.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth < 16 ? sizeof(T) * kWidth : 16) Pack {
@@ -58,8 +58,8 @@ __device__ inline Pack<T, kWidth> rounded(Pack<float, kWidth> from) {
     return all;
 }
 
-// Calls use(position, read(position)) for first, first + step, ... below `end`; it reads kAhead positions before it
-// uses the first of them, so that the memory is kept busy.
+// Calls use(position, read(position)) for first, first + step, ... below `end`. It reads kAhead positions before it
+// uses the first of them, so that the memory stays busy.
 template <int kAhead, class Read, class Use>
 __device__ inline void for_places(unsigned first, unsigned step, unsigned end, Read read, Use use) {
     unsigned place = first;

@@ -12,7 +12,7 @@ namespace {
 template <class T>
 using Widest = Pack<T, kWidest<T>>;
 template <class T>
-using Eight = Pack<T, 8>;  // as many elements as a byte of the mask has bits
+using Eight = Pack<T, 8>;  // one element per bit of a byte of the mask
 
 template <class T>
 __global__ void relu(const Widest<T>* __restrict__ x, Widest<T>* __restrict__ y, std::int64_t items) {
@@ -21,7 +21,7 @@ __global__ void relu(const Widest<T>* __restrict__ x, Widest<T>* __restrict__ y,
         return;
     Widest<T> values = x[i];
     for (T& value : values.values)
-        value = real(value) <= 0 ? rounded<T>(0) : value;  // NaN stays
+        value = real(value) <= 0 ? rounded<T>(0) : value;  // a NaN is kept
     y[i] = values;
 }
 
@@ -39,7 +39,7 @@ __global__ void relu_gradient(const Widest<T>* __restrict__ x, const Widest<T>* 
     dx[i] = gradient;
 }
 
-// How much of the normal distribution lies below, and its density.
+// The cumulative normal distribution and its density.
 __device__ inline float normal_below(float x) { return 0.5f * erfcf(-0.70710678f * x); }
 __device__ inline float normal_density(float x) { return 0.39894228f * expf(-0.5f * x * x); }
 
@@ -81,7 +81,7 @@ __global__ void add(const Eight<T>* __restrict__ left, const Eight<T>* __restric
         mask[i] = passed;
 }
 
-// No mask: all pass. Copies that nobody wants are null; one of them may be dy.
+// Without a mask all elements pass. `first` and `second` may be null, and one of them may be dy.
 template <class T>
 __global__ void copy_gradient(const Eight<T>* dy, const unsigned char* __restrict__ mask, Eight<T>* first,
                               Eight<T>* second, std::int64_t items) {
@@ -96,7 +96,7 @@ __global__ void copy_gradient(const Eight<T>* dy, const unsigned char* __restric
         second[i] = gradient;
 }
 
-// ReLU and GELU: a value's own function.
+// ReLU and GELU: a function of each value.
 template <class T>
 class Activation : public CudaLayer {
 public:
@@ -123,8 +123,8 @@ private:
     bool is_gelu_;
 };
 
-// Its inputs' gradients are one: where both are wanted in one place they are written once, and in place without a ReLU
-// not at all. saved, with a fused ReLU: one bit per element, whether it passed.
+// The gradients of both inputs are equal: if both have the same address, they are written once, and not at all if
+// that is the address of dy and there is no ReLU. saved with a fused ReLU: one bit per element, whether it passed.
 template <class T>
 class Add : public CudaLayer {
 public:
@@ -146,10 +146,10 @@ public:
     }
 
     void backward_input(const LayerArgs& args) override {
-        const auto wanted = [&](std::byte* gradient) {
+        const auto target = [&](std::byte* gradient) {
             return gradient == args.output_gradient && !layer_.relu ? nullptr : gradient;
         };
-        std::byte *first = wanted(args.input_gradients[0]), *second = wanted(args.input_gradients[1]);
+        std::byte *first = target(args.input_gradients[0]), *second = target(args.input_gradients[1]);
         if (second == first)
             second = nullptr;
         if (first || second)

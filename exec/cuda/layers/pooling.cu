@@ -1,4 +1,4 @@
-// Max pool over any window, global average pool.
+// Max pool over windows of any size, and global average pool.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/packs.h"
 
@@ -33,8 +33,8 @@ __device__ inline int clamped(int value, int end) { return value < 0 ? 0 : value
 
 __device__ inline bool is_nan(float value) { return value != value; }
 
-// One thread per pack of outputs; NaN counts as a maximum. A window that sticks out reads its edge again, which changes
-// no maximum. `chosen` may be null.
+// One thread per pack of outputs; NaN counts as a maximum. A window that exceeds the image reads its edge again,
+// which changes no maximum. `chosen` may be null.
 template <class T, int kWidth>
 __global__ void maxima(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* __restrict__ y,
                        Pack<unsigned char, kWidth>* __restrict__ chosen, Windows windows, unsigned packs,
@@ -78,7 +78,7 @@ struct GradientAndPlaces {
     Pack<unsigned char, kWidth> places;
 };
 
-// One thread per pack of inputs: adds up what the windows around it send back, in their order.
+// One thread per pack of inputs: adds up the gradients of the windows around it, in their order.
 template <class T, int kWidth>
 __global__ void gather(const Pack<T, kWidth>* __restrict__ dy, const Pack<unsigned char, kWidth>* __restrict__ chosen,
                        Pack<T, kWidth>* __restrict__ dx, Windows windows, unsigned packs, std::int64_t items) {
@@ -147,7 +147,7 @@ __global__ void spread(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWidth>* 
     dx[i] = rounded<T>(share);
 }
 
-// What both pools share. Packs lie along the channels.
+// The base of both pools. A pack has consecutive channels.
 template <class T, int kWidth>
 class Pool : public CudaLayer {
 public:
@@ -162,13 +162,14 @@ public:
 protected:
     static auto tensor(auto* data) { return packs<T, kWidth>(data); }
 
-    unsigned packs_;                 // of a pixel
-    std::int64_t inputs_, outputs_;  // packs of a tensor
+    unsigned packs_;                 // per pixel
+    std::int64_t inputs_, outputs_;  // packs per tensor
 };
 
-constexpr int kWidestWindow = 16;  // a place in it fits a byte
+constexpr int kWidestWindow = 16;  // a position in it fits in a byte
 
-// saved: which place of its window every output took, row by row; the first of equals.
+// saved: for every output the position in its window, row by row, from which it was taken; the first one of equal
+// values.
 template <class T, int kWidth>
 class MaxPool : public Pool<T, kWidth> {
 public:
@@ -177,8 +178,8 @@ public:
                                                             layer.output.width, layer.kernel,      layer.stride,
                                                             layer.padding} {
         if (layer.kernel > kWidestWindow)
-            this->refuse("it pools windows of " + std::to_string(layer.kernel) + " rows, the backend cuda at most of " +
-                             std::to_string(kWidestWindow),
+            this->refuse("it pools windows of " + std::to_string(layer.kernel) +
+                             " rows, but the backend cuda pools at most " + std::to_string(kWidestWindow),
                          "choose smaller windows, or set run.backend: cpu");
         this->bytes_.saved_until_input = aligned(this->outputs_ * kWidth);
     }

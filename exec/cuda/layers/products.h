@@ -1,4 +1,4 @@
-// Products of matrices by cuBLAS, which counts columns first: its matrices are ours transposed.
+// Products of matrices by cuBLAS, which stores matrices column by column: its matrices are ours transposed.
 #pragma once
 
 #include "exec/cuda/layers/layers.h"
@@ -10,7 +10,8 @@ constexpr cudaDataType kType = CUDA_R_32F;
 template <>
 inline constexpr cudaDataType kType<Bf16> = CUDA_R_16BF;
 
-// A product is result (+)= factor left right, where the result is rows x columns; `batch` times over.
+// A product: result (+)= factor left right, where the result has `rows` x `columns` values; done for `batch`
+// matrices.
 struct Product {
     cublasOperation_t left;
     std::int64_t rows, columns, depth;
@@ -19,7 +20,8 @@ struct Product {
     float factor = 1;
     int batch = 1;
 };
-// A matrix has its distances in elements: from one column to the next, and from one matrix of the batch to the next.
+// `column` and `next` are the distances, in elements, from one column to the next and from one matrix of the batch
+// to the next.
 struct Matrix {
     const void* data;
     std::int64_t column, next = 0;

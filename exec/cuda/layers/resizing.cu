@@ -1,4 +1,4 @@
-// Concat and upsampling, the layers that join an image with a larger one. Channels lie side by side.
+// Concat and upsampling. The channels of a pixel are adjacent.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/packs.h"
 
@@ -6,7 +6,7 @@ namespace pw::cuda {
 
 namespace {
 
-// Packs of a pixel: those of the first tensor, then those of the second.
+// The packs of a pixel: those of the first tensor, then those of the second.
 struct Sides {
     unsigned first, second;
     __device__ unsigned all() const { return first + second; }
@@ -22,7 +22,7 @@ __global__ void join(const Pack<T, kWidth>* __restrict__ first, const Pack<T, kW
     y[i] = pack < sides.first ? first[pixel * sides.first + pack] : second[pixel * sides.second + (pack - sides.first)];
 }
 
-// Sides that nobody wants are null.
+// `first` and `second` may be null.
 template <class T, int kWidth>
 __global__ void separate(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWidth>* __restrict__ first,
                          Pack<T, kWidth>* __restrict__ second, Sides sides, unsigned items) {
@@ -66,7 +66,8 @@ private:
 };
 
 struct Enlarged {
-    unsigned packs, height, width, factor;  // packs of a pixel; of the input; a pixel becomes factor x factor ones
+    unsigned packs, height, width,
+        factor;  // packs per pixel; size of the input; a pixel becomes factor x factor pixels
 };
 
 template <class T, int kWidth>
@@ -77,11 +78,11 @@ __global__ void repeat(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* _
         return;
     const unsigned pixel = i / sizes.packs, line = pixel / (sizes.width * sizes.factor);
     const unsigned column = (pixel - line * sizes.width * sizes.factor) / sizes.factor;
-    // The lines of a sample are a multiple of the factor.
+    // The number of lines of a sample is a multiple of the factor.
     y[i] = x[(line / sizes.factor * sizes.width + column) * sizes.packs + (i - pixel * sizes.packs)];
 }
 
-// One thread per pack of inputs: adds up the pixels that it became, row by row.
+// One thread per pack of inputs: adds up the pixels that were made of it, row by row.
 template <class T, int kWidth>
 __global__ void sum_repeated(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWidth>* __restrict__ dx, Enlarged sizes,
                              unsigned items) {
@@ -131,7 +132,7 @@ private:
     static auto tensor(auto* data) { return packs<T, kWidth>(data); }
 
     Enlarged sizes_;
-    unsigned inputs_, outputs_;  // packs
+    unsigned inputs_, outputs_;  // in packs
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Layer norm: a row is a token. Sums over a row come from a few threads in a fixed order, sums over the rows from
-// shares of them.
+// Layer norm: a row is a token. A few threads sum over a row, in a fixed order. Sums over the rows are made in
+// shares of the rows.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/cuda/layers/softmax.h"
@@ -14,7 +14,7 @@ struct Pair {
     float first, second;
 };
 
-// Of x - k and its square, where k is the row's first value: the variance survives a large mean.
+// Sums x - k and its square, where k is the row's first value, so that a large mean does not spoil the variance.
 template <class T, int kWidth>
 __global__ void sum_moments(const Pack<T, kWidth>* __restrict__ x, Pair* __restrict__ parts, unsigned packs,
                             unsigned parts_per_row, unsigned items) {
@@ -85,7 +85,7 @@ struct InputAndGradient {
     Pack<T, kWidth> x, dy;
 };
 
-// Of the gradient times the scale, and of that times the normal value.
+// Sums the gradient times the scale, and this product times the normalised value.
 template <class T, int kWidth>
 __global__ void sum_gradients(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
                               const Pair* __restrict__ state, const Pack<float, kWidth>* __restrict__ scales,
@@ -141,7 +141,7 @@ __global__ void input_gradient(const Pack<T, kWidth>* __restrict__ x, const Pack
     dx[i] = rounded<T>(gradient);
 }
 
-// Lines of the gradients of scale and shift: of the rows share, share + shares, ...
+// Writes lines of the gradients of scale and shift: sums over the rows share, share + shares, ...
 template <class T, int kWidth>
 __global__ void sum_rows(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kWidth>* __restrict__ dy,
                          const Pair* __restrict__ state, Pack<float, kWidth>* __restrict__ lines, unsigned packs,
@@ -168,7 +168,7 @@ __global__ void sum_rows(const Pack<T, kWidth>* __restrict__ x, const Pack<T, kW
     lines[(2 * share + 1) * packs + pack] = shift;
 }
 
-// The block: scale, shift, zeros. saved: mean and inverse deviation of every row.
+// weights: scale, shift, zeros. saved: mean and inverse deviation of every row.
 template <class T, int kWidth>
 class LayerNorm : public CudaLayer {
 public:
@@ -235,8 +235,8 @@ private:
     static Bytes pairs(std::int64_t count) { return aligned(count * static_cast<Bytes>(sizeof(Pair))); }
 
     unsigned width_, packs_, rows_;
-    unsigned parts_, shares_;           // threads of a row; of all rows
-    Bytes rows_at_ = 0, lines_at_ = 0;  // in the scratch
+    unsigned parts_, shares_;           // threads per row; shares of all rows
+    Bytes rows_at_ = 0, lines_at_ = 0;  // offsets in the scratch
 };
 
 }  // namespace

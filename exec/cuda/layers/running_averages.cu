@@ -1,4 +1,4 @@
-// The running averages of batch norm: they are updated at U, the optimizer update, by a thread per channel.
+// The running averages of batch norm. U, the optimizer update, updates them with a thread per channel.
 #include "exec/cuda/layers/launch.h"
 #include "exec/cuda/layers/layers.h"
 
@@ -34,7 +34,7 @@ __device__ inline void take_in_turn(const Batches& of, std::int64_t channel, flo
     }
 }
 
-// Moments of the union of the micro-batches.
+// Updates the averages with the moments of the union of the micro-batches.
 __device__ inline void take_as_one(const Batches& of, std::int64_t channel, float* running) {
     double count = 0, sum = 0, squares = 0;
     for (int k = 0; k < of.size; ++k) {

@@ -1,4 +1,5 @@
-// Softmax over rows that are divided among a few threads each; what the threads found is put together in a fixed order.
+// Softmax over rows that are divided among a few threads each; the results of the threads are combined in a fixed
+// order.
 #pragma once
 
 #include "exec/cuda/layers/packs.h"
@@ -7,8 +8,8 @@
 
 namespace pw::cuda {
 
-// Returns the threads per row of `length` values: the number follows from the shape, so that sums have an order of
-// their own.
+// Returns the threads per row of `length` values. The number depends on the shape only, so that the order of sums
+// is fixed.
 constexpr unsigned parts_of_row(std::int64_t length) {
     unsigned parts = 1;
     while (parts < 32 && parts * 16 <= length)
@@ -16,12 +17,12 @@ constexpr unsigned parts_of_row(std::int64_t length) {
     return parts;
 }
 
-// The largest of some logits, and the sum of exp(logit - largest). Of no logits they are minus infinity and zero.
+// The largest of some logits, and the sum of exp(logit - largest); minus infinity and zero if there are none.
 struct Powers {
     float largest, sum;
 };
 
-// Returns the powers of row[first], row[first + step], ... before `end`.
+// Returns the powers of row[first], row[first + step], ... below `end`.
 template <class T>
 __device__ Powers powers_of(const T* row, unsigned first, unsigned step, unsigned end) {
     Powers powers = {-INFINITY, 0};
@@ -44,7 +45,7 @@ struct RowPowers {
     double sum;
 };
 
-// Joins the `parts` of a row, of which one at least has logits.
+// Joins the `parts` of a row, at least one of which has logits.
 __device__ inline RowPowers joined(const Powers* parts, unsigned count) {
     float largest = parts[0].largest;
     for (unsigned part = 1; part < count; ++part)

@@ -11,12 +11,11 @@ namespace {
 
 using Four = Pack<float, 4>;
 
-constexpr std::int64_t kShare = 2048;  // fours, of a block of threads
-
-// Places and lengths in fours, or in floats behind them.
+constexpr std::int64_t kShare = 2048;  // fours per block of threads
+// `at`, `first` and `end` are in fours, `values` is in floats.
 struct Share {
-    std::int64_t at;      // of the layer's block in the stage's
-    std::int64_t values;  // of the layer: behind them are the rounded ones
+    std::int64_t at;      // the offset of the layer's block in the stage's
+    std::int64_t values;  // the layer's values; the rounded ones follow them
     unsigned first, end;  // of the layer's fours
 };
 
@@ -51,8 +50,8 @@ __device__ void put_sum(double* values, double* sum) {
         *sum = values[0];
 }
 
-// Every value is read before it is written, by the same thread: new_weights may be weights. `partials`: of each share;
-// null: the norm is not wanted.
+// A thread reads every value before it writes it, so that new_weights may be weights. `partials` are the sums of
+// squares of each share; null if the norm is not needed.
 __global__ void update_shares(const Share* shares, Rates rates, const std::byte* weights, const std::byte* gradients,
                               std::byte* momentum, std::byte* new_weights, bool rounds, double* partials) {
     __shared__ double squares[kBlock];

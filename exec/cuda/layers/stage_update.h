@@ -1,4 +1,4 @@
-// U, the optimizer update, of a stage: a few kernels do it for all its layers.
+// U, the optimizer update, of a stage: a few kernels update all its layers.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -8,8 +8,8 @@
 
 namespace pw::cuda {
 
-// The blocks of the layers are cut into shares, one for each block of threads, and listed on the device. Sums are made
-// in an order that a layer's size alone decides.
+// The blocks of the layers are divided into shares, one per block of threads, which are listed on the device. The
+// order of sums depends only on a layer's size.
 class StageUpdate : public StageKernel {
 public:
     StageUpdate(const GpuShare& device, const std::vector<StageBlock>& blocks);

@@ -1,5 +1,5 @@
-// Communicators, and what they move. What one thread issues in a group for one communicator is one
-// launch: it waits for all streams that it names, and holds them until each of its sends and receives has met its other
+// Communicators and their transfers. The calls of one thread in a group for one communicator are one launch: it
+// waits for all of its streams, and blocks them until each of its sends and receives has been matched by the other
 // end.
 #pragma once
 
@@ -25,12 +25,13 @@ struct Message {
     std::vector<char> came{};  // from another process
 };
 
-// From one rank to another. Only the threads of streams at its two ends meet at its lock.
+// The messages from one rank to another. Only the threads of streams at its two ends use its lock.
 struct Pair {
     static constexpr int kSender = 1, kReceiver = 2;
     std::mutex mutex;
     std::deque<Message> messages;
-    std::atomic<int> ends{0};  // of two processes: those that have issued the first message; then they are connected
+    std::atomic<int> ends{
+        0};  // between two processes: the ends that have issued the first message; with both they are connected
 
     Message& message(std::size_t number) {
         std::lock_guard lock(mutex);
@@ -40,11 +41,11 @@ struct Pair {
     }
 };
 
-// What the ranks with one id share.
+// The state that the ranks with one id share.
 struct World {
     explicit World(int count) : ranks(count), pairs(count * count), way(count), gpu_of(count) {}
     Pair& pair(int from, int to) { return pairs[from * ranks + to]; }
-    void ring() {  // something may have changed for someone; orders nothing
+    void ring() {  // wakes threads that wait for a change; orders nothing
         bell.fetch_add(1, std::memory_order_relaxed);
         wake_sleepers(bell);
     }
@@ -54,7 +55,7 @@ struct World {
     std::atomic<int> bell{0};
     std::vector<std::shared_ptr<Connection>> way;  // by rank; null in this process. Written before all have joined
 
-    bool made_here = false;  // by a process that has others to tell
+    bool made_here = false;  // this process made it, and informs the others
 
     std::mutex mutex;
     std::condition_variable all_joined;
@@ -65,12 +66,12 @@ struct World {
 struct Transfer {
     bool sends;
     int peer;
-    std::size_t number;  // among those of its pair
+    std::size_t number;  // in its pair
     void* memory;
     std::size_t bytes;
     CUstream_st* stream;
-    Message* message = nullptr;    // once its stream has come to it
-    std::function<void()> then{};  // when all of its launch have ended
+    Message* message = nullptr;    // set when its stream has reached it
+    std::function<void()> then{};  // called when all transfers of its launch have ended
 };
 
 struct Launch {
@@ -81,20 +82,20 @@ struct Launch {
     Signal done;
 };
 
-// A group that is being launched. It ends with ncclGroupEnd, or when its thread has asked every communicator that does
-// not block until it was no longer in progress. Nothing here orders threads.
+// A group that is being launched. It ends with ncclGroupEnd, or when its thread has queried every non-blocking
+// communicator until none was in progress. It orders no threads.
 struct Job {
     const std::thread::id thread = std::this_thread::get_id();
     std::vector<int> devices{};
-    std::atomic<int> open{0};  // communicators that have not been asked
-    bool in_progress = true;   // as the first question hears
+    std::atomic<int> open{0};  // the number of communicators that have not been queried
+    bool in_progress = true;   // the answer to the first query
 };
 
-// Puts a launch on its streams; false where one of them is closed.
+// Puts a launch on its streams; returns false if one of them is closed.
 bool start(ncclComm& comm, std::vector<Transfer> transfers);
-// Joins the current device to the world of the id; null when the rank, or so many ranks, cannot.
+// Joins the current device to the world of the id; returns null if the rank or the number of ranks does not fit.
 ncclComm* join_world(const std::string& id, int ranks, int rank, bool blocking);
-// What comes from other processes: a rank joins a world that has been made here, all have joined, one is gone.
+// Messages from other processes: a rank joins a world of this process, all have joined, one is gone.
 std::shared_ptr<World> join_from_afar(const std::string& name, int ranks, int rank, const std::string& gpu,
                                       const std::shared_ptr<Connection>& way);
 void complete(World& world, bool is_refused);
@@ -111,8 +112,8 @@ struct ncclComm {
     std::vector<std::size_t> issued[2]{};  // [sends][peer]
     std::deque<host_cuda::Launch> launches{};
     std::deque<host_cuda::Job> jobs{};
-    std::atomic<host_cuda::Job*> job{nullptr};  // under way
-    std::atomic<bool> is_used{false};           // by a thread, right now
+    std::atomic<host_cuda::Job*> job{nullptr};  // the current one
+    std::atomic<bool> is_used{false};           // whether a thread is in one of its calls
     bool usable = true;
     std::atomic<bool> aborted{false};
     std::atomic<ncclResult_t> error{ncclSuccess};

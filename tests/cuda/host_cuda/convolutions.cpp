@@ -53,7 +53,7 @@ bool has_algorithm(const Convolution& c) {
     return c.x.format == CUDNN_TENSOR_NHWC && (is_odd ? c.algorithm == 0 || c.algorithm == 5 : c.algorithm == 1);
 }
 
-// Calls act(place in memory, place in NHWC) for every element.
+// Calls act(offset in memory, offset in NHWC) for every element.
 template <class Act>
 void for_each_element(const cudnnTensorStruct& t, Act act) {
     std::size_t plain = 0;
@@ -84,7 +84,7 @@ void store(const cudnnTensorStruct& t, const std::vector<double>& values, void* 
     });
 }
 
-// Calls act(x, w, y) with the places of the first channel of x and w that meet in an element of y.
+// Calls act(x, w, y) for every element y, with the offsets of the first channel of its x and w.
 template <class Act>
 void for_each_meeting(const Convolution& c, Act act) {
     std::size_t y = 0;
@@ -120,7 +120,8 @@ std::vector<double> compute(const Convolution& c, const void* first, const void*
 
 }  // namespace
 
-// Algorithm 1 of every pass, which is deterministic, and algorithm 0 for floats, which is not said to be.
+// Every pass has algorithm 1, which is deterministic; for floats there is algorithm 0, which does not count as
+// deterministic.
 cudnnStatus_t check(const Convolution& c) {
     if (!fits(c))
         return CUDNN_STATUS_BAD_PARAM;

@@ -1,4 +1,4 @@
-// The convolutions of the stand-in: which it has, and what they compute.
+// The convolutions of the stand-in: the supported ones, and their results.
 #pragma once
 
 #include "tests/cuda/host_cuda/host_cuda.h"
@@ -40,13 +40,13 @@ inline const cudnnTensorStruct& output_of(const Convolution& c) {
     return c.pass == Pass::Forward ? c.y : c.pass == Pass::Data ? c.x : c.w;
 }
 
-// As cuDNN answers: whether it has this one.
+// Returns whether this one is supported, as cuDNN does.
 cudnnStatus_t check(const Convolution& c);
 std::size_t workspace_of(const Convolution& c);
-bool is_timed(const Convolution& c);  // counts the timing; false: it fails
+bool is_timed(const Convolution& c);  // counts a timing; false if it fails
 void note(const Convolution& c);      // for take_convolutions()
 
-// output = a * convolution of the two + b * output.
+// output = a * convolution of first and second + b * output.
 void convolve(const Convolution& c, float a, const void* first, const void* second, float b, void* output);
 
 }  // namespace host_cuda

@@ -19,7 +19,7 @@ namespace {
 
 using namespace host_cuda;
 
-// Column major; element (row, column), or its mirror image when transposed.
+// A matrix by columns: element (row, column), or (column, row) if transposed.
 struct Matrix {
     const void* memory;
     cudaDataType type;
@@ -30,7 +30,7 @@ struct Matrix {
         const auto* bytes = static_cast<const std::byte*>(memory);
         return {bytes + by * (type == CUDA_R_32F ? 4 : 2), type, leading, transposed};
     }
-    // The first `count` elements that lie side by side: of a column, or of a row when transposed.
+    // Returns the first `count` adjacent elements of a column, or of a row if transposed.
     void load(int line, int count, double* to) const {
         const std::size_t first = std::size_t(line) * leading;
         for (int i = 0; i < count; ++i)
@@ -47,7 +47,7 @@ struct Matrix {
     }
 };
 
-// Column after column.
+// Stored column by column.
 std::vector<double> columns_of(const Matrix& from, int rows, int columns) {
     std::vector<double> values(std::size_t(rows) * columns), line(columns);
     for (int j = 0; !from.transposed && j < columns; ++j)
@@ -131,7 +131,7 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t streamId) 
     if (streamId != nullptr && streamId->device != handle->device)
         return CUBLAS_STATUS_INVALID_VALUE;
     handle->stream = streamId;
-    handle->workspace = nullptr;  // and it forgets the workspace
+    handle->workspace = nullptr;  // as cuBLAS does
     handle->workspace_bytes = 0;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -176,7 +176,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (only_shown({{A, false}, {B, false}, {*static_cast<const float*>(beta) == 0 ? nullptr : C, false}, {C, true}}))
         return CUBLAS_STATUS_SUCCESS;
-    // Most of it is never used, but what overlaps its ends shows.
+    // Most of the workspace is never used, but an overlap with its ends is detected.
     const auto spoil = [memory = static_cast<std::byte*>(handle->workspace), bytes = handle->workspace_bytes] {
         const std::size_t end = std::min<std::size_t>(bytes, 1 << 16);
         if (memory != nullptr) {

@@ -48,7 +48,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha
         return CUDNN_STATUS_SUCCESS;
     note(c);
     const auto work = [=, a = *alpha, b = *beta] {
-        // The workspace holds NaNs before and after, which show in whatever overlaps it.
+        // The workspace is filled with NaNs before and after the call, so that an overlap is detected.
         if (needs > 0)
             std::memset(workspace.memory, 0xff, needs);
         convolve(c, a, first, second, b, output);
@@ -63,7 +63,7 @@ cudnnStatus_t workspace_size(const Convolution& c, std::size_t* bytes) {
     return check(c);
 }
 
-// First what runs, with algorithm 0 first and not deterministic; then the rest as not supported.
+// Lists the supported algorithms, with algorithm 0 first and not deterministic, then the others as not supported.
 template <class Perf>
 cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, Perf* results) {
     if (requested < 1)
@@ -88,7 +88,7 @@ cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, 
     return CUDNN_STATUS_SUCCESS;
 }
 
-// Like list; and the output is overwritten.
+// As list(), and overwrites the output.
 template <class Perf>
 cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
                    int* returned, Perf* results) {
@@ -141,7 +141,7 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
     return "CUDNN_UNKNOWN_STATUS";
 }
 
-// There is nothing to add.
+// There is no further message.
 void cudnnGetLastErrorString(char* message, size_t max_size) {
     if (max_size > 0)
         message[0] = '\0';
@@ -188,7 +188,7 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convD
     *convDesc = {pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType, CUDNN_DEFAULT_MATH};
     return status_if(pad_h >= 0 && pad_w >= 0 && u > 0 && v > 0 && dilation_h > 0 && dilation_w > 0);
 }
-// The arithmetic is the same for all.
+// The arithmetic is the same for all math types.
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc, cudnnMathType_t mathType) {
     convDesc->math = mathType;
     return CUDNN_STATUS_SUCCESS;

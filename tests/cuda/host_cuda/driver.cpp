@@ -1,4 +1,4 @@
-// Green contexts: groups of 8 of a device's 132 multiprocessors, counted only.
+// Green contexts: groups of 8 of a device's 132 multiprocessors, which are only counted.
 #include "tests/cuda/host_cuda/streams.h"
 
 #include <cuda.h>
@@ -97,7 +97,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources, unsigned int nbResources) {
     static std::mutex mutex;
-    static std::deque<CUdevResourceDesc_st> descriptors;  // nothing ever frees one
+    static std::deque<CUdevResourceDesc_st> descriptors;  // CUDA has no call that frees one
     if (nbResources == 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUdevResource sum = resources[0];
@@ -120,7 +120,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
     if (!is_device(dev) || desc->resource.host_cuda_device != dev)
         return CUDA_ERROR_INVALID_DEVICE;
     *phCtx = new CUgreenCtx_st{desc->resource};
-    (*phCtx)->resource.host_cuda_split = 0;  // may be split again
+    (*phCtx)->resource.host_cuda_split = 0;  // it may be split again
     return CUDA_SUCCESS;
 }
 
@@ -136,7 +136,7 @@ CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
     return hCtx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-// Of green contexts only.
+// For green contexts only.
 CUresult cuCtxSetCurrent(CUcontext ctx) {
     if (ctx == nullptr)
         return CUDA_ERROR_INVALID_CONTEXT;

@@ -1,4 +1,4 @@
-// Captures and the graphs that come of them.
+// Captures and their graphs.
 #include "tests/cuda/host_cuda/streams.h"
 
 #include <algorithm>
@@ -9,29 +9,29 @@ namespace host_cuda {
 
 struct Node {
     std::function<void()> work;
-    CUevent_st* event;  // or else what each launch records
+    CUevent_st* event;  // if there is no work: the event that each launch records
     std::vector<const Node*> after{};
-    int number = -1;  // in its graph
+    int number = -1;  // its index in the graph
 };
 
-// What one stream captures. Only one thread at a time may touch a graph until its capture ends (Entry): locks would
-// order threads that the caller has to order.
+// The capture of one stream. Only one thread at a time may access a graph until its capture ends (Entry): locks
+// would order threads that the caller has to order.
 struct Lane {
     cudaError_t add(Node node);
     cudaError_t fail(cudaError_t error);
 
     CUgraph_st* graph;
-    CUstream_st* stream;  // null: it has been destroyed
+    CUstream_st* stream;  // null if it has been destroyed
     int device;
     std::deque<Node> nodes{};
-    std::vector<const Node*> after{};  // what the next node comes after
+    std::vector<const Node*> after{};  // the nodes that the next node follows
 };
 
 }  // namespace host_cuda
 
 using namespace host_cuda;
 
-// From the beginning of its capture. Kept as long as the process, because events refer to it.
+// A graph, from the beginning of its capture. It exists as long as the process, since events refer to it.
 struct CUgraph_st {
     enum State { kCaptures, kInvalid, kEnded, kDestroyed };
 
@@ -50,8 +50,8 @@ struct CUgraph_st {
 
     const cudaStreamCaptureMode mode;
     const std::thread::id thread = std::this_thread::get_id();
-    std::deque<Lane> lanes;  // the first began
-    int nodes = 0;           // once it has ended
+    std::deque<Lane> lanes;  // the first one is of the stream that began the capture
+    int nodes = 0;           // set when the capture has ended
     std::atomic<bool> is_entered{false};
 
 private:
@@ -74,8 +74,8 @@ struct CUgraphExec_st {
 
 namespace {
 
-// A call on a stream that captures: beside another thread's it spoils the graph, which is not synchronised. It takes
-// its time, so that two calls without an order between them do meet.
+// A call on a capturing stream. A concurrent call of another thread spoils the graph, which is not synchronised.
+// The call is slow, so that two calls without an order do overlap.
 class Entry {
 public:
     explicit Entry(CUgraph_st& graph)
@@ -101,7 +101,7 @@ struct GraphRegistry {
     std::mutex mutex;
     std::deque<CUgraph_st> graphs;
     std::deque<CUgraphExec_st> executables;
-    std::atomic<int> strict{0};  // captures that are not relaxed and have not ended
+    std::atomic<int> strict{0};  // the number of captures that are not relaxed and have not ended
 };
 
 GraphRegistry& graph_registry() {
@@ -109,7 +109,7 @@ GraphRegistry& graph_registry() {
     return *all;
 }
 
-// Numbers the nodes; false where the stream that began does not come after all of them.
+// Numbers the nodes; returns false if the stream that began does not follow all of them.
 bool close_graph(CUgraph_st& graph) {
     for (Lane& lane : graph.lanes)
         for (Node& node : lane.nodes)
@@ -195,7 +195,7 @@ cudaError_t CUstream_st::push_or_capture(std::function<void()> work, Signal* the
     return cudaSuccess;
 }
 
-// An event that was captured makes the stream part of the capture.
+// A captured event makes the stream part of the capture.
 cudaError_t CUstream_st::wait_for(const CUevent_st& event) {
     const bool is_open = event.graph != nullptr && event.graph->is_open();
     std::unique_lock lock(pushing_);
@@ -293,7 +293,7 @@ void CUstream_st::leave_capture() {
     CUgraph_st& graph = *lane->graph;
     lane->stream = nullptr;
     graph.invalidate();
-    if (lane == &graph.lanes.front()) {  // nobody else can end it
+    if (lane == &graph.lanes.front()) {  // only this stream can end it
         release(graph);
         graph.become(CUgraph_st::kDestroyed);
     }
@@ -360,7 +360,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     return result(cudaSuccess);
 }
 
-// Launches go on.
+// Launches continue.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
     if (graphExec == nullptr || graphExec->destroyed)
         return result(cudaErrorInvalidValue);

@@ -1,10 +1,11 @@
-// Runs a test on the stand-in, with streams that take their time.
+// Runs a test on the stand-in, with slow streams.
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
-// The stand-in computes tf32 as fp32 but in products, whose tests try both; PIPEWRIGHT_SOAK=1 tries the whole grid.
+// The stand-in computes tf32 as fp32 except in products, whose tests run both; PIPEWRIGHT_SOAK=1 runs the whole
+// grid.
 constexpr const char* kAllButTf32 = "-Cuda/*tf32:Shapes/*Tf32*:Precisions/CudaTokens*Tf32:Precisions/CudaCaptures*Tf32";
 
 int main(int count, char** values) {

@@ -1,5 +1,5 @@
-// The calls of NCCL: who joins a communicator, and what a group launches. Two groups must not be launched on one device
-// at a time, nor may two threads use one communicator at a time.
+// The calls of NCCL: the making of communicators, and the launch of groups. Two groups must not be launched on one
+// device at a time, and two threads must not use one communicator at a time.
 #include "tests/cuda/host_cuda/communicators.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void end_one(Job* job) {
         end(*job);
 }
 
-// Of the thread.
+// The group of a thread.
 struct Group {
     int depth = 0;
     ncclResult_t failed = ncclSuccess;
@@ -59,7 +59,7 @@ private:
     const bool alone_;
 };
 
-// Until both ends of a pair, where they are in two processes, have issued its first message.
+// A pair between two processes is in progress until both ends have issued its first message.
 bool is_connecting(const ncclComm& comm) {
     for (int peer = 0; peer < comm.world->ranks; ++peer)
         for (const bool sends : {true, false})
@@ -76,7 +76,7 @@ ncclResult_t state_of(const ncclComm& comm) {
     return comm.world->joined < comm.world->ranks || is_connecting(comm) ? ncclInProgress : ncclSuccess;
 }
 
-// Whether the communicator takes a call for memory and a stream.
+// Returns whether the communicator accepts a call for memory and a stream.
 ncclResult_t check(ncclComm_t comm, std::initializer_list<const void*> memory, cudaStream_t stream) {
     if (comm == nullptr || !comm->usable || comm->aborted)
         return fail(ncclInvalidArgument, "no such communicator");
@@ -125,7 +125,7 @@ ncclResult_t wait_for_all(ncclComm& comm) {
     return comm.error == ncclSuccess ? ncclSuccess : fail(comm.error, "two ranks have the same device");
 }
 
-// By communicator, in the order of issue.
+// Returns the calls by communicator, in the order of issue.
 using Launches = std::vector<std::pair<ncclComm*, std::vector<Transfer>>>;
 Launches launches_of(const Group& ended) {
     Launches launches;
@@ -144,7 +144,7 @@ bool meets_itself(const ncclComm& comm, const std::vector<Transfer>& transfers) 
     return open == 0;
 }
 
-// False where another group is being launched on one of the devices.
+// Returns false if another group is being launched on one of the devices.
 bool begin(Job& job, const Launches& launches) {
     for (const auto& [comm, transfers] : launches) {
         if (std::find(job.devices.begin(), job.devices.end(), comm->device) != job.devices.end())
@@ -165,7 +165,7 @@ ncclResult_t launch(const Launches& launches) {
         end(job);
         return fail(ncclInvalidUsage, "host threads are racing to launch on one device");
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(10));  // so that others come in between
+    std::this_thread::sleep_for(std::chrono::microseconds(10));  // so that other threads run in between
     ncclResult_t result = ncclSuccess;
     for (const auto& [comm, transfers] : launches) {
         if (!comm->blocking) {
@@ -257,7 +257,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
     return ncclGroupEnd();
 }
 
-// It also ends what its thread has begun.
+// It also ends the group that its thread has begun.
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
     const Use use(*comm);
     Job* job = comm->job.load(std::memory_order_relaxed);
@@ -295,7 +295,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     return ncclSuccess;
 }
 
-// Its streams go on without the data. The other ends wait until they are aborted, too. Any thread may call this.
+// Its streams continue without the data. The other ends wait until they are aborted, too. Any thread may call this.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->aborted = true;
     end_one(comm->job.exchange(nullptr, std::memory_order_relaxed));
@@ -313,7 +313,7 @@ ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int
     return issue(false, recvbuff, count, datatype, peer, comm, stream);
 }
 
-// Every rank gets what all have.
+// Every rank gets the sum of all ranks.
 ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
     if (const ncclResult_t checked = check(comm, {sendbuff, recvbuff}, stream); checked != ncclSuccess)
@@ -338,7 +338,8 @@ ncclResult_t ncclGroupStart() {
     return ncclSuccess;
 }
 
-// A communicator that does not block answers ncclInProgress, as the real one may, though its work is queued here.
+// A non-blocking communicator returns ncclInProgress, as the real one may, although its work is already queued
+// here.
 ncclResult_t ncclGroupEnd() {
     if (group.depth == 0)
         return fail(ncclInvalidUsage, "no group has been started");

@@ -17,7 +17,7 @@ namespace {
 
 struct Head {
     enum Kind : int { kJoin, kComplete, kRefused, kLost, kIssued, kSent, kCopied } kind;
-    int from = 0, to = 0;  // ranks; of kJoin the rank that joins and the number of all
+    int from = 0, to = 0;  // ranks; for kJoin the joining rank and the number of ranks
     std::size_t number = 0, bytes = 0;
 };
 struct Joining {
@@ -43,19 +43,19 @@ public:
     explicit Socket(int socket) : socket_(socket) {}
     ~Socket() override { ::close(socket_); }
 
-    void tell_sent(int from, int to, std::size_t number, const void* data, std::size_t bytes) override {
+    void report_sent(int from, int to, std::size_t number, const void* data, std::size_t bytes) override {
         send({Head::kSent, from, to, number, bytes}, data);
     }
-    void tell_issued(int from, int to, int end) override {
+    void report_issued(int from, int to, int end) override {
         send({Head::kIssued, from, to, static_cast<std::size_t>(end), 0});
     }
-    void tell_copied(int from, int to, std::size_t number) override { send({Head::kCopied, from, to, number, 0}); }
-    void tell_complete(bool is_refused) override { send({is_refused ? Head::kRefused : Head::kComplete}); }
-    void tell_lost() override { send({Head::kLost}); }
+    void report_copied(int from, int to, std::size_t number) override { send({Head::kCopied, from, to, number, 0}); }
+    void report_complete(bool is_refused) override { send({is_refused ? Head::kRefused : Head::kComplete}); }
+    void report_lost() override { send({Head::kLost}); }
 
     void send(Head head, const void* content = nullptr) {
         const std::lock_guard lock(sending_);
-        if (move_all(socket_, &head, sizeof head, true))  // else whoever reads finds out
+        if (move_all(socket_, &head, sizeof head, true))  // otherwise the reading thread detects the end
             (void)move_all(socket_, const_cast<void*>(content), head.bytes, true);
     }
     bool receive(Head& head, std::vector<char>& content) {
@@ -72,7 +72,7 @@ private:
 
 sockaddr_un address_of(int process, socklen_t& length) {
     sockaddr_un address{};
-    address.sun_family = AF_UNIX;  // a name that begins with zero is in no folder, and goes with the process
+    address.sun_family = AF_UNIX;  // a name that begins with zero is in no folder, and disappears with the process
     const int written =
         std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "pipewright host_cuda %d", process);
     length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(written));
@@ -84,17 +84,17 @@ int maker_of(const std::string& world_name) {
     return std::sscanf(world_name.c_str(), "host_cuda %d", &process) == 1 ? process : 0;
 }
 
-// Hands on what comes to the ranks here, and from one of the other processes to another one.
+// Delivers messages to the ranks in this process, and forwards those between two other processes.
 void take(World& world, const Head& head, std::vector<char>& content) {
     const int end = head.kind == Head::kIssued ? static_cast<int>(head.number) : 0;
     const int receiver = head.kind == Head::kSent || end == Pair::kSender ? head.to : head.from;
     if (const auto& way = world.way[receiver]) {
         if (head.kind == Head::kIssued)
-            way->tell_issued(head.from, head.to, end);
+            way->report_issued(head.from, head.to, end);
         else if (head.kind == Head::kSent)
-            way->tell_sent(head.from, head.to, head.number, content.data(), content.size());
+            way->report_sent(head.from, head.to, head.number, content.data(), content.size());
         else
-            way->tell_copied(head.from, head.to, head.number);
+            way->report_copied(head.from, head.to, head.number);
         return;
     }
     if (end != 0) {
@@ -113,7 +113,7 @@ void take(World& world, const Head& head, std::vector<char>& content) {
     world.ring();
 }
 
-// The thread of a connection: with a world that has been joined, or at its maker's.
+// The thread of a connection, in a process that has joined a world or in the one that made it.
 void read(const std::shared_ptr<Socket>& socket, std::shared_ptr<World> world) {
     Head head{};
     std::vector<char> content;
@@ -175,7 +175,7 @@ bool is_made_here(const std::string& world_name) { return maker_of(world_name) =
 std::shared_ptr<Connection> join_far(const std::shared_ptr<World>& world, const std::string& world_name, int rank,
                                      const std::string& gpu) {
     std::shared_ptr<Socket> connection;
-    for (const auto& way : world->way)  // another rank here has called before
+    for (const auto& way : world->way)  // another rank of this process is already connected
         if (way)
             connection = std::static_pointer_cast<Socket>(way);
     if (!connection) {

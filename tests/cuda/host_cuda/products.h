@@ -1,5 +1,5 @@
-// The inner loops of convolutions and matrix products, on private copies: nothing in them is for the thread sanitizer,
-// under which they would take ten times as long.
+// The inner loops of convolutions and matrix products, on private copies. The thread sanitizer skips them: with it
+// they would take ten times as long.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace host_cuda {
 
 [[gnu::no_sanitize("thread")]] inline double dot(const double* a, const double* b, std::size_t count) {
-    double sums[4] = {};  // side by side, which vectors are made for
+    double sums[4] = {};  // four at a time, for vector instructions
     std::size_t i = 0;
     for (; i + 4 <= count; i += 4)
         for (std::size_t k = 0; k < 4; ++k)

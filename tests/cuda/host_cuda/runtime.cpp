@@ -16,12 +16,12 @@ namespace host_cuda {
 namespace {
 
 struct GpuShare {
-    std::mutex mutex;  // of what has been allocated
+    std::mutex mutex;  // protects the allocations
     std::atomic<std::size_t> allocated{0};
     std::atomic<bool> has_peer[kMaxDevices]{};
 };
 
-// Where memory came from. A slot is used once, so whoever has a pointer may look without a lock.
+// The origin of memory. A slot is used once, so that code with a pointer may read it without a lock.
 struct Allocation {
     std::atomic<const std::byte*> begin{nullptr};  // null again when it is freed
     std::atomic<std::size_t> bytes{0};
@@ -29,12 +29,13 @@ struct Allocation {
 };
 
 constexpr int kMaxAllocations = 1 << 16;
-constexpr int kMostPeers = 8;  // of a device, where there is no NVSwitch
+constexpr int kMostPeers = 8;  // of a device without NVSwitch
 Allocation allocations[kMaxAllocations];
 std::atomic<int> allocations_made{0};
 
 GpuShare devices[kMaxDevices];
-// HOST_CUDA_DEVICES says how many GPUs this machine has, CUDA_VISIBLE_DEVICES which of them the process sees: "2,0".
+// HOST_CUDA_DEVICES is the number of GPUs of this machine; CUDA_VISIBLE_DEVICES lists those that the process sees:
+// "2,0".
 std::vector<int> visible_devices() {
     const char *all = std::getenv("HOST_CUDA_DEVICES"), *seen = std::getenv("CUDA_VISIBLE_DEVICES");
     const int count = all == nullptr ? 1 : std::clamp(std::atoi(all), 0, kMaxDevices);
@@ -131,7 +132,7 @@ cudaError_t allocate(int home, std::size_t bytes, std::size_t alignment, void** 
     return cudaSuccess;
 }
 
-// The allocation that starts there, of a device or pinned; else null.
+// Returns the allocation of a device, or of pinned memory, that starts at the address; null if there is none.
 Allocation* find_start(const void* pointer, bool pinned) {
     Allocation* found = find(pointer);
     return found != nullptr && found->begin == pointer && (found->home == kPinned) == pinned ? found : nullptr;
@@ -261,7 +262,7 @@ cudaError_t cudaGetDevice(int* device) {
     return result(device_count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
-// In a domain that no machine has.
+// The address has a domain that no machine has.
 cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
     if (pciBusId == nullptr || len < 13)
         return result(cudaErrorInvalidValue);
@@ -318,7 +319,7 @@ cudaError_t cudaDeviceSynchronize(void) {
     return result(error);
 }
 
-// Ends the device's streams and frees its memory; handles and pointers must not be used any more.
+// Ends the device's streams and frees its memory; its handles and pointers must not be used afterwards.
 cudaError_t cudaDeviceReset(void) {
     const int device = current_device();
     if (device < 0)
@@ -403,7 +404,7 @@ cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, enum cudaM
     if (error == cudaSuccess)
         error = enqueue(stream, [=] { std::memcpy(dst, src, count); });
     if (error == cudaSuccess && (home_of(dst) == kUnknown || home_of(src) == kUnknown))
-        error = cudaStreamSynchronize(stream);  // memory that is not pinned makes the copy wait
+        error = cudaStreamSynchronize(stream);  // a copy of memory that is not pinned waits
     return result(error);
 }
 
@@ -411,7 +412,7 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t count, enum cudaMemcpy
     cudaError_t error = check_unsafe_call();
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(dst, src, count, kind, nullptr);
-    if (error != cudaSuccess || (home_of(dst) >= 0 && home_of(src) >= 0))  // does not wait between devices
+    if (error != cudaSuccess || (home_of(dst) >= 0 && home_of(src) >= 0))  // a copy between devices does not wait
         return result(error);
     return cudaStreamSynchronize(nullptr);
 }

@@ -37,7 +37,7 @@ struct Streams {
 };
 
 Streams& streams_of(int device) {
-    static auto* streams = new Streams[kMaxDevices];  // threads may outlive main
+    static auto* streams = new Streams[kMaxDevices];  // never freed, since threads may outlive main
     return streams[device];
 }
 
@@ -72,7 +72,7 @@ void shake(int stream, int item) {
         std::this_thread::sleep_for(std::chrono::microseconds(dice >> 8 & 127));
 }
 
-// A number of a struct and the padding behind it, which may be half of an old address.
+// A number in a struct and the padding after it, which may be half of an old address.
 bool is_padded_number(const void* word) {
     constexpr std::uintptr_t kSmall = 1 << 20, kLowerHalf = 0xffffffff;
     return (reinterpret_cast<std::uintptr_t>(word) & kLowerHalf) < kSmall;
@@ -97,7 +97,7 @@ void break_device(int device, bool launches) {
     broken_device = device;
 }
 
-// The system call itself: the sanitizer sees no order in it.
+// This is the system call itself, in which the sanitizer sees no order.
 void sleep_while(const std::atomic<int>& word, int seen) {
     const timespec millisecond{0, 1'000'000};
     syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &millisecond, nullptr, 0);
@@ -219,7 +219,7 @@ CUstream_st::CUstream_st(int device_number) : device(device_number), number_(nex
 
 void CUstream_st::run(Item* item) {
     is_stream_thread = true;
-    prctl(PR_SET_TIMERSLACK, 1000);  // it sleeps as long as it says, to a microsecond
+    prctl(PR_SET_TIMERSLACK, 1000);  // its sleeps end within a microsecond
     for (int count = 0;; ++count) {
         item->has_next.wait();
         Item* next = item->next;
@@ -401,7 +401,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
         return result(cudaSuccess);
     const Signal& done = event->recordings.front().done;
     if (!done.is_set())
-        done.wait_briefly();  // who asks in a loop leaves the processor to the streams
+        done.wait_briefly();  // a polling thread leaves the core to the streams
     return result(done.is_set() ? cudaSuccess : cudaErrorNotReady);
 }
 

@@ -1,4 +1,4 @@
-// How the messages of communicators get from one end to the other, and how ranks add up.
+// The movement of messages between the ends of communicators, and the sums of ranks.
 #include "tests/cuda/host_cuda/communicators.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace host_cuda {
 
 namespace {
 
-// True when the transfer has ended.
+// Returns true when the transfer has ended.
 bool advance(ncclComm& comm, Transfer& transfer) {
     World& world = *comm.world;
     if (transfer.message == nullptr) {
@@ -20,10 +20,10 @@ bool advance(ncclComm& comm, Transfer& transfer) {
             transfer.message->bytes = transfer.bytes;
             transfer.message->state.store(Message::kSent, std::memory_order_release);
             if (const auto& way = world.way[to])
-                way->tell_sent(from, to, transfer.number, transfer.memory, transfer.bytes);
+                way->report_sent(from, to, transfer.number, transfer.memory, transfer.bytes);
             world.ring();
         } else if (transfer.peer != comm.rank) {
-            std::memset(transfer.memory, 0xff, transfer.bytes);  // from here on it is NCCL's
+            std::memset(transfer.memory, 0xff, transfer.bytes);  // from now on NCCL owns it
         }
     }
     Message& message = *transfer.message;
@@ -39,7 +39,7 @@ bool advance(ncclComm& comm, Transfer& transfer) {
         std::memcpy(transfer.memory, message.from, transfer.bytes);
     message.state.store(Message::kCopied, std::memory_order_release);
     if (const auto& way = world.way[transfer.peer])
-        way->tell_copied(transfer.peer, comm.rank, transfer.number);
+        way->report_copied(transfer.peer, comm.rank, transfer.number);
     world.ring();
     return true;
 }
@@ -51,7 +51,7 @@ void issue_first(ncclComm& comm, int peer, bool sends) {
     const int from = sends ? comm.rank : peer, to = sends ? peer : comm.rank;
     const int end = sends ? Pair::kSender : Pair::kReceiver;
     comm.world->pair(from, to).ends |= end;
-    way->tell_issued(from, to, end);
+    way->report_issued(from, to, end);
 }
 
 void progress(ncclComm& comm, std::vector<Transfer>& transfers) {
@@ -95,8 +95,8 @@ bool start(ncclComm& comm, std::vector<Transfer> transfers) {
     return all;
 }
 
-// As in a ring: each rank begins with another part, whose sum goes from rank to rank. Equal on all ranks, but in no
-// order that a caller may count on.
+// Sums as in a ring: each rank begins with another part, whose sum goes from rank to rank. The result is equal on
+// all ranks, but its order is not specified.
 void add_in_ring(const std::vector<std::vector<float>>& of_ranks, float* to) {
     const std::size_t ranks = of_ranks.size(), count = of_ranks.front().size();
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Worlds: who joins them, here and in other processes, and what becomes of them when a process is gone.
+// Worlds: ranks join them, in this and in other processes, and they fail when a process is gone.
 #include "tests/cuda/host_cuda/communicators.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace host_cuda {
 
 namespace {
 
-// Everything here lives as long as the process: work of an aborted communicator may still be queued.
+// All objects exist as long as the process: work of an aborted communicator may still be queued.
 struct CommRegistry {
     std::mutex mutex;
     std::map<std::string, std::shared_ptr<World>> open;  // by id, until all have joined
@@ -21,14 +21,14 @@ CommRegistry& comm_registry() {
     return *all;
 }
 
-// The following need the locks of the registry and of the world.
+// The functions below need the locks of the registry and of the world.
 void set_error(const World& world, ncclResult_t error) {
     for (ncclComm& each : comm_registry().communicators)
         if (each.world.get() == &world && each.error == ncclSuccess)
             each.error = error;
 }
 
-// Where the id was made.
+// In the process that made the id.
 void note_joined(World& world, const std::string& id, int rank, const std::string& gpu) {
     world.gpu_of[rank] = gpu;
     if (world.joined + 1 == world.ranks) {
@@ -39,14 +39,15 @@ void note_joined(World& world, const std::string& id, int rank, const std::strin
             set_error(world, ncclInvalidUsage);
         for (const auto& way : world.way)
             if (way)
-                way->tell_complete(is_refused);
+                way->report_complete(is_refused);
         comm_registry().open.erase(id);
         world.all_joined.notify_all();
     }
     ++world.joined;
 }
 
-// Elsewhere: the maker tells when all have joined. All ranks are beyond it, but for those that join here.
+// In other processes: the maker reports when all have joined. The connection to the maker leads to all ranks except
+// those that join here.
 void join_maker(const std::shared_ptr<World>& world, const std::string& id, int rank, const std::string& gpu) {
     world->gpu_of[rank] = gpu;
     const std::shared_ptr<Connection> way = join_far(world, id, rank, gpu);
@@ -108,14 +109,14 @@ void complete(World& world, bool is_refused) {
     world.all_joined.notify_all();
 }
 
-// Kernels that wait for the other ranks go on waiting, until they are aborted.
+// Kernels that wait for the other ranks continue to wait until they are aborted.
 void lose(World& world) {
     std::lock_guard lock(comm_registry().mutex);
     std::lock_guard world_lock(world.mutex);
     set_error(world, ncclRemoteError);
     for (const auto& way : world.way)
         if (way && world.made_here)
-            way->tell_lost();
+            way->report_lost();
     world.all_joined.notify_all();
 }
 

@@ -34,7 +34,7 @@ typedef struct CUdevSmResource_st {
 
 typedef struct CUdevResource_st {
     CUdevResourceType type;
-    int host_cuda_device;  // where it is from, and from which split: the real one hides the same
+    int host_cuda_device;  // its device and its split, which the real type hides
     int host_cuda_split;
     CUdevSmResource sm;
 } CUdevResource;

@@ -23,7 +23,7 @@ inline float __bfloat162float(const __nv_bfloat16 a) {
     return std::bit_cast<float>(std::uint32_t{std::bit_cast<std::uint16_t>(a)} << 16);
 }
 
-// To the nearest, ties to even; every NaN becomes the same one.
+// Rounds to the nearest, ties to even; every NaN becomes the same one.
 inline __nv_bfloat16 __float2bfloat16_rn(const float a) {
     const auto bits = std::bit_cast<std::uint32_t>(a);
     if (a != a)

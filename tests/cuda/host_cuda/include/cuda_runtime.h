@@ -36,14 +36,14 @@ cudaError_t cudaHostAlloc(T** ptr, size_t size, unsigned int flags) {
 
 namespace host_cuda {
 
-// What a kernel is given: its pointers, and what may be pointers inside of structs.
+// The pointers among a kernel's arguments, and the words of structs that may be pointers.
 struct Pointers {
     std::vector<Argument> own;
     std::vector<const void*> inside;
 };
 
-// Calls `thread` on the stream for every thread of the grid, one after the other. The device must reach the pointers;
-// of those inside of structs the ones to devices' memory.
+// Calls `thread` on the stream for every thread of the grid, one after the other. The device must be able to reach
+// the pointers, and words of structs that point to memory of devices.
 cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, std::function<void()> thread);
 
 template <class T>

@@ -7,7 +7,7 @@
 
 #define __global__
 #define __device__
-#define __shared__  // its first thread does the work of a block whose threads share memory
+#define __shared__  // the first thread does the work of a block whose threads share memory
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -119,7 +119,7 @@ struct cudaDeviceProp {
     int l2CacheSize;
 };
 
-typedef struct cudaLaunchAttribute_st cudaLaunchAttribute;  // none is modelled
+typedef struct cudaLaunchAttribute_st cudaLaunchAttribute;  // not modelled
 typedef struct cudaLaunchConfig_st {
     dim3 gridDim;
     dim3 blockDim;

@@ -1,4 +1,4 @@
-// Something that is done again and again beside all else.
+// A call that is repeated on a thread of its own.
 #pragma once
 
 #include "exec/system/threads.h"
@@ -9,16 +9,17 @@
 
 namespace pw {
 
-// While it lives, `act` is called on a thread of its own, `between` after the last time; `act` must not throw.
-class Every {
+// During the lifetime of the object `act` is called on a thread of its own, each time `between` after the last call
+// has ended. `act` must not throw.
+class PeriodicCall {
 public:
-    Every(Ns between, const std::string& whose, std::function<void()> act)
+    PeriodicCall(Ns between, const std::string& whose, std::function<void()> act)
         : thread_(start_thread(whose, [this, between, act = std::move(act)] {
               Condition::Lock lock(mutex_);
               while (!over_.wait_for(lock, between, [this] { return is_over_; }))
                   act();
           })) {}
-    ~Every() {
+    ~PeriodicCall() {
         {
             const std::lock_guard lock(mutex_);
             is_over_ = true;
@@ -26,8 +27,8 @@ public:
         }
         thread_.join();
     }
-    Every(const Every&) = delete;
-    Every& operator=(const Every&) = delete;
+    PeriodicCall(const PeriodicCall&) = delete;
+    PeriodicCall& operator=(const PeriodicCall&) = delete;
 
 private:
     Mutex mutex_;

@@ -1,4 +1,4 @@
-#include "exec/measuring/yardstick.h"
+#include "exec/measuring/reference_work.h"
 
 #include "exec/engine/phase_barrier.h"
 #include "exec/engine/pin.h"
@@ -14,10 +14,10 @@ namespace pw {
 
 namespace {
 
-constexpr int kWidth = 192, kProducts = 6;            // of square matrices
-constexpr std::size_t kWords = std::size_t{4} << 20;  // 32 MiB, which is more than the nearer caches hold
+constexpr int kWidth = 192, kProducts = 6;            // the width of square matrices, and the number of their products
+constexpr std::size_t kWords = std::size_t{4} << 20;  // 32 MiB, more than the capacity of the nearer caches
 
-// The compiler may not leave out what ends here.
+// Keeps the compiler from removing the computation of `value`.
 void keep(double value) {
     [[maybe_unused]] static volatile double kept;
     kept = value;
@@ -45,7 +45,7 @@ Ns time_of_one(std::vector<double>& memory) {
 
 }  // namespace
 
-Ns yardstick_time(const CorePlan& cores) {
+Ns reference_work_time(const CorePlan& cores) {
     std::vector<Ns> times(cores.cores.size(), 0);
     std::vector<Thread> workers;
     FirstFailure failure;
@@ -58,7 +58,7 @@ Ns yardstick_time(const CorePlan& cores) {
     const auto start_all = [&] {
         for (std::size_t device = 0; device < times.size(); ++device)
             workers.push_back(
-                start_thread("the yardstick", [&, device] { failure.guard([&] { work(device); }, [] {}); }));
+                start_thread("the reference work", [&, device] { failure.guard([&] { work(device); }, [] {}); }));
     };
     failure.guard(start_all, [] {});
     for (Thread& worker : workers)
@@ -67,9 +67,9 @@ Ns yardstick_time(const CorePlan& cores) {
     return *std::max_element(times.begin(), times.end());
 }
 
-Ns Yardstick::median() const { return times.empty() ? 0 : lower_median(times); }
+Ns ReferenceWork::median() const { return times.empty() ? 0 : lower_median(times); }
 
-Ns Yardstick::spread() const {
+Ns ReferenceWork::spread() const {
     if (times.empty())
         return 0;
     const auto at = [&](double quantile) {

@@ -1,4 +1,4 @@
-// Measures what a message between two CUDA devices costs: a line through the times of small and large ones.
+// Measures the cost of a message between two CUDA devices: a line through the times of small and large messages.
 #include "exec/cuda/backend.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
@@ -36,25 +36,25 @@ GpuShare open(const Config& config, int number) {
     return GpuShare(seats[static_cast<std::size_t>(number)], config.training.precision, config.run.deterministic);
 }
 
-// Median from the moment the sender's stream is there to the moment it knows that the receiver's may go on:
-// clocks of two GPUs are not compared.
-Ns time_of(const Parcel& parcel, int receiver_gpu, Transport& transport) {
+// The median time on the sender's stream from the beginning of a message until the receiver's stream can continue.
+// It needs no comparison of the clocks of two GPUs.
+Ns time_of(const DeviceMessage& message, int receiver_gpu, Transport& transport) {
     constexpr int kRepeats = 20;
     const Event start(Event::Kind::Timed), left(Event::Kind::Untimed), end(Event::Kind::Timed);
     const CurrentGpu current(receiver_gpu);
     const Event arrived(Event::Kind::Untimed);
     std::vector<Ns> times;
     for (int repeat = 0; repeat <= kRepeats; ++repeat) {
-        start.record(parcel.out);
-        start.block(parcel.in);
-        transport.move(parcel);
-        left.record(parcel.out);
-        left.block(parcel.in);
-        arrived.record(parcel.in);
-        arrived.block(parcel.out);
-        end.record(parcel.out);
+        start.record(message.out);
+        start.block(message.in);
+        transport.move(message);
+        left.record(message.out);
+        left.block(message.in);
+        arrived.record(message.in);
+        arrived.block(message.out);
+        end.record(message.out);
         check(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
-        if (repeat > 0)  // the first makes connections
+        if (repeat > 0)  // the first one connects the devices
             times.push_back(elapsed(start.get(), end.get()));
     }
     return upper_median(std::move(times));
