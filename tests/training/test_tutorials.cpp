@@ -1,4 +1,4 @@
-// The configs of workloads/configs, small: each simulates, runs, and gives its oracle's numbers.
+// Small versions of the configs of workloads/configs: each simulates, runs, and equals its oracle.
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
 
