@@ -167,9 +167,9 @@ int report_error(std::string_view text, ExitCode code, const std::string& stages
     if (rank_0_prints_help)
         text = text.substr(0, text.find('\n'));
     std::fflush(stdout);
-    const std::string whose =
+    const std::string prefix =
         ranks > 1 ? fmt::format("[rank {}/{}{}{}] ", rank, ranks, stages.empty() ? "" : " ", stages) : "";
-    write_message(fmt::format("{}{}{}", whose, text.starts_with("error: ") ? "" : "error: ", text));
+    write_message(fmt::format("{}{}{}", prefix, text.starts_with("error: ") ? "" : "error: ", text));
     if (rank_0_prints_help)  // a launcher may end all ranks as soon as this one has ended
         sleep_for(kTimeForRank0);
     return static_cast<int>(code);

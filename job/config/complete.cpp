@@ -41,9 +41,9 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
         return;
     const Yaml schedule = root["pipeline"]["schedule"];
     claims.insert(claims.begin(), {schedule, file.stages, fmt::format("the plan has {} stages", file.stages)});
-    const auto agree = [&](const Yaml& key, int said, int in_file) {
-        if (key.present() && said != in_file)
-            key.complain(fmt::format("'{}' is {}, but the plan has {}", key.path(), said, in_file),
+    const auto agree = [&](const Yaml& key, int value, int in_file) {
+        if (key.present() && value != in_file)
+            key.complain(fmt::format("'{}' is {}, but the plan has {}", key.path(), value, in_file),
                          fmt::format("write {}, or remove the key", in_file));
     };
     agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);

@@ -34,9 +34,9 @@ std::vector<Yaml> entries_of(const Yaml& list) {
 void check_count(const Yaml& count, std::size_t found, const std::string& what) {
     if (!count.present())
         return;
-    const std::int64_t said = count.integer(static_cast<std::int64_t>(found), 0, kMostRanks);
-    if (said != static_cast<std::int64_t>(found))
-        count.complain(fmt::format("'{}' is {}, but the table has {} {}", count.path(), said, found, what),
+    const std::int64_t value = count.integer(static_cast<std::int64_t>(found), 0, kMostRanks);
+    if (value != static_cast<std::int64_t>(found))
+        count.complain(fmt::format("'{}' is {}, but the table has {} {}", count.path(), value, found, what),
                        "make both the same; part of the table may be missing");
 }
 

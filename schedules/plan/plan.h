@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// The policy says which version of a stage's weights an F, forward, and its B, backward, use
+// The version of a stage's weights that an F, forward, and its B, backward, use
 // (schedules/plan/versions.h).
 enum class WeightPolicy {
     Flush,         // one version: updates only when nothing is in flight

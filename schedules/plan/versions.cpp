@@ -206,9 +206,9 @@ std::string print(const Plan& plan, const VersionTable& table) {
     const auto columns = static_cast<int>((kLine - std::string_view("micro-batch").size()) / (width + 1));
     std::string text = print_stages(plan, table) + "\nVersion that each micro-batch reads, F/B where they differ:\n";
     int mb = 0;
-    for (bool told = false; mb < all && !told; mb += columns) {
+    for (bool shown = false; mb < all && !shown; mb += columns) {
         text += print_columns(plan, table, mb, std::min(mb + columns, all), width);
-        told = mb >= steady;
+        shown = mb >= steady;
     }
     if (mb < all && plan.shape.per_update == 0)
         text += fmt::format("\n... and so on for all {} micro-batches.\n", all);

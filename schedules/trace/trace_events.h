@@ -22,9 +22,9 @@ inline constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences 
 
 // Which traces can be read, and how an event of another program's trace describes its task.
 inline constexpr const char* kTraceForms =
-    "traces that can be read: those that pipewright wrote; those whose tasks are events with ph X and args op "
+    "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args op "
     "(F B I W R U S SEND_F RECV_F SEND_B RECV_B), stage, microbatch, for transfers peer, and start_ns and end_ns, or "
-    "ts and dur instead; device is args.device or pid; and the files of torch.profiler, one per rank";
+    "ts and dur instead, where the device is args.device or pid; or the files of torch.profiler, one per rank";
 
 // An object of a trace file and its path in the file, for messages.
 struct JsonPlace {

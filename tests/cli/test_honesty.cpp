@@ -39,7 +39,7 @@ TEST_F(Cli, AProfilePredictsItsOwnPrecisionOnly) {
     write("unknown.yaml", replaced(cuda, "  precision: fp32\n", ""));
     run_well("simulate mlp.yaml" + kBf16 + with + "bf16.yaml");
     const std::string other = "simulate mlp.yaml --set run.backend=cuda --set run.precision=tf32" + with;
-    EXPECT_TRUE(contains(error_of(other + "bf16.yaml", 2), "was measured in bf16, the config runs in tf32"));
+    EXPECT_TRUE(contains(error_of(other + "bf16.yaml", 2), "was measured in bf16, but the config runs in tf32"));
     EXPECT_TRUE(contains(error_of(other + "unknown.yaml", 2), "does not say its precision"));
     EXPECT_TRUE(contains(error_of("simulate mlp.yaml" + kBf16 + with + "cpu.yaml", 2), "was measured in fp32"));
 }

@@ -150,9 +150,9 @@ TEST_F(Messages, AFileOfAnotherKindIsRecognised) {
                 {"plot four.yaml -o x.svg", {"is a config, not a trace", "pipewright simulate four.yaml --plot x.svg"}},
                 {"plot profile.yaml -o x.svg", {"is a profile"}},
                 {"compare four.yaml trace.json", {"is a config, not a trace"}},
-                {"plot perf.json -o x.txt", {"only traces that pipewright wrote"}},
-                {"plot list.json -o x.txt", {"only traces that pipewright wrote"}},
-                {"plot notes.txt -o x.txt", {"only traces that pipewright wrote"}}});
+                {"plot perf.json -o x.txt", {"name a trace that pipewright wrote"}},
+                {"plot list.json -o x.txt", {"name a trace that pipewright wrote"}},
+                {"plot notes.txt -o x.txt", {"name a trace that pipewright wrote"}}});
     write("cfg.yaml", "{workload: {model: net.graph.txt}, cluster: {devices: 2}}");
     run_well("simulate cfg.yaml");
     run_well("simulate mlp.yaml --set cluster.profile=profile.yaml");

@@ -136,7 +136,7 @@ TEST_F(Resume, ChecksCheckpoints) {
 
 TEST_F(Resume, RefusesAnotherTraining) {
     run_well("run four.yaml --checkpoint all");
-    EXPECT_TRUE(says(error_of("run four.yaml --resume all", 2), "has done 6 steps"));
+    EXPECT_TRUE(says(error_of("run four.yaml --resume all", 2), "is of step 6"));
     EXPECT_TRUE(says(error_of("run gpt.yaml --resume all --steps 9", 2), "has no "));
     EXPECT_TRUE(says(error_of("run four.yaml --resume all --steps 9 --set workload.hidden=[32,16,32,32,32,32,32]", 2),
                      "of shape"));
