@@ -1,5 +1,5 @@
-// When every task ran: the common result of simulation and execution. Code that reads traces can distinguish them by the
-// label only.
+// When every task ran: the common result of simulation and execution. Code that reads traces can distinguish them by
+// the label only.
 #pragma once
 
 #include "schedules/plan/plan.h"
