@@ -26,7 +26,7 @@ TEST(Bidirectional, EqualsItsOracle) {
             }
 }
 
-// A norm of all gradients is one barrier of all devices; the optimizer's states of a stage are distributed.
+// A norm of all gradients is one meeting of all devices; the optimizer's states of a stage are shared out.
 TEST(Bidirectional, ClipsAndShardsAsItsOracle) {
     for (const char* set : {"training.clip_norm=0.5", "training.shard_optimizer=true", "pipeline.recompute=all"}) {
         const Execution execution(kMlp, both_ways(4, {set}), kBidirectional);

@@ -1,4 +1,4 @@
-// Gradients summed in buckets, by threads in parallel with the devices: the trained weights do not change.
+// Sums of gradients in buckets, by threads beside the devices: nothing of what is learnt changes.
 #include "exec/training/bucket_thread.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/plan_graph.h"
@@ -28,7 +28,7 @@ std::vector<std::string> bucketed(const std::vector<std::string>& set, const std
     return with(set, {"transfer.sum_bucket=" + bytes});
 }
 
-// With and without a sharded optimizer.
+// With and without shards of the optimizer's states.
 void expect_same_in_buckets(const char* yaml, const std::vector<std::string>& set, const std::string& bytes = "500 B") {
     const RunResult whole = Execution(yaml, set).run();
     const std::string what = fmt::format("{} {}", bytes, fmt::join(set, " "));
@@ -47,20 +47,20 @@ TEST(Buckets, ChangeNoBitInAnySchedule) {
                                        fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
-// One bucket, two, one per line of 64 bytes, and more.
+// One bucket, two, as many as there are lines of 64 bytes, and more.
 TEST(Buckets, ChangeNoBitWhateverTheirSize) {
     for (const char* bytes : {"1 GiB", "20 kB", "64 B", "7 B"})
         expect_same_in_buckets(kMlp, of_replicas("1f1b", {2, 2}, {"training.steps=2"}), bytes);
 }
 
-TEST(Buckets, ChangeNoBitOfOtherFeatures) {
+TEST(Buckets, ChangeNoBitOfWhatStandsBesideThem) {
     for (const char* more :
          {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred", "pipeline.micro_batches=1"})
         for (const char* schedule : {"gpipe", "zb-h1"})
             expect_same_in_buckets(kMlp, of_replicas(schedule, {2, 3}, {"run.backend=cpu", more}));
 }
 
-// A table that two layers of one stage share is summed after the buckets; one that two stages share is summed at once.
+// A table that two layers of one stage share is added up behind the buckets; one that two stages share goes at once.
 TEST(Buckets, ChangeNoBitOfSharedTables) {
     for (const std::vector<int>& replicas : {std::vector{2}, {2, 2}, {1, 2, 1}})
         expect_same_in_buckets(kSmallGpt, of_replicas("1f1b", replicas));
@@ -82,8 +82,8 @@ TEST(Buckets, TakeThePredictedMemory) {
     expect_predicted_memory(kMlp, bucketed(of_replicas("1f1b", {2, 2})), profile);
 }
 
-// S begins when the last gradients are there, and lasts until the remaining buckets are summed.
-TEST(Buckets, CountAsSAfterTheLastGradients) {
+// S begins when the last gradients are there, and ends what its buckets have left.
+TEST(Buckets, ShowAsSWhatFollowsTheLastGradients) {
     for (const char* schedule : {"1f1b", "zb-h1"}) {
         const Execution execution(kMlp, bucketed(of_replicas(schedule, {3, 2})));
         const RunResult run = execution.run();
@@ -99,37 +99,37 @@ TEST(Buckets, CountAsSAfterTheLastGradients) {
     }
 }
 
-// Bucket threads neither delay the end of a failed run nor hide the cause.
+// Those that sum beside it neither keep the run nor hide why it fails.
 TEST(Buckets, EndWithADeviceThatFails) {
     const Execution execution(kMlp, bucketed(of_replicas("gpipe", {3})));
     for (const Op op : {Op::Forward, Op::Backward, Op::Update}) {
         RunOptions options;
         options.before_task = [&](int device, const Task& task) {
             if (device == 1 && task.op == op)
-                fail_with(ExitCode::RunFailed, "the test fails it");
+                fail_with(ExitCode::RunFailed, "the test wants it");
         };
-        EXPECT_EQ(refusal([&] { (void)execution.run(options); }, ExitCode::RunFailed), "the test fails it");
+        EXPECT_EQ(refusal([&] { (void)execution.run(options); }, ExitCode::RunFailed), "the test wants it");
     }
 }
 
-TEST(BucketThread, SumsFullBuckets) {
-    Bytes summed = 0;  // read after the sum
-    BucketThread* running = nullptr;
+TEST(BucketThread, SumsWhatIsFull) {
+    Bytes summed = 0;  // read when the sum is done
+    BucketThread* beside = nullptr;
     BucketThread thread(
         "the test", [] {},
         [&](int node) {
             for (const Bytes from : {200, 100, 0}) {
-                running->wait_until_full(from);
+                beside->wait_until_full(from);
                 if (from == 0)
-                    running->last_is_full();
+                    beside->last_is_full();
                 summed += node;
             }
         });
-    running = &thread;
+    beside = &thread;
     for (int step = 1; step <= 3; ++step) {
         thread.begin(7);
         thread.fill(150);
-        thread.begin(7);  // starts at once
+        thread.begin(7);  // goes on already
         thread.fill(0);
         thread.wait_for_last();
         thread.wait_until_done();
@@ -137,7 +137,7 @@ TEST(BucketThread, SumsFullBuckets) {
     }
 }
 
-TEST(BucketThread, ReportsItsErrorToTheDevice) {
+TEST(BucketThread, TellsTheDeviceWhyItFailed) {
     BucketThread thread(
         "the test", [] {}, [](int) { fail("no sum"); });
     for (int step = 0; step < 2; ++step) {
@@ -148,10 +148,10 @@ TEST(BucketThread, ReportsItsErrorToTheDevice) {
 }
 
 TEST(BucketThread, EndsWhileItWaits) {
-    BucketThread* running = nullptr;
+    BucketThread* beside = nullptr;
     BucketThread thread(
-        "the test", [] {}, [&](int) { running->wait_until_full(0); });
-    running = &thread;
+        "the test", [] {}, [&](int) { beside->wait_until_full(0); });
+    beside = &thread;
     thread.begin(1);
     thread.fill(100);
 }

@@ -1,4 +1,4 @@
-// training.clip_norm: one norm of all gradients, and one factor for all of them.
+// training.clip_norm: one norm of all gradients, one factor for all of them.
 #include "exec/training/npy.h"
 #include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
@@ -50,7 +50,7 @@ TEST(Clipping, AboveTheNormChangesNothing) {
         }
 }
 
-TEST(Clipping, ReportsTheUnclippedNorm) {
+TEST(Clipping, ReportsTheNormBeforeIt) {
     const RunResult clip = Execution(kMlp, clipped("1f1b")).run();
     const RunResult plain = Execution(kMlp, clipped("1f1b", {"training.clip_norm=0"})).run();
     EXPECT_EQ(clip.gradient_norms.front(), plain.gradient_norms.front());
@@ -59,7 +59,7 @@ TEST(Clipping, ReportsTheUnclippedNorm) {
 }
 
 // torch.nn.utils.clip_grad_norm_, then a step without momentum.
-TEST(Clipping, TakesTheStepOfTheFormula) {
+TEST(Clipping, TakesTheStepThatTheFormulaSays) {
     constexpr double kClip = 0.5, kRate = 0.1;
     const TemporaryFolder folder;
     RunOptions options;
@@ -101,7 +101,7 @@ TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
         for (int node = 0; node < graph.size(); ++node) {
             if (graph.task(node).op != Op::Update)
                 continue;
-            std::map<int, int> gradients;  // stage -> number of gradients
+            std::map<int, int> gradients;  // stage -> how many
             for (const int input : graph.inputs(node)) {
                 const Op op = graph.task(input).op;
                 gradients[graph.task(input).stage] += op == Op::Backward || op == Op::BackwardWeight;
@@ -116,7 +116,7 @@ TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
     }
 }
 
-// make_plan() has proven the plan.
+// make_plan() has proven it.
 TEST(Clipping, NeverDeadlocks) {
     for (const Schedule& schedule : schedules())
         if (!schedule.asynchronous())

@@ -1,4 +1,4 @@
-// Augmented images in execution: the same numbers for every split, schedule and backend.
+// Changed images in execution: the same numbers whatever the split, the schedule and the backend.
 #include "tests/support/execution.h"
 
 namespace pw {
@@ -25,7 +25,7 @@ TEST(DataPipeline, DevicesMakeNoDifference) {
                 const RunResult run = split.run();
                 const std::string what = fmt::format("{} {} on {}", backend, schedule, devices);
                 expect_equal(run, split.oracle(), what);
-                EXPECT_EQ(run.losses[0], one.losses[0]) << what;  // before gradients are added in another order
+                EXPECT_EQ(run.losses[0], one.losses[0]) << what;  // before gradients are added up in another order
             }
     }
 }

@@ -1,4 +1,4 @@
-// The parts of a device that computes, each by itself, with values computed by hand.
+// The parts of a device that computes, each alone, with values that are worked out by hand.
 #include "exec/ranks/local_ranks.h"
 #include "exec/training/batch_data.h"
 #include "exec/training/gradient_sum.h"
@@ -24,8 +24,8 @@ std::span<float> floats(std::byte* block, Bytes bytes) {
     return {reinterpret_cast<float*>(block), static_cast<std::size_t>(bytes) / sizeof(float)};
 }
 
-// The devices of a plan, all of which hold its only stage, without threads: a test does the work of each in turn.
-// `apart`: no device can read the memory of another.
+// The devices of a plan whose only stage they all hold, without threads: a test does what each of them does in turn.
+// `apart`: no device reads the memory of another.
 class Holders {
 public:
     explicit Holders(const char* yaml, const std::vector<std::string>& set, bool apart = false)
@@ -58,7 +58,7 @@ public:
         }
     }
 
-    // Memory in which all floats have one value.
+    // Memory whose floats all have one value.
     std::byte* block(Bytes bytes, float value) {
         blocks_.push_back(kernels.reserve(std::max<Bytes>(bytes, 64), "a test"));
         std::ranges::fill(floats(blocks_.back()->data(), bytes), value);
@@ -146,9 +146,9 @@ void expect_sums(bool apart) {
 }
 
 TEST(GradientSum, GivesEveryHolderTheSumOfAll) { expect_sums(false); }
-TEST(GradientSum, CopiesMemoryThatKernelsCannotRead) { expect_sums(true); }
+TEST(GradientSum, FetchesWhatKernelsCannotRead) { expect_sums(true); }
 
-TEST(GradientSum, SumsOnlyGradientsThatExist) {
+TEST(GradientSum, TakesOnlyGradientsThatHaveBegun) {
     Holders holders(kMlp, kTwoReplicas);
     for (const auto& device : holders.devices)
         std::ranges::fill(holders.weights(device->memory().gradients()), 5.0f);
@@ -160,8 +160,8 @@ TEST(GradientSum, SumsOnlyGradientsThatExist) {
         ASSERT_EQ(value, 5);
 }
 
-// Momentum v = 0.9 v + g and w = w - 0.1 v (Sutskever et al., as in PyTorch), from w = 1 and v = 0 with g = 0.5: v =
-// 0.5, w = 0.95; v = 0.95, w = 0.855.
+// Momentum v = 0.9 v + g and w = w - 0.1 v (Sutskever et al., as PyTorch writes it), from w = 1 and v = 0 with g = 0.5:
+// v = 0.5, w = 0.95; v = 0.95, w = 0.855.
 TEST(Optimizer, StepsBySgdWithMomentum) {
     Holders holders(
         kMlp, with(kOneDevice, {"training.learning_rate=0.1", "training.momentum=0.9", "training.weight_decay=0"}));
@@ -210,7 +210,7 @@ TEST(StatisticsGather, TakesMicroBatchesInTheirOrder) {
     EXPECT_GT(means, 0);
 }
 
-TEST(KeptState, DoesNotChangeAfterItIsKept) {
+TEST(KeptState, IsThatOfTheMomentItWasKept) {
     for (const bool copies : {true, false}) {
         Holders holders(kMlp, kOneDevice);
         Holders::Device& device = *holders.devices[0];
@@ -233,7 +233,7 @@ TEST(KeptState, DoesNotChangeAfterItIsKept) {
     }
 }
 
-TEST(KeptState, IsZeroInOtherHoldersPartsOfAShardedOptimizer) {
+TEST(KeptState, OfAShardedOptimizerIsZeroInThePartsOfOthers) {
     Holders holders(kMlp, with(kTwoReplicas, {"training.shard_optimizer=true"}));
     double all = 0, elements = 0;
     for (const auto& device : holders.devices) {
@@ -252,7 +252,7 @@ TEST(KeptState, IsZeroInOtherHoldersPartsOfAShardedOptimizer) {
     EXPECT_EQ(all, elements);  // each element is in one part
 }
 
-TEST(StageMemory, HasTheAddressesOfAnotherRank) {
+TEST(StageMemory, OfAnotherRankHasItsAddresses) {
     Holders holders(kMlp, kTwoReplicas);
     StageMemory& here = holders.devices[0]->memory();
     here.parts[0].begun.weight = true;
@@ -269,8 +269,8 @@ TEST(StageMemory, HasTheAddressesOfAnotherRank) {
     EXPECT_TRUE(there.parts[0].begun.weight);
 }
 
-// For any bucket, the shares of the holders follow each other and fill it.
-TEST(StageShare, FillsEveryBucketOverAllHolders) {
+// Whatever the bucket, the holders' shares follow each other and fill it.
+TEST(StageShare, OfAllHoldersFillEveryBucket) {
     for (const bool is_sharded : {false, true}) {
         StageShare share;
         share.holders = {0, 1, 2};

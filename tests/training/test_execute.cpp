@@ -1,5 +1,5 @@
-// Guarantees of an execution: the same numbers for every split, schedule and number of devices, the oracle's numbers,
-// and the predicted memory.
+// What an execution guarantees: the same numbers for every split, schedule and number of devices,
+// the oracle's numbers, and memory as predicted.
 #include "exec/engine/machine.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/predicted_memory.h"
@@ -15,7 +15,7 @@
 namespace pw {
 namespace {
 
-// A cut inside a residual block, which two tensors cross.
+// Inside a residual block, where two tensors cross.
 TEST(ResNet50, SameNumbersOnTwoDevices) {
     const RunResult whole = Execution(kResNet, {"cluster.devices=1"}).run();
     EXPECT_EQ(whole.losses.size(), 2u);
@@ -24,7 +24,7 @@ TEST(ResNet50, SameNumbersOnTwoDevices) {
         whole, "1f1b");
 }
 
-// Cuts between blocks, and inside one.
+// Between blocks, and inside one.
 TEST(ResNet, SameNumbersForEverySplitScheduleAndNumberOfDevices) {
     const RunResult whole = of_small_resnet({"cluster.devices=1"}).run();
     for (const char* schedule : {"naive", "gpipe", "1f1b"})
@@ -38,7 +38,7 @@ TEST(ResNet, SameNumbersForEverySplitScheduleAndNumberOfDevices) {
                      schedule);
 }
 
-// Two tensors cross each cut of a block, and F, I and W read a landing buffer.
+// Two tensors cross each cut of a block, and the readers of a landing buffer are F, I and W.
 TEST(Emulated, ModelsWithBlocksCutInTheMiddle) {
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream-2bw"})
         for (const char* receive : {"early", "deferred"}) {
@@ -74,7 +74,7 @@ TEST(Mlp, EveryScheduleEqualsItsOracle) {
         }
 }
 
-// Compared with stages that keep what F saves, and with the oracle, which recomputes nothing.
+// Of stages that keep what F saves, and of the oracle, which recomputes nothing.
 TEST(Mlp, RecomputedStagesGiveTheSameNumbers) {
     for (const Schedule& schedule : schedules()) {
         const RunResult kept = Execution(kMlp, on_two_devices(schedule)).run();
@@ -168,7 +168,8 @@ TEST(Mlp, SeveralStagesOnOneDevice) {
                      whole, schedule);
 }
 
-// Every task of the plan runs once in every step, after its inputs, according to the devices and the clock.
+// Every task of the plan ran once, after its inputs, on every step.
+// What the devices did, and what the clock says of it.
 TEST(Mlp, TasksRunInTheOrderOfThePlanAfterTheirInputs) {
     const Execution execution(kMlp, {"pipeline.schedule=1f1b", "pipeline.split=[fc2, fc3]"});
     std::vector<std::vector<Task>> ran(3);
@@ -185,7 +186,7 @@ TEST(Mlp, TasksRunInTheOrderOfThePlanAfterTheirInputs) {
     EXPECT_NO_THROW(check_trace(trace, "the run"));
 }
 
-// At every position of every device's list, in every step.
+// Position by position of every device's list, in every step.
 TEST(Mlp, MemoryIsSampledAsItIsPredicted) {
     const Execution execution(kMlp, {"pipeline.schedule=gpipe", "pipeline.split=[fc2]"});
     const Job& job = execution.job();
@@ -193,7 +194,7 @@ TEST(Mlp, MemoryIsSampledAsItIsPredicted) {
     const auto predicted = memory_of(job.plan, buffers_of(job.plan, costs, job.versions));
     const RunResult run = execution.run();
     for (int device = 0; device < 2; ++device) {
-        std::vector<MemoryUse> changes;  // samples are where the use changes
+        std::vector<MemoryUse> changes;  // a sample stands where the use is another than before
         for (int step = 0; step < 3; ++step)
             for (const MemoryUse& use : predicted[device])
                 if (changes.empty() || changes.back() != use)
@@ -225,8 +226,8 @@ TEST(Memory, CountedPeakIsThePredictedOneByteForByte) {
     check("gpipe", "layer3.0", "deferred", "[1]");
 }
 
-// Tensors are passed by pointer; sums of gradients go through memory.
-TEST(Mlp, ProfileHasTransfersAndSums) {
+// Tensors go by pointer; sums of gradients go through memory.
+TEST(Mlp, ProfileKnowsWhatDevicesShare) {
     const Profile profile = measured(kMlp, 3);
     EXPECT_EQ(profile.link.bandwidth, std::numeric_limits<double>::infinity());
     EXPECT_GT(profile.link.latency, 0);
@@ -238,7 +239,7 @@ TEST(Mlp, ProfileHasTransfersAndSums) {
     EXPECT_FALSE(profile.sent_copies);
 }
 
-TEST(Mlp, ProfileOfTwoDevicesHasTheirTimesInParallel) {
+TEST(Mlp, ProfileOfTwoDevicesKnowsTheirTimesBesideEachOther) {
     if (usable_cores().size() < 2)
         GTEST_SKIP() << "two devices need two cores";
     const Execution execution(kMlp, {"cluster.devices=2"});
@@ -332,7 +333,7 @@ TEST(Training, LossFallsOnTheSyntheticSet) {
     EXPECT_LT(last, 0.7 * first);
 }
 
-TEST(Failure, NamesABackendThatIsMissing) {
+TEST(Failure, ABackendThatIsNotThereSaysSo) {
     const std::vector<BackendRow> rows = backends();
     const auto cuda = std::ranges::find(rows, "cuda", &BackendRow::name);
     ASSERT_NE(cuda, rows.end());

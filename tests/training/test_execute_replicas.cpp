@@ -1,5 +1,4 @@
-// Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder
-// separately.
+// Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
 #include "exec/engine/barriers.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
@@ -44,7 +43,7 @@ TEST(ExecutedReplicas, EqualTheirOracleInEverySchedule) {
                     expect_oracle(kMlp,
                                   on(std::string(schedule.name), replicas,
                                      {std::string("run.backend=") + backend, "training.steps=2",
-                                      // without a flush the replicas of every stage divide them evenly
+                                      // without a flush the replicas of every stage share them out evenly
                                       fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
@@ -66,7 +65,7 @@ TEST(ExecutedReplicas, EqualTheirOracleWhateverTheSizes) {
 }
 
 // Holders without a micro-batch add nothing.
-TEST(ExecutedReplicas, EqualOneDeviceForOneMicroBatch) {
+TEST(ExecutedReplicas, OfOneMicroBatchGiveTheNumbersOfOneDevice) {
     for (const char* backend : {"reference", "cpu"}) {
         const std::vector<std::string> few = {"pipeline.micro_batches=1", std::string("run.backend=") + backend};
         const RunResult whole = Execution(kMlp, with(few, {"cluster.devices=1"})).run();
@@ -84,7 +83,7 @@ TEST(ExecutedReplicas, OnlyEvaluateWithoutSums) {
         expect_equal(Execution(kMlp, on("forward-only", replicas)).run(), alone, fmt::format("{}", replicas.size()));
 }
 
-TEST(ExecutedReplicas, HaveTheLossesOfTheirOracleInAResNet) {
+TEST(ExecutedReplicas, OfAResNetHaveTheLossesOfTheirOracle) {
     const Execution execution = of_small_resnet({"pipeline.schedule=1f1b", "pipeline.split=[layer3.0]",
                                                  "pipeline.replicas=[2, 1]", "pipeline.micro_batches=4"});
     const RunResult run = execution.run(), oracle = execution.oracle();
@@ -92,7 +91,7 @@ TEST(ExecutedReplicas, HaveTheLossesOfTheirOracleInAResNet) {
     EXPECT_EQ(run.gradient_norms, oracle.gradient_norms);
 }
 
-// Every micro-batch is a mini-batch: S and U are listed many times in one plan.
+// Every micro-batch is a mini-batch: S and U stand many times in one plan.
 Job never_flushed(const Execution& execution, const Schedule& schedule) {
     Job job = execution.job();
     Plan& plan = job.plan;
@@ -108,7 +107,7 @@ Job never_flushed(const Execution& execution, const Schedule& schedule) {
     return job;
 }
 
-TEST(ExecutedReplicas, EqualTheirOracleWithoutAFlush) {
+TEST(ExecutedReplicas, ThatNeverFlushEqualTheirOracle) {
     for (const Replicas& replicas : {Replicas{2}, Replicas{2, 1}, Replicas{1, 2}, Replicas{3, 2}})
         for (const char* backend : {"reference", "emulated"})
             for (const char* schedule : {"naive", "1f1b"}) {
@@ -150,7 +149,7 @@ TEST(ExecutedReplicas, DumpEveryParameterOnce) {
     EXPECT_EQ(files_of(on("1f1b", {2, 1}), "replicas"), files_of({"cluster.devices=1"}, "alone"));
 }
 
-TEST(ExecutedReplicas, ReportDifferentWeights) {
+TEST(ExecutedReplicas, WithDifferentWeightsAreTold) {
     const std::vector<NamedTensor> one{{"fc1.weight", {2}, {1, 2}}}, same = one, other{{"fc1.weight", {2}, {1, 3}}};
     EXPECT_EQ(without_copies({one, same, {{"fc2.weight", {1}, {1}}}}).size(), 2u);
     try {

@@ -1,4 +1,4 @@
-// Tensors that many layers of several stages read: a stage sends back one summed gradient, and a run equals its oracle.
+// Tensors that many layers of several stages read: a stage sends one summed gradient back, and a run equals its oracle.
 #include "tests/support/many_readers.h"
 #include "tests/support/predicted_memory.h"
 
@@ -12,8 +12,8 @@ namespace {
 
 Execution of_readers(const std::vector<std::string>& set) { return {kManyReaders, set, model_of_many_readers()}; }
 
-// The stem's tensor goes to two or three other stages. In the last two splits the stage of `side` precedes stages of
-// layers with higher numbers, or follows them.
+// The stem's tensor goes to two or three other stages; in the last two splits the stage of `side` comes before stages
+// of layers that have higher numbers, or after them.
 const std::string kTwo = "[block3]", kThree = "[block3, block5]", kFour = "[block1.add, block3.bn, block5.add]",
                   kSideLast =
                       "[[stem.conv, stem.bn, block1.conv, block1.bn, block1.add, block2.conv, block2.bn, "
@@ -61,14 +61,14 @@ TEST(FanOut, RunsOfOtherKindsEqualTheirOracles) {
         }
 }
 
-// The sum of a split has one grouping, whatever schedule runs it.
+// The sum of a split is one grouping, whatever runs it.
 TEST(FanOut, SynchronousSchedulesOfASplitShareAHash) {
     const RunResult run = of_readers(cut(kFour, "naive")).run();
     for (const char* schedule : {"gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2"})
         expect_equal(of_readers(cut(kFour, schedule)).run(), run, schedule);
 }
 
-// By stage, the grouping depends on the split; by layer, all splits have the same one.
+// By stage the grouping is the split's; by layer there is one for all splits.
 TEST(FanOut, GradientsByLayerShareAHashOverAllSplits) {
     std::set<std::string> by_stage;
     const RunResult whole = of_readers({"cluster.devices=1"}).run();

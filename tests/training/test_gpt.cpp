@@ -99,7 +99,7 @@ TEST(Gpt2, StartsLikeThePublishedOne) {
     EXPECT_EQ(first("lm_head"), first("wte"));
 }
 
-// A whole model in double, with its own memory.
+// A whole model in double, with memory of its own.
 class WholeModel {
 public:
     WholeModel(const Model& model, int samples)
@@ -203,7 +203,7 @@ TEST(GptRun, EveryFlushingScheduleEqualsItsOracle) {
             }
 }
 
-// Stages that share a table have to flush; here the last layer has a table of its own.
+// Stages that share a table have to flush: here the last layer has one of its own.
 TEST(GptRun, PipeDreamEqualsItsOracle) {
     for (const char* backend : {"reference", "cpu"}) {
         Model model = build_gpt({.sequence_length = 6, .vocabulary = 11, .width = 8, .blocks = 2, .heads = 2});
@@ -216,7 +216,7 @@ TEST(GptRun, PipeDreamEqualsItsOracle) {
     }
 }
 
-// Cuts in the embedding, between q, k, v and attention, inside a residual branch, and before the head.
+// In the embedding, between q, k, v and attention, inside a residual branch, before the head.
 TEST(GptRun, SameNumbersForEverySplit) {
     for (const char* backend : {"reference", "cpu"}) {
         const std::string chosen = fmt::format("run.backend={}", backend);
@@ -264,7 +264,7 @@ double mean_of(const std::vector<double>& values, std::size_t first, std::size_t
     return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), 0.0) / static_cast<double>(count);
 }
 
-// The loss starts at the logarithm of the vocabulary; the synthetic text has 1.21 nats per token.
+// It starts at the logarithm of the vocabulary; the synthetic text has 1.21 nats per token.
 TEST(GptRun, LearnsTheSyntheticText) {
     const RunResult run =
         Execution(kGpt, {"cluster.devices=2", "pipeline.schedule=1f1b", "run.backend=cpu", "training.steps=150",

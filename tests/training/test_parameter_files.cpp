@@ -1,4 +1,4 @@
-// Parameters between runs: training.initial reads what --save and --dump write.
+// Parameters between runs: what --save and --dump write, training.initial reads.
 #include "exec/training/npy.h"
 #include "exec/training/parameter_files.h"
 #include "tests/support/execution.h"
@@ -71,8 +71,8 @@ RunOptions saving(const std::filesystem::path& folder) { return {.dump = "", .sa
 
 std::string from(const std::filesystem::path& folder) { return "training.initial=" + folder.string(); }
 
-// The names and layouts are those of the dump, on any backend and split.
-TEST(Initial, ReadsBackTheParametersOfTheSeed) {
+// Names and layouts are those of the dump, on any backend and split.
+TEST(Initial, WhatTheSeedGaveIsReadBack) {
     const TemporaryFolder folder;
     const std::vector<std::string> two{"cluster.devices=2", "run.backend=cpu"};
     const RunResult seeded = Execution(kMlp, two).run({.dump = folder.path().string(), .save = "", .progress = {}});
@@ -92,8 +92,8 @@ TEST(Initial, SavedParametersKeepTheirHash) {
     }
 }
 
-// Without momentum a mini-batch depends only on the weights: steps one by one equal steps in one run.
-TEST(Initial, ContinuesATraining) {
+// Without momentum a mini-batch depends on the weights alone: step by step or at once.
+TEST(Initial, TrainingGoesOn) {
     const TemporaryFolder folder;
     const std::vector<std::string> plain{"training.momentum=0", "training.steps=1", "cluster.devices=2"};
     const RunResult once = Execution(kMlp, plain)
@@ -107,7 +107,7 @@ TEST(Initial, ContinuesATraining) {
     EXPECT_LT(saved.losses[0], once.losses[0]);  // the same samples again
 }
 
-TEST(Initial, ReportsWhatDoesNotFit) {
+TEST(Initial, WhatDoesNotFitIsNamed) {
     const TemporaryFolder folder;
     (void)Execution(kMlp, {}).run(saving(folder.path()));
     const Execution execution(kMlp, {from(folder.path())});

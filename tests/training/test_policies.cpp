@@ -1,4 +1,4 @@
-// Runs under every weight policy, with and without predicted weights, against their sequential oracles.
+// Runs under every weight policy, with and without predicted weights, beside their sequential oracles.
 #include "tests/support/execution.h"
 #include "tests/support/layer_rig.h"
 
@@ -12,7 +12,7 @@
 namespace pw {
 namespace {
 
-// Name -> settings, for three stages.
+// Name -> what to set, of three stages.
 std::map<std::string, std::vector<std::string>> policies() {
     const auto pipedream = [](const std::string& weights, const std::string& prediction = "none") {
         return std::vector<std::string>{"pipeline.schedule=pipedream", "pipeline.weights=" + weights,
@@ -45,14 +45,14 @@ TEST(Policies, EqualTheirOraclesOverTwentySteps) {
     }
 }
 
-TEST(Policies, EqualTheirOraclesOnEmulatedDevices) {
+TEST(Policies, OfEmulatedDevicesEqualTheirOraclesToo) {
     for (const auto& [name, policy] : policies()) {
         const Execution execution = execution_of(policy, 2, {"run.backend=emulated"});
         expect_equal(execution.run(), execution.oracle(), name);
     }
 }
 
-TEST(Prediction, GivesTheSameNumbersInRecomputedStages) {
+TEST(Prediction, OfRecomputedStagesGivesTheSameNumbers) {
     for (const char* name : {"spectrain", "pipeoptim"}) {
         const RunResult kept = execution_of(policies()[name], 4, {}).run();
         expect_equal(execution_of(policies()[name], 4, {"pipeline.recompute=all"}).run(), kept, name);
@@ -69,7 +69,7 @@ TEST(Prediction, WithoutMomentumIsTheLatestVersion) {
     }
 }
 
-// Before its first update a stage has no momentum: micro-batch 2 is the first whose F follows an update, on stage 1.
+// Before its first update a stage has no momentum: micro-batch 2 is the first whose F follows one, on stage 1.
 TEST(Prediction, StartsWithTheFirstUpdate) {
     const auto losses = [](const char* name) { return execution_of(policies()[name], 2, {}).run().losses; };
     const std::vector<double> latest = losses("latest"), predicted = losses("pipeoptim");
@@ -78,8 +78,8 @@ TEST(Prediction, StartsWithTheFirstUpdate) {
     EXPECT_NE(predicted[2], latest[2]);
 }
 
-// A single stage never lags.
-TEST(Prediction, IsTheLatestVersionWithOneStage) {
+// One stage is never behind.
+TEST(Prediction, OfOneStageIsTheLatestVersion) {
     const auto run = [](const char* prediction) {
         return Execution(kMlp, {"pipeline.schedule=pipedream", "pipeline.weights=latest", "cluster.devices=1",
                                 fmt::format("pipeline.prediction={}", prediction)})
@@ -89,9 +89,10 @@ TEST(Prediction, IsTheLatestVersionWithOneStage) {
     expect_equal(run("pipeoptim"), run("none"), "pipeoptim");
 }
 
-// Under a constant gradient g, v(n) = g (1 - m^n) / (1 - m) and w(n) = w(0) - rate (v(1) + ... + v(n)). The prediction
-// s updates later continues with v(n): it ends at s rate v(n) below w(n) and, if m is 0, at w(n + s) itself.
-TEST(Prediction, ContinuesWithTheMomentum) {
+// Under a gradient g that stays, v(n) = g (1 - m^n) / (1 - m) and w(n) = w(0) - rate (v(1) + ... + v(n)). The
+// prediction s updates later goes on with v(n): it ends up s rate v(n) below w(n), and where m is 0, at w(n + s)
+// itself.
+TEST(Prediction, GoesOnWithTheMomentum) {
     constexpr float kStart = 2, kGradient = 0.25f;
     constexpr Bytes kBytes = 16 * sizeof(float);
     for (const HostKernels* kernels : {&reference_kernels(), &cpu_kernels()})
@@ -131,8 +132,8 @@ TEST(Prediction, TakesTheMemoryThatItIsChargedFor) {
         }
 }
 
-// A measured trace has the version and the distance of each prediction.
-TEST(Prediction, IsInTheTrace) {
+// A measured trace says what was predicted from where.
+TEST(Prediction, StandsInTheTrace) {
     const Execution execution = execution_of(policies()["spectrain"], 2, {});
     const VersionTable versions = execution.job().versions;
     for (const TraceEvent& event : execution.run().trace.events)

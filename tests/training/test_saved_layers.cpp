@@ -1,5 +1,5 @@
-// cpu against reference on the tensors of a ResNet-50 run: a cpu run saves every layer's inputs, parameters and output
-// gradient, and both backends run each layer on them.
+// cpu against reference on what a ResNet-50 run really computes: a cpu run saves every layer's
+// inputs, parameters and output gradient, and both backends run each layer on them.
 #include "exec/engine/arena.h"
 #include "exec/execute.h"
 #include "exec/training/stage_program.h"
@@ -47,7 +47,7 @@ private:
     const StageProgram& program_;
 };
 
-// Runs forward and backward of the whole model on the cpu backend, for one micro-batch.
+// Forward and backward of the whole model on the cpu backend, one micro-batch.
 std::vector<Saved> run_and_save(const Model& model) {
     const HostKernels& kernels = cpu_kernels();
     kernels.start_device(1);
@@ -94,7 +94,7 @@ void load(LayerRig& rig, const Saved& saved, const std::vector<float>& gradient)
         rig.fill_gradient(gradient);
 }
 
-// Backends may round a value near zero to either side of a ReLU: such values get no gradient.
+// Backends may round a value near zero to either side of a ReLU: no gradient enters there.
 std::vector<float> safe_gradient(const Layer& layer, const Saved& saved) {
     std::vector<float> gradient = saved.output_gradient;
     if (!layer.relu || gradient.empty())

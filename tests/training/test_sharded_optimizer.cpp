@@ -1,5 +1,5 @@
-// ZeRO-1, executed: holders that keep the optimizer's states of a part of their stage and distribute the new weights
-// train, bit for bit, as holders of all states do.
+// ZeRO-1, executed: holders that keep the optimizer's states of a part of their stage, and hand new weights round,
+// learn bit for bit what holders of all states do.
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"
@@ -31,7 +31,7 @@ std::vector<std::string> sharded(const std::vector<std::string>& set) {
     return with(set, {"training.shard_optimizer=true"});
 }
 
-// The reference is a run with all states on every holder; other tests compare it with the oracle and a single device.
+// The run with all states on every holder is the one that the oracle and the single device are held against elsewhere.
 void expect_same_when_sharded(const char* yaml, const std::vector<std::string>& set) {
     const Execution whole(yaml, set), parts(yaml, sharded(set));
     const std::string what = fmt::format("{}", fmt::join(set, " "));
@@ -51,7 +51,7 @@ TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
                                           fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
-TEST(ShardedOptimizer, ChangesNoBitOfOtherFeatures) {
+TEST(ShardedOptimizer, ChangesNoBitOfWhatStandsBesideIt) {
     for (const char* more : {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred",
                              "pipeline.micro_batches=1", "training.momentum=0"})
         for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
@@ -73,7 +73,7 @@ TEST(ShardedOptimizer, ChangesNoBitOfBatchNorm) {
     }
 }
 
-// Every device holds every stage and, with clipping, distributes all of its parts at once.
+// Every device holds every stage, and hands all of its parts round at once where it clips.
 TEST(ShardedOptimizer, ChangesNoBitOnDevicesOfSeveralStages) {
     const TemporaryFolder folder;
     const std::string plan =
@@ -83,7 +83,7 @@ TEST(ShardedOptimizer, ChangesNoBitOnDevicesOfSeveralStages) {
             expect_same_when_sharded(yaml, {plan, "pipeline.micro_batches=3", clip, "pipeline.split=even"});
 }
 
-// Every micro-batch is a mini-batch: S and U are listed many times in one plan, with versions in several slots.
+// Every micro-batch is a mini-batch: S and U stand many times in one plan, and versions in several slots.
 TEST(ShardedOptimizer, ChangesNoBitWithoutAFlush) {
     for (const char* weights : {"stash", "latest", "vertical_sync"})
         expect_same_when_sharded(
@@ -129,7 +129,7 @@ TEST(ShardedOptimizer, DumpsWholeGradients) {
     EXPECT_EQ(dump(sharded(set), "parts"), whole);
 }
 
-// A task between a sum and its update might wait for another holder.
+// What stands between a sum and its update might wait for another holder.
 TEST(ShardedOptimizer, IsRefusedWhereUpdatesDoNotFollowTheirSums) {
     Job job = Execution(kMlp, sharded(replicated("gpipe", {2}))).job();
     std::vector<Task>& order = job.plan.order[1];
@@ -141,7 +141,7 @@ TEST(ShardedOptimizer, IsRefusedWhereUpdatesDoNotFollowTheirSums) {
         << said;
 }
 
-TEST(JoinedParts, TakeEveryValueFromItsHolder) {
+TEST(JoinedParts, TakeEveryValueFromWhoHasIt) {
     const auto joined = joined_parts({{{"w", {4}, {1, -0.0f, 0, 0}}}, {{"w", {4}, {0, 0, 3, 0}}, {"b", {1}, {2}}}});
     ASSERT_EQ(joined.size(), 2u);
     EXPECT_EQ(joined[1].values, (std::vector<float>{1, 0, 3, 0}));

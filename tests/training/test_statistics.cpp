@@ -1,5 +1,5 @@
-// The running averages of batch norm: F writes the statistics of a micro-batch, U adds them in micro-batch order,
-// evaluation reads the averages.
+// The running averages of batch norm: written per micro-batch by F, taken in by U in micro-batch order, read by
+// evaluation.
 #include "exec/training/npy.h"
 #include "job/build.h"
 #include "tests/support/execution.h"
@@ -81,8 +81,8 @@ TEST_P(Norms, TakeMicroBatchesOfOneValue) {
     EXPECT_FLOAT_EQ(averages[1][0], 18 + 0.1f * 14 / 2);  // 4 + 1 + 9
 }
 
-// Deferred, m micro-batches count as one with all their samples.
-TEST_P(Norms, AreIndependentOfTheSplitWhenDeferred) {
+// Deferred, m micro-batches are one of all their samples.
+TEST_P(Norms, DeferTheSplitIntoMicroBatchesAway) {
     const Layer layer = make_layer(LayerKind::BatchNorm, {16, 5, 3}, 16);
     const std::int64_t count = 2 * layer.input.elements();
     for (const int microbatches : {1, 2, 5}) {
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Norms,
                                                                             : "Double";
                          });
 
-// Two batch norms on either side of a cut at conv2; the second follows the first without a ReLU.
+// Two batch norms, either side of a cut at conv2; the second behind the first, without a ReLU.
 Model two_norms() {
     Model model{.name = "norms", .input = {3, 6, 6}, .classes = 10, .layers = {}};
     int last = -1;
@@ -140,8 +140,8 @@ std::vector<std::string> scheduled(const Schedule& schedule, const std::string& 
             "training.batch_norm=" + batch_norm};
 }
 
-// The holders of a stage add the statistics of all of them, in the order of the micro-batches.
-TEST(RunningAverages, EqualTheirOracleWithReplicas) {
+// The holders of a stage take in what all of them left, in the order of the micro-batches.
+TEST(RunningAverages, OfReplicasEqualTheirOracle) {
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream", "pipedream-2bw"})
         for (const char* replicas : {"[2, 1]", "[1, 3]"})
             for (const char* batch_norm : {"per_micro_batch", "deferred"}) {
@@ -165,9 +165,8 @@ TEST(RunningAverages, EveryScheduleEqualsItsOracle) {
         }
 }
 
-// With constant weights there is one version: the averages then show which micro-batches were added, and in which
-// order.
-TEST(RunningAverages, AddAllMicroBatchesInTheirOrder) {
+// Weights that stay are one version: then the averages tell which micro-batches were taken in, and in which order.
+TEST(RunningAverages, TakeInAllMicroBatchesInTheirOrder) {
     const std::vector<std::string> still{"training.learning_rate=0"};
     const std::string whole = norms(with(still, {"cluster.devices=1"})).run().weights_hash;
     const std::string seeded = norms(with(still, {"pipeline.schedule=forward-only"})).run().weights_hash;
@@ -197,7 +196,7 @@ RunOptions saving(const TemporaryFolder& folder) {
     return {.dump = "", .save = folder.path().string(), .progress = {}};
 }
 
-// For the first batch norm: the inputs of the second one are normalised per micro-batch.
+// Of the first batch norm: what reaches the second one is normalised per micro-batch.
 TEST(RunningAverages, DeferredAreThoseOfOneMicroBatch) {
     const TemporaryFolder split, whole, turns;
     const std::vector<std::string> still{"training.learning_rate=0", "cluster.devices=2", "pipeline.split=[conv2]"};
@@ -224,7 +223,7 @@ TEST(Evaluation, EqualsItsOracleOnAnyNumberOfDevices) {
     }
 }
 
-// The loss of a micro-batch from saved parameters, layer by layer, with batch norm by its formula.
+// The loss of a micro-batch from saved parameters, layer by layer; batch norm by its formula.
 double evaluated(const Model& model, const Dataset& data, const TemporaryFolder& folder, int samples) {
     std::vector<float> values;
     std::vector<int> labels;
@@ -265,7 +264,7 @@ double evaluated(const Model& model, const Dataset& data, const TemporaryFolder&
 
 TEST(Evaluation, IsTheFormulaWithTheSavedAverages) {
     const TemporaryFolder trained;
-    const RunResult trained_result = norms({}).run(saving(trained));
+    const RunResult learnt = norms({}).run(saving(trained));
     const Execution execution = norms({"pipeline.schedule=forward-only", "training.initial=" + trained.path().string(),
                                        "cluster.devices=2", "training.steps=1"});
     const Job job = execution.job();
@@ -273,11 +272,11 @@ TEST(Evaluation, IsTheFormulaWithTheSavedAverages) {
     const double expected = evaluated(*job.model, open_dataset(job.config, *job.model), trained, 12);
     ASSERT_EQ(run.losses.size(), 1u);
     EXPECT_NEAR(run.losses[0], expected, 1e-5 * expected);
-    EXPECT_EQ(run.weights_hash, trained_result.weights_hash);
+    EXPECT_EQ(run.weights_hash, learnt.weights_hash);
     EXPECT_TRUE(run.gradient_norms.empty());
 }
 
-// A block per micro-batch, from its F to the U that adds it.
+// A block per micro-batch, from its F to the U that takes it in.
 TEST(StatisticsBuffers, LiveFromForwardToUpdate) {
     for (const auto& [schedule, blocks] : {std::pair{"gpipe", 4}, {"1f1b", 4}, {"pipedream", 1}, {"forward-only", 0}}) {
         const Execution execution = norms({"cluster.devices=1", std::string("pipeline.schedule=") + schedule});

@@ -1,4 +1,4 @@
-// Layers that share a parameter, in one stage or in two: one gradient, one step, and copies that stay equal.
+// Layers that share a parameter, in one stage or in two: one gradient, one step, copies that stay equal.
 #include "schedules/plan/durations.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
@@ -18,7 +18,7 @@
 namespace pw {
 namespace {
 
-// The values of a grey image, clamped to 0 to 3, as tokens; the last but one layer shares their table.
+// The values of a grey image, below zero or up to three, as tokens; the last layer but one shares their table.
 Model tied(bool shares = true) {
     constexpr int kTokens = 6, kWidth = 8, kVocabulary = 4, kClasses = 5;
     const Dims tokens{1, kTokens, 1}, rows{1, kTokens, kWidth}, scores{1, kTokens, kVocabulary};
@@ -75,7 +75,7 @@ TEST(Ties, PutStagesIntoOneGroup) {
     EXPECT_FALSE(needs_sum(shape, 2));
 }
 
-TEST(Ties, AreSummedAfterTheDevicesLastTask) {
+TEST(Ties, AreSummedWhenTheDeviceIsThrough) {
     const Plan plan = tied_plan(schedule_named("1f1b"), shape_of(schedule_named("1f1b"), 3, 2), {{0, 2}});
     EXPECT_EQ(row_of(plan, 0), "0F0 0F1 0B0 0B1 0S1 0U1");
     EXPECT_EQ(row_of(plan, 1), "1F0 1F1 1B0 1B1 1U1");
@@ -104,7 +104,7 @@ TEST(Ties, WaitForTheGradientsOfBothStages) {
     }
 }
 
-// make_plan() has proven the plans.
+// make_plan() has proven them.
 TEST(Ties, NeverDeadlock) {
     for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
         for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
@@ -172,7 +172,7 @@ TEST(ExecutedTies, EqualTheirOracleInEverySchedule) {
             }
 }
 
-// With the table in one stage, and in two stages of one device.
+// Where the table is in one stage, and in two of one device.
 TEST(ExecutedTies, GiveTheNumbersOfOneDevice) {
     const RunResult whole =
         Execution(kMlp, in_parts("naive", {"cluster.devices=1", "pipeline.stages=1"}), tied()).run();
@@ -210,7 +210,7 @@ TEST(ExecutedTies, EqualTheirOracleWithReplicasAndClipping) {
                 }
 }
 
-// A run fails at its end if the copies of a parameter differ. Dumps have one copy.
+// A run fails at its end when the copies of a parameter differ; dumps name it once.
 TEST(ExecutedTies, KeepBothCopiesEqual) {
     for (const int steps : {1, 2, 3}) {
         const Execution execution(kMlp, in_parts("1f1b", {fmt::format("training.steps={}", steps)}), tied());

@@ -1,4 +1,4 @@
-// Small versions of the configs of workloads/configs: each simulates, runs, and equals its oracle.
+// The configs of workloads/configs, small: each simulates, runs, and gives its oracle's numbers.
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
 

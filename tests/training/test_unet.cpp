@@ -1,4 +1,4 @@
-// The U-Net: its graph, its images, and runs whose skip connections pass over stages.
+// The U-Net: its graph, the images it learns from, and runs whose skips pass over stages.
 #include "tests/support/layer_of.h"
 #include "tests/support/predicted_memory.h"
 #include "workloads/error.h"
@@ -76,7 +76,7 @@ Shown sample_of(const Dataset& data, int place) {
     return sample;
 }
 
-TEST(Segmentation, LabelsEveryPixelDeterministically) {
+TEST(Segmentation, LabelsEveryPixelAlikeEveryTime) {
     const Dataset data = Dataset::segmentation({3, 16, 16}, 4, 5), again = Dataset::segmentation({3, 16, 16}, 4, 5);
     EXPECT_EQ(data.labels_per_sample(), 256);
     std::set<int> seen;
@@ -90,7 +90,7 @@ TEST(Segmentation, LabelsEveryPixelDeterministically) {
     EXPECT_NE(sample_of(data, 0).labels, sample_of(Dataset::segmentation({3, 16, 16}, 4, 6), 0).labels);
 }
 
-TEST(Segmentation, EnlargesImagesAndLabelsEqually) {
+TEST(Segmentation, EnlargesImagesAndLabelsAlike) {
     const Dataset small = Dataset::segmentation({3, 64, 64}, 4, 5), large = Dataset::segmentation({3, 128, 128}, 4, 5);
     const std::vector<int> stored = sample_of(small, 3).labels, enlarged = sample_of(large, 3).labels;
     for (std::size_t row = 0; row < 128; ++row)
@@ -98,8 +98,8 @@ TEST(Segmentation, EnlargesImagesAndLabelsEqually) {
             ASSERT_EQ(enlarged[row * 128 + column], stored[row / 2 * 64 + column / 2]);
 }
 
-// The mean colour of a class distinguishes it from the others.
-TEST(Segmentation, IsLearnable) {
+// The mean colour of a class tells it from the others.
+TEST(Segmentation, CanBeLearnt) {
     constexpr int kClasses = 3, kImages = 10, kPixels = 256;
     const Dataset data = Dataset::segmentation({3, 16, 16}, kClasses, 2);
     std::vector<std::vector<double>> mean(kClasses, std::vector<double>(3));
@@ -139,7 +139,7 @@ pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";
 
-// Level 1 passes its tensor over two stages, or over one; both inputs of a concat may be in landing buffers.
+// Level 1 passes its tensor over two stages, or over one; a concat may find both of its inputs landed.
 constexpr const char* kSplits[] = {"[down2.conv1, bottom.conv1, up1.upsample]", "[down1.pool, bottom.bn1, up1.concat]",
                                    "[bottom.conv1, up1.concat]"};
 constexpr const char* kSchedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "pipedream"};
@@ -234,7 +234,7 @@ double mean_of(std::vector<double>::const_iterator first, int count) {
     return sum / count;
 }
 
-TEST(UNet, LearnsToClassifyPixels) {
+TEST(UNet, LearnsToTellPixelsApart) {
     for (const char* loss : {"cross_entropy", "mse"}) {
         const RunResult run = Execution(kUNet, {"cluster.devices=1", "training.steps=30", "training.learning_rate=0.02",
                                                 "pipeline.micro_batch_size=4", std::string("training.loss=") + loss})
@@ -243,11 +243,11 @@ TEST(UNet, LearnsToClassifyPixels) {
     }
 }
 
-TEST(MeanSquaredError, TrainsEquallyForEverySplit) {
+TEST(MeanSquaredError, TrainsAlikeForEverySplit) {
     const std::vector<std::string> mse{"training.loss=mse"};
     const RunResult whole = Execution(kMlp, with(mse, {"cluster.devices=1"})).run();
     EXPECT_NE(whole.losses, Execution(kMlp, {"cluster.devices=1"}).run().losses);
-    // The outputs are small at first, so about the term of the label remains, of ten values.
+    // Of ten values, the outputs are small at first: about the one of the label remains.
     EXPECT_NEAR(whole.losses.front(), 0.1, 0.02);
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
         expect_equal(Execution(kMlp, with(mse, {"cluster.devices=2", "pipeline.split=even",

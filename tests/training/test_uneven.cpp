@@ -75,7 +75,7 @@ Trace predicted(const Config& config) {
     return trace;
 }
 
-// (m + p - 1) slots, the last of which is as short as its micro-batch.
+// (m + p - 1) slots, of which the last one is as short as its micro-batch.
 TEST(Uneven, GPipeFillsAndDrainsOnce) {
     for (const int devices : {1, 2, 3, 5})
         for (const int last : {1, 2, 3, 4}) {
@@ -89,7 +89,7 @@ TEST(Uneven, GPipeFillsAndDrainsOnce) {
         }
 }
 
-// Once the pipeline is full, the last device never idles between two updates.
+// The last device never idles between two updates once the pipeline is full.
 TEST(Uneven, EveryMiniBatchOfAnAsynchronousPlanEndsWithASmallerOne) {
     const Trace trace = predicted(uniform_config(
         {"pipeline.schedule=pipedream-2bw", "pipeline.mini_batch=18", "training.steps=12", "cluster.devices=1"}));
@@ -101,7 +101,7 @@ TEST(Uneven, EveryMiniBatchOfAnAsynchronousPlanEndsWithASmallerOne) {
     EXPECT_DOUBLE_EQ(metrics_of(trace).samples_per_second, 18 / (4.5 * 120e-6));
 }
 
-TEST(Uneven, ASmallerTensorTravelsForAShorterTime) {
+TEST(Uneven, ASmallerTensorIsOnItsWayForAShorterTime) {
     const Trace trace = predicted(uniform_config({"pipeline.mini_batch=17", "cluster.link={bandwidth: 1 MB/s}"}));
     int sends = 0;
     for (const TraceEvent& event : trace.events)
@@ -120,7 +120,7 @@ TEST(Uneven, EvenMiniBatchesCostWhatTheyDid) {
     EXPECT_TRUE(uniform_costs(same).last.empty());
 }
 
-// For a model with layers, at both sizes.
+// Of a model with layers, at both sizes.
 TEST(Uneven, TheLastMicroBatchCostsWhatOneOfItsSizeCosts) {
     const Execution execution(kMlp, {"pipeline.mini_batch=10", "pipeline.split=[fc2]"});
     const Job job = execution.job();
@@ -152,7 +152,7 @@ TEST(Uneven, TracesKeepTheSamples) {
     expect_says(refusal([&] { read_trace(file); }), {"mini_batch", "not between 17 and 20"});
 }
 
-// Refusals
+// What is refused
 
 TEST(Uneven, AMiniBatchOfOneMicroBatchCannotEndWithASmallerOne) {
     const Config config = uniform_config({"pipeline.schedule=pipedream", "pipeline.mini_batch=17"});
@@ -162,7 +162,7 @@ TEST(Uneven, AMiniBatchOfOneMicroBatchCannotEndWithASmallerOne) {
     EXPECT_EQ(make_plan(even, {}, 1).shape.microbatches, 5);
 }
 
-TEST(Uneven, APlanInAFileDeterminesTheNumberOfMicroBatches) {
+TEST(Uneven, APlanInAFileSaysHowManyMicroBatches) {
     const TemporaryFolder folder;
     const Execution gpipe(kMlp, {"pipeline.schedule=gpipe", "pipeline.split=[fc2]", "pipeline.mini_batch=11"});
     const std::string plan = folder.write("plan.csv", print_csv(gpipe.job().plan, true));
@@ -207,7 +207,7 @@ TEST(Uneven, SchedulesWithOneGroupingGiveTheNumbersOfOneDevice) {
     }
 }
 
-// Two tensors of different sizes cross the cut; batch norm computes the statistics of each micro-batch separately.
+// Two tensors of different sizes cross the cut; batch norm takes the statistics of every micro-batch by itself.
 TEST(Uneven, AResNetGivesTheNumbersOfOneDevice) {
     const Settings small{"training.steps=1", "pipeline.micro_batches=3", "pipeline.mini_batch=5"};
     const RunResult whole = of_small_resnet(with(small, {"cluster.devices=1"})).run();

@@ -12,7 +12,7 @@
 namespace pw {
 
 namespace {
-constexpr std::size_t kWindow = 4096;  // bytes of a connection that may be in flight
+constexpr std::size_t kWindow = 4096;  // bytes of a connection that may be under way
 }
 
 class VirtualRanks : public Ranks {
@@ -36,7 +36,7 @@ public:
         enter();
         auto receive = std::make_shared<Network::Operation>();
         *receive = {.rank = rank_, .peer = from, .tag = tag, .bytes = bytes};
-        std::ranges::fill(bytes, std::byte{0xa5});  // must not be read before the receive is done
+        std::ranges::fill(bytes, std::byte{0xa5});  // nobody may read it before it is done
         network_.receive(receive);
         return keep_operation(std::move(receive));
     }
@@ -59,16 +59,16 @@ public:
                       operation->came, rank_, operation->bytes.size());
         return true;
     }
-    void make_progress() override {
+    void get_on() override {
         if (!network_.given_up_.contains(rank_))
-            network_.make_progress(rank_);
+            network_.get_on(rank_);
     }
     void give_up() override { network_.given_up_.insert(rank_); }
 
 private:
     void enter() const {
         network_.world_.maybe_others();
-        network_.make_progress(rank_);
+        network_.get_on(rank_);
         if (network_.given_up_.contains(rank_))
             throw Unreachable("stopped because another device failed");
     }
@@ -154,8 +154,8 @@ Network::Network(World& world, int size, Delays delays)
         ranks_.push_back(new VirtualRanks(*this, rank));
 }
 
-// A failed run is kept by its ranks, and its threads may be anywhere: both are left as they are, as if their processes
-// had ended.
+// A run that failed is kept by its ranks, and threads of it may be in the middle of something: both are left as they
+// are, as by a process that ends.
 Network::~Network() = default;
 
 Ranks& Network::ranks_of(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
@@ -200,7 +200,7 @@ void Network::send(const std::shared_ptr<Operation>& send) {
 void Network::arrive(const std::shared_ptr<Message>& message) {
     const Operation& given = *message->send;
     if (message->bytes.size() != given.from.size())
-        return;  // its sender had ended before it was read
+        return;  // its sender was gone before it was read
     std::deque<std::shared_ptr<Message>>& waiting = held_[{given.rank, given.peer}];
     if (lazy) {
         waiting.push_back(message);
@@ -210,8 +210,8 @@ void Network::arrive(const std::shared_ptr<Message>& message) {
     match(given.rank, given.peer, given.tag);
 }
 
-// A rank calls MPI: its messages make progress.
-void Network::make_progress(int rank) {
+// A rank calls MPI: what it has sent gets on.
+void Network::get_on(int rank) {
     for (auto& [ends, waiting] : held_)
         for (; ends.first == rank && !waiting.empty(); waiting.pop_front()) {
             const Operation& given = *waiting.front()->send;
@@ -263,7 +263,7 @@ void Network::send_piece(int from, int to, std::span<const std::byte> bytes) {
     });
 }
 
-// Data in flight may be lost if a process does not close its connections itself.
+// What is under way may get lost when a process does not end its connections itself.
 void Network::end_pipe(int from, int to, bool orderly) {
     if (mute_.contains(from) || mute_.contains(to))
         return;

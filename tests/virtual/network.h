@@ -1,5 +1,6 @@
-// The messages (as MPI's) and connections (as TCP's) between the ranks of a virtual world. A seed determines whether
-// they are late, arrive in pieces, get lost or end. Replaces exec/ranks/mpi_ranks.cpp and connections.cpp.
+// What the ranks of a virtual world reach each other by: messages, as MPI's, and connections, as TCP's. They are late,
+// come in pieces, get lost or end as a seed has drawn it. It stands in for exec/ranks/mpi_ranks.cpp and
+// connections.cpp.
 #pragma once
 
 #include "exec/ranks/connections.h"
@@ -19,10 +20,10 @@
 
 namespace pw {
 
-// Upper limits of delays; each delay is drawn.
+// How long things take, at most; each time is drawn.
 struct Delays {
     Ns message = 0, line = 0;
-    int slow_one_of = 1'000'000;  // one message in this many takes ten times as long
+    int slow_one_of = 1'000'000;  // messages that take ten times as long
 };
 
 class Network {
@@ -38,8 +39,8 @@ public:
     void lose_messages(int from, int to) { lost_.insert({from, to}); }
     void lose_line(int rank) { mute_.insert(rank); }
     bool has_lost() const { return has_lost_; }
-    bool calls_fail = false;  // MPI calls to ranks that have ended fail, or else wait forever
-    bool lazy = false;        // messages progress only when their sender calls MPI again
+    bool calls_fail = false;  // of MPI, with ranks that are gone; else they wait for ever
+    bool lazy = false;        // messages get on only when their sender calls MPI again
 
 private:
     friend class VirtualRanks;
@@ -50,7 +51,7 @@ private:
         bool sends = false, waits = false, done = false;
         std::span<std::byte> bytes = {};       // of a receive
         std::span<const std::byte> from = {};  // of a send
-        std::vector<std::byte> as_given = {};  // the bytes at the time of the send
+        std::vector<std::byte> as_given = {};  // when it was sent
         std::size_t came = 0;
     };
     struct Message {
@@ -64,8 +65,8 @@ private:
     // One direction of a connection.
     struct Pipe {
         std::deque<std::byte> bytes;
-        std::size_t under_way = 0;  // including those that have arrived
-        Ns last = 0;                // the time of the last arrival
+        std::size_t under_way = 0;  // with those that have arrived
+        Ns last = 0;                // something arrives then
         bool ended = false;
     };
     bool uses_memory(int rank) const { return world_.is_alive(rank) && !given_up_.contains(rank); }
@@ -73,7 +74,7 @@ private:
     void send(const std::shared_ptr<Operation>& send);
     void receive(const std::shared_ptr<Operation>& receive);
     void arrive(const std::shared_ptr<Message>& message);
-    void make_progress(int rank);
+    void get_on(int rank);
     void match(int from, int to, int tag);
     void finish(const std::shared_ptr<Operation>& operation);
     void send_piece(int from, int to, std::span<const std::byte> bytes);
@@ -89,9 +90,8 @@ private:
     std::set<std::pair<int, int>> lost_;
     std::set<int> mute_, gone_, given_up_;
     bool has_lost_ = false;
-    // by (from, to): messages without progress
-    std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> held_;
-    std::vector<char> places_;  // where the control connections of the ranks wait
+    std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> held_;  // by (from, to): not got on yet
+    std::vector<char> places_;                                                  // where the lines of the ranks wait
     std::vector<Ranks*> ranks_;
 };
 

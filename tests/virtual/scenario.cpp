@@ -33,20 +33,20 @@ struct Ending {
     Ns at = -1;  // -1: it did not end by itself
 };
 
-// The ranks of the running world: the functions of the engine access it.
+// What the ranks of the world that runs are: the engine asks for it by its own functions.
 struct Hosts {
     Network* network = nullptr;
     std::vector<Ending> endings;  // by rank
     int cores = 8;
-    std::vector<int> connected = {};  // ranks that have connected to rank 0
+    std::vector<int> connected = {};  // ranks that have called rank 0
 };
 Hosts* hosts = nullptr;
 
 void end_rank(int rank, Ending ending) {
     World& world = World::here();
     ending.at = world.now;
-    if (world.report)
-        world.report(
+    if (world.tell)
+        world.tell(
             fmt::format("rank {} ends with {}: {}{}", rank, static_cast<int>(ending.code), ending.text, ending.hash));
     hosts->endings[static_cast<std::size_t>(rank)] = std::move(ending);
     hosts->network->end(rank, true);
@@ -55,16 +55,16 @@ void end_rank(int rank, Ending ending) {
 
 enum class Trouble {
     Nothing,
-    Pause,           // a rank pauses, but not long enough to be reported
-    AllPause,        // all ranks pause for as long as possible, as on a machine that sleeps
-    LongTask,        // a device works for a long time, but not too long
-    Leave,           // the run is asked to stop after a step
-    Crash,           // a rank ends
-    Stop,            // a rank pauses forever
-    Throw,           // a device fails
-    Hang,            // a device hangs
-    LoseConnection,  // a rank's control connection loses everything from now on
-    LoseMessages     // so do the messages between two ranks
+    Pause,        // a rank is stopped, shorter than anybody minds
+    AllPause,     // all are, for as long as can be: a machine that sleeps
+    LongTask,     // a device works long, but not too long
+    Leave,        // somebody wants the run to stop after a step
+    Crash,        // a rank is gone
+    Stop,         // a rank is stopped for good
+    Throw,        // a device fails
+    Hang,         // a device does not come back
+    LoseLine,     // nothing of a rank's connection comes through any more
+    LoseMessages  // nor of the messages between two ranks
 };
 constexpr const char* kNames[] = {"nothing", "pause", "all pause", "long task", "leave",        "crash",
                                   "stop",    "throw", "hang",      "lose line", "lose messages"};
@@ -82,10 +82,9 @@ struct Scenario {
     int ranks = 1, steps = 1;
     Trouble trouble = Trouble::Nothing;
     Ns at = 0, lasts = 0;
-    int rank = 0, other = 0;  // the ranks concerned
-    // the device concerned, and the number of its task, over all steps, at which it happens
-    int device = 0, task = 0;
-    Ns work = 0;  // the most that a task takes
+    int rank = 0, other = 0;   // whom it befalls
+    int device = 0, task = 0;  // whom it befalls, and before which of the tasks that it runs, over all steps
+    Ns work = 0;               // a task takes up to so long
     Delays delays;
     bool calls_fail = false, lazy = false, guarded = false;
 };
@@ -127,14 +126,14 @@ RunOptions options_of(const Scenario& scenario, World& world, std::vector<int>& 
     options.whole_trace = false;
     options.guarded = scenario.guarded;
     options.before_task = [&](int device, const Task& task) {
-        const bool affected = device == scenario.device && begun[static_cast<std::size_t>(device)]++ == scenario.task;
-        if (is_transfer(task.op) && !affected)
+        const bool befalls = device == scenario.device && begun[static_cast<std::size_t>(device)]++ == scenario.task;
+        if (is_transfer(task.op) && !befalls)
             return;
-        if (affected && scenario.trouble == Trouble::Throw)
+        if (befalls && scenario.trouble == Trouble::Throw)
             fail_with(ExitCode::RunFailed, "device {} breaks", device);
-        if (affected && scenario.trouble == Trouble::Hang)
+        if (befalls && scenario.trouble == Trouble::Hang)
             world.wait(nullptr, kNever);
-        sleep_in_task(world, affected && scenario.trouble == Trouble::LongTask ? 8 * kTimeout : scenario.work);
+        sleep_in_task(world, befalls && scenario.trouble == Trouble::LongTask ? 8 * kTimeout : scenario.work);
     };
     options.should_stop = [&] {
         return scenario.trouble == Trouble::Leave && world.process() == scenario.rank && world.now >= scenario.at;
@@ -144,7 +143,7 @@ RunOptions options_of(const Scenario& scenario, World& world, std::vector<int>& 
 
 void run_rank(const Scenario& scenario, int rank, std::vector<int>& begun) {
     World& world = World::here();
-    world.others(world.dice.up_to(2 * kMillisecond));  // a launcher starts ranks one after the other
+    world.others(world.dice.up_to(2 * kMillisecond));  // a launcher starts one after the other
     Ending ending;
     try {
         const RunResult result = run(scenario.subject->job, options_of(scenario, world, begun));
@@ -163,11 +162,11 @@ bool has_control_connection(int rank) {
                      : std::find(connected.begin(), connected.end(), rank) != connected.end();
 }
 
-void cause_trouble(const Scenario& scenario, World& world, Network& network, Ns at) {
+void let_it_happen(const Scenario& scenario, World& world, Network& network, Ns at) {
     const int rank = scenario.rank;
     const auto say = [&world](const std::string& text) {
-        if (world.report)
-            world.report(text);
+        if (world.tell)
+            world.tell(text);
     };
     const auto pause = [&world, &scenario](int first, int last) {
         for (int each = first; each <= last; ++each)
@@ -179,7 +178,7 @@ void cause_trouble(const Scenario& scenario, World& world, Network& network, Ns 
     };
     world.at(at, [&, rank, say, pause] {
         if (scenario.trouble == Trouble::AllPause && !has_control_connection(0))
-            return cause_trouble(scenario, world, network, world.now + kMillisecond);
+            return let_it_happen(scenario, world, network, world.now + kMillisecond);
         switch (scenario.trouble) {
             case Trouble::Pause:
                 say(fmt::format("rank {} pauses", rank));
@@ -196,7 +195,7 @@ void cause_trouble(const Scenario& scenario, World& world, Network& network, Ns 
                 say(fmt::format("rank {} is killed", rank));
                 world.end_process(rank);
                 return network.end(rank, false);
-            case Trouble::LoseConnection:
+            case Trouble::LoseLine:
                 say(fmt::format("rank {} is heard no more", rank));
                 return network.lose_line(rank);
             case Trouble::LoseMessages:
@@ -208,13 +207,13 @@ void cause_trouble(const Scenario& scenario, World& world, Network& network, Ns 
     });
 }
 
-// Without a control connection a rank only finds out that another rank does not answer, and cannot report it.
-bool may_not_know_the_cause(int rank) {
+// Before it has a line a rank knows no more than that another one does not answer, and cannot tell.
+bool may_be_ignorant(int rank) {
     return !has_control_connection(rank) ||
            (!has_control_connection(0) && hosts->endings[0].text.find("cannot reach") != std::string::npos);
 }
 
-// Returns whether an error names the rank concerned, or one of its devices.
+// Whom the words of a failure name: the rank, or one of its devices.
 bool names(const std::string& text, const Scenario& scenario, int rank) {
     if (text.find(fmt::format("rank {}", rank)) != std::string::npos)
         return true;
@@ -249,26 +248,26 @@ void judge_endings(const Scenario& scenario, const World& world, const Network& 
             continue;
         }
         if (is_harmless(trouble))
-            complain(fmt::format("rank {} ends with {} but nothing was wrong: {}", rank, code, ending.text));
+            complain(fmt::format("rank {} ends with {} though nothing was wrong: {}", rank, code, ending.text));
         if (code != 1 && code != 5)
             complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
         const Ns took = ending.at - scenario.at;
         if (trouble == Trouble::Crash) {
-            if (rank != scenario.rank && !may_not_know_the_cause(rank) && !names(ending.text, scenario, scenario.rank))
+            if (rank != scenario.rank && !may_be_ignorant(rank) && !names(ending.text, scenario, scenario.rank))
                 complain(fmt::format("rank {} does not name rank {}: {}", rank, scenario.rank, ending.text));
             if (took > kTimeout + 2 * kSecond)
                 complain(fmt::format("rank {} ends {:.3f} s after rank {} was gone", rank,
                                      static_cast<double>(took) * 1e-9, scenario.rank));
         }
         if (trouble == Trouble::Stop && rank != scenario.rank) {
-            if (!may_not_know_the_cause(rank) && !names(ending.text, scenario, scenario.rank))
+            if (!may_be_ignorant(rank) && !names(ending.text, scenario, scenario.rank))
                 complain(fmt::format("rank {} does not name rank {}: {}", rank, scenario.rank, ending.text));
-            if (!may_not_know_the_cause(rank) && code != 5)
+            if (!may_be_ignorant(rank) && code != 5)
                 complain(fmt::format("rank {} ends with {}: {}", rank, code, ending.text));
         }
         if (trouble == Trouble::Throw &&
             ending.text.find(fmt::format("device {} breaks", scenario.device)) == std::string::npos)
-            complain(fmt::format("rank {} does not name the device that broke: {}", rank, ending.text));
+            complain(fmt::format("rank {} does not tell what broke: {}", rank, ending.text));
         if (trouble == Trouble::Hang &&
             ending.text.find(fmt::format("device {} is silent", scenario.device)) == std::string::npos)
             complain(fmt::format("rank {} does not name device {}: {}", rank, scenario.device, ending.text));
@@ -285,11 +284,11 @@ Ns longest(const Scenario& scenario) { return 20 * kSecond + scenario.lasts + 40
 
 }  // namespace
 
-Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool verbose) {
+Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool tells) {
     World world(seed);
     const Scenario scenario = draw(subjects, world.dice);
-    if (verbose)
-        world.report = [&](const std::string& text) { fmt::print("{}\n", world.whose(text)); };
+    if (tells)
+        world.tell = [&](const std::string& text) { fmt::print("{}\n", world.whose(text)); };
     Network network(world, scenario.ranks, scenario.delays);
     network.calls_fail = scenario.calls_fail;
     network.lazy = scenario.lazy;
@@ -299,14 +298,14 @@ Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool v
     for (int rank = 0; rank < scenario.ranks; ++rank)
         world.start_process(rank == 0 ? kSecond : world.dice.up_to(kSecond),
                             [&, rank] { run_rank(scenario, rank, begun); });
-    cause_trouble(scenario, world, network, scenario.at);
+    let_it_happen(scenario, world, network, scenario.at);
 
     Judgement judgement;
     judgement.what = kNames[static_cast<int>(scenario.trouble)];
     judgement.subject =
         fmt::format("{} on {} ranks{}", scenario.subject->name, scenario.ranks, scenario.guarded ? ", guarded" : "");
-    if (world.report)
-        world.report(fmt::format("{}: {}", judgement.subject, judgement.what));
+    if (world.tell)
+        world.tell(fmt::format("{}: {}", judgement.subject, judgement.what));
     if (!world.run(longest(scenario)) && scenario.trouble != Trouble::Stop)
         judgement.wrong.push_back("it does not end:" + world.waiting());
     judge_endings(scenario, world, network, judgement);
@@ -329,7 +328,7 @@ std::string config_of(const std::string& pipeline, const std::string& more, int 
         kModels[0], devices, pipeline, kTimeout / kMicrosecond, more);
 }
 
-// Runs a job in a world of its own, with all devices in one process.
+// In a world of its own, all devices in one process.
 std::pair<std::string, Ns> run_alone(const Job& job) {
     World world(1);
     std::string hash, failure;
@@ -394,12 +393,12 @@ std::vector<Subject> make_subjects() {
     return subjects;
 }
 
-// Functions that the engine is linked with.
+// What the engine is linked with.
 
 Ranks& join_ranks() { return hosts->network->ranks_of(World::here().process()); }
 std::string ranks_status() { return "ready"; }
 
-// All ranks receive the address of rank 0, and connect to it.
+// All ranks learn where rank 0 listens, and call it.
 std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
     (void)broadcast(ranks, {});
     World& world = World::here();
@@ -416,7 +415,7 @@ std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
 
 void end_process(const std::string& error, ExitCode code) {
     end_rank(World::here().process(), {.code = code, .text = error, .hash = {}, .stopped_after = {}});
-    std::abort();  // its threads must not continue
+    std::abort();  // its threads do not go on
 }
 
 class PlainMemory : public Memory {

@@ -1,5 +1,5 @@
-// A scenario: one plan on some ranks of a virtual world, what goes wrong there, and the outcomes that are allowed. A
-// seed determines all of it.
+// A scenario: one plan on some ranks of a virtual world, what goes wrong there, and what may come of it. All of it is
+// drawn from a seed.
 #pragma once
 
 #include "job/job.h"
@@ -11,24 +11,24 @@
 
 namespace pw {
 
-// A plan, and the result of its run when nothing goes wrong and all devices are in one process.
+// A plan, and what its run comes to where nothing goes wrong and all devices are in one process.
 struct Subject {
     std::string name;
     Job job;                              // for ranks
-    std::vector<std::string> hash_after;  // of the weights, by the number of steps
+    std::vector<std::string> hash_after;  // of the weights, by steps
     Ns duration = 0;
 };
 std::vector<Subject> make_subjects();
 
 struct Judgement {
-    std::vector<std::string> wrong;  // empty: everything was as it must be
-    std::string what;                // what went wrong there: "crash", "nothing", ..
+    std::vector<std::string> wrong;  // none: all was as it must be
+    std::string what;                // "crash", "nothing", ..: what went wrong there
     std::string subject;
     bool completed = false;         // rank 0 has the right weights
-    std::uint64_t fingerprint = 0;  // of all events
-    Ns lasted = 0;                  // in the world's time
+    std::uint64_t fingerprint = 0;  // of all that happened
+    Ns lasted = 0;                  // of the world's time
 };
-// `verbose` prints the events.
-Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool verbose);
+// `tells` prints what happens.
+Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool tells);
 
 }  // namespace pw

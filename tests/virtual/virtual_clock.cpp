@@ -1,10 +1,10 @@
-// Runs scenarios of ranks on a virtual clock, for one seed or for consecutive seeds.
+// Runs scenarios of ranks on a virtual clock: those of so many seeds from one on.
 //
-//     virtual_clock FROM COUNT          prints a summary, and each seed whose run had a wrong outcome
-//     virtual_clock SEED                prints the events of one seed's run, twice: they are equal
-//     virtual_clock find FROM COUNT     looks for a seed whose run has a wrong outcome, twice: the same one
+//     virtual_clock FROM COUNT     prints what was seen, and each seed whose run came to what must not be
+//     virtual_clock SEED           prints what happens in the run of one seed, twice: the same
+//     virtual_clock find FROM COUNT     looks for a seed whose run comes to what must not be, twice: the same
 //
-// Exits with 0 if all outcomes were right, or if such a seed was found; else with 1.
+// Exits with 0 when all was as it must be, or such a seed was found; else with 1.
 #include "tests/virtual/scenario.h"
 
 #include <fmt/format.h>
@@ -25,9 +25,9 @@
 namespace pw {
 namespace {
 
-// Memory that a child process shares with its parent, which reports the results.
+// What a process of its own, whose memory ends with it, shares with the one that reports.
 struct Shared {
-    std::uint64_t seed = 0;  // of the running scenario
+    std::uint64_t seed = 0;  // under way
     int failed = 0;
     int completed = 0;
 };
@@ -70,7 +70,7 @@ int run_all(const std::vector<Subject>& subjects, std::uint64_t from, std::uint6
             first = shared->seed + 1;
         }
     }
-    fmt::print("{} seeds from {} on: {} runs have the right weights, {} ended as they must, {} are wrong\n", count,
+    fmt::print("{} seeds from {} on: {} runs came to their right weights, {} ended as they must, {} are wrong\n", count,
                from, shared->completed, static_cast<int>(count) - shared->completed - shared->failed - crashed,
                shared->failed + crashed);
     return shared->failed + crashed == 0 ? 0 : 1;
@@ -80,21 +80,21 @@ int replay(const std::vector<Subject>& subjects, std::uint64_t seed) {
     const Judgement first = judge(subjects, seed, true), second = judge(subjects, seed, false);
     if (!first.wrong.empty())
         print_wrong(seed, first);
-    fmt::print("it lasts {:.3f} s of virtual time; fingerprint {:016x}, again {:016x}\n",
+    fmt::print("it lasts {:.3f} s of its world; fingerprint {:016x}, again {:016x}\n",
                static_cast<double>(first.lasted) * 1e-9, first.fingerprint, second.fingerprint);
     return first.wrong.empty() && first.fingerprint == second.fingerprint ? 0 : 1;
 }
 
-// Uses a process for each seed, since a run with a wrong outcome may corrupt memory.
+// A process for each seed: a run that comes to what must not be may leave a mess.
 int find(const std::vector<Subject>& subjects, std::uint64_t from, std::uint64_t count) {
-    const auto outcome_of = [&](std::uint64_t seed, bool verbose) {
+    const auto comes_to = [&](std::uint64_t seed, bool tells) {
         int ends[2];
         if (pipe(ends) != 0)
             return std::string("no pipe");
         std::fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
-            const Judgement judgement = judge(subjects, seed, verbose);
+            const Judgement judgement = judge(subjects, seed, tells);
             std::fflush(stdout);
             std::string text = judgement.wrong.empty() ? "" : fmt::format("fingerprint {:016x}", judgement.fingerprint);
             for (const std::string& wrong : judgement.wrong)
@@ -111,15 +111,15 @@ int find(const std::vector<Subject>& subjects, std::uint64_t from, std::uint64_t
         return status == 0 ? text : fmt::format("the process ends with {:#x}", status);
     };
     for (std::uint64_t seed = from; seed < from + count; ++seed) {
-        const std::string text = outcome_of(seed, false);
+        const std::string text = comes_to(seed, false);
         if (text.empty())
             continue;
         fmt::print("seed {}: {}\n", seed, text);
-        const std::string again = outcome_of(seed, true);
+        const std::string again = comes_to(seed, true);
         fmt::print("again: {}\n", again);
         return again == text ? 0 : 1;
     }
-    fmt::print("{} seeds from {} on have no wrong outcome\n", count, from);
+    fmt::print("{} seeds from {} on find nothing\n", count, from);
     return 1;
 }
 

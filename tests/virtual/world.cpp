@@ -21,7 +21,7 @@ namespace {
 
 World* the_world = nullptr;
 
-// Stacks are reused by the next world.
+// Stacks are used again by the next world.
 constexpr std::size_t kStack = 256 << 10;
 std::vector<void*>& free_stacks() {
     static std::vector<void*> stacks;
@@ -41,7 +41,7 @@ void* take_stack() {
     return memory;
 }
 
-// The state of exceptions that a thread is handling (Itanium C++ ABI, section 2.2.2).
+// Exceptions that a thread is handling (Itanium C++ ABI, section 2.2.2).
 struct Handled {
     void* caught = nullptr;
     unsigned int uncaught = 0;
@@ -56,14 +56,14 @@ Handled& handled() { return *reinterpret_cast<Handled*>(abi::__cxa_get_globals()
 struct Fiber {
     int process = 0, number = 0;
     std::function<void()> act;
-    ucontext_t context;  // of its start
-    jmp_buf at;          // where it was left; longjmp needs no system call
+    ucontext_t context;  // to begin with
+    jmp_buf at;          // where it was left: going there costs no call of the system
     bool begun = false;
     void* stack = nullptr;
     Handled handled;
     enum class State { Ready, Waiting, Ended } state = State::Ready;
-    const void* place = nullptr;  // the place it waits for
-    Ns until = kNever;            // in the world's time
+    const void* place = nullptr;  // where it waits
+    Ns until = kNever;            // of the world's time
 };
 
 struct World::Home {
@@ -73,7 +73,7 @@ struct World::Home {
 
 World::World(std::uint64_t seed) : dice(seed), home_(new Home) {
     the_world = this;
-    locked.clear();  // mutexes of processes that ended
+    locked.clear();  // those of processes that ended
     one_switch_of_ = 2 << dice.below(5);
 }
 
@@ -151,7 +151,7 @@ bool World::run(Ns latest) {
                 ready_.push_back(fiber.get());
         }
         if (!ready_.empty())
-            resume(*ready_[static_cast<std::size_t>(dice.below(ready_.size()))]);
+            go_on(*ready_[static_cast<std::size_t>(dice.below(ready_.size()))]);
         else if (std::ranges::none_of(processes_, [](const Process& process) { return process.alive; }))
             return true;
         else if (!pass_time(latest))
@@ -159,7 +159,7 @@ bool World::run(Ns latest) {
     }
 }
 
-// Advances the time to the next event; before it no thread can run.
+// To when something happens next; nobody can go on before.
 bool World::pass_time(Ns latest) {
     Ns next = events_.empty() ? kNever : events_.top().time;
     for (const auto& fiber : fibers_)
@@ -171,7 +171,7 @@ bool World::pass_time(Ns latest) {
     return true;
 }
 
-void World::resume(Fiber& fiber) {
+void World::go_on(Fiber& fiber) {
     now += dice.up_to(300);
     fingerprint =
         (fingerprint ^ static_cast<std::uint64_t>(fiber.number)) * 0x100000001b3 + static_cast<std::uint64_t>(now);
@@ -211,7 +211,7 @@ void World::wake(const void* place) {
             fiber->state = Fiber::State::Ready;
 }
 
-void World::maybe_switch() {
+void World::maybe_others() {
     if (running_ != nullptr && dice.one_of(one_switch_of_))
         leave();
 }
@@ -232,12 +232,12 @@ std::string World::whose(const std::string& text) const {
     return fmt::format("{:>12.6f} ms  {}", static_cast<double>(now) * 1e-6, text);
 }
 
-// Functions that the engine is linked with.
+// What the engine is linked with.
 
 Ns clock_now() { return World::here().clock(); }
 
 void Mutex::lock() {
-    World::here().maybe_switch();
+    World::here().maybe_others();
     while (!try_lock())
         World::here().wait(this, kNever);
 }
@@ -249,7 +249,7 @@ void Mutex::unlock() {
 
 void Condition::notify_all() {
     World::here().wake(this);
-    World::here().maybe_switch();
+    World::here().maybe_others();
 }
 
 void Condition::wait(Lock& lock) { wait_until(lock, kNever); }
@@ -261,7 +261,7 @@ void Condition::wait_until(Lock& lock, Ns time) {
 }
 
 struct Thread::Body {
-    std::shared_ptr<Fiber> fiber;  // null once joined or detached
+    std::shared_ptr<Fiber> fiber;  // null once joined, or left behind
 };
 
 Thread::Thread() = default;

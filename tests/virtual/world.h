@@ -1,6 +1,6 @@
-// A world of processes whose threads take turns on one thread of the system, in virtual time: time advances only when
-// no thread can run. A seed determines which thread runs next and what is slow, so that a seed repeats a whole run.
-// Replaces exec/system/threads.cpp and workloads/clock.cpp.
+// A world of processes whose threads take turns on one thread of the system and whose time is virtual: it passes while
+// nobody can go on. Who goes on and what is slow is drawn from a seed, so that a seed tells a whole run, and gives the
+// same one again. It stands in for exec/system/threads.cpp and workloads/clock.cpp.
 #pragma once
 
 #include "workloads/units.h"
@@ -41,32 +41,32 @@ class World {
 public:
     explicit World(std::uint64_t seed);
     ~World();
-    static World& here();  // the running one
+    static World& here();  // the one that runs
 
     Dice dice;
     Ns now = 0;
-    std::uint64_t fingerprint = 0;                   // of which threads ran and when
-    std::vector<std::string> wrong;                  // violations
-    std::function<void(const std::string&)> report;  // prints events for people; may be empty
+    std::uint64_t fingerprint = 0;                 // of who went on and when
+    std::vector<std::string> wrong;                // what must not happen
+    std::function<void(const std::string&)> tell;  // what happens, for people; may be empty
 
-    // Processes. Each begins with one thread.
+    // Processes. What one of them does begins with a first thread.
     int start_process(Ns clock_ahead, std::function<void()> main);
     void end_process(int process);  // its threads stop where they are
     void stop_process(int process, bool stopped);
     bool is_alive(int process) const { return processes_[static_cast<std::size_t>(process)].alive; }
-    int process() const;  // of the running thread
+    int process() const;  // of the thread that runs
 
-    // Runs until all processes have ended. Returns false if nothing more can happen, or `latest` is reached.
+    // Goes on until all processes have ended; false when nothing more can happen, or `latest` has come.
     bool run(Ns latest);
     void at(Ns time, std::function<void()> event);
-    std::string waiting() const;  // the threads that wait
+    std::string waiting() const;  // who waits
 
-    // For the running thread.
+    // Of the thread that runs.
     std::shared_ptr<Fiber> start_thread(std::function<void()> act);
     Ns clock() const;
-    void wait(const void* place, Ns until);  // until the place is woken, or its own clock reaches `until`
+    void wait(const void* place, Ns until);  // until somebody wakes the place, or its own clock shows `until`
     void wake(const void* place);
-    void maybe_switch();  // sometimes lets other threads run
+    void maybe_others();  // they go on, at times
     void others(Ns time);
     std::string whose(const std::string& text) const;
 
@@ -86,7 +86,7 @@ private:
     std::shared_ptr<Fiber> add_fiber(int process, std::function<void()> act);
     bool can_run(const Fiber& fiber) const;
     bool pass_time(Ns latest);
-    void resume(Fiber& fiber);
+    void go_on(Fiber& fiber);
     void leave();  // back to run()
 
     std::vector<Process> processes_;
