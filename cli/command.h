@@ -1,4 +1,4 @@
-// The commands of `pipewright`: each adds its options to a sub-command and returns what to do.
+// The commands of `pipewright`. Each adds its options to a sub-command and returns its action.
 #pragma once
 
 #include "job/job.h"
@@ -14,7 +14,7 @@ class App;
 
 namespace pw {
 
-// An action runs after parsing, with results on stdout and all else on stderr. Failures are thrown.
+// An action runs after parsing. It prints results to stdout and everything else to stderr. Failures are thrown.
 using Action = std::function<void()>;
 
 Action add_simulate(CLI::App& command);
@@ -28,15 +28,15 @@ Action add_validate(CLI::App& command);
 Action add_plan(CLI::App& command);
 Action add_list(CLI::App& command);
 
-// What commands on a config share: its path and the overrides.
+// The arguments of all commands that take a config: its path and the overrides.
 struct ConfigArguments : ConfigSource {
-    Config load() const;  // throws Error (BadInput) that names what the file is where it is no config
+    Config load() const;  // throws Error (BadInput) with the kind of the file if it is not a config
 };
 
 void add_set(CLI::App& command, std::vector<std::string>& set);
 void add_config(CLI::App& command, ConfigArguments& arguments);  // CONFIG and --set
 
-// Makes a job; what the user should know about the plan goes to stderr.
+// Makes a job, and prints its notes about the plan to stderr.
 Job job_of(Config config);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// compare: predicted and measured, from a config or from two traces.
+// compare: predicted against measured, from a config or from two traces.
 #include "cli/compare.h"
 #include "cli/command.h"
 #include "cli/file_kind.h"
@@ -30,7 +30,7 @@ namespace {
 
 struct CompareArguments {
     ConfigArguments config;
-    std::vector<std::string> others;  // one: the measured trace, then config.path is the predicted one
+    std::vector<std::string> others;  // one: the measured trace, and config.path is the predicted one
     std::string max_error, plot, schedules, folder;
     std::optional<int> turns;
     bool json = false, why = false, replay = false;
@@ -47,15 +47,15 @@ double parse_percent(const std::string& text) {
     }
     const std::string unit = text.substr(std::min(text.find_first_not_of(' ', end), text.size()));
     if (value < 0 || !std::isfinite(value) || unit != "%")
-        fail("--max-error '{}' is no percentage\n  help: write it with its unit, as in --max-error 5%", text);
+        fail("--max-error '{}' is not a percentage\n  help: write it with its unit, as in --max-error 5%", text);
     return value / 100;
 }
 
 Comparison compare_files(const CompareArguments& arguments) {
     if (arguments.turns)
-        fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs anew");
+        fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs the config again");
     if (!arguments.config.set.empty())
-        fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs anew");
+        fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs the config again");
     if (arguments.others.size() > 1)
         fail(
             "{} traces, and two are compared\n  help: compare PREDICTED MEASURED; files of the ranks of one trace go "
@@ -94,7 +94,7 @@ Comparison compare_config(const CompareArguments& arguments, Config config) {
 }
 
 void check_error(const char* what, double error, double limit) {
-    if (std::isfinite(limit) && !(std::abs(error) <= limit))  // nor is an unknown error a small one
+    if (std::isfinite(limit) && !(std::abs(error) <= limit))  // an unknown error fails, too
         fail_with(ExitCode::CheckFailed, "{} error {} exceeds --max-error {}", what, print_signed_percent(error),
                   print_percent(limit));
 }
@@ -119,7 +119,7 @@ std::string parts_text(const Comparison& comparison, bool with_why) {
                        with_why ? why(*comparison.parts) : "");
 }
 
-// Of a trace alone.
+// Replays one trace.
 void replay_trace(const CompareArguments& arguments) {
     if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
         !arguments.config.set.empty())
@@ -192,33 +192,37 @@ void note_on_measuring(const Config& config) {
 Action add_compare(CLI::App& command) {
     auto arguments = std::make_shared<CompareArguments>();
     add_config(command, arguments->config);
-    command.get_option("CONFIG")->description("the config, a YAML file; with MEASURED the trace of a prediction");
+    command.get_option("CONFIG")->description("a config (YAML); the trace of a prediction if MEASURED is given");
     command
         .add_option("MEASURED", arguments->others,
-                    "the trace of a run of the same plan; with --replay further files of the ranks of one trace")
+                    "the trace of a run of the same plan; with --replay: more files of a trace that has one per rank")
         ->type_name("")
         ->expected(0, -1);
     command
         .add_option("--max-error", arguments->max_error,
-                    "exit 4 when the error of the step time or of the peak memory is larger")
+                    "exit with code 4 if the error of the step time or of the peak memory is larger")
         ->type_name("PERCENT");
-    command.add_option("--schedules", arguments->schedules, "several schedules in one table, or all")
+    command
+        .add_option("--schedules", arguments->schedules,
+                    "compare several schedules in one table: names separated by commas, or all")
         ->type_name("A,B,...");
     command
         .add_option("-o", arguments->folder,
-                    "with --schedules: keep table, plots, profile and accuracy.json in a folder")
+                    "with --schedules: write table, plots, profile and accuracy.json to a folder")
         ->type_name("FOLDER");
     command
-        .add_option("--interleave", arguments->turns,
-                    fmt::format("run in so many turns with probes of the plan, which calibrate it beside the run; "
-                                "default: {} without a cluster.profile, else 0, none",
-                                kTurns))
+        .add_option(
+            "--interleave", arguments->turns,
+            fmt::format("run in N turns, alternating with probes of the plan that calibrate its costs during the run; "
+                        "default: {} without a cluster.profile, else 0 (none)",
+                        kTurns))
         ->type_name("N")
         ->check(whole_number(0, 1000));
-    command.add_option("--plot", arguments->plot, "draw both on one time axis: " + plot_formats())->type_name("FILE");
-    command.add_flag("--why", arguments->why, "say in three sentences where the error of the step time comes from");
+    command.add_option("--plot", arguments->plot, "draw both timelines on one time axis: " + plot_formats())
+        ->type_name("FILE");
+    command.add_flag("--why", arguments->why, "explain in three sentences where the error of the step time comes from");
     command.add_flag("--replay", arguments->replay,
-                     "CONFIG is a measured trace, whoever made it: replay its plan with its own task times");
+                     "CONFIG is a measured trace of any program: replay its plan with its own task times");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { compare(*arguments); };
 }

@@ -1,4 +1,4 @@
-// What compares one schedule and several.
+// Functions shared by the comparison of one schedule and of several.
 #pragma once
 
 #include "cli/command.h"
@@ -9,11 +9,11 @@
 
 namespace pw {
 
-// Says that a profile is measured first, where the config needs one.
+// Prints a note if the config needs a profile that is measured first.
 void note_on_measuring(const Config& config);
 
-// Compares several schedules of one config: it prints a table on stdout, and writes to `folder`, unless that is empty,
-// accuracy.json, table.txt, profile.yaml when there is one, a timeline per schedule and the losses.
+// Compares several schedules of one config. Prints a table to stdout. Unless `folder` is empty, writes accuracy.json,
+// table.txt, profile.yaml if there is one, a timeline per schedule and the losses to it.
 void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
                    const std::string& folder, std::optional<int> turns);
 

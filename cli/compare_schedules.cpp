@@ -1,4 +1,4 @@
-// compare --schedules: one config, one profile, several schedules, one table.
+// compare --schedules: several schedules of one config, with one profile, in one table.
 #include "cli/compare.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
@@ -20,16 +20,16 @@ namespace {
 
 constexpr std::size_t kLeastWidth = 10;  // of a column whose cells are not known yet
 
-// Right away, also where the output goes to a file: a row may take minutes.
+// Prints at once, even if stdout is a file, since a row may take minutes.
 void show(const std::string& text) {
     print_result("{}", text);
     finish_results();
 }
 
-// Shows the comparison row by row, and writes what is known so far.
-class Shown {
+// Prints the comparison row by row, and writes the rows so far to the folder.
+class ComparisonOutput {
 public:
-    explicit Shown(const std::string& folder)
+    explicit ComparisonOutput(const std::string& folder)
         : root_(folder), kept_(!folder.empty() && is_first_rank()), pictures_(has_gnuplot()) {
         check_target_folder(folder);
     }
@@ -77,13 +77,14 @@ private:
         std::filesystem::create_directories(root_);
         if (!pictures_)
             print_note(
-                "gnuplot not found: pages (.html) instead of pictures, and the traces are kept; with gnuplot: "
+                "gnuplot not found: writing pages (.html) instead of pictures, and the traces; where gnuplot is "
+                "installed: "
                 "pipewright compare S.predicted.json S.measured.json --plot S.svg");
     }
 
     std::string file(const std::string& name) const { return (root_ / name).string(); }
 
-    // Pages in place of pictures, and the traces, to be drawn where gnuplot is.
+    // Without gnuplot, writes pages, and traces that can be drawn where gnuplot is installed.
     void draw(const ScheduleRun& run) {
         plot_comparison(run.comparison, file(run.schedule + (pictures_ ? ".svg" : ".html")));
         if (pictures_)
@@ -107,7 +108,7 @@ void compare_shown(const ConfigArguments& arguments, const std::vector<std::stri
     const Config first = of_first.load();
     with_all_ranks(first, [&] {
         ScheduleHooks hooks;
-        Shown shown(folder);
+        ComparisonOutput shown(folder);
         ProgressLine line;
         hooks.turns = turns;
         hooks.progress = [&](const std::string& state) { line.show(state); };

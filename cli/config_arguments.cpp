@@ -21,7 +21,7 @@ Config ConfigArguments::load() const {
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {
-    command.add_option("CONFIG", arguments.path, "the config, a YAML file")->required()->type_name("");
+    command.add_option("CONFIG", arguments.path, "a config (YAML)")->required()->type_name("");
     add_set(command, arguments.set);
 }
 

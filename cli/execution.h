@@ -1,4 +1,4 @@
-// What run and launch share.
+// Options and checks that run and launch share.
 #pragma once
 
 #include "cli/command.h"
@@ -8,22 +8,23 @@
 
 namespace pw {
 
-// What run is asked for, and launch for it.
+// The options of run, which launch passes on to it.
 struct RunArguments {
     ConfigArguments config;
     std::string trace, resume, checkpoints, dump, save, losses;
     int steps = 0, checkpoint_every = 0, keep = 2;
     bool reference = false, json = false;
-    bool say_started = false;  // rank 0 writes kStartedLine first: `launch` asks for it
+    bool say_started = false;  // rank 0 writes kStartedLine first; for `launch`
 
-    Config load() const;  // with so many steps
+    Config load() const;  // with `steps`, if given
 };
 inline constexpr const char* kSayStarted = "--say-started";
 inline constexpr std::string_view kStartedLine = "pipewright run has started";
 void add_run_options(CLI::App& command, RunArguments& arguments);
-void check_targets(const RunArguments& arguments);  // before a training of hours
-// Returns "\n  help: go on with --resume DIR" where the folder has something to go on from. It may be empty: no folder.
-std::string way_on(const std::string& checkpoints);
+void check_targets(const RunArguments& arguments);  // before a training that may take hours
+// Returns "\n  help: continue with --resume DIR" if the folder has a checkpoint to continue from, else nothing. An
+// empty name means no folder.
+std::string resume_help(const std::string& checkpoints);
 bool is_same_place(const std::string& folder, const std::string& other);
 
 }  // namespace pw

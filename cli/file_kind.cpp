@@ -15,7 +15,7 @@ namespace pw {
 
 namespace {
 
-// Empty of what is no file: a pipe can be read only once, and may never end.
+// Returns nothing for a pipe, which can be read only once and may never end.
 std::string beginning_of(const std::string& path) {
     constexpr std::size_t kEnough = 1 << 16;
     std::error_code ignored;
@@ -31,16 +31,16 @@ std::string beginning_of(const std::string& path) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// At the start of a line, or of the whole where that is one map in braces.
+// Returns whether a line starts with the key, or whether the text is one map in braces that has it.
 bool has_key(const std::string& text, const std::string& key) {
     const std::string named = key + ":";
     return text.starts_with(named) || has(text, "\n" + named) ||
            (text.starts_with('{') && (has(text, named) || has(text, "\"" + key + "\"")));
 }
 
-[[noreturn]] void fail_kind(const std::string& path, std::string_view kind, std::string_view wanted,
+[[noreturn]] void fail_kind(const std::string& path, std::string_view kind, std::string_view expected,
                             const std::string& help) {
-    fail("'{}' is a {}, not a {}\n  help: {}", path, kind, wanted, help);
+    fail("'{}' is a {}, not a {}\n  help: {}", path, kind, expected, help);
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ void require_trace(const std::string& path, const std::string& command) {
     if (kind == FileKind::Unknown && has_key(beginning_of(path), "workload"))
         fail_kind(path, "config", "trace", command);
     if (kind == FileKind::Model || kind == FileKind::Profile || kind == FileKind::Plan)
-        require_config(path);  // says what it is
+        require_config(path);  // reports what the file is
 }
 
 }  // namespace pw

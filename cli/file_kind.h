@@ -1,4 +1,4 @@
-// Tells what a file is by its beginning, so that one given where another is expected is told apart by name.
+// The kind of a file, recognised by its beginning, so that an error can name the kind of a wrong file.
 #pragma once
 
 #include <string>
@@ -6,17 +6,17 @@
 namespace pw {
 
 enum class FileKind {
-    Unknown,  // a config, or nothing that is known here
-    Model,    // layers with times, PipeDream's or YAML, or an instance of a partitioning problem
+    Unknown,  // a config, or an unknown kind
+    Model,    // layers with times, from PipeDream or YAML, or an instance of a partitioning problem
     Profile,
-    Trace,  // Chrome's, pipewright's own or another's
+    Trace,  // of Chrome, from pipewright or another program
     Plan,   // *.csv
 };
 FileKind kind_of(const std::string& path);
 
-// Throws Error (BadInput), naming what the file is and how it is used, when the file is no config.
+// Throws Error (BadInput) with the kind of the file and how to use it, unless the file may be a config.
 void require_config(const std::string& path);
-// Does the same for a file that must be a trace; `command` is what makes one, or the picture of one, from a config.
+// The same for a file that must be a trace; `command` makes one, or its picture, from a config.
 void require_trace(const std::string& path, const std::string& command);
 
 }  // namespace pw

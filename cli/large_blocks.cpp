@@ -1,5 +1,5 @@
-// Large blocks lie in huge pages where the system has them: what plans are worked out with is hundreds of megabytes of
-// flat arrays, and to have them page by page took a quarter of the time of `simulate`.
+// Puts large blocks into huge pages if the system has them. Making plans takes hundreds of megabytes of flat arrays,
+// and getting them page by page took a quarter of the time of `simulate`.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 void* large_block(std::size_t bytes) {
     void* block = std::aligned_alloc(kHugePage, (bytes + kHugePage - 1) / kHugePage * kHugePage);
     if (block != nullptr)
-        madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // the rest is as small as it is
+        madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // the rest stays in small pages
     return block;
 }
 
@@ -33,7 +33,7 @@ void* operator new(std::size_t bytes) {
     }
 }
 
-// Not inlined: where GCC sees a block of operator new go to free(), it warns.
+// Not inlined: GCC warns if it sees a block of operator new passed to free().
 [[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
 [[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 

@@ -1,4 +1,4 @@
-// launch: run a config on ranks, and when that fails again, from the latest checkpoint.
+// launch: runs a config on ranks and, if that fails, runs it again from the latest checkpoint.
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
@@ -29,7 +29,7 @@ struct LaunchArguments {
 
 using Words = std::vector<std::string>;
 
-// What was given of these options, as words of a command line.
+// Returns those options that were given, as words of a command line.
 Words words_of(const std::vector<CLI::Option*>& options) {
     Words words;
     for (const CLI::Option* option : options)
@@ -39,62 +39,63 @@ Words words_of(const std::vector<CLI::Option*>& options) {
     return words;
 }
 
-// "mpirun --host a,b -n 4 pipewright run", without what it runs.
+// Returns the launcher's words, such as "mpirun --host a,b -n 4", without the program that it runs.
 Words launcher_of(const LaunchArguments& arguments) {
     std::istringstream text(arguments.launcher);
     Words words;
     for (std::string word; text >> word;)
         words.push_back(word);
     if (words.empty())
-        fail("--launcher names no program\n  help: leave it out, which means mpirun, or write --launcher srun");
+        fail("--launcher names no program\n  help: leave it out to use mpirun, or write --launcher srun");
     words.insert(words.end(), {"-n", std::to_string(arguments.ranks),
                                std::filesystem::read_symlink("/proc/self/exe").string(), "run", kSayStarted});
     return words;
 }
 
-// A restart goes on from the latest checkpoint that it finds: all of them are to be of this training.
+// A restart continues from the latest checkpoint in the folder, so all of them must belong to this training.
 void check_checkpoints_are_own(const RunArguments& run) {
     if (run.checkpoints.empty() || run.checkpoint_every == 0)
-        print_note("without --checkpoint DIR --checkpoint-every N a restart begins from the beginning");
+        print_note("without --checkpoint DIR --checkpoint-every N every restart starts from the beginning");
     if (run.checkpoints.empty() || !std::filesystem::exists(run.checkpoints))
         return;
     if (run.resume.empty() || !is_same_place(run.resume, run.checkpoints))
         check_own_folder(run.checkpoints, nullptr, 0);
-    const FolderLock lock(run.checkpoints);  // nobody writes there
+    const FolderLock lock(run.checkpoints);  // no other process writes to it
 }
 
-// From where the next try goes on; empty: from the beginning. Where only the end of a run was cut off its last step is
-// done again, for the results.
+// Returns where the next attempt starts; empty: from the beginning. If a run failed after its last step, that step is
+// repeated for its results.
 std::string start_of(const RunArguments& run, int steps) {
     Words left_out;
     std::string start = run.resume;
     try {
         start = find_checkpoint(run.checkpoints, left_out, steps).folder;
-    } catch (const Error&) {  // there is none
+    } catch (const Error&) {  // there is no checkpoint
     }
     for (const std::string& line : left_out)
         print_warning(line);
     return start;
 }
 
-bool another_try_may_mend(int code) {
+bool another_attempt_may_succeed(int code) {
     for (const ExitCode same_again : {ExitCode::BadInput, ExitCode::Infeasible, ExitCode::CheckFailed})
         if (code == static_cast<int>(same_again))
             return false;
     return true;
 }
 
-// Launchers pass the exit code of a rank on, or tell the signal that killed it: as 137 or as 9.
-std::string told(const ProgramEnd& end) {
+// Describes the end of a run. Launchers pass on the exit code of a rank, or report the signal that killed it as 137 or
+// as 9.
+std::string describe(const ProgramEnd& end) {
     constexpr int kSilent = static_cast<int>(ExitCode::PeerSilent);
     const char* what = end.stopped           ? "the run was stopped by a signal"
-                       : end.code == kSilent ? "a rank fell silent"
+                       : end.code == kSilent ? "a rank became silent"
                        : end.code > kSilent  ? "a rank or the launcher was killed"
                                              : "the run failed";
     return fmt::format("{} (exit code {})", what, end.code);
 }
 
-// Takes rank 0's first line out of the results. Returns whether there is one.
+// Removes rank 0's first line from the results. Returns whether it is there.
 bool take_started_line(std::string& results) {
     const std::size_t at = results.find(kStartedLine);
     if (at == std::string::npos)
@@ -104,20 +105,21 @@ bool take_started_line(std::string& results) {
     return true;
 }
 
-// What hinders a launcher at its first try, as a host or a permission that is missing, hinders it again.
+// An obstacle at the first attempt, such as a missing host or permission, would stop every attempt.
 [[noreturn]] void fail_unstarted(const LaunchArguments& arguments, const ProgramEnd& end) {
-    fail_with(static_cast<ExitCode>(end.code),
-              "'{0}' ended with exit code {1} before rank 0 had started\n  help: it says why above; try `{0} -n {2} "
-              "hostname` until that works",
-              arguments.launcher, end.code, arguments.ranks);
+    fail_with(
+        static_cast<ExitCode>(end.code),
+        "'{0}' ended with exit code {1} before rank 0 had started\n  help: its message above says why; try `{0} -n {2} "
+        "hostname` until that works",
+        arguments.launcher, end.code, arguments.ranks);
 }
 
 [[noreturn]] void fail_for_good(const ProgramEnd& end, int restarts, const std::string& checkpoints) {
-    const bool wrong = !end.stopped && !another_try_may_mend(end.code);
-    const std::string after = wrong          ? ", and would again"
+    const bool wrong = !end.stopped && !another_attempt_may_succeed(end.code);
+    const std::string after = wrong          ? " and would fail again"
                               : restarts > 0 ? fmt::format(" after {} restarts", restarts)
                                              : "";
-    fail_with(static_cast<ExitCode>(end.code), "{}{}{}", told(end), after, wrong ? "" : way_on(checkpoints));
+    fail_with(static_cast<ExitCode>(end.code), "{}{}{}", describe(end), after, wrong ? "" : resume_help(checkpoints));
 }
 
 void launch(const LaunchArguments& arguments, const Words& of_run) {
@@ -128,7 +130,7 @@ void launch(const LaunchArguments& arguments, const Words& of_run) {
     check_targets(run);
     check_checkpoints_are_own(run);
     std::string start = run.resume;
-    bool has_started = false;  // a try
+    bool has_started = false;  // in any attempt
     for (int restart = 0;; ++restart) {
         Words from = words;
         if (!start.empty())
@@ -137,7 +139,7 @@ void launch(const LaunchArguments& arguments, const Words& of_run) {
         has_started |= take_started_line(end.results);
         if (!has_started && end.code != 0 && !end.stopped)
             fail_unstarted(arguments, end);
-        const bool last = end.stopped || !another_try_may_mend(end.code) || restart == arguments.most_restarts;
+        const bool last = end.stopped || !another_attempt_may_succeed(end.code) || restart == arguments.most_restarts;
         if (end.code == 0 || last)
             write_result(end.results);
         if (end.code == 0)
@@ -145,7 +147,7 @@ void launch(const LaunchArguments& arguments, const Words& of_run) {
         if (last)
             fail_for_good(end, restart, run.checkpoints);
         start = start_of(run, steps);
-        print_warning(fmt::format("{}: restart {} of {}, from {}", told(end), restart + 1, arguments.most_restarts,
+        print_warning(fmt::format("{}: restart {} of {}, from {}", describe(end), restart + 1, arguments.most_restarts,
                                   start.empty() ? "the beginning" : start));
     }
 }
@@ -156,17 +158,18 @@ Action add_launch(CLI::App& command) {
     auto arguments = std::make_shared<LaunchArguments>();
     add_run_options(command, arguments->run);
     std::vector<CLI::Option*> of_run = command.get_options();
-    std::erase(of_run, command.get_option("--resume"));  // each try has its own
-    command.add_option("-n", arguments->ranks, "so many ranks")
+    std::erase(of_run, command.get_option("--resume"));  // each attempt has its own
+    command.add_option("-n", arguments->ranks, "number of ranks")
         ->required()
         ->type_name("N")
         ->check(whole_number(1, 1'000'000));
-    command.add_option("--max-restarts", arguments->most_restarts, "start it again so often at most; default 3")
+    command.add_option("--max-restarts", arguments->most_restarts, "restart at most N times; default 3")
         ->type_name("N")
         ->check(whole_number(0, 1'000'000));
     command
-        .add_option("--launcher", arguments->launcher,
-                    "what starts ranks, with its options: 'mpirun --host a,b', mpiexec.mpich, srun; default mpirun")
+        .add_option(
+            "--launcher", arguments->launcher,
+            "the command that starts ranks, with its options: 'mpirun --host a,b', mpiexec.mpich, srun; default mpirun")
         ->type_name("COMMAND");
     return [arguments, of_run] { launch(*arguments, words_of(of_run)); };
 }

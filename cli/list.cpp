@@ -1,4 +1,4 @@
-// list: what there is to choose from.
+// list: the models, schedules, backends, transports and keys that can be chosen.
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "exec/execute.h"
@@ -58,9 +58,9 @@ void list_schedules() {
                    std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.summary),
                    std::string(schedule.aliases)});
     print_result(
-        "{}\np devices, d one of them from 0, m micro-batches, v stages per device, N micro-batches per group;\n"
-        "F, B, I, W: times of all stages of a device. A bubble is a device's idle time in a step of equal\n"
-        "stages; in flight are micro-batches of activations. A plan in a *.csv is a schedule, too.\n",
+        "{}\np devices, d one of them (from 0), m micro-batches, v stages per device, N micro-batches per group;\n"
+        "F, B, I, W: times of all stages of a device. The bubble is a device's idle time in a step with equal\n"
+        "stages; in flight are micro-batches whose activations it holds. A plan in a *.csv is a schedule, too.\n",
         table.print());
 }
 

@@ -1,4 +1,4 @@
-// Parses the command line, runs one command and maps what it throws to the exit code.
+// Parses the command line, runs one command and maps exceptions to the exit code.
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "exec/execute.h"
@@ -36,7 +36,7 @@ struct Command {
     const char* summary;
     Action (*add)(CLI::App& command);
     const char* examples;
-    bool by_all_ranks = false;  // else the first one does it alone
+    bool by_all_ranks = false;  // otherwise only the first rank runs it
 };
 
 constexpr Command kCommands[] = {
@@ -44,7 +44,7 @@ constexpr Command kCommands[] = {
      "  pipewright simulate cfg.yaml --plot timeline.svg\n"
      "  pipewright simulate cfg.yaml --set 'sweep={pipeline.micro_batches: [4, 8, 16]}' --plot sweep.html\n"
      "  pipewright simulate cfg.yaml --explain --what-if pipeline.schedule=zb-h1"},
-    {"profile", "measure what layers, transfers and updates cost on this machine", add_profile,
+    {"profile", "measure the costs of layers, transfers and updates on this machine", add_profile,
      "  pipewright profile cfg.yaml -o profile.yaml\n"
      "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml\n"
      "  mpirun -n 2 pipewright profile cfg.yaml -o profile.yaml",
@@ -54,10 +54,10 @@ constexpr Command kCommands[] = {
      "  pipewright run cfg.yaml --set run.backend=emulated\n"
      "  mpirun -n 2 pipewright run cfg.yaml",
      true},
-    {"launch", "run on ranks, and go on from the latest checkpoint when one fails", add_launch,
+    {"launch", "run on ranks, and continue from the latest checkpoint when one fails", add_launch,
      "  pipewright launch -n 4 cfg.yaml --checkpoint kept --checkpoint-every 100\n"
      "  pipewright launch -n 4 --launcher 'mpirun --host a:2,b:2' cfg.yaml --checkpoint kept --checkpoint-every 100"},
-    {"compare", "put predicted beside measured", add_compare,
+    {"compare", "compare predicted with measured times and memory", add_compare,
      "  pipewright compare cfg.yaml --plot both.html\n"
      "  pipewright compare predicted.json measured.json --max-error 5%\n"
      "  pipewright compare cfg.yaml --schedules gpipe,1f1b -o study\n"
@@ -66,10 +66,11 @@ constexpr Command kCommands[] = {
     {"search", "find the best stage split, schedule and micro-batches", add_search,
      "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml"},
     {"plot", "draw traces", add_plot, "  pipewright plot gpipe.json 1f1b.json -o both.svg"},
-    {"validate", "check a config, a plan, a profile, a trace or a folder of results", add_validate,
+    {"validate", "check a config, a plan, a profile, a trace, a checkpoint or a folder of results", add_validate,
      "  pipewright validate cfg.yaml\n  pipewright validate plan.csv"},
-    {"plan", "print or export the task lists", add_plan, "  pipewright plan cfg.yaml --format csv -o plan.csv"},
-    {"list", "list models, schedules, backends, transports or keys of configs, or print a schema of configs", add_list,
+    {"plan", "print or export the task lists of a plan", add_plan,
+     "  pipewright plan cfg.yaml --format csv -o plan.csv"},
+    {"list", "list models, schedules, backends, transports or config keys, or print the schema of configs", add_list,
      "  pipewright list schedules\n  pipewright list schema >pipewright.schema.json"},
 };
 
@@ -89,9 +90,9 @@ std::vector<std::string_view> command_names() {
     fail("{}\n  help: {}", fact, help);
 }
 
-// The word that no option and no command took.
+// Reports the word that neither an option nor a command takes.
 [[noreturn]] void fail_leftover(const CLI::App& app, const std::vector<std::string>& words) {
-    // A sub-command's leftovers are known to it alone; those of the whole line come with `app`.
+    // A sub-command has its own leftovers; `app` has those of the whole line.
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     const std::string word = words.empty() ? "?" : words.front();
     if (chosen.empty()) {
@@ -126,15 +127,15 @@ void run_command_line(int argc, char** argv) {
     app.set_version_flag("-V,--version", version_text, "print the version and the backends compiled in");
     app.require_subcommand(1);
     app.footer(
-        "Results go to stdout, all else to stderr.\nExit codes: 0 ok, 1 failed while running, 2 bad input, "
-        "3 infeasible or deadlock, 4 check failed, 5 a peer fell silent.");
+        "Results go to stdout, everything else to stderr.\nExit codes: 0 ok, 1 failed while running, 2 bad input, "
+        "3 infeasible or deadlock, 4 check failed, 5 a peer became silent.");
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command& command : kCommands) {
         CLI::App* added = app.add_subcommand(command.name, command.summary);
         added->footer(std::string("Examples:\n") + command.examples);
         Action action = command.add(*added);
         if (!is_first_rank() && !command.by_all_ranks)
-            action = [kept = std::move(action)] {};  // what its options are read into
+            action = [kept = std::move(action)] {};  // frees the memory of its options after it has run
         actions.emplace_back(added, std::move(action));
     }
     try {
@@ -154,23 +155,23 @@ void run_command_line(int argc, char** argv) {
 }
 
 constexpr const char* kOutOfMemory =
-    "out of memory\n  help: let it have more (ulimit -v, ulimit -d, the control group), or ask for less: fewer "
-    "devices, "
+    "out of memory\n  help: raise its limits (ulimit -v, ulimit -d, the control group), or use fewer "
+    "devices or "
     "smaller micro-batches";
 
-// Of a mistake that all ranks find the first one says how to mend it.
+// If all ranks find the same mistake, only rank 0 prints the help.
 int report_error(std::string_view text, ExitCode code, const std::string& stages = {}) {
-    constexpr Ns kOthersSpeak = 300'000'000;
+    constexpr Ns kTimeForRank0 = 300'000'000;
     const auto [rank, ranks] = launched_ranks();
-    const bool first_says_more = rank > 0 && (code == ExitCode::BadInput || code == ExitCode::Infeasible);
-    if (first_says_more)
+    const bool rank_0_prints_help = rank > 0 && (code == ExitCode::BadInput || code == ExitCode::Infeasible);
+    if (rank_0_prints_help)
         text = text.substr(0, text.find('\n'));
     std::fflush(stdout);
-    const std::string whose =
+    const std::string prefix =
         ranks > 1 ? fmt::format("[rank {}/{}{}{}] ", rank, ranks, stages.empty() ? "" : " ", stages) : "";
-    say(fmt::format("{}{}{}", whose, text.starts_with("error: ") ? "" : "error: ", text));
-    if (first_says_more)  // a launcher may end all ranks as soon as this one has ended
-        sleep_for(kOthersSpeak);
+    write_message(fmt::format("{}{}{}", prefix, text.starts_with("error: ") ? "" : "error: ", text));
+    if (rank_0_prints_help)  // a launcher may end all ranks as soon as this one has ended
+        sleep_for(kTimeForRank0);
     return static_cast<int>(code);
 }
 
@@ -186,14 +187,13 @@ int main(int argc, char** argv) {
         pw::keep_standard_streams();
         pw::run_command_line(argc, argv);
         return 0;
-    } catch (const pw::StoppedByOthers& error) {  // one of them says why
+    } catch (const pw::StoppedByOthers& error) {  // another rank reports the cause
         std::_Exit(static_cast<int>(error.code()));
     } catch (const pw::Error& error) {
         const auto* const of_rank = dynamic_cast<const pw::ErrorOfRank*>(&error);
         const int code = pw::report_error(error.what(), error.code(), of_rank == nullptr ? "" : of_rank->stages());
         if (error.code() == pw::ExitCode::PeerSilent || pw::launched_ranks().size > 1)
-            std::_Exit(
-                code);  // a silent thread may be there still, and other ranks need not come to an end with this one
+            std::_Exit(code);  // a silent thread may still exist, and other ranks may not end with this one
         return code;
     } catch (const std::bad_alloc&) {
         return pw::report_error(pw::kOutOfMemory, pw::ExitCode::RunFailed);
@@ -202,9 +202,9 @@ int main(int argc, char** argv) {
     } catch (const std::filesystem::filesystem_error& error) {
         return pw::report_error(fmt::format("'{}': {}", error.path1().string(), error.code().message()),
                                 pw::ExitCode::RunFailed);
-    } catch (const nlohmann::json::exception&) {  // its text is for those who wrote the reader
+    } catch (const nlohmann::json::exception&) {  // its text is for programmers
         return pw::report_error(
-            "a JSON file has a value of another type than is expected there\n  help: pipewright validate FILE says "
+            "a JSON file has a value of an unexpected type\n  help: pipewright validate FILE says "
             "what "
             "is wrong with a file",
             pw::ExitCode::BadInput);

@@ -16,7 +16,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// Pages of data and stack (proc(5)): what RLIMIT_DATA counts, and a little more. 0: the system does not say.
+// Returns the pages of data and stack (proc(5)), which are slightly more than RLIMIT_DATA counts; 0 if the system does
+// not have the number.
 Bytes data_of_process() {
     std::ifstream file("/proc/self/statm");
     Bytes pages = 0;

@@ -7,8 +7,8 @@
 
 namespace pw {
 
-// While a cap lives, allocations beyond `bytes` more than now fail (std::bad_alloc), so that the system need not end
-// the process. It has no effect under a sanitizer, which would end the process.
+// While a cap exists, allocations of more than `bytes` beyond the current use fail (std::bad_alloc), so that the system
+// does not kill the process. Has no effect under a sanitizer, which would end the process.
 class MemoryCap {
 public:
     explicit MemoryCap(Bytes bytes);

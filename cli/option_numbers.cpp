@@ -32,7 +32,7 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
                                *other >= static_cast<double>(least) && *other <= static_cast<double>(most);
             if (whole)
                 return fmt::format("'{}': write {}", text, static_cast<std::int64_t>(*other));
-            return fmt::format("'{}' is no whole number from {} to {}{}", text, least, most,
+            return fmt::format("'{}' is not a whole number from {} to {}{}", text, least, most,
                                text.find_first_of(";: ") == std::string::npos ? "" : "; several are written as in 4,8");
         },
         "");
@@ -44,7 +44,7 @@ CLI::Validator seconds_above_zero() {
             const std::optional<double> seconds = number_in<double>(text);
             return seconds && *seconds > 0 && std::isfinite(*seconds)
                        ? std::string{}
-                       : fmt::format("'{}' is no number of seconds above 0, such as 5", text);
+                       : fmt::format("'{}' is not a number of seconds above 0, such as 5", text);
         },
         "");
 }

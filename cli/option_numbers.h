@@ -1,4 +1,4 @@
-// Checks of numbers on the command line, with messages of their own.
+// Checks of numbers on the command line, with good error messages.
 #pragma once
 
 #include <cstdint>

@@ -34,13 +34,14 @@ struct PlanArguments {
 
 using Communicator = TransferMode::Communicator;
 
-// What PyTorch's runtime does: it posts what its list says when it comes to it, in one communicator.
+// The mode of PyTorch's runtime: it posts each transfer when its list reaches it, in one communicator.
 constexpr TransferMode kPyTorch{Communicator::One, TransferMode::Receive::Deferred, TransferMode::Protocol::Rendezvous,
                                 false};
 
 bool names_communicator(const Config& config) { return config.places.contains("transfer.communicator"); }
 
-// Without a word of the config the transfers of csv-comms are ordered for the one communicator that will carry them.
+// Unless the config sets the communicator, the transfers of csv-comms are ordered for the single communicator of
+// PyTorch.
 Job job_for_pytorch(Config config) {
     const bool named = names_communicator(config);
     if (!named)
@@ -55,7 +56,7 @@ Job job_for_pytorch(Config config) {
             throw;
         throw Error(error.code(),
                     fmt::format("{}\n  help: PyTorch has one communicator; set transfer.communicator to export "
-                                "the order for other lanes all the same",
+                                "the order for other lanes anyway",
                                 error.what()));
     }
 }
@@ -67,7 +68,7 @@ void note_tasks_left_out(const Plan& plan, bool transfers) {
             if (!has_csv_cell(task.op) || (task.op == Op::SumGradients && !transfers))
                 letters.insert(std::string(letters_of(task.op)));
     if (transfers)
-        letters.erase(std::string(letters_of(Op::Update)));  // at its REDUCE_GRAD
+        letters.erase(std::string(letters_of(Op::Update)));  // part of its REDUCE_GRAD
     if (!letters.empty())
         print_note(fmt::format("PyTorch's format has no cells for {}: left out", fmt::join(letters, ", ")));
 }
@@ -85,7 +86,7 @@ void note_mini_batches_left_out(const Plan& plan) {
         return;
     const int each = shape.last_of(0) + 1;
     print_note(fmt::format(
-        "the file is one mini-batch of {} micro-batches with one update at its end: left out are weight "
+        "the file is one mini-batch of {} micro-batches with one update at its end; left out are weight "
         "policy {}{} and the updates of all stages after every {}",
         shape.microbatches, name_of(plan.weights),
         plan.prediction == Prediction::None ? ""
@@ -93,24 +94,23 @@ void note_mini_batches_left_out(const Plan& plan) {
         each == 1 ? "micro-batch" : fmt::format("{} micro-batches", each)));
 }
 
-// What the file is about, but cannot say.
+// Prints notes about properties of the plan that the file cannot express.
 void note_shape_left_out(const Job& job) {
     const Shape& shape = job.plan.shape;
     std::vector<Edge> skips = shape.edges.value_or(std::vector<Edge>{});
     std::erase_if(skips, [](const Edge& edge) { return edge.to == edge.from + 1; });
     if (!skips.empty())
-        print_note(
-            fmt::format("stages {} exchange tensors: the file says nothing of it, and its readers know neighbours only",
-                        describe(skips)));
+        print_note(fmt::format("stages {} exchange tensors, but the file has transfers between neighbours only",
+                               describe(skips)));
     if (!shape.ties.empty())
         print_note(
-            fmt::format("stages {} share parameters: the file does not say so, and PyTorch does not sum their "
+            fmt::format("stages {} share parameters, which is not in the file: PyTorch does not sum their "
                         "gradients",
                         describe(shape.ties)));
     if (shape.global_norm)
-        print_note("training.clip_norm is not in the file: gradients are clipped by who runs it");
+        print_note("training.clip_norm is not in the file: the program that runs the file must clip gradients");
     if (const MicroBatchSizes sizes = sizes_of(job.config.pipeline); !sizes.is_even())
-        print_note(fmt::format("the file does not say that there are {}: PyTorch weighs all micro-batches alike",
+        print_note(fmt::format("the file does not say that there are {}: PyTorch weights all micro-batches equally",
                                print(sizes)));
 }
 
@@ -126,7 +126,8 @@ void note_what_pytorch_refuses(const Plan& plan) {
         if (plan.shape.devices_of(stage).size() > 1)
             shared.push_back(stage);
     if (!shared.empty())
-        print_note(fmt::format("PyTorch refuses the file: stages on several devices: {}", fmt::join(shared, ", ")));
+        print_note(
+            fmt::format("PyTorch refuses the file, which has stages on several devices: {}", fmt::join(shared, ", ")));
     if (!has_backward(plan))
         print_note("PyTorch refuses the file: it has no backward passes");
 }
@@ -135,15 +136,15 @@ void note_other_lanes(const Plan& plan) {
     if (deadlock_of(plan, PlanGraph(plan), kPyTorch).empty())
         return;
     print_note(
-        "PyTorch has one communicator, in which this order may hang or mix tensors up: leave transfer.communicator out "
+        "PyTorch has one communicator, in which this order may hang or mix up tensors: leave out transfer.communicator "
         "for "
-        "one that does not");
+        "an order that does not");
 }
 
 std::string print_csv(const Job& job, bool transfers) {
     const Plan& plan = job.plan;
     const std::string text = at_its_place(job.config, [&] { return print_csv(plan, transfers); });
-    parse_csv(text, "PLAN.csv");  // nothing leaves that is not read back
+    parse_csv(text, "PLAN.csv");  // every file that is written can be read back
     note_tasks_left_out(plan, transfers);
     note_mini_batches_left_out(plan);
     note_shape_left_out(job);

@@ -1,4 +1,4 @@
-// plot: draw traces, one panel each.
+// plot: draws traces, with a panel for each.
 #include "viz/plot.h"
 
 #include "cli/command.h"
@@ -25,7 +25,7 @@ struct PlotArguments {
     std::optional<int> step;
 };
 
-// One trace for each picture: a file, or all files that are of one rank each.
+// Returns the files of each picture: one file, or all files that have one rank each.
 std::vector<std::vector<std::string>> files_of_traces(const std::vector<std::string>& paths) {
     std::vector<std::vector<std::string>> files;
     std::optional<std::size_t> ranks;
@@ -64,7 +64,7 @@ void plot_traces(const PlotArguments& arguments) {
     std::vector<std::string> titles;
     constexpr std::size_t kMost = 64;
     if (arguments.traces.size() > kMost)
-        fail("{} traces, and one picture shows up to {}\n  help: draw several pictures", arguments.traces.size(),
+        fail("{} traces, but one picture shows at most {}\n  help: draw several pictures", arguments.traces.size(),
              kMost);
     check_plot_file(arguments.output);
     for (const std::string& path : arguments.traces)
@@ -89,7 +89,7 @@ Action add_plot(CLI::App& command) {
         ->required()
         ->type_name("")
         ->expected(-1);
-    command.add_option("-o,--output", arguments->output, "the picture: " + plot_formats())
+    command.add_option("-o,--output", arguments->output, "the picture to write: " + plot_formats())
         ->required()
         ->type_name("FILE");
     command.add_option("--step", arguments->step, "the step to draw; default: the one with the median time")

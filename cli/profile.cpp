@@ -1,4 +1,4 @@
-// profile: measure what layers, transfers and updates cost on the backend of a config.
+// profile: measures the costs of layers, transfers and updates on the backend of a config.
 #include "cli/command.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
@@ -57,7 +57,7 @@ std::string print_size(const Profile& profile, int samples) {
                        samples * 1e9 / static_cast<double>(std::max<Ns>(time_of(total), 1)));
 }
 
-std::string print(const Link& link) {  // no bandwidth where tensors are handed over by pointer
+std::string print(const Link& link) {  // no bandwidth if tensors are passed by pointer
     return print_time(link.latency) +
            (std::isfinite(link.bandwidth)
                 ? fmt::format(", {}{:.4g} GB/s", link.by_size.empty() ? "" : "by size up to ", link.bandwidth / 1e9)
@@ -123,7 +123,7 @@ Action add_profile(CLI::App& command) {
     return [arguments] {
         const Config config = arguments->config.load();
         if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
-            config.fail_at("run.transport", "profile measures GPUs, and NCCL between them, in one process",
+            config.fail_at("run.transport", "profile measures GPUs and NCCL in one process",
                            "start it without a launcher, or with one rank");
         with_all_ranks(config, [&] {
             if (is_first_rank())

@@ -1,4 +1,4 @@
-// run: execute the plan of a config and measure it.
+// run: executes the plan of a config and measures it.
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
@@ -33,14 +33,14 @@ namespace pw {
 
 namespace {
 
-// Of what the checkpoint has learnt the run does the rest.
+// Returns the steps that remain after those of the checkpoint.
 int steps_left(const Config& config, const FoundCheckpoint& found) {
     const int left = config.training.steps - found.checkpoint.step;
     if (left <= 0)
         config.fail_at("training.steps",
-                       fmt::format("checkpoint '{}' has done {} steps, and there are {} to do in all", found.folder,
+                       fmt::format("checkpoint '{}' is of step {}, but the run has {} steps in all", found.folder,
                                    found.checkpoint.step, config.training.steps),
-                       fmt::format("ask for more: --steps {}", found.checkpoint.step + config.training.steps));
+                       fmt::format("run more steps: --steps {}", found.checkpoint.step + config.training.steps));
     return left;
 }
 
@@ -58,11 +58,11 @@ Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>
     if (!is_emulated(config))
         require_layers(config, "run");
     else if (!arguments.losses.empty())
-        config.fail_at("run.backend", "emulated devices learn nothing: there is no loss to draw",
+        config.fail_at("run.backend", "emulated devices do not train, so there is no loss to draw",
                        "run without --losses, or with run.backend: cpu");
     const int ranks = launched_ranks().size;
     if (ranks > 1 && !runs_on_ranks(config.run) && !arguments.reference)
-        config.fail_at("run.transport", fmt::format("{} ranks were started, and each would run all devices", ranks),
+        config.fail_at("run.transport", fmt::format("{} ranks were started, but each would run all devices", ranks),
                        "write transport: auto, or start one process");
     check_checkpoints(arguments, config);
     if (found)
@@ -79,11 +79,11 @@ std::optional<FoundCheckpoint> resumed(const RunArguments& arguments) {
     std::vector<std::string> left_out;
     FoundCheckpoint found = find_checkpoint(arguments.resume, left_out);
     for (const std::string& line : left_out)
-        print_warning(line + "; the one before is taken");
+        print_warning(line + "; using the previous one");
     return found;
 }
 
-// After SIGINT or SIGTERM a run ends with the step it is in. A second one ends it as ever.
+// After SIGINT or SIGTERM a run ends after its current step. A second signal ends it at once.
 volatile std::sig_atomic_t last_signal = 0;
 
 void end_soon(int signal) {
@@ -91,12 +91,12 @@ void end_soon(int signal) {
     std::signal(signal, SIG_DFL);
 }
 
-// `steps`: of the whole training.
+// `steps` is the number of steps of the whole training.
 RunOptions options_of(const RunArguments& arguments, int steps) {
     RunOptions options;
     options.checkpoint_every = arguments.checkpoint_every;
     if (options.checkpoint_every > 0)
-        keep_freed_memory();  // of one checkpoint for the next
+        keep_freed_memory();  // one checkpoint reuses the memory of the previous one
     if (!arguments.checkpoints.empty()) {
         options.checkpoints = std::make_shared<CheckpointFolder>(arguments.checkpoints, arguments.keep, steps);
         for (const int signal : {SIGINT, SIGTERM})
@@ -120,26 +120,28 @@ void print_run(const RunArguments& arguments, const Job& job, const RunResult& r
                      to_text(report), learning_text(result));
 }
 
-// A run that a signal stopped, and one whose last step is in no checkpoint, is no success.
+// A run is not successful if a signal stopped it, or if its last step is in no checkpoint.
 void check_end(const RunResult& result, const std::string& checkpoints) {
     std::string what =
         result.stopped_after ? fmt::format("stopped by a signal after step {}", *result.stopped_after) : "";
     if (!result.lost_checkpoint.empty())
-        what += fmt::format("{}what was learnt is lost: {}", what.empty() ? "" : "; ", result.lost_checkpoint);
+        what += fmt::format("{}the training since the last checkpoint is lost: {}", what.empty() ? "" : "; ",
+                            result.lost_checkpoint);
     if (!what.empty())
-        fail_with(ExitCode::RunFailed, "{}{}", what, way_on(checkpoints));
+        fail_with(ExitCode::RunFailed, "{}{}", what, resume_help(checkpoints));
 }
 
-// What fails while it runs could have gone on; what is refused could not.
-Error with_way_on(const Error& error, const std::string& checkpoints) {
+// Adds how to resume to errors of a run that had started; a config that is refused cannot be resumed.
+Error with_resume_help(const Error& error, const std::string& checkpoints) {
     const std::string what = error.what();
     const bool has_run = error.code() == ExitCode::RunFailed || error.code() == ExitCode::PeerSilent;
-    return !has_run || what.find("--resume") != std::string::npos ? error
-                                                                  : Error(error.code(), what + way_on(checkpoints));
+    return !has_run || what.find("--resume") != std::string::npos
+               ? error
+               : Error(error.code(), what + resume_help(checkpoints));
 }
 
-// An asynchronous job with checkpoints on its way runs in pieces. With `reference` the job's oracle does.
-RunResult run_as_asked(const Job& job, const RunOptions& options, bool reference) {
+// An asynchronous job with intermediate checkpoints runs in pieces. `reference` runs the job's oracle.
+RunResult run_job(const Job& job, const RunOptions& options, bool reference) {
     const auto made_of = [&](const Job& one) { return reference ? oracle_of(one) : one; };
     const bool in_pieces = job.plan.asynchronous && options.checkpoint_every > 0;
     try {
@@ -147,11 +149,11 @@ RunResult run_as_asked(const Job& job, const RunOptions& options, bool reference
     } catch (const StoppedByOthers&) {
         throw;
     } catch (const Error& error) {
-        throw with_way_on(error, options.checkpoints ? options.checkpoints->root() : "");
+        throw with_resume_help(error, options.checkpoints ? options.checkpoints->root() : "");
     }
 }
 
-// Shows how the run goes on until it has finished, and says what disturbed it.
+// Shows the progress of the run until it has finished, and reports disturbances.
 RunResult execute(const Job& job, RunOptions options, bool reference) {
     if (const std::string note = note_on_data(job.config); !note.empty())
         print_note(note);
@@ -162,7 +164,7 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
         then(result);
     };
     RunResult result;
-    as_this_rank(job, [&] { result = run_as_asked(job, options, reference); });
+    as_this_rank(job, [&] { result = run_job(job, options, reference); });
     print_notes(result.notes);
     print_warnings(result.warnings);
     if (is_first_rank())
@@ -172,12 +174,13 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
 
 void run_config(const RunArguments& arguments) {
     check_targets(arguments);
-    if (arguments.reference && launched_ranks().rank > 0)  // one device, on the first rank
+    if (arguments.reference && launched_ranks().rank > 0)  // the reference is one device, on rank 0
         return;
     std::optional<FoundCheckpoint> found = resumed(arguments);
     const Job job = load_job(arguments, found);
-    // The reference is one device, outside the cluster's limits; the run refuses by the backend's own sizes.
-    if (!arguments.reference && knows_precision(job.config, job.profile))
+    // The reference runs on one device outside the cluster's limits. The run itself checks memory by the backend's own
+    // sizes.
+    if (!arguments.reference && has_precision(job.config, job.profile))
         refuse_over_memory(job);
     Outputs outputs;
     const int done = found ? found->checkpoint.step : 0;
@@ -206,11 +209,11 @@ void run_config(const RunArguments& arguments) {
 
 }  // namespace
 
-std::string way_on(const std::string& checkpoints) {
+std::string resume_help(const std::string& checkpoints) {
     const std::vector<std::string> there = checkpoints.empty() ? std::vector<std::string>() : steps_in(checkpoints);
     const bool resumable =
         std::ranges::any_of(there, [](const std::string& entry) { return training_in(entry).has_value(); });
-    return resumable ? fmt::format("\n  help: go on with --resume {}", checkpoints) : "";
+    return resumable ? fmt::format("\n  help: continue with --resume {}", checkpoints) : "";
 }
 
 bool is_same_place(const std::string& folder, const std::string& other) {
@@ -240,23 +243,28 @@ Config RunArguments::load() const {
 void add_run_options(CLI::App& command, RunArguments& arguments) {
     add_config(command, arguments.config);
     command.add_option("--trace", arguments.trace, "write the measured trace")->type_name("FILE");
-    command.add_option("--steps", arguments.steps, "instead of training.steps")
+    command.add_option("--steps", arguments.steps, "run N steps instead of training.steps")
         ->type_name("N")
         ->check(whole_number(1, 1'000'000'000));
     command
         .add_option("--checkpoint", arguments.checkpoints,
-                    "write checkpoints there: at the end, also when Ctrl-C ends it")
+                    "write checkpoints to DIR: at the end of the run, including an end by Ctrl-C")
         ->type_name("DIR");
-    command.add_option("--checkpoint-every", arguments.checkpoint_every, "and after every so many steps")
+    command
+        .add_option("--checkpoint-every", arguments.checkpoint_every,
+                    "with --checkpoint: also write one after every N steps")
         ->type_name("N")
         ->check(whole_number(1, 1'000'000'000));
-    command.add_option("--keep", arguments.keep, "so many checkpoints, the latest; default 2")
+    command.add_option("--keep", arguments.keep, "keep the latest K checkpoints; default 2")
         ->type_name("K")
         ->check(whole_number(1, 1'000'000'000));
-    command.add_option("--resume", arguments.resume, "go on from a checkpoint, or the latest whole one in a folder")
+    command
+        .add_option("--resume", arguments.resume,
+                    "continue from a checkpoint, or from the latest complete one in a folder")
         ->type_name("DIR");
-    command.add_flag("--reference", arguments.reference, "the same micro-batches and sums on one device, unpipelined");
-    command.add_option("--dump", arguments.dump, "write the first mini-batch, gradients and weights as .npy")
+    command.add_flag("--reference", arguments.reference,
+                     "run the same micro-batches and sums on one device, unpipelined");
+    command.add_option("--dump", arguments.dump, "write the first mini-batch, its gradients and weights as .npy")
         ->type_name("DIR");
     command.add_option("--save", arguments.save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");

@@ -1,4 +1,4 @@
-// search: the best stage split and plan, with a proof of how good it is.
+// search: finds the best stage split and plan, with a bound on how much better another one could be.
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
@@ -59,7 +59,7 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
         return memory_of_machine() / 4;
     const std::optional<Bytes> limit = parse_bytes(arguments.memory_limit);
     if (!limit || *limit < 1)
-        fail("--memory-limit is '{}', which is no size\n  help: write a number and a unit, as in 4 GB or 512 MiB",
+        fail("--memory-limit is '{}', which is not a size\n  help: write a number and a unit, as in 4 GB or 512 MiB",
              arguments.memory_limit);
     return *limit;
 }
@@ -71,12 +71,12 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
               print_bytes(limit));
 }
 
-// Before a plan was simulated.
-[[noreturn]] void fail_without_a_try(const SearchResult& result, const SearchArguments& arguments, Bytes memory) {
+// The time limit ended before any plan was simulated.
+[[noreturn]] void fail_without_a_plan(const SearchResult& result, const SearchArguments& arguments, Bytes memory) {
     if (result.stop == SearchStop::Memory)
         fail_without_memory(memory);
     fail_with(ExitCode::RunFailed,
-              "the time limit of {:g} s ends before a plan was tried\n  help: raise --time-limit, or search fewer "
+              "the time limit of {:g} s ended before any plan was tried\n  help: raise --time-limit, or search fewer "
               "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
               arguments.time_limit);
 }
@@ -84,11 +84,11 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
 [[noreturn]] void fail_infeasible(const SearchResult& result) {
     if (!result.shortage)
         fail_with(ExitCode::Infeasible,
-                  "no schedule of the search takes any of the splits that were tried\n  help: search "
+                  "no schedule of the search can use any of the splits that were tried\n  help: search "
                   "other schedules (search.schedules) or numbers of stages (search.stages)");
     const Shortage& shortage = *result.shortage;
     fail_with(ExitCode::Infeasible,
-              "{}{}: in the closest one the device of stage {} needs {} ({} bytes) and has {} ({} bytes)\n  "
+              "{}{}: in the closest one the device of stage {} needs {} ({} bytes) but has {} ({} bytes)\n  "
               "help: raise cluster.memory, or search smaller micro-batches (search.micro_batch_sizes), other schedules "
               "(search.schedules) or recomputation (search.recompute: auto)",
               result.none_fits ? "no plan fits" : "no plan was found that fits",
@@ -108,7 +108,7 @@ bool is_runnable(const Job& job) {
     }
 }
 
-// A machine that the config describes by its rates is not this one.
+// A machine that the config describes by rates may not be this one.
 const char* next_command(const Job& job) {
     const Config& config = job.config;
     if (is_emulated(config))
@@ -128,7 +128,7 @@ void print_notes_of(const SearchResult& result, Bytes memory) {
                         result.left_out, result.choices, print_bytes(memory)));
 }
 
-// Calls `search` with no more memory than that.
+// Calls `search` with at most this much memory.
 template <class Search>
 void within_memory(Bytes memory, Search search) {
     bool enough = true;
@@ -181,7 +181,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     if (arguments.json)
         print_json(to_json(search));
     if (search.result.plans.empty() && search.result.stop != SearchStop::None)
-        fail_without_a_try(search.result, arguments, memory);
+        fail_without_a_plan(search.result, arguments, memory);
     if (!search.best)
         fail_infeasible(search.result);
     write_found(search, arguments);
@@ -194,7 +194,7 @@ void write_partition(const PartitionSearch& search, const SearchArguments& argum
     if (search.partition.stages.empty()) {
         const Shortage shortage = search.partition.shortage.value_or(Shortage{});
         fail_with(ExitCode::Infeasible,
-                  "no partition fits: stage {} needs {} ({} bytes) and has {} ({} bytes)\n  help: raise "
+                  "no partition fits: stage {} needs {} ({} bytes) but has {} ({} bytes)\n  help: raise "
                   "cluster.memory or cluster.devices",
                   shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
     }
@@ -242,23 +242,27 @@ void search_config(const SearchArguments& arguments) {
 Action add_search(CLI::App& command) {
     auto arguments = std::make_shared<SearchArguments>();
     add_config(command, arguments->config);
-    command.add_option("-o,--output", arguments->output, "write the best config")->type_name("BEST.yaml");
+    command.add_option("-o,--output", arguments->output, "write the config of the best plan")->type_name("BEST.yaml");
     command.add_flag("--json", arguments->json, "print one JSON object");
     command
-        .add_option(
-            "--plot", arguments->plot,
-            "draw reserved memory against step time, with other objectives the time of every stage: " + plot_formats())
+        .add_option("--plot", arguments->plot,
+                    "draw reserved memory against step time (with other objectives: the time of every stage): " +
+                        plot_formats())
         ->type_name("FILE");
-    command.add_option("--time-limit", arguments->time_limit, "seconds; then the best so far and its gap")
+    command
+        .add_option("--time-limit", arguments->time_limit, "stop after this time with the best plan so far and its gap")
         ->check(seconds_above_zero())
         ->type_name("SECONDS");
     command
-        .add_option("--memory-limit", arguments->memory_limit, "as in 4 GB; default: a quarter of the machine's memory")
+        .add_option("--memory-limit", arguments->memory_limit,
+                    "memory of the search, as in 4 GB; default: a quarter of the machine's memory")
         ->type_name("SIZE");
-    command.add_option("--threads", arguments->threads, "default: one per core; they never change the answer")
+    command
+        .add_option("--threads", arguments->threads,
+                    "threads of the search; default: one per core; the result does not depend on them")
         ->type_name("N")
         ->check(whole_number(1, 1024));
-    command.add_option("--top", arguments->top, "plans in the table")
+    command.add_option("--top", arguments->top, "number of plans in the table")
         ->type_name("N")
         ->check(whole_number(1, 1'000'000));
     return [arguments] { search_config(*arguments); };

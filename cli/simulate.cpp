@@ -1,4 +1,4 @@
-// simulate: from a config to the predicted trace and its numbers.
+// simulate: predicts the trace of a config and its numbers.
 #include "cli/command.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
@@ -34,11 +34,11 @@ void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& co
     if (arguments.questions.any())
         config.fail_at(
             "sweep",
-            "--samples, --stragglers, --what-if, --explain and --slack are about one simulation, and 'sweep' "
-            "asks for several",
+            "--samples, --stragglers, --what-if, --explain and --slack are about one simulation, but 'sweep' "
+            "has several",
             "remove them, or take one point: --set sweep= --set KEY=VALUE");
     if (!arguments.trace.empty())
-        config.fail_at("sweep", "--trace writes the trace of one simulation, and 'sweep' asks for several",
+        config.fail_at("sweep", "--trace writes the trace of one simulation, but 'sweep' has several",
                        "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
 }
 
@@ -54,9 +54,9 @@ void print_simulation(const SimulateArguments& arguments, const Job& job, const 
     print_json(json);
 }
 
-// What plans are worked out with comes and goes in large blocks: to give each back to the system and to ask for it
-// again took a tenth of the time.
-void keep_freed_memory() {
+// Making plans allocates and frees large blocks. Returning each to the system and requesting it again took a tenth of
+// the time.
+void keep_large_blocks() {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
@@ -92,7 +92,7 @@ void sweep_config(const SimulateArguments& arguments, const Config& config) {
 }
 
 void simulate_config(SimulateArguments arguments) {
-    keep_freed_memory();
+    keep_large_blocks();
     Config config = arguments.config.load();
     check_target_file(arguments.trace);
     check_target_file(arguments.slack);
@@ -131,22 +131,24 @@ void simulate_config(SimulateArguments arguments) {
 
 void add_questions(CLI::App& command, SimulateArguments& arguments) {
     Questions& questions = arguments.questions;
-    CLI::Option* samples =
-        command.add_option("--samples", questions.samples, "number of draws in which tasks take longer or shorter")
-            ->type_name("N")
-            ->check(whole_number(1, 10'000'000));
-    command.add_option("--jitter", questions.jitter, "lognormal:SIGMA, or profile; default: lognormal:0.05")
+    CLI::Option* samples = command.add_option("--samples", questions.samples, "number of draws with random task times")
+                               ->type_name("N")
+                               ->check(whole_number(1, 10'000'000));
+    command
+        .add_option("--jitter", questions.jitter,
+                    "distribution of the random times: lognormal:SIGMA, or profile; default: lognormal:0.05")
         ->type_name("KIND")
         ->needs(samples);
-    command.add_option("--seed", questions.seed, "of the draws; default: 0")->type_name("N")->needs(samples);
-    command.add_flag("--stragglers", questions.stragglers, "the step time with each device 10 % slower in turn");
+    command.add_option("--seed", questions.seed, "seed of the draws; default: 0")->type_name("N")->needs(samples);
+    command.add_flag("--stragglers", questions.stragglers, "print the step time with each device 10 % slower in turn");
     command
         .add_option("--what-if", questions.what_if,
-                    "the step time with another value; may be repeated, and then with all of them, too")
+                    "print the step time with another value; if repeated, also with all of them together")
         ->type_name("KEY=VALUE")
         ->allow_extra_args(false);
-    command.add_flag("--explain", questions.explain, "what is on the critical path, and why devices are idle");
-    command.add_option("--slack", arguments.slack, "write how much later every task could end (CSV)")
+    command.add_flag("--explain", questions.explain, "print what is on the critical path, and why devices are idle");
+    command
+        .add_option("--slack", arguments.slack, "write how much later each task could end without a longer step (CSV)")
         ->type_name("FILE");
 }
 

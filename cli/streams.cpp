@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-constexpr std::size_t kLongestLine = 4000;  // of a message: a value of a file may be a megabyte
+constexpr std::size_t kLongestLine = 4000;  // of a message: a value in a file may be a megabyte long
 
 [[noreturn]] void fail_to_write() {
     fail_with(ExitCode::RunFailed, "cannot write to standard output: {}", std::strerror(errno));
@@ -29,7 +29,7 @@ void keep_standard_streams() {
     for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
         if (fcntl(stream, F_GETFD) == -1)
             (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest number is free
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
+    std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported as an error of the write
 }
 
 void write_result(std::string_view text) {
@@ -44,14 +44,14 @@ void finish_results() {
         fail_to_write();
 }
 
-void say(std::string_view text) {
+void write_message(std::string_view text) {
     const std::string line = shortened_lines(escaped_controls(text), kLongestLine) + '\n';
     std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 void print_note(const std::string& text) {
     if (is_first_rank())
-        say("note: " + text);
+        write_message("note: " + text);
 }
 
 void print_notes(const std::vector<std::string>& notes) {
@@ -61,7 +61,7 @@ void print_notes(const std::vector<std::string>& notes) {
 
 void print_warning(const std::string& text) {
     if (is_first_rank())
-        say("warning: " + text);
+        write_message("warning: " + text);
 }
 
 void print_warnings(const std::vector<std::string>& warnings) {

@@ -1,4 +1,4 @@
-// The three standard streams: results on stdout, all else on stderr.
+// The three standard streams: results go to stdout, everything else to stderr.
 #pragma once
 
 #include "report/json.h"
@@ -14,23 +14,23 @@
 
 namespace pw {
 
-// Keeps the standard streams; call it before anything is opened. A stream that the caller closed stays unusable, and no
-// file takes its number.
+// Protects the standard streams; call it before any file is opened. A stream that the caller closed stays unusable, and
+// no file gets its number.
 void keep_standard_streams();
 
-// Writes the text as it is. It throws Error (RunFailed) when stdout does not take it.
+// Writes the text as it is. Throws Error (RunFailed) if stdout cannot be written.
 void write_result(std::string_view text);
-// Writes for people: what a terminal would act on is escaped.
+// Writes text for people: characters that control a terminal are escaped.
 template <class... Args>
 void print_result(fmt::format_string<Args...> text, Args&&... args) {
     write_result(escaped_controls(fmt::format(text, std::forward<Args>(args)...)));
 }
 void print_json(const Json& json);
-// Makes sure that all results have left the program. It throws as write_result() does.
+// Flushes all results. Throws as write_result() does.
 void finish_results();
 
-// The outputs of one command: each is tried, whatever becomes of the others, and the first failure is thrown at the
-// end. A full disk takes no results along.
+// The outputs of one command. Each is attempted even if others fail, and done() throws the first failure: a full disk
+// does not cost the results on stdout.
 class Outputs {
 public:
     template <class Act>
@@ -43,17 +43,17 @@ private:
     FirstFailure failure_;
 };
 
-// Says a line on stderr, escaped as results are and never too long to read. A stream that takes nothing is no failure:
-// there is nobody to tell.
-void say(std::string_view text);
+// Writes a line to stderr, escaped as results are and cut to a readable length. A stderr that cannot be written is not
+// an error: it could not be reported.
+void write_message(std::string_view text);
 
-// Of several ranks the first speaks for all.
+// With several ranks, only rank 0 prints notes and warnings.
 void print_note(const std::string& text);                 // "note: ..." on stderr
 void print_notes(const std::vector<std::string>& notes);  // each as print_note()
 void print_warning(const std::string& text);              // "warning: ..." on stderr
 void print_warnings(const std::vector<std::string>& warnings);
 
-// One line on stderr that is rewritten in place; it shows nothing when stderr is no terminal.
+// One line on stderr that is rewritten in place. It shows nothing if stderr is not a terminal.
 class ProgressLine {
 public:
     ProgressLine();

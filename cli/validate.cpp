@@ -1,4 +1,4 @@
-// validate: check a config, a plan, a profile, a trace or a folder of results without running anything.
+// validate: checks a config, a plan, a profile, a trace, a checkpoint or a folder of results without running anything.
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
@@ -29,7 +29,7 @@ namespace {
 
 struct ValidateArguments {
     std::string path;
-    std::vector<std::string> ranks;  // further files of a trace
+    std::vector<std::string> ranks;  // the other files of a trace
     std::vector<std::string> set;
     bool json = false;
 };
@@ -69,7 +69,7 @@ void print_ok_memory(const Report& report) {
     }
 }
 
-// Nothing is known of its times and sizes in training.precision.
+// Checks a plan whose times and sizes in training.precision are not known.
 void validate_without_costs(const ValidateArguments& arguments, const Job& job) {
     if (arguments.json) {
         Json json = json_of_plan(job.plan, "config");
@@ -79,15 +79,16 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
         print_result("ok: config {}: {}\n", arguments.path, summary_of(job));
         print_ok_plan(job);
     }
-    print_note(fmt::format("memory is not checked: no costs in {} are known; measure them with `pipewright profile`",
-                           name_of(job.config.training.precision)));
+    print_note(
+        fmt::format("memory is not checked, since costs in {} are not known; measure them with `pipewright profile`",
+                    name_of(job.config.training.precision)));
 }
 
 void validate_config(const ValidateArguments& arguments) {
     const Job job = job_of(ConfigArguments{{arguments.path, arguments.set}}.load());
     check_link(job.config, job.plan.shape);
     print_notes(notes_on_idle_keys(job));
-    if (!knows_precision(job.config, job.profile)) {
+    if (!has_precision(job.config, job.profile)) {
         validate_without_costs(arguments, job);
         return;
     }
@@ -118,8 +119,8 @@ std::vector<TransferMode> lane_modes() {
     return modes;
 }
 
-// Deadlock or not under each protocol. The transfers of a file are as they are; those of a file without
-// any are added for the mode.
+// Returns whether the plan deadlocks under each protocol. The transfers of a file are used as they are; those of a file
+// without any are added for the mode.
 std::vector<std::string> verdicts(const std::string& path, TransferMode mode) {
     const CsvPlan read = read_csv(path, mode);
     const PlanGraph graph(read.plan);
@@ -212,7 +213,7 @@ void validate_results(const ValidateArguments& arguments) {
         print_result("{}", to_text(accuracy));
 }
 
-// The first tensor of a checkpoint with a value that is not finite; empty: there is none.
+// Returns the first tensor of a checkpoint with a value that is not finite; empty if there is none.
 std::string not_finite_in(const Checkpoint& checkpoint) {
     for (const auto* tensors : {&checkpoint.parameters, &checkpoint.momenta})
         for (const NamedTensor& tensor : *tensors)
@@ -223,7 +224,7 @@ std::string not_finite_in(const Checkpoint& checkpoint) {
 
 [[noreturn]] void fail_not_finite(const std::string& folder, const std::string& tensor) {
     fail_with(ExitCode::CheckFailed,
-              "checkpoint '{}' has values that are not finite: {}\n  help: the training has diverged: go on from an "
+              "checkpoint '{}' has values that are not finite: {}\n  help: the training has diverged: continue from an "
               "earlier checkpoint, with a smaller training.learning_rate",
               folder, tensor);
 }
@@ -262,11 +263,12 @@ void validate(const ValidateArguments& arguments) {
     const std::filesystem::path path(arguments.path);
     const std::string suffix = path.extension().string();
     if (!std::filesystem::exists(path))
-        fail("'{}' does not exist\n  help: give a config, a PLAN.csv, a profile, a trace or a folder of results",
+        fail("'{}' does not exist\n  help: name a config, a PLAN.csv, a profile, a trace or a folder of results",
              arguments.path);
     if (!arguments.ranks.empty() && kind_of(arguments.path) != FileKind::Trace)
         fail(
-            "'{}' is no trace, and {} files are named\n  help: validate one; several are the traces of the ranks of "
+            "'{}' is not a trace, but {} files are named\n  help: validate one; several must be the traces of the "
+            "ranks of "
             "one "
             "run",
             arguments.path, arguments.ranks.size() + 1);
@@ -285,8 +287,8 @@ void validate(const ValidateArguments& arguments) {
     else {
         require_config(arguments.path);
         fail(
-            "'{}' is no config (*.yaml, *.json), plan (*.csv), profile, trace (*.json), checkpoint or folder of "
-            "results\n  help: pipewright --help says which command makes what",
+            "'{}' is not a config (*.yaml, *.json), plan (*.csv), profile, trace (*.json), checkpoint or folder of "
+            "results\n  help: pipewright --help lists the commands that make them",
             arguments.path);
     }
 }
@@ -300,7 +302,7 @@ Action add_validate(CLI::App& command) {
                     "a config, a PLAN.csv, a profile, a trace, a checkpoint, or a folder of accuracy tables")
         ->required()
         ->type_name("");
-    command.add_option("RANK", arguments->ranks, "further files of a trace that has one for each rank")
+    command.add_option("RANK", arguments->ranks, "more files of a trace that has one per rank")
         ->type_name("")
         ->expected(0, -1);
     add_set(command, arguments->set);

@@ -27,13 +27,13 @@ namespace {
 [[noreturn]] void fail_to_start(const std::string& program, int error) {
     if (error == ENOENT)
         fail_with(ExitCode::RunFailed,
-                  "no program '{}' was found\n  help: apt-get install openmpi-bin, or name the launcher that there is: "
+                  "no program '{}' was found\n  help: apt-get install openmpi-bin, or name an installed launcher: "
                   "--launcher mpiexec.mpich",
                   program);
     fail_with(ExitCode::RunFailed, "cannot start '{}': {}", program, std::strerror(error));
 }
 
-// 0 where there is no such process.
+// Returns 0 if there is no such process.
 pid_t parent_of(const std::string& process) {
     std::ifstream status("/proc/" + process + "/status");
     pid_t parent = 0;
@@ -55,7 +55,7 @@ std::set<pid_t> children() {
     return found;
 }
 
-// A process that is killed leaves its children to this one: in the end all have been.
+// Kills all children. A killed process leaves its children to this one, so that in the end all are killed.
 void kill_children_but(const std::set<pid_t>& kept) {
     for (bool found = true; found;) {
         found = false;
@@ -68,7 +68,7 @@ void kill_children_but(const std::set<pid_t>& kept) {
     }
 }
 
-// Those that end a program, but for those that this one was told to ignore (nohup), and the news of a child.
+// The signals that end a program, except those that this process ignores (nohup), and the end of a child.
 sigset_t awaited_signals() {
     sigset_t signals;
     sigemptyset(&signals);
@@ -76,7 +76,7 @@ sigset_t awaited_signals() {
         if (!is_ignored(signal))
             sigaddset(&signals, signal);
     sigaddset(&signals, SIGCHLD);
-    std::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the exit code along
+    std::signal(SIGCHLD, SIG_DFL);  // if ignored, the exit code would be lost
     return signals;
 }
 

@@ -1,4 +1,4 @@
-// What a configuration names, built: errors of the builders point at the key that asked for it.
+// Builds what a config names; errors of the builders point at the key.
 #include "job/build.h"
 
 #include "job/cost_source.h"
@@ -20,7 +20,7 @@ namespace {
 
 StageSplit split_by_cuts(const Config& config, const Model& model) {
     const std::vector<std::string>& cuts = config.pipeline.cuts;
-    // growing prefixes, so that the first wrong cut is the one pointed at
+    // growing prefixes, so that the error points at the first wrong cut
     for (std::size_t count = 0; count < cuts.size(); ++count)
         try {
             split_at(model.layers, {cuts.begin(), cuts.begin() + static_cast<std::ptrdiff_t>(count) + 1});
@@ -47,7 +47,7 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     }
 }
 
-// Returns the labels of the samples that a workload asks for.
+// Returns the kind of labels of the workload's data set.
 Labels labels_of(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     return model == nullptr ? Labels::PerImage : model->labels;
@@ -68,7 +68,7 @@ Dataset stored_dataset(const Config& config, const Model& model) {
     }
 }
 
-// Tokens and images have been told apart when the config was read.
+// Reading the config has checked that models of tokens and of images get their kind of data.
 void check_labels(const Config& config, const BuiltInModel& model) {
     const DataSource& source = data_source(config.workload.dataset);
     if (model.labels == Labels::PerPixel && source.labels && *source.labels != Labels::PerPixel)
@@ -81,26 +81,27 @@ const BuiltInModel& built_in_model(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     if (model == nullptr)
         config.fail_at("workload.model", fmt::format("unknown model '{}'", config.workload.model),
-                       "`pipewright list models` names them");
+                       "see `pipewright list models`");
     if (model->build == nullptr)
-        config.fail_at(
-            "workload.model", fmt::format("model: {} has times and no layers: there is nothing to build", model->name),
-            fmt::format("use it with simulate and plan, or name a model, such as {}", built_in_models().front()->name));
+        config.fail_at("workload.model", fmt::format("model: {} has times but no layers to build", model->name),
+                       fmt::format("use it with simulate and plan, or name another model, such as {}",
+                                   built_in_models().front()->name));
     return *model;
 }
 
-// Which link two devices have, the profile cannot tell without their hosts.
+// Without hosts it is not known which link of the profile two devices have.
 void check_hosts(const Profile& profile, const Config& config) {
     const ClusterConfig& cluster = config.cluster;
     const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
                                        [](const DeviceConfig& device) { return device.host.empty(); });
     if (profile.between_hosts && !cluster.link_given && cluster.devices.size() > 1 && nameless != cluster.devices.end())
-        config.fail_at("cluster.profile",
-                       fmt::format("the profile has a link inside a host and another one between hosts, and device {} "
-                                   "says no host",
-                                   nameless - cluster.devices.begin()),
-                       "write how many devices each host has (cluster.devices_per_host), the host of each device, or "
-                       "cluster.link");
+        config.fail_at(
+            "cluster.profile",
+            fmt::format("the profile has one link inside a host and another one between hosts, but device {} "
+                        "has no host",
+                        nameless - cluster.devices.begin()),
+            "write how many devices each host has (cluster.devices_per_host), the host of each device, or "
+            "cluster.link");
 }
 
 }  // namespace
@@ -182,7 +183,7 @@ Profile in_cluster(Profile profile, const Config& config) {
 
 namespace {
 
-// `hosts` numbers them.
+// `hosts` has their numbers.
 void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts) {
     for (const ClusterConfig::PairLink& pair : cluster.links)
         facts.own_links[{pair.from, pair.to}] = pair.link;
@@ -207,7 +208,7 @@ void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::m
 std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
     const ClusterConfig& cluster = config.cluster;
     ClusterFacts facts;
-    std::map<std::string, int> hosts;  // devices without a name of their host share one
+    std::map<std::string, int> hosts;  // devices without a host name share one
     std::vector<double> speeds;
     for (const DeviceConfig& device : cluster.devices) {
         speeds.push_back(device.speed);

@@ -13,7 +13,7 @@ namespace {
 
 Profile profile_from_file(const Config& config, const Model&) {
     if (!config.cluster.profile.empty())
-        config.fail_at("cluster.profile", fmt::format("'{}' brings its own times and sizes", config.workload.model),
+        config.fail_at("cluster.profile", fmt::format("'{}' has its own times and sizes", config.workload.model),
                        "remove cluster.profile");
     return model_from_file(config).profile;
 }
@@ -23,7 +23,7 @@ Profile measured_profile(const Config& config, const Model&) {
     return read_profile(config.cluster.profile);
 }
 
-// Makes an analytic profile at every size that the micro-batches have.
+// Makes an analytic profile for every size of micro-batches.
 Profile profile_by_rates(const Config& config, const Model& model) {
     const MicroBatchSizes sizes = sizes_of(config.pipeline);
     const TrainingKind training{.optimizer = config.training.optimizer};
@@ -40,15 +40,15 @@ Profile profile_by_rates(const Config& config, const Model& model) {
     return profile;
 }
 
-// PipeDream's profiles were measured with a mini-batch of their own, and do not say which.
+// PipeDream's profiles were measured with a mini-batch that the file does not name.
 void check_graph_has_batch(const Config& config) {
     const PipelineConfig& pipeline = config.pipeline;
     if (model_file(config.workload.model) != ModelFile::Graph || pipeline.mini_batch == pipeline.micro_batch_size)
         return;
     config.fail_at(
         "workload.model", fmt::format("'{}' does not say how many samples its times are for", config.workload.model),
-        fmt::format("write search.profile_batch, the samples of the mini-batch that it was measured with, such as 64; "
-                    "or {0}, where the times are those of a micro-batch of {0}",
+        fmt::format("write search.profile_batch, the samples of the mini-batch that it was measured with, such as 64, "
+                    "or {0} if the times are those of a micro-batch of {0}",
                     pipeline.micro_batch_size));
 }
 
@@ -60,13 +60,13 @@ void check_no_times_by_samples(const Config& config, const Profile& profile) {
         config.fail_at(
             "workload.model",
             fmt::format(
-                "'{}' has times by numbers of samples in layer '{}', and does not say how many samples its other "
+                "'{}' has times by number of samples in layer '{}', but does not say how many samples its other "
                 "times and its sizes are for",
                 config.workload.model, by_samples->name),
             "write samples: N into the file");
 }
 
-// The sources stand in the order of the enum. The last is for a config that asks for none.
+// The rows are in the order of the enum. The last one is for a config that has none of the others.
 constexpr CostSourceRow kSources[] = {
     {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
     {CostSource::File, "file", true, false,
@@ -82,7 +82,7 @@ const CostSourceRow& row_of(CostSource source) { return kSources[static_cast<int
 
 const CostSourceRow& cost_source_of(const Config& config) {
     const CostSourceRow* row = kSources;
-    while (!row->is_asked_for(config))
+    while (!row->applies(config))
         ++row;
     return *row;
 }
@@ -94,17 +94,17 @@ ProfiledModel model_from_file(const Config& config) {
         config.fail_at(
             "workload.model", fmt::format("there is no file '{}'", path),
             model_file(path) == ModelFile::JsonFile
-                ? "check the path; it starts at the folder of this file; only `search` takes instances *.json"
-                : "check the path; it starts at the folder of this file");
+                ? "check the path, which starts at the folder of this file; only `search` takes instances *.json"
+                : "check the path, which starts at the folder of this file");
     if (is_instance(path))
         config.fail_at("workload.model",
                        fmt::format("only `search` takes the instance '{}', with objective max-load or piper", path),
-                       "write search.objective, or name a model with layers and times of their passes: a "
+                       "write search.objective, or name a model with layers and the times of their passes: a "
                        "*.graph.txt, a layer graph (*.yaml, *.json, *.csv) or a profile of Metis");
     const std::int64_t batch = config.search.profile_batch;
     if (batch > std::numeric_limits<int>::max())
         config.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, batch),
-                       "write the samples that they were measured with as search.profile_batch");
+                       "set search.profile_batch to the number of samples that they were measured with");
     ProfiledModel read =
         read_profiled_model(path, batch > 0 ? static_cast<int>(batch) : config.pipeline.micro_batch_size);
     read.profile.any_size = !read.says_samples && batch == 0;

@@ -1,5 +1,5 @@
-// Where the costs of a config come from. What differs by cost source stands in one row for each: who asks, asks the
-// row.
+// Where the costs of a config come from, with a row for each cost source: everything that differs between them is in
+// the row.
 #pragma once
 
 #include "job/config/config.h"
@@ -10,8 +10,8 @@
 namespace pw {
 
 enum class CostSource {
-    Uniform,   // the config's own times, per stage
-    File,      // the times of a model from a file, per layer
+    Uniform,   // times in the config, per stage
+    File,      // times of a model file, per layer
     Measured,  // a profile
     Analytic,  // times computed from FLOPs and bytes
 };
@@ -19,21 +19,21 @@ enum class CostSource {
 struct CostSourceRow {
     CostSource source;
     std::string_view name;  // in reports
-    bool has_layers;        // without layers the costs are those of stages, and there is no model, profile nor split
+    bool has_layers;        // without layers, costs are by stage, and there is no model, profile or split
     bool has_kernels;       // the layers can be computed: measured and run
-    bool (*is_asked_for)(const Config& config);
-    // Makes the profile. Throws Error (BadInput) at the key that asks for what cannot be. It is null for a source
-    // without layers.
+    bool (*applies)(const Config& config);
+    // Makes the profile. Throws Error (BadInput) at the key whose value cannot be used. Null for a source without
+    // layers.
     Profile (*profile)(const Config& config, const Model& model);
 };
 
 const CostSourceRow& row_of(CostSource source);
-// Returns the first row that the config asks for. A job may have got its profile elsewhere (Job::source).
+// Returns the first row that applies to the config. A job may have its profile from elsewhere (Job::source).
 const CostSourceRow& cost_source_of(const Config& config);
 
-// Reads the layers and their times from the file that workload.model names. Where neither the file nor
-// search.profile_batch says how many samples they are for, they are those of one micro-batch, whatever its size. Throws
-// Error (BadInput) at the key that asks for what cannot be, or with the mistakes of the file.
+// Reads the layers and their times from the file that workload.model names. If neither the file nor
+// search.profile_batch gives the number of samples, the times are those of one micro-batch of any size. Throws Error
+// (BadInput) at the key whose value cannot be used, or with the mistakes of the file.
 ProfiledModel model_from_file(const Config& config);
 
 }  // namespace pw

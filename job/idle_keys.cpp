@@ -24,7 +24,7 @@ enum class Read { Always, ByPlans, BySearches };
 struct KeyRow {
     std::string_view key;
     Read read;
-    // Returns why the key has no effect, or nothing where it has one. The plan is null for a search.
+    // Returns why the key has no effect, or nothing if it has one. The plan is null for a search.
     std::string (*why_idle)(const Config& config, const Plan* plan);
 };
 
@@ -34,18 +34,18 @@ std::string model_name(const Config& config) {
                : std::filesystem::path(config.workload.model).filename().string();
 }
 
-// Returns the built-in model of a config, or null where nothing reads data.
-const BuiltInModel* learner(const Config& config) {
+// Returns the built-in model of a config, or null if nothing reads data.
+const BuiltInModel* model_with_data(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     return model == nullptr || model->build == nullptr ? nullptr : model;
 }
 
 std::string no_data(const Config& config, const Plan*) {
-    return learner(config) == nullptr ? fmt::format("{} has times and reads no data", model_name(config)) : "";
+    return model_with_data(config) == nullptr ? fmt::format("{} has times and reads no data", model_name(config)) : "";
 }
 
 std::string no_path(const Config& config, const Plan* plan) {
-    if (learner(config) == nullptr)
+    if (model_with_data(config) == nullptr)
         return no_data(config, plan);
     const DataSource& source = data_source(config.workload.dataset);
     return source.open == nullptr ? fmt::format("dataset: {} has no files", source.name) : "";
@@ -57,10 +57,9 @@ std::string no_images(const Config& config, const Plan*) {
 }
 
 std::string no_classes(const Config& config, const Plan*) {
-    const BuiltInModel* model = learner(config);
-    return model == nullptr || model->labels == Labels::PerToken
-               ? fmt::format("{} has no classes to tell apart", model_name(config))
-               : "";
+    const BuiltInModel* model = model_with_data(config);
+    return model == nullptr || model->labels == Labels::PerToken ? fmt::format("{} has no classes", model_name(config))
+                                                                 : "";
 }
 
 std::string no_rates(const Config& config, const Plan*) {
@@ -116,7 +115,7 @@ bool has_transfers(const Plan& plan) {
 }
 
 std::string no_transfers(const Config&, const Plan* plan) {
-    return has_transfers(*plan) ? "" : "no message goes from device to device";
+    return has_transfers(*plan) ? "" : "no message goes between devices";
 }
 
 std::string no_movers(const Config& config, const Plan* plan) {

@@ -1,5 +1,5 @@
-// Keys that a config gives and that change nothing in it. They are no mistakes, since one file serves several models,
-// schedules and commands; the user reads of them in a note.
+// Keys of a config that have no effect. They are not mistakes, since one file serves several models, schedules and
+// commands; a note lists them.
 #pragma once
 
 #include "job/config/config.h"
@@ -15,9 +15,9 @@ struct IdleKey {
     std::string why;
 };
 
-// Returns the keys that change nothing in a plan of the config. Keys of `search` are for another command.
+// Returns the keys that have no effect on a plan of the config. Keys of `search` are for another command.
 std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan);
-// Returns the keys that change nothing in a search, whatever plans it tries.
+// Returns the keys that have no effect on a search, whatever plans it tries.
 std::vector<IdleKey> idle_keys_of_search(const Config& config);
 
 std::string print(const IdleKey& key);  // "pipeline.group has no effect: 1f1b does not read it"

@@ -23,23 +23,23 @@ void add_plan(Job& job, const StageLinks& links, const CostsOfShape& costs, Noti
     job.costs = costs(job.plan.shape);
 }
 
-// Where rendezvous would stop the plan and messages up to a limit leave at once, their sizes decide. Throws Error
-// (Infeasible) with the circle when the plan does not run through.
+// If the plan would deadlock under rendezvous, but messages up to a limit leave at once, the sizes of the messages
+// decide. Throws Error (Infeasible) with the cycle if the plan does not complete.
 void check_messages(const Job& job, Notices& notices) {
     if (job.deadlock.empty())
         return;
     const PlanGraph& graph = job.proof->graph;
     refuse_deadlock(job.plan, graph, job.mode,
-                    asking_sends(job.mode, Traffic(job.plan.shape, graph.index(), job.costs).bytes(graph)));
+                    sends_by_rendezvous(job.mode, Traffic(job.plan.shape, graph.index(), job.costs).bytes(graph)));
     notices.push_back(
-        fmt::format("plan {} needs messages that leave before their receives are posted ({}): where they wait, as "
+        fmt::format("plan {} needs messages that leave before their receives are posted ({}): where messages wait, as "
                     "large ones do over "
-                    "MPI and NCCL, it hangs; `pipewright validate` of the file lists the lanes in which it does not",
+                    "MPI and NCCL, it hangs; `pipewright validate` of the file lists the lanes in which it completes",
                     job.plan.schedule, print(job.mode)));
 }
 
-// Tells of the largest stage whose gradients would be more than kMostBuckets.
-void tell_larger_buckets(const Costs& costs, Notices& notices) {
+// Adds a note about the largest stage whose gradients would be more than kMostBuckets buckets.
+void note_larger_buckets(const Costs& costs, Notices& notices) {
     const StageSum* largest = nullptr;
     for (const StageSum& sum : costs.stage_sums)
         if (sum.buckets == kMostBuckets && sum.bytes > kMostBuckets * costs.sum_bucket && !sum.rounds.empty() &&
@@ -53,7 +53,7 @@ void tell_larger_buckets(const Costs& costs, Notices& notices) {
             print_bytes((largest->bytes + kMostBuckets - 1) / kMostBuckets), print_bytes(costs.sum_bucket)));
 }
 
-// Returns how many stages the device of the last one runs for the first micro-batch.
+// Returns how many stages the device of the last stage runs for the first micro-batch.
 int stages_per_device(const Shape& shape) {
     const int device = shape.server_of(shape.stages - 1, 0);
     int count = 0;
@@ -93,13 +93,13 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
                               cluster_of(job.config, job.profile), model.layers, job.split, shape);
     };
     add_plan(job, links_of(model.layers, job.split), costs_of_shape, notices);
-    tell_larger_buckets(job.costs, notices);
+    note_larger_buckets(job.costs, notices);
     check_messages(job, notices);
     job.model = std::make_shared<const Model>(std::move(model));
     return job;
 }
 
-// Returns the precision that a profile was measured in, or nothing when it is not known.
+// Returns the precision that a profile was measured in, or nothing if it is not known.
 std::optional<Precision> precision_of(const Profile& profile) {
     const bool has_several = profile.backend == name_of(RunConfig::Backend::Cuda);
     return profile.precision || has_several ? profile.precision : Precision::Fp32;
@@ -147,25 +147,25 @@ Job with_plan(Job job, ProvenPlan proven) {
 
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
 
-bool knows_precision(const Config& config, const Profile& profile) {
+bool has_precision(const Config& config, const Profile& profile) {
     if (!cost_source_of(config).has_kernels || config.run.backend != RunConfig::Backend::Cuda)
-        return true;  // other backends have one; times that the user wrote are those of any
+        return true;  // other backends have one precision; times that the user wrote are for any
     return config.training.precision == precision_of(profile);
 }
 
 void check_precision(const Config& config, const Profile& profile) {
-    if (knows_precision(config, profile))
+    if (has_precision(config, profile))
         return;
     const std::optional<Precision> known = precision_of(profile);
     const std::string_view asked = name_of(config.training.precision);
     config.fail_at(
         "training.precision",
         !is_measured(profile)
-            ? fmt::format("analytic costs are those of fp32; nothing is known of {}", asked)
-            : fmt::format("the profile {}, the config runs in {}",
+            ? fmt::format("analytic costs are those of fp32, not of {}", asked)
+            : fmt::format("the profile {}, but the config runs in {}",
                           known ? fmt::format("was measured in {}", name_of(*known)) : "does not say its precision",
                           asked),
-        "measure one in this precision: `pipewright profile CONFIG -o PROFILE.yaml`, and name it as cluster.profile");
+        "measure one in this precision (`pipewright profile CONFIG -o PROFILE.yaml`) and name it in cluster.profile");
 }
 
 void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config) {
@@ -184,14 +184,14 @@ void refuse_over_memory(const Job& job) {
     refuse_over_memory(reserved, job.config);
 }
 
-void tell_config(Trace& trace, const Config& config) {
+void add_config(Trace& trace, const Config& config) {
     trace.config = config.yaml;
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;
     trace.mini_batch = config.pipeline.mini_batch;
 }
 
-ToldRules told_rules(const Trace& trace) {
+TraceRules trace_rules(const Trace& trace) {
     const Yaml root = Yaml::parse(std::make_shared<Source>("the config in the trace", trace.config));
     Config config;
     std::vector<StageClaim> claims;
@@ -200,7 +200,7 @@ ToldRules told_rules(const Trace& trace) {
     config.workload.model = root["workload"]["model"].text();
     config.run.backend = root["run"]["backend"].choice(config.run.backend);
     config.run.transport = root["run"]["transport"].choice(config.run.transport);
-    ToldRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
+    TraceRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
     if (const Yaml lengths = root["pipeline"]["micro_batch_lengths"]; lengths.present())
         rules.lengths = read_lengths(lengths, "");
     root.source().throw_if_mistaken();

@@ -18,7 +18,7 @@ int number_in(const char* text) {
 
 }  // namespace
 
-// The names of Open MPI, of MPICH and its relatives, and of Slurm.
+// The environment variables of Open MPI, of MPICH and its relatives, and of Slurm.
 LaunchedRanks launched_ranks() {
     constexpr std::pair<const char*, const char*> kNames[] = {
         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"}};

@@ -1,4 +1,4 @@
-// The config of a file, complete.
+// Loads the config from a file and completes it.
 #pragma once
 
 #include "job/config/config.h"
@@ -8,8 +8,8 @@
 
 namespace pw {
 
-// Loads the file, applies the overrides, checks every key and reports all mistakes at once: throws Error (BadInput). A
-// schedule that is a file is opened, and a launcher of ranks is asked through the environment.
+// Loads the file, applies the overrides, checks every key and reports all mistakes at once: throws Error (BadInput).
+// Opens the schedule if it is a file, and reads the launcher's environment variables.
 Config load_config(const std::string& path, const std::vector<std::string>& set);
 
 }  // namespace pw

@@ -57,7 +57,7 @@ Prediction prediction_of(const Config& config, const Schedule& schedule, WeightP
         refuse_prediction(config, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
                                               name_of(policy)));
     if (is_replicated(config.pipeline))
-        config.fail_at("pipeline.prediction", fmt::format("{} knows no replicas of stages", name_of(asked)),
+        config.fail_at("pipeline.prediction", fmt::format("{} is not defined for stages with replicas", name_of(asked)),
                        "leave pipeline.prediction or pipeline.replicas out");
     return asked;
 }
@@ -73,7 +73,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     return options;
 }
 
-// Returns the last of these keys that --set changed, for the newest word is the likely mistake; else the first.
+// Returns the last of these keys that --set changed, which is the likely mistake; else the first.
 std::string overriding(const Config& config, std::initializer_list<std::string> keys) {
     const auto set_of = [&](const std::string& key) {
         const auto found = config.places.find(key);
@@ -86,8 +86,8 @@ std::string overriding(const Config& config, std::initializer_list<std::string> 
     return config.places.contains(last) ? last : "pipeline.schedule";
 }
 
-// "set workload.stages to 8": every key that tells the number of stages has to tell the same.
-std::string way_to_count(const Config& config, int stages) {
+// "set workload.stages to 8": all keys that give the number of stages must agree.
+std::string help_for_count(const Config& config, int stages) {
     constexpr const char* kLists[] = {
         "workload.forward", "workload.backward_input", "workload.backward_weight",         "workload.activation",
         "workload.output",  "workload.weights",        "workload.activation_until_weight", "pipeline.replicas"};
@@ -111,7 +111,7 @@ std::string way_to_count(const Config& config, int stages) {
     return fmt::format("{}", fmt::join(parts, " and "));
 }
 
-// Returns the number of devices nearest to the shape's that the schedule can fill with these stages, or 0 when there is
+// Returns the number of devices nearest to the shape's that the schedule can fill with these stages; 0 if there is
 // none.
 int devices_for(const Schedule& schedule, const Shape& shape) {
     for (int distance = 0; distance < std::max(shape.devices, shape.stages); ++distance)
@@ -124,10 +124,10 @@ int devices_for(const Schedule& schedule, const Shape& shape) {
     return 0;
 }
 
-// How a schedule that cannot place the stages gets a number that it can: more or fewer of them, other devices, or
-// replicas where there are devices left.
-std::string way_to_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    std::string text = way_to_count(config, std::max(legal_stages(schedule, shape), shape.devices));
+// Returns the help for a schedule that cannot place the stages: more or fewer stages, other devices, or replicas if
+// devices are left over.
+std::string help_for_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
+    std::string text = help_for_count(config, std::max(legal_stages(schedule, shape), shape.devices));
     const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
     if (const int devices = devices_for(schedule, shape); counted && devices > 0)
         text += fmt::format(", or cluster.devices to {}", devices);
@@ -142,8 +142,8 @@ std::string way_to_stages(const Config& config, const Schedule& schedule, const 
     return cost_source_of(config).has_layers ? text : text + " (the times in 'workload' are those of a stage)";
 }
 
-// A split of another length than the devices ask for is a mistake unless pipeline.stages says so.
-// With replicas the devices follow from these.
+// A split whose number of stages does not fit the devices is a mistake unless pipeline.stages confirms it. With
+// replicas the number of devices follows from them.
 void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
     if (!shape.placement.empty())
         return;
@@ -152,21 +152,21 @@ void check_stages(const Config& config, const Schedule& schedule, const Shape& s
         config.places.contains("pipeline.split") && shape.stages != expected)
         config.fail_at(
             "pipeline.split", fmt::format("the split makes {} stages for {} devices", shape.stages, shape.devices),
-            fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} where "
+            fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} if "
                         "a device may hold another number",
                         schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
     if (shape.devices > shape.stages)
         config.fail_at(
             overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages"}),
             fmt::format("{} devices for {} stages", shape.devices, shape.stages),
-            way_to_stages(config, schedule, shape));
+            help_for_stages(config, schedule, shape));
 }
 
 void check_mini_batch(const Config& config, const Schedule& schedule) {
     const MicroBatchSizes sizes = sizes_of(config.pipeline);
     if (schedule.updates == Updates::PerMicroBatch && !sizes.is_even())
         config.fail_at("pipeline.mini_batch",
-                       fmt::format("schedule {} updates after every micro-batch, and the last would have {} samples "
+                       fmt::format("schedule {} updates after every micro-batch, but the last would have {} samples "
                                    "instead of {}",
                                    schedule.name, sizes.last(), sizes.full),
                        fmt::format("write mini_batch: {}, leave it out, or choose a schedule that updates once per "
@@ -174,10 +174,10 @@ void check_mini_batch(const Config& config, const Schedule& schedule) {
                                    std::int64_t{sizes.per_mini_batch} * sizes.full));
 }
 
-bool wants_clipping(const Config& config) { return config.training.clip_norm > 0; }
+bool clips_gradients(const Config& config) { return config.training.clip_norm > 0; }
 
-// The file knows neither ties nor clipping; all its U, and S of tied stages, get the positions that these ask for.
-void close_again(Plan& plan) {
+// A file has neither ties nor clipping: all its U, and the S of tied stages, move to where these require them.
+void move_updates(Plan& plan) {
     for (std::vector<Task>& order : plan.order)
         std::erase_if(order, [&](const Task& task) {
             return task.op == Op::Update || (task.op == Op::SumGradients && is_tied(plan.shape, task.stage));
@@ -185,22 +185,23 @@ void close_again(Plan& plan) {
     add_updates(plan);
 }
 
-// A mini-batch that the replicas share out evenly leaves none of them without a micro-batch, and ends with a step.
+// If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
 void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps) {
     const int share = even_share(shape);
     if (schedule.updates != Updates::PerMicroBatch || shape.microbatches % share == 0)
         return;
     const int each = share / std::gcd(share, steps);  // so that all steps together are whole mini-batches
     const std::int64_t legal = (std::int64_t{config.pipeline.micro_batches} + each - 1) / each * each;
-    config.fail_at("pipeline.micro_batches",
-                   fmt::format("{} steps of {} micro-batches do not come out even: the replicas update every {}, the "
-                               "fewest that each stage shares out evenly",
-                               steps, config.pipeline.micro_batches, share),
-                   fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
+    config.fail_at(
+        "pipeline.micro_batches",
+        fmt::format("{} steps of {} micro-batches are no whole number of updates: the replicas update every {}, the "
+                    "fewest that each stage divides evenly",
+                    steps, config.pipeline.micro_batches, share),
+        fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
 }
 
-// Proves a plan from a file under rendezvous, or else by the protocol of `mode`; with an eager limit, the sizes of
-// messages are still to decide.
+// Proves a plan from a file under rendezvous, or else under the protocol of `mode`. With an eager limit, the sizes of
+// messages are checked later.
 ProvenPlan proven_file(CsvPlan csv, TransferMode mode) {
     TransferMode strictest = mode;
     strictest.protocol = TransferMode::Protocol::Rendezvous;
@@ -234,26 +235,26 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
     if (config.pipeline.prediction != Prediction::None)
         refuse_prediction(config, "a plan from a file predicts no weights");
     if (is_replicated(config.pipeline))
-        config.fail_at("pipeline.replicas", "a plan from a file says itself which devices hold a stage",
+        config.fail_at("pipeline.replicas", "a plan from a file determines which devices hold a stage",
                        "leave pipeline.replicas out");
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
     if (links.edges && !std::all_of(links.edges->begin(), links.edges->end(), is_chained))
-        config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, this split skips stages",
+        config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, but this split skips stages",
                        "cut where one stage feeds only the next");
     if (links.edges && std::ssize(*links.edges) + 1 < csv.plan.shape.stages)
         config.fail_at(
             "pipeline.split",
-            "in a plan from a file every stage waits for the one before, in this split some read nothing of it",
+            "in a plan from a file every stage waits for the previous one, but in this split some read nothing from it",
             "cut where every stage feeds the next, or choose a schedule by its name");
     add_recomputes(csv.plan, config.pipeline.recompute);
     csv.plan.shape.ties = links.ties;
-    csv.plan.shape.global_norm = wants_clipping(config);
-    if (!links.ties.empty() || wants_clipping(config))
-        close_again(csv.plan);
+    csv.plan.shape.global_norm = clips_gradients(config);
+    if (!links.ties.empty() || clips_gradients(config))
+        move_updates(csv.plan);
     return proven_file(std::move(csv), executed_mode(config));
 }
 
-// Tells what a schedule has against a plan, at the key that asked for it, with a way out that goes by this config.
+// Throws the error of a schedule about a plan at the key that caused it, with a help for this config.
 [[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
                               const Shape& shape, const Error& error) {
     const std::string& fact = error.fact();
@@ -262,15 +263,15 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
         config.fail_at("pipeline.replicas", fact, "leave pipeline.replicas out, or choose one of these schedules");
     if (schedule.asynchronous() && !links.ties.empty())
         config.fail_at("pipeline.split", fact, "keep both layers in one stage, or choose a schedule that flushes");
-    if (schedule.asynchronous() && wants_clipping(config))
+    if (schedule.asynchronous() && clips_gradients(config))
         config.fail_at("training.clip_norm", fact, "leave training.clip_norm out, or choose a schedule that flushes");
     if (shape.placement.empty() && legal_stages(schedule, shape) != shape.stages)
         config.fail_at(
             overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages"}), fact,
-            way_to_stages(config, schedule, shape));
+            help_for_stages(config, schedule, shape));
     const bool counts = std::find(settings.begin(), settings.end(), Setting::MicroBatches) != settings.end();
     const std::string also = counts && config.places.contains("pipeline.mini_batch")
-                                 ? "; pipeline.mini_batch tells their number, too: change both, or remove it"
+                                 ? "; pipeline.mini_batch also sets their number: change both, or remove it"
                                  : "";
     const std::string key = settings.empty() ? "pipeline.schedule" : key_of(settings.front());
     config.fail_at(
@@ -289,7 +290,7 @@ const Schedule& schedule_of(const Config& config) {
     try {
         return schedule_named(config, config.pipeline.schedule);
     } catch (const Error& error) {
-        fail_at(config, "pipeline.schedule", error, "`pipewright list schedules` names them");
+        fail_at(config, "pipeline.schedule", error, "see `pipewright list schedules`");
     }
 }
 
@@ -313,7 +314,7 @@ PlanDefaults defaults_of(const std::string& schedule) {
     }
     try {
         defaults.chunks = schedule_named(schedule).chunks;
-    } catch (const Error&) {  // make_plan() points at the key
+    } catch (const Error&) {  // making the plan reports the error at its key
     }
     return defaults;
 }
@@ -329,7 +330,8 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
 
 namespace {
 
-// Returns the shape with its placement, as far as the config says it; without stages where that does not go together.
+// Returns the shape with its placement as far as the config determines it; without stages if its keys contradict each
+// other.
 Shape placed_shape(const Config& config) {
     if (is_file(config.pipeline.schedule))
         return read_csv(config.pipeline.schedule).plan.shape;
@@ -365,7 +367,7 @@ std::vector<Bytes> memory_of(const Config& config) {
     return memory;
 }
 
-// Returns the shape that a config asks for, not placed yet.
+// Returns the shape of a config, not placed yet.
 Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks& links, int steps) {
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
@@ -376,7 +378,7 @@ Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks&
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
     shape.edges = links.edges;
     shape.ties = links.ties;
-    shape.global_norm = wants_clipping(config);
+    shape.global_norm = clips_gradients(config);
     if (is_replicated(config.pipeline))
         shape.placement = placement_of(config.pipeline.replicas);
     check_stages(config, schedule, shape);

@@ -13,8 +13,8 @@ constexpr const char* kStages = "pipeline.split.stages";
     config.fail_at(key, fact, fmt::format("{}, {}", help, kDropTheRules));
 }
 
-// Returns the stage by layer, as a split written in lists says it, or -1 for none. Names of no layer are not this
-// check's.
+// Returns the stage of each layer of a split that is given as lists; -1 for none. Names that are no layer are checked
+// elsewhere.
 std::vector<int> listed_stages(const Config& config, const LayerGraph& layers) {
     std::vector<int> stage_of(boost::num_vertices(layers), -1);
     const auto& lists = config.pipeline.lists;
@@ -44,9 +44,9 @@ void check_no_stage_reads_a_later_one(const Config& config, const LayerGraph& la
                            fmt::format("move '{}' to stage {} or later", layers[layer].name, stage_of[input]));
 }
 
-// Checks that stages ascend in execution order, those of branches side by side too.
+// Checks that stages ascend in execution order, also those of parallel branches.
 void check_stages_ascend(const Config& config, const LayerGraph& layers, const std::vector<int>& stage_of) {
-    int last = -1;  // with a stage
+    int last = -1;  // the last layer with a stage
     for (int layer = 0; layer < static_cast<int>(stage_of.size()); ++layer) {
         if (stage_of[layer] < 0)
             continue;
@@ -60,7 +60,7 @@ void check_stages_ascend(const Config& config, const LayerGraph& layers, const s
     }
 }
 
-// Splits by cuts are in the order of the layers and leave none out.
+// Splits by cuts are in the order of the layers and leave out none.
 void check_lists(const Config& config, const LayerGraph& layers) {
     if (config.pipeline.split != PipelineConfig::Split::Lists)
         return;
@@ -87,7 +87,7 @@ void check_batches(const Config& config) {
                    "micro-batches of unequal length are not equal micro-batches", "remove the key");
 }
 
-void check_precision(const Config& config) {
+void check_fp32(const Config& config) {
     if (config.training.precision != Precision::Fp32)
         break_rule(config, "training.precision",
                    fmt::format("a pipeline computes in fp32, not in {}", name_of(config.training.precision)),
@@ -121,7 +121,7 @@ void check_rules(const Config& config, const Model* model) {
     if (model != nullptr)
         check_lists(config, model->layers);
     check_batches(config);
-    check_precision(config);
+    check_fp32(config);
 }
 
 }  // namespace pw

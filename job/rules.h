@@ -1,4 +1,4 @@
-// What a configuration must keep to beyond what every plan needs, told at its keys.
+// Rules that a config must satisfy besides those of every plan. Errors name its keys.
 #pragma once
 
 #include "job/config/config.h"
@@ -8,12 +8,12 @@ namespace pw {
 // Checks that workload.normalise has a mean and a std for every channel. Throws Error (BadInput).
 void check_normalise(const Config& config, const Model& model);
 
-// Checks that cluster.profile, where given, names a file. Throws Error (BadInput).
+// Checks that cluster.profile, if given, names a file. Throws Error (BadInput).
 void check_profile_exists(const Config& config);
 
-// Checks what `pipeline.rules: mindspore` asks for: every layer with parameters has a stage, stages ascend in execution
-// order, there are as many micro-batches as stages or more, all of the same size, in fp32. Throws Error (BadInput) that
-// says which rule is broken; does nothing without the key. `model` is null for a workload without layers.
+// Checks the rules of `pipeline.rules: mindspore`: every layer with parameters has a stage, stages ascend in execution
+// order, there are at least as many micro-batches as stages, all of the same size, in fp32. Throws Error (BadInput)
+// with the rule that is broken. Does nothing without the key. `model` is null for a workload without layers.
 void check_rules(const Config& config, const Model* model);
 
 }  // namespace pw

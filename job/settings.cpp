@@ -9,12 +9,12 @@ namespace pw {
 
 namespace {
 
-struct Row {
+struct SettingKey {
     Setting::Name name;
     std::string_view key;
 };
 
-constexpr Row kKeys[] = {
+constexpr SettingKey kKeys[] = {
     {Setting::Devices, "cluster.devices"},
     {Setting::DeviceSpeed, "cluster.devices[{}].speed"},
     {Setting::ComputeRate, "cluster.compute"},

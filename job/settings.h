@@ -1,4 +1,4 @@
-// What the config calls the settings that errors of lower floors are about (workloads/setting.h).
+// The config's keys for the settings that errors of lower floors are about (workloads/setting.h).
 #pragma once
 
 #include "job/config/config.h"
@@ -10,17 +10,16 @@ namespace pw {
 
 std::string key_of(const Setting& setting);  // "cluster.devices[2].speed"
 
-// Returns the way out of an error, with the keys of its settings: "take 8 micro-batches or more
-// (pipeline.micro_batches)".
+// Returns the help of an error with the keys of its settings: "take 8 micro-batches or more (pipeline.micro_batches)".
 std::string help_with_keys(const Error& error);
-// Returns the error with them.
+// Returns the error with these keys.
 Error with_keys(const Error& error);
 
-// Throws the error (BadInput) pointing at `key` in the config; `help` is the way out of an error that says none.
+// Throws the error (BadInput) at `key` in the config; `help` is used if the error has none.
 [[noreturn]] void fail_at(const Config& config, const std::string& key, const Error& error,
                           const std::string& help = "");
 
-// Acts, and points in the config at what an error is about.
+// Calls `act`, and lets an error point at its setting in the config.
 template <class Act>
 auto at_its_place(const Config& config, Act act) {
     try {

@@ -8,7 +8,7 @@ namespace pw {
 
 namespace {
 
-// Returns the costs of a micro-batch with this share of the samples: times and tensors are in proportion.
+// Returns the costs of a micro-batch with this share of the samples: times and tensors scale with it.
 Costs scaled(Costs costs, double share) {
     const auto scale = [&](std::int64_t& value) { value = std::llround(static_cast<double>(value) * share); };
     for (StageCost& cost : costs.stage)
@@ -32,7 +32,7 @@ double balance_of(const Config& config, int stage, int per_device) {
     if (more > others)
         config.fail_at("workload.imbalance",
                        fmt::format("'workload.imbalance' is {}: the last of {} stages would take {} times the mean, "
-                                   "more than all of them take together",
+                                   "which is more than all of them take together",
                                    imbalance, others + 1, 1 + more),
                        fmt::format("it is at most {:.3g} here, or write a list of times, one for each stage",
                                    static_cast<double>(others) / per_device));
@@ -63,7 +63,7 @@ Costs uniform_costs(const Config& config, int per_device) {
         bytes.until_input = saved - bytes.until_weight;
         bytes.gradient_kept = until_weight - bytes.until_weight;
     }
-    // a chain; a gradient is as big as the tensor that it belongs to
+    // a chain; a gradient is as large as its tensor
     for (int stage = 0; stage + 1 < stages; ++stage) {
         const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
         costs.edges.push_back({stage, stage + 1, output, output});

@@ -42,7 +42,7 @@ constexpr Between kBetween[] = {{"begin", &Mechanics::begin},
 // A plan that is known from its trace alone.
 struct TracedPlan {
     explicit TracedPlan(const Trace& trace)
-        : rules(told_rules(trace)), plan(plan_of(trace, rules.global_norm)), proof(check(plan, checked_mode())) {}
+        : rules(trace_rules(trace)), plan(plan_of(trace, rules.global_norm)), proof(check(plan, checked_mode())) {}
 
     // The sizes of messages, by which an eager limit goes, are known to the replay.
     TransferMode checked_mode() const {
@@ -52,7 +52,7 @@ struct TracedPlan {
         return mode;
     }
 
-    ToldRules rules;
+    TraceRules rules;
     Plan plan;
     std::shared_ptr<const Proof> proof;
 };

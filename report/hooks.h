@@ -1,4 +1,4 @@
-// What a long call says and asks while it works.
+// How a long call reports its progress, and how its caller stops it.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ namespace pw {
 // Both may be called often, and from another thread than the caller's.
 struct Hooks {
     std::function<void(const std::string& state)> progress = {};  // receives a line like "point 3 of 12"
-    // Once it returns true, the call ends soon: with what it has so far, or by Error (RunFailed) where that is nothing.
+    // Once it returns true, the call ends soon: with its results so far, or by Error (RunFailed) if there are none.
     std::function<bool()> should_stop = {};
 
     void show(const std::string& state) const {

@@ -53,7 +53,7 @@ std::map<std::string, std::vector<int>> estimated(const Profile& profile, const 
     for (const int size : used) {
         std::set<std::string> ways;
         for (const LayerProfile& layer : profile.layers)
-            if (!knows_times(layer, size))
+            if (!has_times(layer, size))
                 ways.insert(estimate_of(layer, size));
         if (!ways.empty())
             sizes[fmt::format("{}", fmt::join(ways, ", "))].push_back(size);

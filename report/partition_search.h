@@ -20,7 +20,7 @@ struct PartitionSearch {
     double seconds = 0;                    // that the search took
 };
 
-// Solves what `search.objective` of the config asks for, which is not makespan. Throws Error (BadInput) where the model
+// Solves the `search.objective` of the config, which is not makespan. Throws Error (BadInput) where the model
 // or a key does not suit the objective.
 PartitionSearch search_partition(const Config& config, const SearchLimits& limits = {});
 

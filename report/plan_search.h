@@ -20,7 +20,7 @@ struct PosedSearch {
     std::shared_ptr<const Model> model;
     SearchProblem problem;
 };
-// Throws Error (BadInput) at the key that asks for what cannot be, and for a workload without layers.
+// Throws Error (BadInput) at the key whose value cannot be used, and for a workload without layers.
 PosedSearch posed_search(Config config);
 
 struct PlanSearch {

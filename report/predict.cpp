@@ -23,7 +23,7 @@ Simulator simulator_of(const Job& job) {
 Trace predict(const Job& job) {
     check_precision(job.config, job.profile);
     Trace trace = at_its_place(job.config, [&] { return simulator_of(job).trace(job.costs); });
-    tell_config(trace, job.config);
+    add_config(trace, job.config);
     return trace;
 }
 
@@ -31,7 +31,7 @@ PredictedNumbers predict_numbers(const Job& job) {
     check_precision(job.config, job.profile);
     Trace head = trace_of(job.plan);
     head.label = kPredicted;
-    tell_config(head, job.config);
+    add_config(head, job.config);
     Metrics metrics = at_its_place(job.config, [&] { return simulator_of(job).metrics(job.costs, head); });
     return {std::move(head), std::move(metrics)};
 }

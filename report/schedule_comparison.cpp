@@ -78,8 +78,8 @@ void check_schedules(const ConfigSource& source, const std::vector<std::string>&
         take_hosts_of_ranks(config);
         if (!is_emulated(config))
             require_layers(config, "run");
-        Notices told_when_it_runs;
-        (void)make_job(std::move(config), told_when_it_runs);
+        Notices reported_by_the_run;
+        (void)make_job(std::move(config), reported_by_the_run);
     }
 }
 

@@ -23,8 +23,8 @@ EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds
       readers_(graph.readers()) {}
 
 void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
-                     const std::vector<char>& asks) {
-    lanes_.set_asking(asks);
+                     const std::vector<char>& by_rendezvous) {
+    lanes_.set_by_rendezvous(by_rendezvous);
     costs_ = &costs;
     durations_ = &durations;
     busy_ = &busy;
@@ -96,7 +96,7 @@ void EventQueue::place_on_hosts() {
         devices_on_[host_of_[device]].push_back(static_cast<int>(device));
     }
     dispatchers_.assign(costs_->cluster->dispatch_by_host && costs_->dispatch > 0 ? devices_on_.size() : 0, {});
-    asks_for_call_.assign(plan_.order.size(), false);
+    call_requested_.assign(plan_.order.size(), false);
     hosts_to_call_.clear();
 }
 
@@ -276,7 +276,7 @@ void EventQueue::start_task(int device, Ns now) {
 }
 
 void EventQueue::ask_for_call(int device, Ns now) {
-    if (std::exchange(asks_for_call_[device], true))
+    if (std::exchange(call_requested_[device], true))
         return;
     dispatchers_[host_of_[device]].requests.emplace(now, device);
     hosts_to_call_.push_back(host_of_[device]);
@@ -293,7 +293,7 @@ void EventQueue::issue_calls(Ns now) {
             continue;
         const int device = dispatcher.requests.begin()->second;
         dispatcher.requests.erase(dispatcher.requests.begin());
-        asks_for_call_[device] = false;
+        call_requested_[device] = false;
         dispatcher.free = now + costs_->dispatch;
         push(dispatcher.free, What::CallEnds, host);
         start_task(device, now);

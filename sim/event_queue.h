@@ -23,10 +23,11 @@ class EventQueue {
 public:
     EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
 
-    // Durations are by kind; that of a SEND is the time for which it occupies its link. `busy` may be empty. `asks` is
-    // asking_sends(). Throws Error (Infeasible) if the plan deadlocks, naming what every device waits for.
+    // Durations are by kind; that of a SEND is the time for which it occupies its link. `busy` may be empty.
+    // `by_rendezvous` is sends_by_rendezvous(). Throws Error (Infeasible) if the plan deadlocks, naming what every
+    // device waits for.
     void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
-             const std::vector<char>& asks = {});
+             const std::vector<char>& by_rendezvous = {});
 
     // These are of the last run.
     Ns start(int node) const { return start_[node]; }
@@ -146,7 +147,7 @@ private:
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
     std::vector<Dispatcher> dispatchers_;       // by host; empty where every device issues its own calls
-    std::vector<char> asks_for_call_;           // by device
+    std::vector<char> call_requested_;          // by device
     std::vector<int> hosts_to_call_;            // hosts that got a request, or became free, since the last calls
     double unit_ = 1;              // bytes per second that count as 1: the rate of the fastest message alone
     std::vector<Demand> demands_;  // by kind of SEND

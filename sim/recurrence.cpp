@@ -11,9 +11,9 @@
 namespace pw {
 
 Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof,
-                       std::vector<char> asks)
+                       std::vector<char> by_rendezvous)
     : graph_(graph), kinds_(kinds), order_(proof.holds_in(mode) ? proof.order : own_order_) {
-    const Waiting waiting(graph, mode, std::move(asks));
+    const Waiting waiting(graph, mode, std::move(by_rendezvous));
     if (!proof.holds_in(mode))
         own_order_ = waiting.order();
     if (!runs_through())

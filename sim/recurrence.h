@@ -18,7 +18,7 @@ struct Proof;  // schedules/passes/passes.h
 class Recurrence {
 public:
     Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode, const Proof& proof,
-               std::vector<char> asks = {});  // asking_sends()
+               std::vector<char> by_rendezvous = {});  // sends_by_rendezvous()
 
     // Returns false for a plan that deadlocks in the mode: it has no times.
     bool runs_through() const { return std::ssize(order_) == graph_.size(); }

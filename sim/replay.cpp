@@ -54,14 +54,14 @@ public:
           graph_(proof_->graph),
           own_kinds_(graph_),
           kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(lengths)),
-          times_(graph_, own_kinds_, mode, *proof_, asking_sends(mode, moved_in(graph_, trace))),
+          times_(graph_, own_kinds_, mode, *proof_, sends_by_rendezvous(mode, moved_in(graph_, trace))),
           replayed_(without_hash(plan)) {
         if (!times_.runs_through())
             fail_with(ExitCode::Infeasible, "plan '{}' deadlocks ({})", plan.schedule, print(mode));
         for (int node = 0; node < graph_.size(); ++node)
             replayed_.events.push_back({0, graph_.device_of(node), 0, graph_.task(node), 0, 0, 0, -1});
         for (const Barrier& barrier : barriers_of(graph_, plan.shape))
-            meetings_.push_back(barrier.first);
+            barriers_.push_back(barrier.first);
     }
 
     Mechanics mechanics(const Trace& trace);
@@ -74,7 +74,7 @@ private:
     const Task& task(int node) const { return graph_.task(node); }
     Ns step_time(const TaskTimes& times);
     Intervals intervals_in(const Trace& trace, int step) const;
-    void wait_at_meetings(Intervals& intervals) const;
+    void wait_at_barriers(Intervals& intervals) const;
     TaskTimes times_of(const Intervals& intervals) const;
     TaskTimes times_in_metrics(const Trace& trace) const {
         return times_of(intervals_in(trace, metrics_of(trace).step));
@@ -96,7 +96,7 @@ private:
     const TaskKinds own_kinds_, kinds_;
     Recurrence times_;
     Trace replayed_;                          // what step_time() fills in
-    std::vector<std::vector<int>> meetings_;  // the nodes at which devices wait for each other
+    std::vector<std::vector<int>> barriers_;  // the nodes at which devices wait for each other
 };
 
 Ns Replay::step_time(const TaskTimes& times) {
@@ -129,13 +129,13 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
         if (reached[device] != ends[device])
             fail("step {} of device {} ends before {}", step, device, print(graph_.task(reached[device])));
     if (trace.label != kPredicted)
-        wait_at_meetings(intervals);
+        wait_at_barriers(intervals);
     return intervals;
 }
 
 // Until the last of them has begun the others wait. A predicted task of theirs lasts as long as it works.
-void Replay::wait_at_meetings(Intervals& intervals) const {
-    for (const std::vector<int>& barrier : meetings_) {
+void Replay::wait_at_barriers(Intervals& intervals) const {
+    for (const std::vector<int>& barrier : barriers_) {
         Ns last = std::numeric_limits<Ns>::min();
         for (const int node : barrier)
             last = std::max(last, intervals[node].first);

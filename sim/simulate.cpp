@@ -43,9 +43,9 @@ public:
         if (!busy_duration_.empty() || costs.mover_share > 0 || may_wait_for_calls(plan_.shape, costs) ||
             may_share_with_sums(graph_, mode_, costs))
             return run_events();
-        if (!recurrence_ || recurrence_asks_ != asks_) {
-            recurrence_.emplace(graph_, kinds_, mode_, *proof_, asks_);
-            recurrence_asks_ = asks_;
+        if (!recurrence_ || recurrence_by_rendezvous_ != by_rendezvous_) {
+            recurrence_.emplace(graph_, kinds_, mode_, *proof_, by_rendezvous_);
+            recurrence_by_rendezvous_ = by_rendezvous_;
         }
         if (!recurrence_->runs_through())
             return run_events();  // which name what every device waits for
@@ -100,7 +100,7 @@ private:
         by_events_ = true;
         if (!events_)
             events_.emplace(plan_, graph_, kinds_, mode_);
-        events_->run(*costs_, times_.durations, busy_duration_, asks_);
+        events_->run(*costs_, times_.durations, busy_duration_, by_rendezvous_);
     }
 
     void take(const Costs& costs) {
@@ -112,7 +112,7 @@ private:
         times_ = {kinds_.durations(graph_, plan_.shape, costs), kinds_.latencies(costs), kinds_.bucket_delays(costs)};
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
         if (mode_.eager_limit > 0)
-            asks_ = asking_sends(mode_, Traffic(plan_.shape, graph_.index(), costs).bytes(graph_));
+            by_rendezvous_ = sends_by_rendezvous(mode_, Traffic(plan_.shape, graph_.index(), costs).bytes(graph_));
         refuse_long(graph_, kinds_, times_.durations, busy_duration_, costs);
     }
 
@@ -132,11 +132,11 @@ private:
     std::optional<TaskKinds> own_kinds_;
     std::optional<Recurrence> own_times_;
     Recurrence::Times node_times_;
-    std::vector<Ns> called_late_;               // the part of its duration that a task waited for its host's dispatcher
-    Recurrence::Times times_;                   // by kind
-    std::vector<Ns> busy_duration_;             // by kind
-    std::vector<char> asks_, recurrence_asks_;  // asking_sends(); those of the recurrence
-    bool by_events_ = false;                    // whether the last times are those of events_
+    std::vector<Ns> called_late_;    // the part of its duration that a task waited for its host's dispatcher
+    Recurrence::Times times_;        // by kind
+    std::vector<Ns> busy_duration_;  // by kind
+    std::vector<char> by_rendezvous_, recurrence_by_rendezvous_;  // sends_by_rendezvous(); those of the recurrence
+    bool by_events_ = false;                                      // whether the last times are those of events_
 };
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
@@ -224,7 +224,7 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
     if (!by_events_)
         return {&*recurrence_, &times_};
     own_kinds_.emplace(graph_);
-    own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, asks_);
+    own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, by_rendezvous_);
     called_late_ = waits_for_calls();
     const std::vector<Ns> none(static_cast<std::size_t>(graph_.size()), 0);
     node_times_ = {none, none};

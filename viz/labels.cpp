@@ -28,24 +28,24 @@ Rectangle bar_at(const ChartLayout& layout, const Point& point) {
             layout.bottom};
 }
 
-struct Place {
+struct LabelPosition {
     Rectangle box;
     double away;  // from the point; 0: next to it
 };
 
 // Right and left of the point, above and below, near and further away.
-std::vector<Place> places_for(double x, double y, double width) {
-    std::vector<Place> places;
+std::vector<LabelPosition> positions_for(double x, double y, double width) {
+    std::vector<LabelPosition> positions;
     for (const double away : {0.0, 12.0, 24.0, 40.0})
         for (const double top : {y - away - kHeight - 3, y + away + 3})
             for (const double left : {x + 4 + away / 2, x - 4 - away / 2 - width})
-                places.push_back({{left, top, left + width, top + kHeight}, away});
-    return places;
+                positions.push_back({{left, top, left + width, top + kHeight}, away});
+    return positions;
 }
 
-bool is_inside(const ChartLayout& layout, const Rectangle& place) {
-    return place.left > layout.left + 2 && place.right < layout.right + 10 && place.top > layout.top - kHeight &&
-           place.bottom < layout.bottom - 2;
+bool is_inside(const ChartLayout& layout, const Rectangle& box) {
+    return box.left > layout.left + 2 && box.right < layout.right + 10 && box.top > layout.top - kHeight &&
+           box.bottom < layout.bottom - 2;
 }
 
 // A label must not hide points, bars, levels and the lines of steps, and should not hide dots.
@@ -80,18 +80,12 @@ bool meets_any(const std::vector<Rectangle>& taken, const Rectangle& box) {
 }
 
 // The line ends at the nearest corner of the name.
-Label label_at(double x, double y, const Place& place, const std::string& text) {
-    const bool leftward = place.box.left < x, above = place.box.bottom < y;
-    const double near = leftward ? place.box.right : place.box.left;
-    return {near,
-            place.box.bottom - 2,
-            leftward,
-            text,
-            place.away > 0,
-            x,
-            y,
-            near + (leftward ? 1 : -1),
-            above ? place.box.bottom - 3 : place.box.top + 3};
+Label label_at(double x, double y, const LabelPosition& position, const std::string& text) {
+    const bool leftward = position.box.left < x, above = position.box.bottom < y;
+    const double near = leftward ? position.box.right : position.box.left;
+    return {near, position.box.bottom - 2,    leftward,
+            text, position.away > 0,          x,
+            y,    near + (leftward ? 1 : -1), above ? position.box.bottom - 3 : position.box.top + 3};
 }
 
 bool line_meets_any(const std::vector<Rectangle>& taken, const Label& label) {
@@ -111,21 +105,22 @@ struct Taken {
     std::vector<Rectangle> names, lines;
 };
 
-// Next to the point if that hides few dots; none if no place is free.
-std::optional<Place> best_place(double x, double y, const std::string& text, const ChartLayout& layout, const Ink& ink,
-                                const Taken& taken) {
-    std::optional<Place> best;
+// Next to the point if that hides few dots; none if no position is free.
+std::optional<LabelPosition> best_position(double x, double y, const std::string& text, const ChartLayout& layout,
+                                           const Ink& ink, const Taken& taken) {
+    std::optional<LabelPosition> best;
     double least = std::numeric_limits<double>::infinity();
-    for (const Place& place : places_for(x, y, width_of(text))) {
-        if (!is_inside(layout, place.box) || meets_any(ink.marks, place.box) || meets_any(taken.names, place.box) ||
-            meets_any(taken.lines, place.box) || line_meets_any(taken.names, label_at(x, y, place, text)))
+    for (const LabelPosition& position : positions_for(x, y, width_of(text))) {
+        if (!is_inside(layout, position.box) || meets_any(ink.marks, position.box) ||
+            meets_any(taken.names, position.box) || meets_any(taken.lines, position.box) ||
+            line_meets_any(taken.names, label_at(x, y, position, text)))
             continue;
-        const auto hidden =
-            std::count_if(ink.dots.begin(), ink.dots.end(), [&](const Rectangle& dot) { return place.box.meets(dot); });
-        const double cost = place.away + 6 * static_cast<double>(hidden);
+        const auto hidden = std::count_if(ink.dots.begin(), ink.dots.end(),
+                                          [&](const Rectangle& dot) { return position.box.meets(dot); });
+        const double cost = position.away + 6 * static_cast<double>(hidden);
         if (cost < least) {
             least = cost;
-            best = place;
+            best = position;
         }
     }
     return best;
@@ -145,12 +140,12 @@ std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout) {
             if (!point || curve.labels[i].empty())
                 continue;
             const double x = layout.x.pixel(point->x), y = layout.y.pixel(point->y);
-            const std::optional<Place> place = best_place(x, y, curve.labels[i], layout, ink, taken);
-            if (!place)
+            const std::optional<LabelPosition> position = best_position(x, y, curve.labels[i], layout, ink, taken);
+            if (!position)
                 continue;
-            labels.push_back(label_at(x, y, *place, curve.labels[i]));
-            taken.names.push_back(place->box);
-            if (place->away > 0)
+            labels.push_back(label_at(x, y, *position, curve.labels[i]));
+            taken.names.push_back(position->box);
+            if (position->away > 0)
                 taken.lines.push_back(between(x, y, labels.back().to_x, labels.back().to_y));
         }
     return labels;

@@ -21,7 +21,7 @@ enum class ExitCode {
     PeerSilent = 5,   // hang
 };
 
-// what() is the text that people read: the fact, with its place where that is known, and the help.
+// what() is the text for people: the fact, with its place if known, and the help.
 class Error : public std::runtime_error {
 public:
     // `text` is "fact" or "fact\n  help: way out"; `settings` are those to change, the likeliest mistake first.
@@ -32,7 +32,7 @@ public:
     ExitCode code() const { return code_; }
     const std::string& fact() const { return fact_; }
     const std::string& help() const { return help_; }  // empty: none
-    const std::string& key() const { return key_; }    // of the config, "pipeline.stages"; empty: not known
+    const std::string& key() const { return key_; }    // of the config: "pipeline.stages"; empty: not known
     const std::vector<Setting>& settings() const { return settings_; }
 
 private:

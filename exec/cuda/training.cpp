@@ -47,7 +47,7 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
       lanes_(the_plan.graph, the_plan.job.mode) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
-    if (!job.config.run.deterministic && knows_precision(job.config, job.profile))
+    if (!job.config.run.deterministic && has_precision(job.config, job.profile))
         take_ways(job.profile.convolutions, job.config.training.precision);
     if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();

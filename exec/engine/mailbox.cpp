@@ -54,7 +54,7 @@ Mailbox::Mailbox(const PlanGraph& graph, Options options)
       interval_(static_cast<std::size_t>(graph.size())),
       done_(new std::atomic<bool>[static_cast<std::size_t>(graph.size())]),
       waiters_(graph.size() == 0 ? 0 : static_cast<std::size_t>(graph.device_of(graph.size() - 1)) + 1),
-      lanes_(graph, options_.mode, devices_here(options_.across.map, waiters_.size()), options_.asks),
+      lanes_(graph, options_.mode, devices_here(options_.across.map, waiters_.size()), options_.by_rendezvous),
       copying_(static_cast<std::size_t>(lanes_.table().lanes), 0) {
     for (int node = 0; node < graph.size(); ++node)
         done_[node] = false;

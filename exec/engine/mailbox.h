@@ -26,7 +26,7 @@ public:
     struct Options {
         TransferMode mode;
         Ns timeout = 30'000'000'000;
-        std::vector<char> asks;              // asking_sends()
+        std::vector<char> by_rendezvous;     // sends_by_rendezvous()
         bool spin = false;                   // threads spin while they wait: devices own their cores
         LinkTimes link;                      // if it takes time, messages inside the process use emulated links
         RankMessages across;                 // with several ranks; then there is a payload
@@ -67,7 +67,7 @@ public:
     int device_of(int node) const { return graph_.device_of(node); }
     int partner(int node) const { return lanes_.partner(node); }
     bool receives(int node) const { return is_recv(graph_.task(node).op); }
-    bool asks(int send) const { return lanes_.asks(send); }
+    bool goes_by_rendezvous(int send) const { return lanes_.goes_by_rendezvous(send); }
     bool is_aborted() const { return aborted_; }
 
 private:

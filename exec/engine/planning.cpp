@@ -82,7 +82,7 @@ Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool cop
         options.mode.protocol = TransferMode::Protocol::Rendezvous;
         options.mode.eager_limit = 0;
     }
-    options.asks = asking_sends(options.mode, plan.moved);
+    options.by_rendezvous = sends_by_rendezvous(options.mode, plan.moved);
     options.monitor = plan.monitor.get();
     if (plan.map.size() > 1)
         options.across = {

@@ -73,7 +73,7 @@ void RankMover::begin(int node, Lock& lock) {
     const int tag = messages_.tag[node];
     pending_.push_back({node, mailbox_.receives(node)
                                   ? messages_.ranks->receive(peer, tag, message)
-                                  : messages_.ranks->send(peer, tag, message, mailbox_.asks(node))});
+                                  : messages_.ranks->send(peer, tag, message, mailbox_.goes_by_rendezvous(node))});
     changed_.notify_all();
 }
 

@@ -1,4 +1,4 @@
-// The blocks of the config, each with its keys, and what they share.
+// The blocks of the config, each with its keys, and helpers that they share.
 #pragma once
 
 #include "job/config/config.h"
@@ -19,9 +19,9 @@ inline constexpr std::int64_t kMostBatches = 1'000'000;
 struct ConfigBlock {
     std::string_view name;
     std::span<const ConfigKey> keys;
-    // Reads what depends on several keys, and checks them against each other. It may be null.
+    // Reads values that depend on several keys, and checks keys against each other. May be null.
     void (*finish)(const Yaml& at, Config& config, KeyReading& reading);
-    bool only_if_given = false;  // printed only where the file has it
+    bool only_if_given = false;  // printed only if the file has it
 };
 ConfigBlock workload_block();
 ConfigBlock cluster_block();
@@ -30,7 +30,7 @@ ConfigBlock training_block();
 ConfigBlock run_block();
 ConfigBlock transfer_block();
 ConfigBlock search_block();
-// Returns the blocks in the order of a printed config. `sweep`, which has no keys of its own, is none.
+// Returns the blocks in the order of a printed config. `sweep` has no keys of its own and is not among them.
 std::span<const ConfigBlock> config_blocks();
 
 // Keys that are only for the backend cuda. read_config refuses them with other backends.
@@ -40,13 +40,13 @@ inline constexpr KeyLimit<Config> kOnGpus{
 
 void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading);
 
-// Complains that "X is not in this version".
+// Notes the mistake that "X is not in this version".
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help);
 
-// Gives every stage its entry where the times of a uniform workload were given as one number.
+// Gives every stage its entry where the times of a uniform workload are one number.
 void spread_uniform(UniformWorkload& uniform, int stages);
 
-// Reads which devices there are, on which hosts.
+// Reads the devices and their hosts.
 void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading);
 struct PrintedDevices {  // by key; a key that is not printed is empty
     std::string devices, hosts, devices_per_host, memory;
@@ -54,9 +54,9 @@ struct PrintedDevices {  // by key; a key that is not printed is empty
 PrintedDevices print_devices(const ClusterConfig& cluster);
 std::string device_schema();
 
-// Reads a link: its name, or a map, which may have further keys.
+// Reads a link: its name, or a map, which may have additional keys.
 Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
-// Reads links, shared and switches of the block `cluster`, whose devices and hosts are known.
+// Reads links, shared and switches of the block `cluster` once its devices and hosts are known.
 void read_network(const Yaml& at, ClusterConfig& cluster);
 std::string print_pairs(const ClusterConfig& cluster);
 std::string print_shared(const ClusterConfig& cluster);
@@ -66,15 +66,15 @@ std::string pair_schema();
 std::string shared_schema();
 std::string switch_schema();
 
-// Read pipeline.micro_batch_lengths: the CSV, and what the key is, a list or the path of a CSV.
+// Read pipeline.micro_batch_lengths: from a CSV, or from the key, which is a list or the path of a CSV.
 std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
 std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, const std::string& folder);
 std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
-// Reads pipeline.recompute, once the number of stages is known.
+// Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
-// Reads the block `sweep`. Every axis has values; whether its key exists, loading with an override tells.
+// Reads the block `sweep`. Every axis has values. Whether its key exists is checked when an override is loaded.
 std::vector<SweepAxis> read_sweep(const Yaml& sweep);
 
 }  // namespace pw

@@ -29,12 +29,12 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
     const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
                                        [](const DeviceConfig& device) { return device.host.empty(); });
     if (nameless != cluster.devices.end() || cluster.devices.empty())
-        between.complain(fmt::format("'cluster.between' is the link between hosts, and device {} says no host",
+        between.complain(fmt::format("'cluster.between' is the link between hosts, but device {} has no host",
                                      nameless - cluster.devices.begin()),
                          "write hosts: and devices_per_host:, or the host of each device");
 }
 
-// `inside` is no link between hosts, unless every pair of devices on two hosts has its own.
+// `inside` does not connect hosts, unless every pair of devices on two hosts has its own link.
 void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
     std::map<std::string, std::size_t> devices_of;
     for (const DeviceConfig& device : cluster.devices)
@@ -49,15 +49,14 @@ void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
     });
     if (apart != static_cast<std::size_t>(linked))
         at["inside"].complain(
-            fmt::format("'cluster.inside' is the link inside a host, and nothing says what links the {} hosts",
-                        devices_of.size()),
+            fmt::format("'cluster.inside' is the link inside a host, but the {} hosts have no link", devices_of.size()),
             "write between: too, or link: for all devices");
 }
 
 using Cluster = ClusterConfig;
 constexpr auto kCluster = &Config::cluster;
 
-// Rates count where costs are computed from them.
+// The rates are printed if costs are computed from them.
 std::string print_compute(const Config& config) {
     const double rate = config.cluster.rates.flops;
     return has_analytic_costs(config) || rate != DeviceRates{}.flops ? exact_flops(rate) : "";
@@ -97,7 +96,7 @@ constexpr std::string_view kLinkText = "`{bandwidth, latency}`, a name";
 constexpr std::string_view kListSchema = R"({"type": "array", "items": %})";
 constexpr KeyDomain kCount{.kind = KeyKind::Integer, .least = 1, .most = kMostDevices};
 
-// Keys about devices and links are read together, by finish_cluster.
+// finish_cluster() reads the keys about devices and links together.
 constexpr ConfigKey kClusterKeys[] = {
     {"devices",
      {special("a number, `[{name, speed, memory, host}, …]`",
@@ -117,14 +116,15 @@ constexpr ConfigKey kClusterKeys[] = {
      {kCount, nullptr, print_some<&PrintedDevices::devices_per_host>},
      KeyShown::Always,
      "none",
-     "with `devices` in place of `hosts`: as many hosts as they fill"},
+     "with `devices` instead of `hosts`: as many hosts as the devices fill"},
     {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),
-     KeyShown::Always, "`inf`", "memory of every device that does not say"},
+     KeyShown::Always, "`inf`", "memory of every device that has no `memory` of its own"},
     {"link",
      {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
      KeyShown::Always,
      "none: no cost",
-     "the link between any two devices; `inf` and 0 ns where it leaves one out; see [hosts](#hosts) and [bandwidths by "
+     "the link between any two devices; without a bandwidth `inf`, without a latency 0 ns; see [hosts](#hosts) and "
+     "[bandwidths by "
      "size](#bandwidth-by-size)"},
     {"inside",
      {special(kLinkText, "%", link_schema), nullptr, print_inside},

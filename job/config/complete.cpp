@@ -1,4 +1,4 @@
-// What the schedule, the launcher and other keys decide where a config is silent.
+// Defaults that depend on the schedule, the launcher and other keys.
 #include "job/config/blocks.h"
 #include "job/config/read.h"
 
@@ -9,7 +9,7 @@
 namespace pw {
 namespace {
 
-// A launcher's ranks talk over MPI, or over NCCL on GPUs; devices of one process do not need either.
+// Ranks of a launcher use MPI, or NCCL on GPUs; devices of one process need neither.
 RunConfig::Transport usual_transport(RunConfig::Backend backend, int ranks) {
     if (ranks <= 1)
         return RunConfig::Transport::Threads;
@@ -35,15 +35,15 @@ void check_transport(const Yaml& at, const RunConfig& run, const ClusterConfig& 
                     "write cluster: {link: {bandwidth: .., latency: ..}}, or transport: threads");
 }
 
-// What a schedule from a file says goes before what follows from other keys.
+// The numbers of a schedule from a file precede those that follow from other keys.
 void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std::vector<StageClaim>& claims) {
     if (file.stages == 0)
         return;
     const Yaml schedule = root["pipeline"]["schedule"];
     claims.insert(claims.begin(), {schedule, file.stages, fmt::format("the plan has {} stages", file.stages)});
-    const auto agree = [&](const Yaml& key, int said, int in_file) {
-        if (key.present() && said != in_file)
-            key.complain(fmt::format("'{}' is {}, but the plan has {}", key.path(), said, in_file),
+    const auto agree = [&](const Yaml& key, int value, int in_file) {
+        if (key.present() && value != in_file)
+            key.complain(fmt::format("'{}' is {}, but the plan has {}", key.path(), value, in_file),
                          fmt::format("write {}, or remove the key", in_file));
     };
     agree(root["cluster"]["devices"], static_cast<int>(config.cluster.devices.size()), file.devices);
@@ -51,7 +51,7 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
         table.present() && std::ssize(config.cluster.devices) != file.devices)
         table.complain(fmt::format("the rank table has {} devices, but the plan has {}", config.cluster.devices.size(),
                                    file.devices),
-                       "take the table of the devices that run the plan, or remove the key");
+                       "use the table of the devices that run the plan, or remove the key");
     agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
     const Yaml mini_batch = root["pipeline"]["mini_batch"];
     if (!mini_batch.present())
@@ -73,12 +73,12 @@ void check_lengths(const Yaml& at, const PipelineConfig& pipeline) {
     if (count == 0 || count == static_cast<std::size_t>(pipeline.micro_batches))
         return;
     at["micro_batch_lengths"].complain(
-        fmt::format("'pipeline.micro_batch_lengths' has the lengths of {} micro-batch{}, and there {} {}", count,
+        fmt::format("'pipeline.micro_batch_lengths' has the lengths of {} micro-batch{}, but there {} {}", count,
                     count == 1 ? "" : "es", pipeline.micro_batches == 1 ? "is" : "are", pipeline.micro_batches),
         fmt::format("write one length per micro-batch, or micro_batches: {}", count));
 }
 
-// The first claim holds; the others must agree with it. Without any, every device has `chunks` stages.
+// The first claim is used; the others must agree with it. Without claims, every device has `chunks` stages.
 int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, int chunks) {
     const StageClaim* first = nullptr;
     for (const StageClaim& claim : claims) {
@@ -93,7 +93,7 @@ int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, i
     return first ? first->stages : std::max<int>(1, static_cast<int>(devices)) * chunks;
 }
 
-// Devices that the file leaves out: one for every replica of a stage, else as many as the stages fill.
+// Adds the devices that the file leaves out: one for every replica of a stage, else as many as the stages fill.
 void resolve_devices(const Yaml& root, int chunks, Config& config) {
     const PipelineConfig& pipeline = config.pipeline;
     std::vector<DeviceConfig>& devices = config.cluster.devices;
@@ -127,7 +127,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
     if (!root["search"]["mini_batch"].present())
         config.search.mini_batch = config.pipeline.mini_batch;
     config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
-    if (schedule.stages == 0)  // else the plan says which devices hold a stage
+    if (schedule.stages == 0)  // otherwise the plan determines which devices hold a stage
         resolve_devices(root, schedule.chunks, config);
     if (is_uniform(config)) {
         spread_uniform(config.workload.uniform, config.pipeline.stages);

@@ -10,7 +10,7 @@ bool is_replicated(const PipelineConfig& pipeline) {
     return std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
 }
 
-bool wants_all_schedules(const SearchConfig& search) {
+bool searches_all_schedules(const SearchConfig& search) {
     return search.schedules.size() == 1 && search.schedules.front() == kAllSchedules;
 }
 
@@ -24,7 +24,8 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
         const std::size_t end = at.find_last_of(".[");
         at.erase(end == std::string::npos ? 0 : end);
     }
-    Source report = source ? *source : Source("configuration", "");  // a copy: the caller may catch and go on
+    // a copy, since the caller may catch the error and continue
+    Source report = source ? *source : Source("configuration", "");
     report.complain(place, fact, help, key);
     report.throw_if_mistaken();
     throw Error(ExitCode::BadInput, fact);

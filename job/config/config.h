@@ -1,5 +1,5 @@
-// The effective configuration: one struct per block of the YAML file, defaults filled in. Behind each struct stand the
-// names of its closed choices.
+// The effective configuration: one struct per block of the YAML file, with defaults filled in. The names of its closed
+// choices follow each struct.
 #pragma once
 
 #include "schedules/orders/schedule.h"
@@ -25,18 +25,19 @@ namespace pw {
 
 inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
-// A workload with `model: uniform` has no layers: it gives one value per stage.
+// A workload with `model: uniform` has no layers: it has one value per stage.
 struct UniformWorkload {
     std::vector<Ns> forward{1000}, backward_input{1000}, backward_weight{1000};
-    double imbalance = 0;  // the last stage takes so much of a device's time longer, all others less: the mean stays
+    // by this share of a device's time the last stage takes longer and the others take less; the mean does not change
+    double imbalance = 0;
     std::vector<Bytes> activation{1'000'000}, activation_until_weight{0}, output{0}, weights{0};
 };
 
 struct WorkloadConfig {
-    std::string model;  // the name of a built-in one, or the absolute path of a file (model_file)
+    std::string model;  // the name of a built-in model, or the absolute path of a file (model_file)
     ModelOptions options;
-    std::string dataset = "synthetic";  // one of data_sources()
-    std::string path;                   // path of the data set; made absolute against the config's folder
+    std::string dataset = "synthetic";  // a name of data_sources()
+    std::string path;                   // of the data set; made absolute from the config's folder
     ImageChanges changes;
     UniformWorkload uniform;
 };
@@ -48,8 +49,8 @@ struct DeviceConfig {
     std::string host;
 };
 
-// A named link has the bandwidth in one direction that its makers state, and the latency that NCCL counts with for a
-// hop of its kind: the constants of its ring and simple protocol, 3.4 us for NVLink and 14 us for a network
+// A named link has the bandwidth in one direction that its makers state, and the latency that NCCL assumes for one hop
+// of its kind: the constants of its ring algorithm and simple protocol, 3.4 us for NVLink and 14 us for a network
 // (src/graph/tuning.cc of NCCL).
 struct NamedLink {
     std::string_view name;
@@ -65,10 +66,10 @@ inline const NamedLink kNamedLinks[] = {
 
 struct ClusterConfig {
     std::vector<DeviceConfig> devices;
-    Bytes memory = kUnlimited;  // memory of devices that do not say theirs
+    Bytes memory = kUnlimited;  // of devices that have no `memory` of their own
     Link link;
-    bool link_given = false;            // whether the config gives a link; else a profile's measured one counts
-    std::optional<Link> between_hosts;  // between devices of different hosts, where it is another one
+    bool link_given = false;            // whether the config has a link; else the measured one of a profile is used
+    std::optional<Link> between_hosts;  // between devices of different hosts, if there is a separate one
     struct PairLink {
         int from, to;  // devices
         Link link;
@@ -77,21 +78,21 @@ struct ClusterConfig {
     std::vector<PairLink> links;  // of pairs that have their own
     struct Shared {
         std::vector<int> devices;  // ascending
-        double bandwidth;          // of all messages with an end among them
+        double bandwidth;          // of all messages from or to these devices
         bool operator==(const Shared&) const = default;
     };
     std::vector<Shared> shared;
     struct Switch {
         std::vector<std::string> hosts;
-        double bandwidth;  // of what leaves them, and as much of what enters
+        double bandwidth;  // of the messages that leave the hosts, and the same for those that enter
         bool operator==(const Switch&) const = default;
     };
     std::vector<Switch> switches;
-    std::optional<Ns> dispatch;  // what each task takes beside its work; when absent, the profile's
-    // One dispatcher per device, or one per host that issues the calls of its devices one at a time.
+    std::optional<Ns> dispatch;  // of each task, in addition to its work; absent: the profile's
+    // One dispatcher per device, or one per host, which issues the calls of its devices one at a time.
     enum class Dispatcher { PerDevice, PerHost } dispatcher = Dispatcher::PerDevice;
-    std::string profile;     // absolute path; when empty, costs are analytic
-    std::string rank_table;  // absolute path; devices and their hosts come from it unless it is empty
+    std::string profile;     // absolute path; empty: costs are analytic
+    std::string rank_table;  // absolute path of a file with the devices and their hosts; empty: none
     DeviceRates rates;
 };
 
@@ -101,7 +102,7 @@ inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispa
 
 struct PipelineConfig {
     std::string schedule = "1f1b";  // a name, or the absolute path of a *.csv
-    // A row of the caller's, of this name, that is in no table; it outlives the config.
+    // A schedule of the caller that is in no table and has this name. It must outlive the config.
     const Schedule* own_schedule = nullptr;
     int stages = 0;
     enum class Split { Auto, Even, Cuts, Lists } split = Split::Auto;
@@ -109,18 +110,17 @@ struct PipelineConfig {
     std::vector<std::vector<std::string>> lists;  // Split::Lists
     int micro_batches = 1;
     int micro_batch_size = 1;
-    // Samples of a mini-batch: they are fewer than micro_batches x micro_batch_size when the last micro-batch is
-    // smaller.
+    // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller.
     std::int64_t mini_batch = 1;
-    std::vector<MicroBatchLength> micro_batch_lengths;           // by micro-batch; when empty, all are alike
-    std::vector<int> replicas;                                   // holders per stage; when empty, 1 each
-    std::vector<int> recompute;                                  // stages that run R, recomputation, ascending
-    enum class Recompute { None, All };                          // what the key may say instead of a list
-    std::optional<WeightPolicy> weights;                         // when absent, the schedule's own
+    std::vector<MicroBatchLength> micro_batch_lengths;           // by micro-batch; empty: all are equal
+    std::vector<int> replicas;                                   // holders per stage; empty: 1 each
+    std::vector<int> recompute;                                  // stages that run R, ascending
+    enum class Recompute { None, All };                          // values of the key that are not a list
+    std::optional<WeightPolicy> weights;                         // absent: the schedule's default
     Prediction prediction = Prediction::None;                    // how the policy latest predicts weights
-    enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore has stricter ones
+    enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore's are stricter
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
-    int group = 0;  // for interleaved and zb1p: micro-batches per group; 0: by PyTorch's rule
+    int group = 0;  // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
 };
 
 template <>
@@ -133,22 +133,22 @@ template <>
 inline constexpr Choice<PipelineConfig::Rules> kChoices<PipelineConfig::Rules>[] = {
     {"none", PipelineConfig::Rules::None}, {"mindspore", PipelineConfig::Rules::MindSpore}};
 
-// Returns whether some stage has several devices.
+// Returns whether any stage has several devices.
 bool is_replicated(const PipelineConfig& pipeline);
 
 struct TrainingConfig {
     int steps = 20;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
-    double clip_norm = 0;  // largest L2 norm of all gradients together; 0: any
+    double clip_norm = 0;  // largest L2 norm of all gradients together; 0: no limit
     enum class Loss { CrossEntropy, MeanSquaredError } loss = Loss::CrossEntropy;
-    // Running averages of batch norm are updated once per micro-batch, in their order, or deferred, once per
-    // mini-batch.
+    // Running averages of batch norm are updated in the order of micro-batches, once per micro-batch, or once per
+    // mini-batch (Deferred).
     enum class BatchNorm { PerMicroBatch, Deferred } batch_norm = BatchNorm::PerMicroBatch;
-    std::string initial;  // absolute path of a folder of parameters to start from; when empty, they come from the seed
+    std::string initial;  // absolute path of a folder with initial parameters; empty: they are drawn from the seed
     std::int64_t seed = 1;
     Precision precision = Precision::Fp32;  // of the backend cuda; the others compute in fp32
-    bool shard_optimizer = false;           // each replica of a stage keeps the optimizer's states of a part (ZeRO-1)
+    bool shard_optimizer = false;           // each replica of a stage keeps the optimizer's states of one part (ZeRO-1)
 };
 template <>
 inline constexpr Choice<TrainingConfig::Loss> kChoices<TrainingConfig::Loss>[] = {
@@ -159,20 +159,21 @@ inline constexpr Choice<TrainingConfig::BatchNorm> kChoices<TrainingConfig::Batc
 
 struct RunConfig {
     enum class Backend { Cpu, Reference, Cuda, Emulated } backend = Backend::Cpu;
-    // Link and Mpi are for the backends cpu and reference, Nccl for cuda. Auto is what a file may say: where a launcher
-    // has started several ranks it is Mpi, or Nccl on cuda, else Threads, and never in a loaded config.
+    // Link and Mpi are for the backends cpu and reference, Nccl is for cuda. Auto is only in files: complete() replaces
+    // it by Mpi (Nccl on cuda) if a launcher has started several ranks, else by Threads.
     enum class Transport { Threads, Link, Mpi, Nccl, Auto } transport = Transport::Threads;
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
-    // Which gradients of a tensor with several readers are summed first: those of a stage, which sends one, or none.
+    // Which gradients of a tensor with several readers are summed first: those of one stage, which sends one gradient,
+    // or none.
     enum class FanOutGradients { Stage, Layer } fan_out_gradients = FanOutGradients::Stage;
-    bool allow_nan = false;  // go on with losses and gradients that are not finite
-    // The keys from here on are for the backend cuda.
-    bool deterministic = true;  // algorithms are chosen by shape; else by timing
-    std::vector<int> gpus;      // the GPU of each device; when empty, devices are spread over all
-    std::vector<int> sms;       // multiprocessors of each device, on its GPU; when empty, equal shares
-    std::optional<bool> graph;  // whether a step is launched as one CUDA graph; when absent, where it can be one
+    bool allow_nan = false;  // continue with losses and gradients that are not finite
+    // The following keys are for the backend cuda.
+    bool deterministic = true;  // chooses algorithms by shape, otherwise by timing
+    std::vector<int> gpus;      // the GPU of each device; empty: devices are distributed over all GPUs
+    std::vector<int> sms;       // multiprocessors of each device on its GPU; empty: equal shares
+    std::optional<bool> graph;  // whether a step is launched as one CUDA graph; absent: wherever possible
 };
 
 template <>
@@ -195,30 +196,32 @@ template <>
 inline constexpr Choice<RunConfig::FanOutGradients> kChoices<RunConfig::FanOutGradients>[] = {
     {"stage", RunConfig::FanOutGradients::Stage}, {"layer", RunConfig::FanOutGradients::Layer}};
 
-// This word in search.schedules and in `compare --schedules` means all schedules.
+// In search.schedules and `compare --schedules`: all schedules.
 inline constexpr std::string_view kAllSchedules = "all";
 
-// Where the file is silent, the search keeps what the pipeline says.
+// The search uses the pipeline's values for keys that the file does not have.
 struct SearchConfig {
     enum class Objective { Makespan, MaxLoad, PipeDream, Piper } objective = Objective::Makespan;
-    std::vector<std::string> schedules;  // names, or only kAllSchedules; when empty, the pipeline's
-    std::vector<int> micro_batch_sizes;  // when empty, the pipeline's
-    std::int64_t mini_batch = 0;         // samples per update; by default the pipeline's
-    std::vector<int> stages;             // numbers of stages to try; when empty, the pipeline's
-    enum class Replicas { No, Yes, Equal } replicas = Replicas::No;  // devices of a stage: one, any number, all alike
+    std::vector<std::string> schedules;  // names, or only kAllSchedules; empty: the pipeline's
+    std::vector<int> micro_batch_sizes;  // empty: the pipeline's
+    std::int64_t mini_batch = 0;         // samples per update; default: the pipeline's
+    std::vector<int> stages;             // numbers of stages to try; empty: the pipeline's
+    // devices of a stage: one, any number, the same for all
+    enum class Replicas { No, Yes, Equal } replicas = Replicas::No;
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
-    bool tensor_parallel = true;     // piper: a layer may be shared by several devices
-    std::int64_t profile_batch = 0;  // samples that a file's times are for where it does not say it; 0: not given
-    // The keys from here on are for the objective PipeDream.
+    bool tensor_parallel = true;  // piper: several devices may share a layer
+    // number of samples of a file's times, if the file does not have it; 0: not given
+    std::int64_t profile_batch = 0;
+    // The following keys are for the objective PipeDream.
     struct Level {
         int devices = 1;
-        double bandwidth = 0;  // bytes per second, between the groups of the level below
+        double bandwidth = 0;  // bytes per second, between the groups of the next inner level
         bool operator==(const Level&) const = default;
     };
     enum class P2p { Charged, Free } p2p = P2p::Charged;
     bool straight = false;  // one device per stage
     bool memory_limit = false;
-    std::vector<Level> levels;  // innermost first; when empty, all devices are on one
+    std::vector<Level> levels;  // innermost first; empty: all devices are on one level
 };
 template <>
 inline constexpr Choice<SearchConfig::Objective> kChoices<SearchConfig::Objective>[] = {
@@ -233,18 +236,18 @@ inline constexpr Choice<SearchConfig::Recompute> kChoices<SearchConfig::Recomput
     {"auto", SearchConfig::Recompute::Auto}};
 template <>
 inline constexpr Choice<SearchConfig::Replicas> kChoices<SearchConfig::Replicas>[] = {
-    {"equal", SearchConfig::Replicas::Equal}};  // the others are false and true
+    {"equal", SearchConfig::Replicas::Equal}};  // false and true are the others
 template <>
 inline constexpr Choice<SearchConfig::P2p> kChoices<SearchConfig::P2p>[] = {{"charged", SearchConfig::P2p::Charged},
                                                                             {"free", SearchConfig::P2p::Free}};
 
-// Returns whether the search may take any schedule that learns what the pipeline's does.
-bool wants_all_schedules(const SearchConfig& search);
+// Returns whether the search may use any schedule that trains as the pipeline's does.
+bool searches_all_schedules(const SearchConfig& search);
 
-// One key of the block `sweep` and the values that it takes.
+// One key of the block `sweep` with its values.
 struct SweepAxis {
     std::string key;                 // "pipeline.micro_batches"
-    std::vector<std::string> texts;  // YAML of one line each: key=text is an override
+    std::vector<std::string> texts;  // YAML of one line each; key=text is an override
 };
 
 struct Config {
@@ -253,37 +256,37 @@ struct Config {
     PipelineConfig pipeline;
     TrainingConfig training;
     RunConfig run;
-    TransferMode transfer;                   // sent_copies is no key: the costs know it
-    SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: how S goes, for the simulator only, as is
-    double mover_share = 0;                  // transfer.multiprocessors: of a device, what a message under way takes
-    Bytes sum_bucket = 0;                    // how many gradients are summed at once; 0: all of a stage
+    TransferMode transfer;                   // except sent_copies, which comes from the costs
+    SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: the algorithm of S, for the simulator only
+    double mover_share = 0;  // transfer.multiprocessors: share of a device that a message uses while it travels
+    Bytes sum_bucket = 0;    // bytes of gradients that are summed at once; 0: all of a stage
     SearchConfig search;
-    std::vector<SweepAxis> sweep;  // in the order of the file; empty when there is none
+    std::vector<SweepAxis> sweep;  // in the order of the file; empty if there is none
 
-    // These say, for errors found after loading, where a key stands in the file.
+    // The positions of keys in the file, for errors found after loading.
     std::shared_ptr<Source> source;
     std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
-    std::string yaml;                     // the effective configuration, canonical YAML
-    std::set<std::string> absolute;       // keys whose paths the file gives from the root
+    std::string yaml;                     // the effective configuration as canonical YAML
+    std::set<std::string> absolute;       // keys with absolute paths in the file
 
-    // Throws Error (BadInput) pointing at `key` (or its closest present parent).
+    // Throws Error (BadInput) at `key`, or at its closest parent that the file has.
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 
 // Returns the canonical YAML of an effective configuration.
 std::string print_config(const Config& config);
 
-// Returns the config with its paths as a file in `folder` writes them: from there, but those that `config.absolute`
-// names. Its paths are no longer those of this process.
+// Returns the config with its paths relative to `folder`, except those of the keys in `config.absolute`. Its paths are
+// then no longer valid for this process.
 Config with_paths_from(Config config, const std::string& folder);
 
-// Returns whether the workload is given by times of stages, without layers.
+// Returns whether the workload has times of stages and no layers.
 bool is_uniform(const Config& config);
 
 // Returns whether the costs of layers are computed from FLOPs and bytes by the rates of the cluster.
 bool has_analytic_costs(const Config& config);
 
-// Returns whether the devices of the run sleep instead of computing: then costs are enough to run.
+// Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Config& config);
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline);

@@ -1,4 +1,4 @@
-// The keys that say which devices there are: devices, hosts, devices_per_host, rank_table.
+// The keys that determine the devices: devices, hosts, devices_per_host, rank_table.
 #include "job/config/blocks.h"
 #include "job/config/rank_table.h"
 
@@ -19,7 +19,7 @@ constexpr KeyOf<DeviceConfig> kDeviceKeys[] = {
     {"host", text_key<&DeviceConfig::host>(), KeyShown::IfSet},
 };
 
-// Reads the devices; there are none when the file does not say how many.
+// Reads the devices; none if the file does not have their number.
 std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, KeyReading& reading) {
     std::vector<DeviceConfig> result;
     if (!devices.is_list()) {
@@ -42,14 +42,14 @@ std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, KeyReadin
     return result;
 }
 
-// Devices of a rank table are called by their ranks and stand on its servers; `devices` may say the rest.
+// The names of devices from a rank table are their ranks, and their hosts its servers; `devices` may add the rest.
 void read_ranks(const Yaml& at, ClusterConfig& cluster) {
     std::error_code error;
     if (cluster.rank_table.empty())
         return;
     if (!std::filesystem::is_regular_file(cluster.rank_table, error)) {
         at["rank_table"].complain(fmt::format("there is no file '{}'", cluster.rank_table),
-                                  "check the path; it starts at the folder of this file");
+                                  "check the path, which starts at the folder of this file");
         return;
     }
     const std::vector<std::string> servers = read_rank_table(cluster.rank_table);
@@ -73,7 +73,7 @@ void read_ranks(const Yaml& at, ClusterConfig& cluster) {
     }
 }
 
-// Places devices on hosts, as many on each, unless they say theirs.
+// Places equally many devices on each host, unless they have their own.
 void read_hosts(const Yaml& at, ClusterConfig& cluster) {
     const Yaml hosts = at["hosts"], each = at["devices_per_host"];
     if (!hosts.present() && !each.present())
@@ -105,11 +105,13 @@ void read_hosts(const Yaml& at, ClusterConfig& cluster) {
             host = fmt::format("host {}", static_cast<std::int64_t>(device) / on_each);
         else
             each.complain(
-                fmt::format("device {} says its host, '{}', and 'cluster.devices_per_host' another", device, host),
+                fmt::format("device {} has the host '{}', but 'cluster.devices_per_host' gives it another one", device,
+                            host),
                 "write one of them");
 }
 
-// Returns the devices of each host where the hosts are those that `devices_per_host` makes, in its order; else 0.
+// Returns the number of devices of each host if the hosts are those that `devices_per_host` makes, in its order; else
+// 0.
 std::size_t devices_per_host(const std::vector<DeviceConfig>& devices) {
     const auto other = std::find_if(devices.begin(), devices.end(),
                                     [&](const DeviceConfig& device) { return device.host != devices.front().host; });
@@ -130,7 +132,7 @@ void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading) {
 
 std::string device_schema() { return object_schema<DeviceConfig>(kDeviceKeys); }
 
-// A rank table has the names and the hosts that it gives devices.
+// Names and hosts from a rank table are not printed.
 PrintedDevices print_devices(const ClusterConfig& cluster) {
     std::vector<DeviceConfig> devices = cluster.devices;
     if (!cluster.rank_table.empty())

@@ -1,6 +1,6 @@
-// A key of the config is one row: its name, what it takes, where its value is, when it is printed, and what it means.
-// The reader, the printer, the list of allowed keys, `list keys`, the JSON Schema and the tables of docs/config.md come
-// from the rows. A key that is added needs its member in config.h and a row in the table of its block.
+// A key of the config is one row: its name, the values it takes, the member it sets, when it is printed, and what it
+// means. The reader, the printer, the list of allowed keys, `list keys`, the JSON Schema and the tables of
+// docs/config.md come from the rows. A new key needs a member in config.h and a row in the table of its block.
 #pragma once
 
 #include "job/config/read.h"
@@ -37,38 +37,37 @@ enum class KeyKind {
     Special
 };
 
-// What a key takes. Bounds are included.
+// The values of a key. Bounds are included.
 struct KeyDomain {
     KeyKind kind = KeyKind::Special;
     std::int64_t least = 0, most = 0;                    // of Integer, of each of Integers, and of Time in ns
     double lowest = 0, highest = 0;                      // of Number, and of each of Numbers
     std::vector<std::string_view> (*names)() = nullptr;  // of Choice
     std::string_view takes = {}, schema = {};            // of Special: in words, and as JSON Schema
-    std::string (*part)() = nullptr;                     // the schema that goes in place of the % in `schema`
-    bool may_be_empty = false;                           // without a value the key is as if it were not there
+    std::string (*part)() = nullptr;                     // the schema that replaces the % in `schema`
+    bool may_be_empty = false;                           // a key without a value counts as missing
 };
 
-// What the readers of keys share.
+// State that the readers of keys share.
 struct KeyReading {
-    std::string folder;  // paths start there
+    std::string folder;  // paths are relative to it
     std::vector<StageClaim>& claims;
 };
 
 template <class Owner>
 struct KeyValue {
     KeyDomain domain;
-    // Null where the block reads the key together with others.
+    // Null if the block reads the key together with others.
     void (*read)(const KeyDomain& domain, const Yaml& at, Owner& owner, KeyReading& reading) = nullptr;
-    // Returns the value as YAML, on one line or as lines of their own below the key. It is empty where there is nothing
-    // to print.
+    // Returns the value as YAML, on one line or on lines below the key; empty if there is nothing to print.
     std::string (*print)(const Owner& owner) = nullptr;
     std::string* (*path)(Owner& owner) = nullptr;  // the member of a value that may be a path
 };
 
-enum class KeyShown { Always, IfSet };  // IfSet: where it is not what it is by default
+enum class KeyShown { Always, IfSet };  // IfSet: if it is not the default
 
-// What becomes of a key in a config that it is not for: it is a mistake, whose value is read too or is not looked at,
-// or it has no effect (job/idle_keys.h).
+// What happens to a key in a config that it is not for: it is a mistake, and its value is read or not; or it has no
+// effect (job/idle_keys.h).
 enum class Elsewhere { Refused, RefusedUnread, Idle };
 
 // The configs that a key is for. All null: it is for all.
@@ -84,7 +83,7 @@ struct KeyOf {
     std::string_view name;
     KeyValue<Owner> value;
     KeyShown shown = KeyShown::Always;
-    std::string_view fallback = {};  // the default in words; empty: it is that of the member
+    std::string_view fallback = {};  // the default in words; empty: that of the member
     std::string_view help = {};      // Markdown, with links from docs/; empty: the key is not in this version
     KeyLimit<Owner> limit = {};
 
@@ -94,7 +93,7 @@ using ConfigKey = KeyOf<Config>;
 
 std::string schema_of(const KeyDomain& domain);
 
-// The properties of a schema: "name": {...}, "speed": {...}. Keys of later versions are none.
+// Returns the properties of a schema: "name": {...}, "speed": {...}. Keys of later versions are left out.
 template <class Owner>
 std::string properties_schema(std::span<const KeyOf<Owner>> keys) {
     std::vector<std::string> properties;
@@ -104,7 +103,7 @@ std::string properties_schema(std::span<const KeyOf<Owner>> keys) {
     return fmt::format("{}", fmt::join(properties, ", "));
 }
 
-// The schema of a map with these keys.
+// Returns the schema of a map with these keys.
 template <class Owner>
 std::string object_schema(std::span<const KeyOf<Owner>> keys) {
     return fmt::format(R"({{"type": ["object", "null"], "properties": {{{}}}, "additionalProperties": false}})",
@@ -115,7 +114,7 @@ std::string object_schema() {
     return object_schema<Owner>(keys);
 }
 
-// Returns a text as YAML on one line: it is plain where YAML cannot take it for anything else, else in JSON's quotes.
+// Returns a text as YAML on one line: plain if YAML cannot read it as anything else, otherwise in JSON's quotes.
 std::string quoted(const std::string& text);
 std::string absolute_path(const std::string& folder, const std::string& path);
 
@@ -141,7 +140,7 @@ void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner,
     }
 }
 
-// Calls visit(name, text) for every key that a printed config has. `usual` has the defaults.
+// Calls visit(name, text) for every key of a printed config. `usual` has the defaults.
 template <class Owner, class Visit>
 void print_keys(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Owner& usual, Visit visit) {
     for (const KeyOf<Owner>& key : keys) {
@@ -172,7 +171,7 @@ std::string print_list(const std::vector<T>& values, Print print) {
     return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-// The member that a chain of pointers to members leads to.
+// Returns the member that a chain of pointers to members leads to.
 template <auto first, auto... rest>
 constexpr auto& member_of(auto& owner) {
     if constexpr (sizeof...(rest) == 0)
@@ -200,7 +199,7 @@ struct WithoutOptional<std::optional<T>> {
     using Type = T;
 };
 
-// Makes the value of a key from how one value is read and printed. The member may be optional.
+// Makes the value of a key from functions that read and print one value. The member may be optional.
 template <auto read_one, auto print_one, auto... members>
 constexpr KeyValue<typename MemberChain<members...>::Owner> key_value(KeyDomain domain) {
     using Owner = typename MemberChain<members...>::Owner;
@@ -347,14 +346,14 @@ constexpr KeyDomain special(std::string_view takes, std::string_view schema, std
     return {.takes = takes, .schema = schema, .part = part};
 }
 
-// Lets the key have no value, as if it were not there.
+// Allows a key without a value, which counts as missing.
 template <class Owner>
 constexpr KeyValue<Owner> if_given(KeyValue<Owner> value) {
     value.domain.may_be_empty = true;
     return value;
 }
 
-// Prints the value, or nothing, in another way.
+// Replaces the function that prints the value.
 template <class Owner>
 constexpr KeyValue<Owner> printed_as(KeyValue<Owner> value, std::string (*print)(const Owner&)) {
     value.print = print;

@@ -54,7 +54,7 @@ std::string fallback_of(const ConfigKey& key, const Config& usual) {
     return is_code(key.value.domain.kind) ? fmt::format("`{}`", text) : text;
 }
 
-// A number of decimal digits and one of the units.
+// A decimal number with one of the units.
 std::string quantity_schema(const std::vector<std::string_view>& units, bool may_be_infinite) {
     return fmt::format(R"({{"type": "string", "pattern": "^({}[0-9.][0-9.eE+-]* *({}))$"}})",
                        may_be_infinite ? "inf|" : "", fmt::join(units, "|"));

@@ -1,4 +1,4 @@
-// What the rows of keys (job/config/key.h) say to people and other programs.
+// The facts of the rows of keys (job/config/key.h) for people and for other programs.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace pw {
 
-// A key in words, in Markdown as on docs/config.md.
+// The facts of a key in Markdown, as on docs/config.md.
 struct KeyFacts {
     std::string block, name;
     std::string takes;     // "1 to 65536", "`auto`, `even`"
@@ -16,8 +16,8 @@ struct KeyFacts {
 // Returns all keys of this version, in the order of a printed config.
 std::vector<KeyFacts> config_keys();
 
-// Returns a JSON Schema (draft 2020-12) of configs, for editors. It knows names, types, ranges and units of keys, and
-// not how keys depend on each other.
+// Returns a JSON Schema (draft 2020-12) of configs, for editors. It has names, types, ranges and units of keys, but no
+// dependencies between keys.
 std::string config_schema();
 
 }  // namespace pw

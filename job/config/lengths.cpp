@@ -1,4 +1,4 @@
-// How long each micro-batch is: as a list in the config, or as a CSV.
+// The length of each micro-batch, from a list in the config or from a CSV.
 #include "job/config/blocks.h"
 #include "workloads/text/files.h"
 
@@ -16,7 +16,7 @@ constexpr double kShortest = 1e-6, kLongest = 1e6;
 constexpr const char* kHowToWrite =
     "write a list with a number per micro-batch, such as [1, 0.5, 2], or {F: 1, B: 2}, or name a CSV";
 
-// What a list or a row says; 0: it does not.
+// The lengths in an item of a list or a row; 0: not given.
 struct Given {
     double all = 0, forward = 0, backward = 0, input = 0, weight = 0, bytes = 0;
 };
@@ -41,7 +41,7 @@ constexpr std::string_view kNumber = "micro_batch", kTokens = "tokens";
 
 double first_of(double own, double other) { return own > 0 ? own : other; }
 
-// What is not given is as what it is like: W and I as B, B as F, F as the whole.
+// Lengths that are not given are those of the operation that includes them: W and I as B, B as F, F as the whole.
 MicroBatchLength length_of(const Given& given) {
     const double forward = first_of(given.forward, given.all);
     const double backward = first_of(given.backward, forward);
@@ -60,7 +60,7 @@ MicroBatchLength read_length(const Yaml& at) {
         if (at[name].present())
             given.*value = at[name].number(1, kShortest, kLongest);
     if (!at["F"].present())
-        at.complain(fmt::format("'{}' has no F", at.path()), "write {F: 1, B: 2}; what is left out is as F");
+        at.complain(fmt::format("'{}' has no F", at.path()), "write {F: 1, B: 2}; B is as F if left out");
     return length_of(given);
 }
 
@@ -136,15 +136,16 @@ private:
         const bool whole = names.contains("factor") || names.contains(kTokens);
         in_tokens_ = names.contains(kTokens);
         if (!names.contains(kNumber) || (!whole && !names.contains("F")) || (names.contains("factor") && in_tokens_))
-            complain(cells.front().place, "the first line has to name micro_batch and one of tokens, factor and F",
+            complain(cells.front().place, "the first line must name micro_batch and one of tokens, factor and F",
                      "write micro_batch,tokens, or micro_batch,F,B");
     }
 
     void read_row(const std::vector<Cell>& cells) {
         if (cells.size() != columns_.size())
-            return complain(cells.front().place,
-                            fmt::format("the row has {} cells, and the first line {}", cells.size(), columns_.size()),
-                            "write one cell per column");
+            return complain(
+                cells.front().place,
+                fmt::format("the row has {} cells, but the first line has {}", cells.size(), columns_.size()),
+                "write one cell per column");
         Given given;
         for (std::size_t k = 0; k < cells.size(); ++k) {
             const auto& [text, place] = cells[k];
@@ -154,7 +155,8 @@ private:
             if (columns_[k] == nullptr)
                 read_number(read, value, cells[k]);
             else if (!read || !(value >= kShortest) || value > kMost)
-                complain(place, fmt::format("'{}' is no length", text), "write a number above 0, such as 4096 or 1.5");
+                complain(place, fmt::format("'{}' is not a length", text),
+                         "write a number above 0, such as 4096 or 1.5");
             else
                 given.*columns_[k] = value;
         }
@@ -164,7 +166,8 @@ private:
     void read_number(bool read, double value, const Cell& cell) {
         const auto number = static_cast<std::int64_t>(read && value >= 0 && value < kMostBatches ? value : -1);
         if (number < 0 || static_cast<double>(number) != value)
-            complain(cell.place, fmt::format("'{}' is no number of a micro-batch", cell.text), "they count from 0");
+            complain(cell.place, fmt::format("'{}' is not the number of a micro-batch", cell.text),
+                     "micro-batches are numbered from 0");
         else if (!seen_.insert(number).second)
             complain(cell.place, fmt::format("micro-batch {} has two rows", number), "leave one of them out");
         numbers_.push_back(number);
@@ -182,15 +185,16 @@ private:
             given.all /= mean;
             const auto number = static_cast<std::size_t>(numbers_[row]);
             if (number >= lengths.size())
-                complain({1, 1}, fmt::format("{} rows, and one of micro-batch {}", lengths.size(), number),
+                complain({1, 1}, fmt::format("there are {} rows, but one is of micro-batch {}", lengths.size(), number),
                          fmt::format("write a row for each micro-batch from 0 to {}", lengths.size() - 1));
             else if (MicroBatchLength& length = lengths[number] = length_of(given); std::ranges::any_of(
                          std::array{length.forward, length.backward_input, length.backward_weight, length.bytes},
                          [](double part) { return part < kShortest || part > kLongest; }))
-                complain({1, 1},
-                         fmt::format("micro-batch {} is {:.4g} times as long as the mean, from {} to {} are taken",
-                                     number, length.forward, kShortest, kLongest),
-                         "check the lengths");
+                complain(
+                    {1, 1},
+                    fmt::format("micro-batch {} is {:.4g} times as long as the mean; it may be {} to {} times as long",
+                                number, length.forward, kShortest, kLongest),
+                    "check the lengths");
             source_.throw_if_mistaken();
         }
         return lengths;
@@ -201,7 +205,7 @@ private:
     std::vector<double Given::*> columns_;  // null for the number of the micro-batch
     bool in_tokens_ = false;
     std::vector<Given> given_;           // by row
-    std::vector<std::int64_t> numbers_;  // the same
+    std::vector<std::int64_t> numbers_;  // the micro-batch, by row
     std::set<std::int64_t> seen_;
 };
 

@@ -1,4 +1,4 @@
-// What messages take: links, and what they share on their way.
+// What messages cost: links, and the capacities that they share.
 #include "job/config/blocks.h"
 #include "workloads/cluster/link_yaml.h"
 
@@ -22,8 +22,8 @@ std::optional<int> number_from(const std::string& text) {
     return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Reads one of the names or its position among them; -1 after a mistake. Which of both goes first where a name is a
-// number, `names_first` says.
+// Reads one of the names, or its position among them; -1 after a mistake. If names are numbers, `names_first` decides
+// which meaning is tried first.
 int read_one_of(const Yaml& at, const std::vector<std::string>& names, const char* what, bool names_first) {
     const std::string text = at.text();
     const auto named = std::find(names.begin(), names.end(), text);
@@ -58,7 +58,7 @@ std::vector<int> read_all_of(const Yaml& at, const std::vector<std::string>& nam
 
 constexpr std::string_view kNamesSchema = R"({"$ref": "#/$defs/names"})";
 
-// The readers below read the keys of these rows together.
+// The readers below read all keys of such a row together.
 constexpr KeyOf<Link> kLinkKeys[] = {
     {"bandwidth", bandwidth_key<&Link::bandwidth>()},
     {"latency", time_key<&Link::latency>()},
@@ -78,7 +78,7 @@ constexpr KeyOf<ClusterConfig::Switch> kSwitchKeys[] = {
     {"bandwidth", bandwidth_key<&ClusterConfig::Switch::bandwidth>()},
 };
 
-// Returns false, and notes a mistake, where one of the keys is missing.
+// Returns false and notes a mistake if one of the keys is missing.
 template <class Owner>
 bool has_all(const Yaml& item, std::span<const KeyOf<Owner>> keys) {
     bool all = true;
@@ -120,13 +120,13 @@ void read_shared(const Yaml& at, const std::vector<std::string>& devices, Cluste
         const double bandwidth = item["bandwidth"].bandwidth(1);
         if (std::any_of(cluster.shared.begin(), cluster.shared.end(),
                         [&](const ClusterConfig::Shared& other) { return other.devices == members; }))
-            item.complain("these devices share two bandwidths", "leave one of them out: the smaller one holds");
+            item.complain("these devices share two bandwidths", "leave one of them out: the smaller one limits both");
         else if (!members.empty())
             cluster.shared.push_back({members, bandwidth});
     }
 }
 
-// Groups of hosts are below one another or apart.
+// Groups of hosts must be nested or have no host in common.
 bool contradict(const std::vector<std::string>& a, const std::vector<std::string>& b) {
     const auto both = static_cast<std::size_t>(std::count_if(
         a.begin(), a.end(), [&](const std::string& host) { return std::find(b.begin(), b.end(), host) != b.end(); }));
@@ -148,13 +148,13 @@ void read_switches(const Yaml& at, const std::vector<std::string>& hosts, Cluste
                          [&](const ClusterConfig::Switch& one) { return contradict(one.hosts, group.hosts); });
         if (group.hosts.size() == hosts.size())
             item["hosts"].complain(
-                fmt::format("all {} hosts are below '{}': no message leaves it", hosts.size(), item.path()),
+                fmt::format("all {} hosts are below '{}', so no message leaves it", hosts.size(), item.path()),
                 "name the hosts of one switch, or leave it out");
         else if (other != cluster.switches.end())
             item["hosts"].complain(
                 fmt::format("'{}' and 'cluster.switches[{}]' have {} hosts", item.path(),
                             other - cluster.switches.begin(), other->hosts == group.hosts ? "the same" : "common"),
-                "name each host below one switch, or all hosts of a switch below the next one too");
+                "name each host below one switch, or all hosts of a switch below the next one, too");
         else
             cluster.switches.push_back(std::move(group));
     }
@@ -177,7 +177,7 @@ Link read_link(const Yaml& at, std::vector<std::string_view> further) {
         for (const NamedLink& one : kNamedLinks)
             if (one.name == name)
                 return one.link;
-        at.complain(fmt::format("'{}' is '{}', which is no link", at.path(), name),
+        at.complain(fmt::format("'{}' is '{}', which is not a link", at.path(), name),
                     fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
         return {};
     }
@@ -193,7 +193,7 @@ void read_network(const Yaml& at, ClusterConfig& cluster) {
     const Yaml links = at["links"], shared = at["shared"], switches = at["switches"];
     for (const Yaml& key : {links, shared})
         if (key.present() && cluster.devices.empty()) {
-            key.complain(fmt::format("'{}' names devices, and nothing says how many there are", key.path()),
+            key.complain(fmt::format("'{}' names devices, but their number is not given", key.path()),
                          "write cluster.devices, or hosts: and devices_per_host:");
             return;
         }
@@ -208,7 +208,7 @@ void read_network(const Yaml& at, ClusterConfig& cluster) {
         return;
     const std::vector<std::string> hosts = hosts_of(cluster);
     if (hosts.empty() || std::any_of(hosts.begin(), hosts.end(), [](const std::string& host) { return host.empty(); }))
-        return switches.complain("'cluster.switches' names hosts, and not every device says its host",
+        return switches.complain("'cluster.switches' names hosts, but not every device has a host",
                                  "write hosts: and devices_per_host:, or the host of each device");
     read_switches(switches, hosts, cluster);
 }

@@ -8,7 +8,7 @@ namespace pw {
 namespace {
 
 constexpr OtherName kOtherNames[] = {
-    // of models, by Hugging Face and Megatron
+    // models: Hugging Face and Megatron
     {"hidden_size", "workload.embedding"},
     {"n_embd", "workload.embedding"},
     {"d_model", "workload.embedding"},
@@ -27,7 +27,7 @@ constexpr OtherName kOtherNames[] = {
     {"vocab_size", "workload.vocabulary"},
     {"num_classes", "workload.classes"},
     {"model_name", "workload.model"},
-    // of devices
+    // devices
     {"gpus", "cluster.devices"},
     {"num_gpus", "cluster.devices"},
     {"world_size", "cluster.devices"},
@@ -39,7 +39,7 @@ constexpr OtherName kOtherNames[] = {
     {"num_nodes", "cluster.hosts"},
     {"flops", "cluster.compute"},
     {"device_memory", "cluster.memory"},
-    // of pipelines, by Megatron, DeepSpeed, PyTorch, GPipe
+    // pipelines: Megatron, DeepSpeed, PyTorch, GPipe
     {"num_microbatches", "pipeline.micro_batches"},
     {"num_micro_batches", "pipeline.micro_batches"},
     {"n_microbatches", "pipeline.micro_batches"},
@@ -68,7 +68,7 @@ constexpr OtherName kOtherNames[] = {
     {"microbatch_group_size_per_vp_stage", "pipeline.group"},
     {"recompute_granularity", "pipeline.recompute"},
     {"activation_checkpointing", "pipeline.recompute"},
-    // of trainings
+    // training
     {"lr", "training.learning_rate"},
     {"train_iters", "training.steps"},
     {"max_steps", "training.steps"},
@@ -81,7 +81,7 @@ constexpr OtherName kOtherNames[] = {
     {"bucket_cap_mb", "transfer.sum_bucket"},
     {"dtype", "training.precision"},
     {"distributed_backend", "run.transport"},
-    // one of several
+    // keys that are in several blocks
     {"stages", "pipeline.stages"},
 };
 

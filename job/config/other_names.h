@@ -1,5 +1,5 @@
-// What other tools call keys of the config, and keys that are looked for in another block: the error about an
-// unknown key names the right one.
+// Names of keys in other tools, and keys that belong to another block: the error about an unknown key suggests the
+// right one.
 #pragma once
 
 #include "workloads/text/yaml.h"

@@ -37,7 +37,7 @@ void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
             names.push_back(read_name(layer));
         if (stage.is_list() && names.empty())
             stage.complain(fmt::format("stage {} gets no layer", pipeline.lists.size() - 1),
-                           "give it a layer, or remove its list");
+                           "add a layer, or remove its list");
     }
     claims.push_back({stages, static_cast<int>(pipeline.lists.size()),
                       fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});
@@ -87,7 +87,7 @@ void read_schedule(const KeyDomain&, const Yaml& at, Config& config, KeyReading&
         schedule = absolute_path(reading.folder, schedule);
 }
 
-// What the user says goes before what follows from other keys.
+// The key itself precedes claims that follow from other keys.
 void read_stages(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
     const auto count = static_cast<int>(at.integer(0, domain.least, domain.most));
     reading.claims.insert(reading.claims.begin(), {at, count, fmt::format("'pipeline.stages' is {}", count)});
@@ -95,8 +95,9 @@ void read_stages(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& r
 
 void read_replicas(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading) {
     if (at.is_text())
-        return at.complain(fmt::format("'pipeline.replicas' is '{}', and has a number for each stage", at.text()),
-                           "write the devices of every stage, such as [2, 2] for two stages of two devices each");
+        return at.complain(
+            fmt::format("'pipeline.replicas' is '{}', but it needs a number for each stage", at.text()),
+            "write the number of devices of every stage, such as [2, 2] for two stages with two devices each");
     std::vector<int>& replicas = config.pipeline.replicas;
     for (const Yaml& item : at.items())
         replicas.push_back(static_cast<int>(item.integer(1, domain.least, domain.most)));
@@ -174,19 +175,19 @@ constexpr ConfigKey kPipelineKeys[] = {
      KeyShown::Always,
      "`micro_batches` × `micro_batch_size`",
      "samples per update. Where `micro_batch_size` does not divide it, the last micro-batch is "
-     "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it gives their number"},
+     "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it determines their number"},
     {"micro_batch_lengths",
      if_given(KeyValue<Config>{
          special("`[number, …]`, `[{F, B, I, W, bytes}, …]`, a CSV", "%", lengths_schema), read_unequal,
          [](const Config& config) { return print_lengths(config.pipeline.micro_batch_lengths); }}),
      KeyShown::IfSet, "all equal",
-     "a list with an entry per micro-batch, or the path of a CSV: how many times as long each is, see [micro-batches "
+     "a list with an entry per micro-batch, or the path of a CSV: the factor of its length, see [micro-batches "
      "of unequal length](#micro-batches-of-unequal-length)"},
     {"replicas", read_by(integers_key<kPipeline, &Pipeline::replicas>(1, kMostReplicas), read_replicas),
      KeyShown::IfSet, "1 each",
      "an entry per stage: the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
     {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
-     "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule its own only"},
+     "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule only its own"},
     {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",
      "with `weights: latest`: read weights predicted from the momentum; see "
      "[schedules.md](schedules.md#predicted-weights)"},
@@ -208,7 +209,7 @@ constexpr ConfigKey kPipelineKeys[] = {
     {"slices", kLaterKey},
 };
 
-// Samples of a mini-batch: all micro-batches are full, or the last one is smaller.
+// Sets the samples of a mini-batch: all micro-batches are full, or the last one is smaller.
 void finish_pipeline(const Yaml& at, Config& config, KeyReading&) {
     PipelineConfig& pipeline = config.pipeline;
     const std::int64_t size = pipeline.micro_batch_size;

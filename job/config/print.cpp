@@ -48,7 +48,7 @@ Config with_paths_from(Config config, const std::string& folder) {
         for (const ConfigKey& key : block.keys) {
             if (key.value.path == nullptr || config.absolute.contains(fmt::format("{}.{}", block.name, key.name)))
                 continue;
-            std::string& text = *key.value.path(config);  // a name, of a model or a schedule, is not absolute
+            std::string& text = *key.value.path(config);  // the name of a model or a schedule is not a path
             if (std::filesystem::path(text).is_absolute())
                 text = std::filesystem::path(text).lexically_proximate(from).string();
         }

@@ -13,31 +13,31 @@ constexpr int kMostRanks = 65'536;
 constexpr int kDevicesOfAServer = 8;
 
 struct Rank {
-    Yaml at;  // what declares it
+    Yaml at;  // the key that declares it
     int number;
     std::string server, device;
 };
 
 Yaml required(const Yaml& at, std::string_view key) {
     if (!at[key].present())
-        at.complain(fmt::format("'{}' is missing", at[key].path()), "take the whole table, as its tool wrote it");
+        at.complain(fmt::format("'{}' is missing", at[key].path()), "use the whole table as its tool wrote it");
     return at[key];
 }
 
 std::vector<Yaml> entries_of(const Yaml& list) {
     if (list.is_list() && list.items().empty())
-        list.complain(fmt::format("'{}' is empty", list.path()), "take the whole table, as its tool wrote it");
+        list.complain(fmt::format("'{}' is empty", list.path()), "use the whole table as its tool wrote it");
     return list.present() ? list.items() : std::vector<Yaml>{};
 }
 
-// Checks a count that the table repeats, where it does.
+// Checks a count of the table, if it is there.
 void check_count(const Yaml& count, std::size_t found, const std::string& what) {
     if (!count.present())
         return;
-    const std::int64_t said = count.integer(static_cast<std::int64_t>(found), 0, kMostRanks);
-    if (said != static_cast<std::int64_t>(found))
-        count.complain(fmt::format("'{}' is {}, but the table has {} {}", count.path(), said, found, what),
-                       "make both the same: part of the table may be missing");
+    const std::int64_t value = count.integer(static_cast<std::int64_t>(found), 0, kMostRanks);
+    if (value != static_cast<std::int64_t>(found))
+        count.complain(fmt::format("'{}' is {}, but the table has {} {}", count.path(), value, found, what),
+                       "make both the same; part of the table may be missing");
 }
 
 Rank read_rank(const Yaml& at, const Yaml& device, const std::string& server) {
@@ -106,7 +106,7 @@ void check_status(const Yaml& status) {
         status.complain(fmt::format("'status' is '{}'", status.text()), "wait until the table is completed");
 }
 
-// The ranks are 0, 1, .. and no device has two.
+// Checks that the ranks are 0, 1, .. and that no device has two.
 std::vector<std::string> by_rank(const std::vector<Rank>& ranks) {
     std::vector<std::string> servers(ranks.size());
     std::set<int> numbers;

@@ -84,7 +84,7 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     config.sweep = read_sweep(root[kSweep]);
     if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
         root["training"]["shard_optimizer"].complain(
-            "the optimizer is sharded, and a tree sums no parts (transfer.sums)",
+            "the optimizer is sharded, but a tree sums no parts (transfer.sums)",
             "write sums: ring or sums: two_level, or leave shard_optimizer out");
 
     for (const ConfigBlock& block : config_blocks())

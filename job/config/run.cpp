@@ -25,29 +25,30 @@ constexpr KeyValue<Config> earlier_name_of_precision() {
 constexpr ConfigKey kRunKeys[] = {
     {"backend", choice_key<kRun, &Run::backend>(), KeyShown::Always, "", "`pipewright list backends` describes them"},
     {"transport", with_auto(choice_key<kRun, &Run::transport>()), KeyShown::Always, "`auto`",
-     "`threads`: tensors are handed over by pointer; `mpi`: devices of several processes ([ranks.md](ranks.md)); "
-     "`link`: as `threads`, in the time of `cluster.link`; `nccl`: between GPUs, in one process and between several; "
-     "`auto`: where a launcher has started several processes `mpi`, with cuda `nccl`, else `threads`. `mpi` and `link` "
+     "`threads`: tensors are passed by pointer; `mpi`: devices of several processes ([ranks.md](ranks.md)); "
+     "`link`: like `threads`, but in the time of `cluster.link`; `nccl`: between GPUs, in one process or several; "
+     "`auto`: `mpi` (with cuda `nccl`) if a launcher has started several processes, else `threads`. `mpi` and `link` "
      "are for cpu and reference, `nccl` is for cuda"},
     {"threads_per_device", integer_key<kRun, &Run::threads_per_device>(1, 4096), KeyShown::Always, "",
      "pinned cores of each device"},
     {"timeout", time_key<kRun, &Run::timeout>(1'000'000), KeyShown::Always, "",
-     "when a device that does not come back counts as silent; then exit code 5. See below"},
+     "after this time without progress a device counts as silent, and the run ends with exit code 5; see below"},
     {"gradient_order", choice_key<kRun, &Run::gradient_order>(), KeyShown::Always, "", "only `plan` in this version"},
     {"fan_out_gradients", choice_key<kRun, &Run::fan_out_gradients>(), KeyShown::IfSet, "",
-     "how the gradients of a tensor are summed that several layers read: `stage`: each stage sums those of its own "
-     "layers and sends one gradient back; `layer`: in reverse layer order over all stages, so that every split gives "
+     "how the gradients of a tensor with several readers are summed: `stage`: each stage sums those of its own "
+     "layers and sends back one gradient; `layer`: in reverse layer order over all stages, so that every split gives "
      "the same bits, at the price of more transfers "
      "([schedules.md](schedules.md#tensors-with-several-readers)). Predictions, runs and `search` follow it"},
     {"allow_nan", flag_key<kRun, &Run::allow_nan>(), KeyShown::IfSet, "",
-     "go on when a loss or a gradient norm is not finite; else the run ends with exit code 1"},
+     "continue when a loss or a gradient norm is not finite; otherwise the run ends with exit code 1"},
     {"precision", earlier_name_of_precision(), KeyShown::IfSet, "", "the earlier name of `training.precision`",
      kOnGpus},
     {"deterministic", flag_key<kRun, &Run::deterministic>(), KeyShown::Always, "",
-     "algorithms by shape, so that bits repeat; `false`: the fastest by timing or as `cluster.profile` says, and sums "
+     "algorithms chosen by shape, so that bits repeat; `false`: the fastest by timing or by `cluster.profile`, and "
+     "sums "
      "between GPUs in [an order of NCCL's](gpu.md#sums)",
      kOnGpus},
-    {"gpus", integers_key<kRun, &Run::gpus>(0, 1023), KeyShown::Always, "spread over all",
+    {"gpus", integers_key<kRun, &Run::gpus>(0, 1023), KeyShown::Always, "spread over all GPUs",
      "the GPU of each device, as in `[0, 0, 1, 1]`", kOnGpus},
     {"sms", integers_key<kRun, &Run::sms>(8, 65'536), KeyShown::Always, "equal shares",
      "multiprocessors of each device on its GPU, multiples of 8", kOnGpus},

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMostSamples = std::int64_t{kMostBatches} * kMostBatches;
 
-// Reads every item of a list that must hold some items, each once.
+// Reads the items of a list that must not be empty and must list each item once.
 template <class T, class Read>
 std::vector<T> read_different(const Yaml& at, Read read) {
     std::vector<T> values;
@@ -24,7 +24,7 @@ std::vector<T> read_different(const Yaml& at, Read read) {
     return values;
 }
 
-// A list of numbers of which each is there once.
+// A list of numbers without repetition.
 template <auto... members>
 constexpr KeyValue<Config> counts_key(std::int64_t most) {
     KeyValue<Config> value = integers_key<members...>(1, most);
@@ -48,8 +48,8 @@ void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading
 }
 
 std::string print_schedules(const Config& config) {
-    return wants_all_schedules(config.search) ? std::string(kAllSchedules)
-                                              : print_list(config.search.schedules, quoted);
+    return searches_all_schedules(config.search) ? std::string(kAllSchedules)
+                                                 : print_list(config.search.schedules, quoted);
 }
 
 void read_replicas_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
@@ -85,7 +85,7 @@ void read_levels(const KeyDomain&, const Yaml& at, Config& config, KeyReading& r
     for (const Level& level : levels)
         devices = std::min<std::int64_t>(devices * level.devices, kMostStages + 1);
     if (devices > kMostStages)
-        at.complain(fmt::format("'{}' multiply to more than {} devices", at.path(), kMostStages),
+        at.complain(fmt::format("the product of '{}' is more than {} devices", at.path(), kMostStages),
                     "write the devices of one group of the level below, not of the whole cluster, for every level");
     if (at.is_list() && levels.empty())
         at.complain(fmt::format("'{}' is empty", at.path()),
@@ -109,7 +109,7 @@ constexpr auto kSearch = &Config::search;
 
 constexpr ConfigKey kSearchKeys[] = {
     {"objective", choice_key<kSearch, &Search::objective>(), KeyShown::Always, "",
-     "`makespan`: of the schedule, simulated; `max-load`, `pipedream`, `piper`: the slowest stage in the cost model of "
+     "`makespan`: simulated, for a schedule; `max-load`, `pipedream`, `piper`: the slowest stage in the cost model of "
      "that planner"},
     {"schedules",
      {special("a list of names, or `all`", R"({"anyOf": [{"const": "all"}, {"$ref": "#/$defs/names"}]})"),
@@ -130,18 +130,20 @@ constexpr ConfigKey kSearchKeys[] = {
       print_replicas_of_search},
      KeyShown::Always,
      "",
-     "`true`: ways to share out up to all devices among the stages ([which](search.md#many-devices)); `equal`: only "
-     "those with as many devices for every stage; see [schedules.md](schedules.md#replicas)",
+     "`true`: ways to distribute up to all devices over the stages ([which](search.md#many-devices)); `equal`: only "
+     "those with equally many devices per stage; see [schedules.md](schedules.md#replicas)",
      kReadBy<Objective::Makespan>},
     {"recompute", choice_key<kSearch, &Search::recompute>(), KeyShown::Always, "`none`; for `piper` `auto`",
-     "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be unless "
+     "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be recomputed "
+     "unless "
      "`none` is written",
      kReadBy<Objective::Makespan, Objective::Piper>},
     {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
      "`false`: no layer is shared by several devices", kReadBy<Objective::Piper>},
     {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), KeyShown::IfSet,
      "none; for `pipedream` `mini_batch`",
-     "samples that the times and sizes of a [model from a file](#models-from-files) are for, where it does not say it"},
+     "number of samples of the times and sizes of a [model from a file](#models-from-files), if the file does not have "
+     "it"},
     {"p2p", choice_key<kSearch, &Search::p2p>(), KeyShown::Always, "", "`free` ignores transfers between stages",
      kReadBy<Objective::PipeDream>},
     {"straight", flag_key<kSearch, &Search::straight>(), KeyShown::Always, "", "`true`: no stage has replicas",
@@ -157,7 +159,7 @@ constexpr ConfigKey kSearchKeys[] = {
      KeyShown::IfSet,
      "one of all devices",
      "groups of devices, the innermost first, with the bandwidth between the groups of the level "
-     "below; `cluster.devices` then plays no part",
+     "below; `cluster.devices` then has no effect",
      kReadBy<Objective::PipeDream>},
 };
 

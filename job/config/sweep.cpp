@@ -1,4 +1,4 @@
-// The block `sweep`: keys and the values that they take.
+// The block `sweep`: keys and their values.
 #include "job/config/blocks.h"
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 namespace pw {
 namespace {
 
-// "8", "0.5", "10 GB/s": no YAML reader takes it for more than one scalar.
+// Text such as "8", "0.5" or "10 GB/s", which every YAML reader takes as one scalar.
 bool is_quantity(const std::string& text) {
     const auto harmless = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("./-+ ", c); };
     return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) && text.back() != ' ' &&
            std::all_of(text.begin(), text.end(), [&](char c) { return c != '\0' && harmless(c); });
 }
 
-// The value on one line, as YAML reads it back.
+// Returns the value on one line, as YAML reads it back.
 std::string flow_text(const Yaml& value) {
     std::vector<std::string> parts;
     if (value.is_list()) {
@@ -34,7 +34,7 @@ std::string flow_text(const Yaml& value) {
     return is_quantity(text) ? text : quoted(text);
 }
 
-// `sweep.pipeline.micro_batches` is no key: a sweep has whole paths as keys.
+// `sweep.pipeline.micro_batches` is not a key: the keys of a sweep are whole paths.
 void refuse_map(std::string key, Yaml values) {
     const Yaml at = values;
     while (values.is_map() && !values.entries().empty()) {
@@ -55,7 +55,8 @@ std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
         SweepAxis& axis = axes.emplace_back();
         axis.key = key;
         if (key.empty() || key.find('=') != std::string::npos)
-            values.complain(fmt::format("'{}' in 'sweep' is no key path", key), "write it as pipeline.micro_batches");
+            values.complain(fmt::format("'{}' in 'sweep' is not the path of a key", key),
+                            "write it as pipeline.micro_batches");
         if (values.is_map()) {
             refuse_map(key, values);
             continue;

@@ -27,15 +27,15 @@ constexpr ConfigKey kTrainingKeys[] = {
      "`mse` is the mean squared difference to 1 for the label and 0 for the others; both are means over the pixels of "
      "a sample and over the samples of a mini-batch"},
     {"batch_norm", choice_key<kTraining, &Training::batch_norm>(), KeyShown::Always, "",
-     "running averages take in every micro-batch, in micro-batch order; `deferred`: a mini-batch at once"},
+     "running averages include every micro-batch, in micro-batch order; `deferred`: a whole mini-batch at once"},
     {"initial", path_key<kTraining, &Training::initial>(), KeyShown::IfSet, "from the seed",
      "a folder of parameters to start from, one `NAME.npy` each, as `run --save FOLDER` writes it"},
     {"seed", integer_key<kTraining, &Training::seed>(0, std::numeric_limits<std::int64_t>::max()), KeyShown::Always, "",
      "of initial weights, synthetic data and the order of samples"},
     {"precision", choice_key<kTraining, &Training::precision>(), KeyShown::Always, "",
-     "analytic costs are those of fp32: others are predicted from a profile measured in them, or refused", kOnGpus},
+     "analytic costs are those of fp32; other precisions need a profile measured in them", kOnGpus},
     {"shard_optimizer", flag_key<kTraining, &Training::shard_optimizer>(), KeyShown::IfSet, "",
-     "each replica of a stage keeps the optimizer's states of its part only and updates that (ZeRO-1, "
+     "each replica of a stage keeps the optimizer's states of its part only, and updates that part (ZeRO-1, "
      "[schedules.md](schedules.md#replicas)); everywhere but on `cuda`"},
 };
 

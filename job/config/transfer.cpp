@@ -10,29 +10,29 @@ constexpr auto kTransfer = &Config::transfer;
 constexpr ConfigKey kTransferKeys[] = {
     {"communicator", choice_key<kTransfer, &Mode::communicator>(), KeyShown::Always, "",
      "`edge`: one lane per directed pair of devices and direction; `direction`: one per device for activations and one "
-     "for gradients; `one`: a single one per device. Lanes keep their order. `plan --format csv-comms` takes `one` "
-     "where the config says nothing"},
+     "for gradients; `one`: a single one per device. Lanes keep their order. `plan --format csv-comms` uses `one` "
+     "if the config does not have the key"},
     {"receive", choice_key<kTransfer, &Mode::receive>(), KeyShown::Always, "",
      "`early`: as soon as the lane allows; `deferred`: just before the consumer"},
     {"protocol", choice_key<kTransfer, &Mode::protocol>(), KeyShown::Always, "",
      "`eager`: a send does not wait for its receive; `rendezvous`: a transfer starts when both ends have reached it"},
     {"eager_limit", size_key<kTransfer, &Mode::eager_limit>(), KeyShown::IfSet, "",
      "with `protocol: rendezvous`: messages of at most this many bytes leave at once, as MPI sends them (Open MPI's "
-     "`btl_tcp_eager_limit`, MPICH's `UCX_RNDV_THRESH`). It is without effect where a run's receives are deferred, "
+     "`btl_tcp_eager_limit`, MPICH's `UCX_RNDV_THRESH`). It has no effect in runs with deferred receives, "
      "which take a message only when they are posted"},
     {"exchange", choice_key<kTransfer, &Mode::exchange>(), KeyShown::IfSet, "",
-     "`overlapped`: a task waits for what it reads; `blocking`: for all sends and receives before it in its list, as "
-     "Megatron-LM's batches of them do ([what it costs](schedules.md#exchanges))"},
+     "`overlapped`: a task waits for what it reads; `blocking`: for all sends and receives ahead of it in its list, as "
+     "in Megatron-LM's batches ([what it costs](schedules.md#exchanges))"},
     {"sums", choice_key<&Config::sums>(), KeyShown::IfSet, "",
-     "how replicas sum gradients ([schedules.md](schedules.md#replicas)); a run on devices that compute takes `ring` "
-     "only and sums by its own means, emulated ones sleep the closed form"},
+     "how replicas sum gradients ([schedules.md](schedules.md#replicas)). A run on devices that compute needs `ring` "
+     "and sums by its own means; emulated devices sleep the closed form"},
     {"multiprocessors", number_key<&Config::mover_share>(0, 0.5), KeyShown::IfSet, "",
-     "of a GPU: the share that kernels take which move a message, at both of its ends while it is under way, and a sum "
+     "the share of a GPU that the kernels of a message take on both devices while it travels, and those of a sum "
      "of gradients on each of its devices. NCCL takes a multiprocessor per channel (`NCCL_MAX_CTAS`): 8 of 132 are "
-     "0.06. Several at once take as much each, nine tenths together at most, and tasks that compute meanwhile have the "
-     "rest. `simulate`, `search`, and predictions of cuda runs, where it is so by itself"},
+     "0.06. Several at once take this share each, at most nine tenths together; tasks that compute meanwhile get the "
+     "rest. For `simulate`, `search` and predictions of cuda runs; a cuda run shares its GPU anyway"},
     {"sum_bucket", size_key<&Config::sum_bucket>(), KeyShown::IfSet, "all of a stage at once",
-     "gradients are summed in equal buckets of at most this size (4096 of a stage at most: a note says where they are "
+     "gradients are summed in equal buckets of at most this size (a stage has at most 4096: a note says where they are "
      "larger), each as soon as it is full, while the backward fills the others "
      "([schedules.md](schedules.md#replicas)); PyTorch's DDP has 25 MiB; everywhere but on `cuda`"},
 };

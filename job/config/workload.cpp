@@ -16,8 +16,7 @@ std::vector<std::string_view> model_names() {
     return names;
 }
 
-// Reads the model's name, which is empty where it is missing or unknown: which other keys are right, only a known model
-// tells.
+// Reads the model's name; empty if it is missing or unknown. Which other keys are right depends on the model.
 std::string model_in(const Yaml& at, const std::string& folder) {
     const std::vector<std::string_view> models = model_names();
     const std::string known =
@@ -81,7 +80,7 @@ std::string takers(std::string_view key) {
     return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// All are where the model is missing or unknown.
+// Returns true for all keys if the model is missing or unknown.
 template <Takes takes_it>
 bool is_for_model(const Config& config, std::string_view key) {
     const BuiltInModel* model = model_of(config);
@@ -114,7 +113,7 @@ void read_normalise(const KeyDomain&, const Yaml& at, Config& config, KeyReading
     ImageChanges& changes = config.workload.changes;
     read_keys<ImageChanges>(kNormaliseKeys, at, changes, reading);
     if (at.present() && (changes.mean.empty() || changes.mean.size() != changes.deviation.size()))
-        at.complain("'workload.normalise' needs as many values of mean as of std",
+        at.complain("'workload.normalise' needs equally many values of mean and std",
                     "write one of each per channel, or remove the key");
 }
 
@@ -134,7 +133,7 @@ Bytes read_size(const Yaml& at, Bytes fallback) {
 
 Ns read_stage_time(const Yaml& at, Ns fallback) { return read_time(at, fallback); }
 
-// A value for all stages, or a list with one for each.
+// One value for all stages, or a list with one per stage.
 template <auto read_one, auto print_one, auto member>
 constexpr KeyValue<Config> stage_values_key(std::string_view takes, std::string_view schema) {
     return {special(takes, schema),
@@ -191,7 +190,7 @@ constexpr auto kWorkload = &Config::workload;
 constexpr auto kOptions = &Workload::options;
 constexpr auto kUniform = &Workload::uniform;
 
-// Limits of a row: for which models its key is.
+// The models that a key is for.
 constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
 constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
 constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, Elsewhere::RefusedUnread};
@@ -219,7 +218,7 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {{.kind = KeyKind::Choice, .names = dataset_names}, read_dataset, print_dataset},
      KeyShown::Always,
      "`synthetic`",
-     "gpt takes `synthetic` and `text`, other models all but `text`; see [data.md](data.md)"},
+     "gpt takes `synthetic` and `text`, other models all except `text`; see [data.md](data.md)"},
     {"path", path_key<kWorkload, &Workload::path>(), KeyShown::IfSet, "none",
      "folder of cifar10 or mnist, file of text"},
     {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), KeyShown::Always, "",
@@ -271,20 +270,22 @@ constexpr ConfigKey kWorkloadKeys[] = {
     {"backward_weight", times_key<&Uniform::backward_weight>(), KeyShown::Always, "1 us",
      "time of `W`; `B` takes `I` + `W`", kOfUniform},
     {"imbalance", number_key<kWorkload, kUniform, &Uniform::imbalance>(0, 1), KeyShown::IfSet, "",
-     "where times are means over the stages, as profilers print them: the last stage, which has the loss, takes longer "
-     "by this share of what a device does for one micro-batch (0.07: 7 %), and all others less, so that the mean "
-     "stays; "
-     "what would leave others less than nothing is an error",
+     "for times that are means over the stages, as profilers print them: the last stage, which has the loss, takes "
+     "longer "
+     "by this share of a device's time for one micro-batch (0.07: 7 %), and all others take less, so that the mean "
+     "does not change; "
+     "a value that makes others negative is an error",
      kOfUniform},
-    {"activation", sizes_key<&Uniform::activation>(), KeyShown::Always, "1 MB", "taken at `F`", kOfUniform},
+    {"activation", sizes_key<&Uniform::activation>(), KeyShown::Always, "1 MB", "allocated at `F`", kOfUniform},
     {"activation_until_weight", sizes_key<&Uniform::activation_until_weight>(), KeyShown::Always, "0 B",
-     "what of it stays until `W`; the rest is freed at `I`. It may be more than `activation`: then `I` takes the "
+     "the part that is kept until `W`; the rest is freed at `I`. It may be more than `activation`: then `I` allocates "
+     "the "
      "difference, for gradients of outputs that `W` reads, and a full backward (`B`) needs none of it",
      kOfUniform},
     {"output", sizes_key<&Uniform::output>(), KeyShown::Always, "0 B",
      "tensor sent to the next stage; its gradient is as large", kOfUniform},
     {"weights", sizes_key<&Uniform::weights>(), KeyShown::Always, "0 B",
-     "counted once more for gradients and once for momentum", kOfUniform},
+     "gradients and momentum take the same size each", kOfUniform},
     {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), KeyShown::Always, "", "",
      kOfUniform},
 };
@@ -308,11 +309,11 @@ void check_imbalance(const Yaml& at, const UniformWorkload& uniform) {
     const auto differ = [](const std::vector<Ns>& times) { return times.size() > 1; };
     if (uniform.imbalance > 0 &&
         (differ(uniform.forward) || differ(uniform.backward_input) || differ(uniform.backward_weight)))
-        at.complain("'workload.imbalance' is for times that are means over the stages, here is a time for each",
+        at.complain("'workload.imbalance' is for times that are means over the stages, but here each stage has its own",
                     "write one number for each of forward, backward_input and backward_weight, or remove the key");
 }
 
-// These return the first row with tokens, of the models and of the data sets.
+// Return the first model, and the first data set, that has tokens.
 std::string_view model_of_tokens() {
     return (*std::ranges::find(built_in_models(), Labels::PerToken, &BuiltInModel::labels))->name;
 }
@@ -327,16 +328,17 @@ void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSour
     const bool has_tokens = source.labels == Labels::PerToken;
     if (reads_tokens && source.labels && !has_tokens)
         at["dataset"].complain(
-            fmt::format("model: {} reads tokens, and {} has images", model->name, source.name),
+            fmt::format("model: {} reads tokens, but {} has images", model->name, source.name),
             fmt::format("write dataset: {} or dataset: {}", dataset_of_tokens(), data_sources().front().name));
     if (!reads_tokens && has_tokens)
         at["dataset"].complain(
-            fmt::format("dataset: {} has tokens, which model: {} does not read", source.name, workload.model),
+            fmt::format("dataset: {} has tokens, which model: {} cannot read", source.name, workload.model),
             fmt::format("write model: {}, or another dataset", model_of_tokens()));
     if (reads_tokens && has_tokens && workload.options.vocabulary < source.classes)
-        at["vocabulary"].complain(fmt::format("the tokens of a {} are its bytes, of which the model knows {}",
-                                              source.name, workload.options.vocabulary),
-                                  fmt::format("write vocabulary: {} or more", source.classes));
+        at["vocabulary"].complain(
+            fmt::format("the tokens of a {} are its bytes, but the model has a vocabulary of only {}", source.name,
+                        workload.options.vocabulary),
+            fmt::format("write vocabulary: {} or more", source.classes));
 }
 
 void finish_workload(const Yaml& at, Config& config, KeyReading&) {
@@ -348,11 +350,12 @@ void finish_workload(const Yaml& at, Config& config, KeyReading&) {
         options.image_size = default_image_size(*model, source);
     if (source.labels == Labels::PerImage && options.classes < source.classes)
         at["classes"].complain(
-            fmt::format("{} has {} classes, the model tells {} apart", source.name, source.classes, options.classes),
+            fmt::format("{} has {} classes, but the model has {}", source.name, source.classes, options.classes),
             fmt::format("write classes: {}", source.classes));
     if (model != nullptr && takes_key(*model, "heads") && options.embedding % options.heads != 0)
         at[at["heads"].present() ? "heads" : "embedding"].complain(
-            fmt::format("an embedding of {} has no {} heads of equal width", options.embedding, options.heads),
+            fmt::format("an embedding of {} cannot be divided into {} heads of equal width", options.embedding,
+                        options.heads),
             "choose heads that divide the embedding");
     if (workload.model.empty())
         return;

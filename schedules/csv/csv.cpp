@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-// The format leaves the other end of a transfer to the chain of stages.
+// The format does not name the other end of a transfer: it is a neighbouring stage of the chain.
 int peer_of(Op op, const CsvCell& cell, int stages) {
     if (!is_transfer(op))
         return -1;
@@ -30,7 +30,7 @@ int peer_of(Op op, const CsvCell& cell, int stages) {
     return peer;
 }
 
-// Stages and micro-batches count from 0 without gaps, so neither number can exceed the number of cells.
+// Stages and micro-batches are counted from 0 without gaps, so neither number can exceed the number of cells.
 void set_counts(Shape& shape, const CsvFile& file) {
     std::size_t cells = 0;
     for (const auto& row : file.rows)
@@ -42,13 +42,13 @@ void set_counts(Shape& shape, const CsvFile& file) {
             const auto largest = static_cast<std::size_t>(std::max(cell.stage, cell.microbatch));
             if (largest >= cells)
                 fail_in(cell.at, fmt::format("number {} in a plan of {} tasks", largest, cells),
-                        "stages and micro-batches count from 0 without gaps");
+                        "stages and micro-batches are counted from 0 without gaps");
             shape.stages = std::max(shape.stages, cell.stage + 1);
             shape.microbatches = std::max(shape.microbatches, cell.microbatch + 1);
         }
 }
 
-// What a row has said of a stage's gradients so far. A file is one mini-batch: one sum ends it.
+// The gradients of a stage in a row so far. A file is one mini-batch, so one sum ends it.
 struct Gradients {
     bool any = false;
     const CsvCell* sum = nullptr;
@@ -56,11 +56,11 @@ struct Gradients {
 
 void note_sum(const CsvCell& cell, Gradients& gradients) {
     if (gradients.sum)
-        fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(gradients.sum->at)),
+        fail_in(cell.at, fmt::format("{} is listed twice, first at {}", cell.text, print(gradients.sum->at)),
                 "remove one of them");
     if (!gradients.any)
         fail_in(cell.at, fmt::format("{} has no gradient of stage {} before it in its row", cell.text, cell.stage),
-                "put it behind the stage's last B or W, or remove it");
+                "put it after the stage's last B or W, or remove it");
     gradients.sum = &cell;
 }
 
@@ -68,11 +68,11 @@ void note_gradient(const CsvCell& cell, Gradients& gradients) {
     if (gradients.sum)
         fail_in(gradients.sum->at,
                 fmt::format("{} comes before {} at {}", gradients.sum->text, cell.text, print(cell.at)),
-                "put it behind the stage's last B or W: a file is one mini-batch");
+                "put it after the stage's last B or W: a file is one mini-batch");
     gradients.any = true;
 }
 
-// Returns a row's tasks, and notes in `read.cells` and `read.sums` where they stand.
+// Returns a row's tasks, and stores their cells in `read.cells` and `read.sums`.
 std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDialect dialect, CsvPlan& read) {
     std::vector<Task> order;
     std::map<int, Gradients> gradients_of;  // by stage
@@ -90,7 +90,7 @@ std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDiale
         }
         const auto [first, fresh] = read.cells.try_emplace(task, cell.at);
         if (!fresh)
-            fail_in(cell.at, fmt::format("{} is there twice, first at {}", cell.text, print(first->second)),
+            fail_in(cell.at, fmt::format("{} is listed twice, first at {}", cell.text, print(first->second)),
                     "remove one of them");
         if (makes_weight_gradient(op))
             note_gradient(cell, gradients_of[cell.stage]);
@@ -99,7 +99,7 @@ std::vector<Task> tasks_of(const std::vector<CsvCell>& row, int device, CsvDiale
     return order;
 }
 
-// Places the stages of a plan whose every F(stage, micro-batch) is there.
+// Places the stages of a plan that has every F(stage, micro-batch).
 void place_stages(Plan& plan) {
     plan.shape.placement.resize(static_cast<std::size_t>(plan.shape.stages));
     for (std::size_t device = 0; device < plan.order.size(); ++device)
@@ -111,8 +111,8 @@ void place_stages(Plan& plan) {
     serve_as_listed(plan);
 }
 
-// Where one device holds a stage there is nothing to sum: its REDUCE_GRAD stands where the stage is updated.
-void update_where_alone(Plan& plan) {
+// A stage on one device needs no sum: its REDUCE_GRAD is where the stage is updated.
+void update_where_held_once(Plan& plan) {
     for (std::vector<Task>& order : plan.order)
         for (Task& task : order)
             if (task.op == Op::SumGradients && std::ssize(plan.shape.devices_of(task.stage)) == 1)
@@ -127,7 +127,7 @@ bool has_transfers(const Plan& plan) {
     return false;
 }
 
-// UNSHARD and RESHARD say nothing here, but they must speak of a stage of their row.
+// UNSHARD and RESHARD have no effect here, but their stage must be one of their row.
 std::vector<std::string> notices_of(const CsvFile& file, const std::string& name) {
     int unshards = 0, reshards = 0;
     for (const auto& row : file.rows)
@@ -146,8 +146,8 @@ std::vector<std::string> notices_of(const CsvFile& file, const std::string& name
                         reshards)};
 }
 
-// PyTorch's Schedule1F1B writes the forwards of the last rank as 1 to m (its _get_pipeline_order, which only exports).
-// Puts them right, and returns what was done, or nothing.
+// PyTorch's Schedule1F1B writes the forwards of the last rank as 1 to m (its _get_pipeline_order, which is only used to
+// export). Corrects them, and returns a notice of the change, or nothing.
 std::string renumber_last_forwards(CsvFile& file, const std::string& name) {
     std::vector<CsvCell>& last = file.rows.back();
     std::vector<CsvCell*> forwards;
@@ -174,7 +174,7 @@ std::string renumber_last_forwards(CsvFile& file, const std::string& name) {
         --cell->microbatch;
     return fmt::format(
         "{}: row {} has the forwards 1 to {} of stage {}, as PyTorch's Schedule1F1B writes them for the "
-        "last rank: they are read as 0 to {}",
+        "last rank; they are read as 0 to {}",
         name, file.rows.size(), count, last.front().stage, count - 1);
 }
 
@@ -188,7 +188,7 @@ void refuse_what_has_no_cell(const Task& task) {
         fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
 }
 
-// Prints a row's cells. Nothing stands inside an overlapped pair: what is received goes before it, all else after it.
+// Prints a row's cells. An overlapped pair has no other cells inside: receives precede it, everything else follows it.
 class RowPrinter {
 public:
     RowPrinter(const std::vector<Task>& order, bool transfers) : order_(order), transfers_(transfers) {
@@ -199,15 +199,15 @@ public:
     std::string print() {
         for (int position = 0; position < static_cast<int>(order_.size()); ++position)
             add(position);
-        end_step();  // of a row that ends inside a pair
+        end_step();  // a row may end inside a pair
         for (const Task& send : unwaited_)
             cells_.push_back(wait_for(send));
         return fmt::format("{}\n", fmt::join(cells_, ","));
     }
 
 private:
-    // A stage's gradients are complete at its last S, or else at its last U. Without REDUCE_GRAD PyTorch would not take
-    // their mean.
+    // A stage's gradients are complete at its last S, or else at its last U. Without REDUCE_GRAD PyTorch would not
+    // average them.
     void note_reduction(int position) {
         const Task& task = order_[position];
         if (!is_closing(task.op))
@@ -263,8 +263,8 @@ private:
         return fmt::format("{}WAIT_{}{}", send.stage, letters_of(send.op), send.microbatch);
     }
 
-    // The backward pass of a micro-batch proves that what its forward pass sent has arrived; PyTorch waits there, and
-    // for all other sends at the end.
+    // The backward of a micro-batch shows that what its forward sent has arrived. PyTorch waits there for that send,
+    // and for all other sends at the end.
     void wait_for_output_of(const Task& backward) {
         const auto sent = std::find_if(unwaited_.begin(), unwaited_.end(), [&](const Task& send) {
             return send.op == Op::SendForward && send.stage == backward.stage && send.microbatch == backward.microbatch;
@@ -277,7 +277,7 @@ private:
 
     const std::vector<Task>& order_;
     bool transfers_;
-    std::map<int, int> reductions_;  // stage -> position of its S or U that is written
+    std::map<int, int> reductions_;  // stage -> position of the S or U for which REDUCE_GRAD is written
     std::vector<std::string> cells_, after_;
     std::vector<Task> step_, unwaited_;  // a task or a pair; sends
 };
@@ -312,7 +312,7 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
         read.notices.push_back(renumbered);
     check_cells(read, file.dialect);
     place_stages(plan);
-    update_where_alone(plan);
+    update_where_held_once(plan);
     try {
         refuse_large(plan.shape);
     } catch (const Error& error) {

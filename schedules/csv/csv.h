@@ -15,16 +15,15 @@ namespace pw {
 
 struct Proof;  // schedules/passes/passes.h
 
-// Returns whether PyTorch's format compute_comms has a cell for such a task: U, the update, and R, recomputation, have
-// none.
+// Returns whether PyTorch's format compute_comms has a cell for the task; U and R have none.
 constexpr bool has_csv_cell(Op op) {
     return op == Op::Forward || is_backward(op) || op == Op::SumGradients || is_transfer(op);
 }
 
-// Prints the format compute_only, or with `transfers` compute_comms: that has transfers, PyTorch's waits for them, and
-// a REDUCE_GRAD per stage where its gradients are complete, at its last S, the sum of gradients, or else U. Tasks
-// without a cell are left out. Throws Error (BadInput) for what the format cannot say: transfers to a stage that is no
-// neighbour, slices, devices without tasks.
+// Prints the format compute_only, or with `transfers` compute_comms. The latter has transfers, PyTorch's waits for
+// them, and a REDUCE_GRAD per stage where its gradients are complete: at its last S, or else U. Tasks without a cell
+// are left out. Throws Error (BadInput) for what the format cannot express: transfers to a stage that is no neighbour,
+// slices, devices without tasks.
 std::string print_csv(const Plan& plan, bool transfers);
 
 struct CellPlace {
@@ -36,22 +35,23 @@ std::string print(const CellPlace& place);  // "plan.csv:2, cell 7"
 
 struct CsvPlan {
     Plan plan;
-    std::map<Task, CellPlace> cells;  // cells of the tasks that the file has, not of added transfers and updates
-    std::map<std::pair<int, int>, CellPlace> sums;  // cells of REDUCE_GRAD, which every holder has, by device and stage
-    std::vector<std::string> notices;               // what was left out; each one line
+    std::map<Task, CellPlace> cells;                // of the tasks in the file, without added transfers and updates
+    std::map<std::pair<int, int>, CellPlace> sums;  // of REDUCE_GRAD, which every holder has, by device and stage
+    std::vector<std::string> notices;               // what was left out, one line each
 };
 
-// Both functions read both formats: transfers are taken from the file when it has any and added for `mode` otherwise;
-// updates are added. Blank cells are idle slots. REDUCE_GRAD is S, or U of a stage on one device. UNSHARD and RESHARD
-// are left out, with a notice, and waits without: nothing here waits longer than its tasks say. Older forms are
-// recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, by a BW or by B and W of one micro-batch in a file
-// without I; forwards 1 to m of the last rank, as Schedule1F1B exports them. A file without any backward pass is a plan
-// of forwards. Throws Error (BadInput) naming file, row and cell. The plan is then complete, its transfers are paired,
-// and no row contradicts itself; whether rows wait for each other is check's to say (schedules/passes/passes.h).
+// Both functions read both formats. Transfers are taken from the file if it has any, and otherwise added for `mode`;
+// updates are added. Blank cells are idle slots. REDUCE_GRAD is S, or U for a stage on one device. UNSHARD and RESHARD
+// are left out with a notice. WAIT cells are left out without one: tasks wait here for their inputs only. Older forms
+// are recognised: F0_s1 of PyTorch 2.4; B for I and BW for B of 2.5, if the file has a BW, or B and W of one
+// micro-batch and no I; forwards 1 to m of the last rank, as Schedule1F1B exports them. A file without any backward is
+// a plan of forwards. Throws Error (BadInput) with file, row and cell. The plan that is returned is complete, its
+// transfers are paired, and each row is in order; check() finds out whether rows wait for each other
+// (schedules/passes/passes.h).
 CsvPlan read_csv(const std::string& path, const TransferMode& mode = {});
 CsvPlan parse_csv(const std::string& text, const std::string& name, const TransferMode& mode = {});
 
-// Runs check() (schedules/passes/passes.h) so that its errors name cells; transfers that were added have none.
+// Runs check() (schedules/passes/passes.h) with errors that name cells; added transfers have none.
 std::shared_ptr<const Proof> prove(const CsvPlan& read, const TransferMode& mode);
 
 }  // namespace pw

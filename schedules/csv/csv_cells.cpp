@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kOldForm = "write F0_s1 or B0_s1 for micro-batch 0 of stage 1, or 1F0 or 1B0";
 constexpr std::string_view kStageTypes[] = {"REDUCE_GRAD", "WAIT_REDUCE_GRAD", "UNSHARD", "RESHARD"};
 constexpr std::string_view kWait = "WAIT_";
-constexpr std::string_view kWhole = "BW";  // B, where B is I
+constexpr std::string_view kWhole = "BW";  // B, where B means I
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
 constexpr std::string_view kPairForm = "write two of F, B, I and W, as in (0F4;1B0)OVERLAP_F_B";
 
@@ -46,7 +46,7 @@ std::string how_to_write() {
                        waits, fmt::join(kStageTypes, " "));
 }
 
-// A file that is no plan at all must not fill the terminal, nor steer it.
+// Quotes part of a text. A file that is no plan must not fill the terminal or send control characters to it.
 std::string quoted(std::string_view text) {
     constexpr std::size_t kLongest = 60;
     std::string shown(text.substr(0, kLongest));
@@ -72,7 +72,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     }
 }
 
-// Takes the digits at the front of `rest`; -1 when there are none.
+// Takes the digits at the beginning of `rest`; -1 if there are none.
 int take_number(std::string_view& rest, const CsvCell& cell) {
     const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
     if (digits.empty())
@@ -92,7 +92,7 @@ std::string_view take_type(std::string_view& rest) {
 
 void refuse_rest(std::string_view rest, const CsvCell& cell) {
     if (!rest.empty())
-        fail_in(cell.at, fmt::format("{}: {} is left over", quoted(cell.text), quoted(rest)), how_to_write());
+        fail_in(cell.at, fmt::format("{}: unexpected {} at the end", quoted(cell.text), quoted(rest)), how_to_write());
 }
 
 void parse_stage_last(CsvCell& cell) {
@@ -150,7 +150,7 @@ CsvCell parse_cell(std::string_view text, const CellPlace& at) {
     return cell;
 }
 
-// "(0F4;1B0)OVERLAP_F_B": the first runs overlapped with the second.
+// "(0F4;1B0)OVERLAP_F_B": the first task runs overlapped with the second.
 std::vector<CsvCell> parse_pair(std::string_view text, const CellPlace& at) {
     const std::size_t close = text.find(')');
     const auto refuse = [&](std::string_view fact) { fail_in(at, quoted(text) + ' ' + std::string(fact), kPairForm); };
@@ -163,7 +163,7 @@ std::vector<CsvCell> parse_pair(std::string_view text, const CellPlace& at) {
         refuse("does not end in )OVERLAP_F_B");
     const std::vector<std::string_view> parts = split(inside, ';');
     if (parts.size() != 2)
-        refuse("is no pair of tasks");
+        refuse("is not a pair of tasks");
     std::vector<CsvCell> cells;
     for (const std::string_view part : parts) {
         cells.push_back(parse_cell(trim(part), at));
@@ -227,10 +227,11 @@ void refuse_two_forms(const CsvFile& file) {
     for (const auto& row : file.rows)
         for (const CsvCell& cell : row)
             if (cell.stage_last != first.stage_last)
-                fail_in(cell.at,
-                        fmt::format("{} is not written as {} is, at {}", quoted(cell.text), quoted(first.text),
-                                    print(first.at)),
-                        "F0_s1 is the form of PyTorch 2.4, 1F0 that of later versions: write all cells in one");
+                fail_in(
+                    cell.at,
+                    fmt::format("{} is written differently from {} at {}", quoted(cell.text), quoted(first.text),
+                                print(first.at)),
+                    "F0_s1 is the form of PyTorch 2.4, 1F0 the form of later versions: write all cells in one of them");
 }
 
 CsvDialect dialect_of(const CsvFile& file) {
@@ -240,7 +241,7 @@ CsvDialect dialect_of(const CsvFile& file) {
     const CsvCell *input = first_of_type(file, "I"), *both = first_of_type(file, kWhole);
     if (input && both)
         fail_in(both->at,
-                fmt::format("{}: BW was the full backward of PyTorch 2.5, which had no I as in {} at {}",
+                fmt::format("{}: BW was the full backward of PyTorch 2.5, which had no I, unlike {} at {}",
                             quoted(both->text), quoted(input->text), print(input->at)),
                 fmt::format("write {}B{}", both->stage, both->microbatch));
     const bool old = both || (!input && has_b_and_w_of_one_microbatch(file));
@@ -257,7 +258,7 @@ void end_wait(const CsvCell& wait, std::map<std::string, const CsvCell*>& pendin
         return;
     const std::string awaited = named(wait, wait.type.substr(kWait.size()));
     fail_in(wait.at, fmt::format("{} has no {} before it in its row to wait for", wait.text, awaited),
-            fmt::format("put it behind {}, once, or remove it", awaited));
+            fmt::format("put it after {}, once, or remove it", awaited));
 }
 
 }  // namespace
@@ -306,9 +307,8 @@ void check_waits(const CsvFile& file) {
             else if (cell.type == "REDUCE_GRAD" ? for_sums : for_sends && cell.type.starts_with("SEND_"))
                 pending[named(cell, fmt::format("{}{}", kWait, cell.type))] = &cell;
         for (const auto& [wait, cell] : pending)
-            fail_in(cell->at,
-                    fmt::format("{} has no {} in its row, though others of the file have one", cell->text, wait),
-                    fmt::format("add {} behind it, or remove all of them", wait));
+            fail_in(cell->at, fmt::format("{} has no {} in its row, but others of the file have one", cell->text, wait),
+                    fmt::format("add {} after it, or remove all of them", wait));
     }
 }
 

@@ -1,4 +1,4 @@
-// What a CSV file must satisfy before it is a plan: each mistake is told by its cell.
+// The rules that a CSV file must satisfy to be a plan: each error names a cell.
 #include "schedules/csv/csv_cells.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
@@ -17,8 +17,8 @@ public:
             has_backward_ |= is_backward(task.op);
     }
 
-    // The first task that lacks is found after as many steps as there are tasks, however large the
-    // numbers of the file.
+    // The first missing task is found after at most as many steps as there are tasks, however large the numbers of the
+    // file are.
     void check_complete() const {
         for (int stage = 0; stage < read_.plan.shape.stages; ++stage)
             for (int mb = 0; mb < read_.plan.shape.microbatches; ++mb) {
@@ -40,7 +40,7 @@ public:
             }
     }
 
-    // `compute` is the plan without its transfers: what the pass adds to it is what must be there.
+    // `compute` is the plan without its transfers: the file must have the transfers that the pass adds to it.
     void check_transfers(const Plan& compute) const {
         Plan expected = compute;
         add_transfers(expected);
@@ -70,7 +70,7 @@ private:
     void check_forward(int stage, int mb) const {
         if (find({Op::Forward, stage, mb}))
             return;
-        // The cell that shows best that the F is missing; some cell has the largest micro-batch.
+        // Finds a cell that shows that the F is missing; some cell has the largest micro-batch.
         const auto distance = [&](const Task& task) {
             if (task.microbatch == mb)
                 return task.stage == stage ? 0 : 1;
@@ -79,8 +79,8 @@ private:
         const auto& [near, place] =
             *std::min_element(read_.cells.begin(), read_.cells.end(),
                               [&](const auto& a, const auto& b) { return distance(a.first) < distance(b.first); });
-        fail_in(place, fmt::format("micro-batch {} has no F on stage {}, though {} is here", mb, stage, name(near)),
-                fmt::format("add {}: every micro-batch runs on every stage, and both count from 0 without gaps",
+        fail_in(place, fmt::format("micro-batch {} has no F on stage {}, but {} is here", mb, stage, name(near)),
+                fmt::format("add {}: every micro-batch runs on every stage, and both are counted from 0 without gaps",
                             name({Op::Forward, stage, mb})));
     }
 
@@ -93,8 +93,7 @@ private:
         if (find(whole) && (find(input) || find(weight))) {
             const Task& half = find(input) ? input : weight;
             fail_in(*find(half),
-                    fmt::format("{} stands beside {} at {}, which does the same work", name(half), name(whole),
-                                print(*find(whole))),
+                    fmt::format("{} and {} at {} do the same work", name(half), name(whole), print(*find(whole))),
                     fmt::format("keep {}", forms));
         }
         if (!find(input) != !find(weight)) {
@@ -105,7 +104,7 @@ private:
         if (has_backward_ && !find(whole) && !find(input))
             fail_in(*find({Op::Forward, stage, mb}),
                     fmt::format("micro-batch {} has no backward pass on stage {}", mb, stage),
-                    fmt::format("add {}; a plan of forwards alone has no backward pass at all", forms));
+                    fmt::format("add {}; a plan of forwards only has no backward pass at all", forms));
     }
 
     void check_one_row(int stage, int mb) const {
@@ -146,7 +145,7 @@ private:
         for (const OpFacts& reader : kOpFacts)
             if (const Task task{reader.op, recv.stage, recv.microbatch}; reads(reader.op, recv.op) && find(task))
                 return task;
-        return recv;  // never: its reader is how it came up
+        return recv;  // never reached: the reader of `recv` led here
     }
 
     [[noreturn]] void fail_missing(const Task& missing, const std::map<Task, int>& row_of) const {
@@ -171,7 +170,7 @@ private:
 
 void check_cells(const CsvPlan& read, CsvDialect dialect) { CellCheck(read, dialect).check_complete(); }
 
-// Compute first: a plan whose compute is in order can be given transfers, to compare with the file's.
+// Checks computation first: with that in order, transfers can be added and compared with those of the file.
 void check_rows(const CsvPlan& read, CsvDialect dialect) {
     const CellCheck cells(read, dialect);
     Plan compute = read.plan;

@@ -102,7 +102,8 @@ private:
         return aligned((bytes + holders - 1) / holders);
     }
 
-    // No buffer moves while others come; what is reserved in vain is never touched.
+    // Reserves memory so that buffers do not move while others are added; what is reserved but not used is never
+    // touched.
     void reserve() {
         std::size_t each = 0;  // per micro-batch
         for (const StageBytes& bytes : costs_.bytes)
@@ -114,7 +115,7 @@ private:
         buffers_.reserve(each * static_cast<std::size_t>(plan_.shape.microbatches));
     }
 
-    // Where the tasks of a stage stand on the device that runs them, by micro-batch; -1 for none.
+    // The nodes of a stage's tasks, by micro-batch; -1 for none.
     struct Positions {
         const PlanGraph& graph;
         std::span<const int> forwards, inputs, weights, wholes, agains;
@@ -131,7 +132,7 @@ private:
         int input_node(int mb) const { return at(inputs, mb) >= 0 ? inputs[mb] : at(wholes, mb); }  // I, or B
         int forward(int mb) const { return position(at(forwards, mb)); }
         int again(int mb) const { return position(at(agains, mb)); }
-        // Without a backward pass, F is the end.
+        // Without a backward, F is the last task.
         int input(int mb) const { return or_forward(input_node(mb), mb); }
         int weight(int mb) const { return or_forward(at(weights, mb) >= 0 ? weights[mb] : at(wholes, mb), mb); }
 
@@ -166,8 +167,8 @@ private:
                      task.microbatch, -1, -1, first, update->second});
     }
 
-    // A landing buffer is born with its tensor when both stages share the device; else with its RECV,
-    // or, received early, as soon as the sender could possibly have made the tensor.
+    // The lifetime of a landing buffer begins with its tensor if both stages share the device. Otherwise it begins with
+    // its RECV or, if receives are posted early, as soon as the sender can have made the tensor.
     void add_landings(int number, bool forward) {
         const EdgeBytes& bytes = costs_.edges[number];
         const Bytes size = forward ? bytes.forward : bytes.backward;
@@ -203,10 +204,11 @@ private:
         }
     }
 
-    // The sender's copy is what the tensor's maker writes; it lives until the next send on its edge and
+    // The sender's copy is the output of the task that makes the tensor. It lives until the next send on its edge and
     // direction is posted, which waits until this one has left.
     void add_sent_copies() {
-        std::vector<int> number_of(static_cast<std::size_t>(graph_.index().edges()), -1);  // among the edges of costs
+        // the number among the edges of costs
+        std::vector<int> number_of(static_cast<std::size_t>(graph_.index().edges()), -1);
         for (int number = static_cast<int>(costs_.edges.size()) - 1; number >= 0; --number)
             if (const int edge = graph_.index().edge(costs_.edges[number].from, costs_.edges[number].to); edge >= 0)
                 number_of[edge] = number;
@@ -242,7 +244,7 @@ private:
     const PlanGraph& graph_;
     bool early_;
     const std::vector<int>& parts_;
-    std::vector<int> updated_on_;  // by stage: the last device so far that has its U
+    std::vector<int> updated_on_;  // by stage: the last device so far that has the stage's U
     std::optional<ReceiverClocks> clocks_;
     std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
     std::vector<Buffer> buffers_;
@@ -281,7 +283,7 @@ Rows by_device(const std::vector<Buffer>& buffers, int devices) {
 
 std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers,
                                  std::span<const int> own) {
-    // one without tasks holds its weights at position 0
+    // a device without tasks holds its weights at position 0
     std::vector<MemoryUse> use(std::max<std::size_t>(1, order.size()) + 1, MemoryUse{});
     for (const int k : own) {
         const Buffer& buffer = buffers[k];

@@ -14,8 +14,8 @@ namespace pw {
 
 namespace {
 
-// Bytes per task and transfer of all that grows with a plan, its proof and its numbers, and of these and a trace; no
-// measurement from 8 to 1024 stages, with every schedule and all kinds of buffers, was above.
+// Bytes per task and transfer of everything that grows with a plan: its proof and its numbers; the second with a trace.
+// No measurement from 8 to 1024 stages, with every schedule and all kinds of buffers, was higher.
 constexpr double kPerTask = 250, kPerTracedTask = 400;
 
 double years(double nanoseconds) { return nanoseconds / (365.25 * 24 * 3600 * 1e9); }
@@ -25,8 +25,8 @@ std::string text_of(double bytes) {
     return bytes < kTiB ? print_bytes(static_cast<Bytes>(bytes)) : fmt::format("{:.4g} TiB", bytes / kTiB);
 }
 
-// Returns no fewer tasks than a plan of the shape has: F, I and W or B and R, with two transfers in each direction of
-// an edge, and S and U once per holder and mini-batch.
+// Returns a lower bound of the tasks of a plan of the shape: F, I and W or B and R, with two transfers in each
+// direction of an edge, and S and U once per holder and mini-batch.
 double tasks_of(const Shape& shape) {
     const double edges = shape.edges ? static_cast<double>(shape.edges->size()) : shape.stages - 1.0;
     double holders = shape.stages;
@@ -35,11 +35,11 @@ double tasks_of(const Shape& shape) {
     return shape.microbatches * (3.0 * shape.stages + 4 * edges) + 2 * holders * shape.updates();
 }
 
-// Bytes per input of a task at which devices meet: the graph keeps it, who waits for whom, and its order; measured.
-constexpr double kPerMeetingInput = 25;
+// Measured bytes per input of a task at a barrier: in the graph, in the waiting relation, and in its order.
+constexpr double kPerBarrierInput = 25;
 
-// Returns no fewer inputs than the S and U at which devices meet have: each waits for all that come.
-double inputs_of_meetings(const Shape& shape) {
+// Returns a lower bound of the inputs of the S and U at barriers: each waits for the inputs of all.
+double inputs_of_barriers(const Shape& shape) {
     double all = 0, tied = 0, own = 0;
     for (int stage = 0; stage < shape.stages; ++stage) {
         const double holders = shape.placement.empty() ? 1 : static_cast<double>(shape.placement[stage].size());
@@ -49,12 +49,12 @@ double inputs_of_meetings(const Shape& shape) {
     return shape.updates() * (own + tied * tied + (shape.global_norm ? 2 * all * all : 0));
 }
 
-// A share of a plan's time is that of all tasks with one operation, or of the latency of all transfers.
+// A share of a plan's time: the time of all tasks with one operation, or the latency of all transfers.
 struct Share {
     double time = 0;
     Ns longest = 0;
-    int node = -1;  // that takes the longest
-    // Adds `each` for every task of the kind, and returns what that comes to.
+    int node = -1;  // the node that takes the longest
+    // Adds `each` for every task of the kind. Returns the share so far.
     double add(Ns each, const TaskKinds::Kind& kind) {
         const double more = static_cast<double>(each) * kind.count;
         time += more;
@@ -105,13 +105,14 @@ Blame blame_for(Op op) {
     const int device = graph.device_of(share.node);
     if (is_compute(graph.task(share.node).op) && costs.cluster->speed_of(device) < 1) {
         blame.setting = {Setting::DeviceSpeed, device};
-        blame.help = "raise the speed of the device, 1 is that of the costs";
+        blame.help = "raise the speed of the device; 1 is the speed of the costs";
     }
-    fail_about({blame.setting, Setting::MicroBatches},
-               "the plan may take {:.4g} years, and times are counted up to {:.0f}: {} are {:.0f} % of it, {} is the "
-               "longest, {}\n  help: {}, or plan fewer micro-batches",
-               years(total), years(static_cast<double>(kLongestPlan)), blame.what, 100 * share.time / total,
-               print(graph.task(share.node)), print_time(share.longest), blame.help);
+    fail_about(
+        {blame.setting, Setting::MicroBatches},
+        "the plan may take {:.4g} years, but times are limited to {:.0f} years: {} take {:.0f} % of it, {} is the "
+        "longest, {}\n  help: {}, or plan fewer micro-batches",
+        years(total), years(static_cast<double>(kLongestPlan)), blame.what, 100 * share.time / total,
+        print(graph.task(share.node)), print_time(share.longest), blame.help);
 }
 
 }  // namespace
@@ -119,38 +120,36 @@ Blame blame_for(Op op) {
 int microbatches_of_plan(int micro_batches, int steps) {
     const std::int64_t all = std::int64_t{micro_batches} * steps;
     if (all > kMostTasks)
-        fail_about(
-            {Setting::Steps},
-            "an asynchronous plan holds the micro-batches of all steps: {} steps of {} are {}, and a plan has at "
-            "most {} tasks\n  help: plan fewer steps: a hundred show the step time",
-            steps, micro_batches, all, kMostTasks);
+        fail_about({Setting::Steps},
+                   "an asynchronous plan has the micro-batches of all steps: {} steps of {} are {}, but a plan has at "
+                   "most {} tasks\n  help: plan fewer steps: 100 suffice for the step time",
+                   steps, micro_batches, all, kMostTasks);
     return static_cast<int>(all);
 }
 
 void refuse_large_table(double bytes, const Shape& shape) {
     const Bytes limit = memory_for_plans();
     if (bytes > static_cast<double>(limit))
-        fail_about(
-            {larger_of(shape)},
-            "a plan of {} stages and {} micro-batches on {} devices takes {} of memory to work out; half of what "
-            "this process may have is {}\n  help: plan fewer stages, micro-batches or devices, or use a machine "
-            "with more memory",
-            shape.stages, shape.microbatches, shape.devices, text_of(bytes), print_bytes(limit));
+        fail_about({larger_of(shape)},
+                   "a plan of {} stages and {} micro-batches on {} devices takes {} of memory to compute; half of what "
+                   "this process may have is {}\n  help: plan fewer stages, micro-batches or devices, or use a machine "
+                   "with more memory",
+                   shape.stages, shape.microbatches, shape.devices, text_of(bytes), print_bytes(limit));
 }
 
 void refuse_large(const Shape& shape) {
     if (const double tasks = tasks_of(shape); tasks > static_cast<double>(kMostTasks))
         fail_about({larger_of(shape)},
-                   "a plan of {} stages and {} micro-batches has {:.4g} tasks and transfers, and at most {} are "
-                   "planned\n  help: plan fewer stages or micro-batches; of an asynchronous schedule, fewer steps",
+                   "a plan of {} stages and {} micro-batches has {:.4g} tasks and transfers; at most {} are "
+                   "supported\n  help: plan fewer stages or micro-batches; for an asynchronous schedule, fewer steps",
                    shape.stages, shape.microbatches, tasks, kMostTasks);
-    const double inputs_of_all = inputs_of_meetings(shape);
+    const double inputs_of_all = inputs_of_barriers(shape);
     if (inputs_of_all > kMostInputs - 4.0 * kMostTasks)
         fail_about({Setting::Stages},
-                   "the sums and updates of a plan of {} stages on {} devices wait for {:.4g} gradients, and at most "
-                   "{:.4g} are planned\n  help: plan fewer stages or devices that share parameters or a norm",
+                   "the sums and updates of a plan of {} stages on {} devices wait for {:.4g} gradients; at most "
+                   "{:.4g} are supported\n  help: plan fewer stages or devices that share parameters or a norm",
                    shape.stages, shape.devices, inputs_of_all, kMostInputs);
-    refuse_large_table(kPerTask * tasks_of(shape) + kPerMeetingInput * inputs_of_all, shape);
+    refuse_large_table(kPerTask * tasks_of(shape) + kPerBarrierInput * inputs_of_all, shape);
 }
 
 void refuse_large_trace(const PlanGraph& graph, const Shape& shape) {
@@ -189,12 +188,11 @@ void refuse_heavy(const std::vector<Buffer>& buffers) {
     if (all <= static_cast<double>(kLargestPlan))
         return;
     const bool weights = largest->kind <= MemoryKind::Optimizer;
-    fail_about(
-        {weights ? Setting::Weights : Setting::Activations, Setting::MicroBatches},
-        "the buffers of the plan add up to {}, and bytes are counted up to {}; the largest holds {} of stage {}, "
-        "{}\n  help: check the units of sizes, or plan fewer micro-batches",
-        text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest->kind), largest->stage,
-        print_bytes(largest->bytes));
+    fail_about({weights ? Setting::Weights : Setting::Activations, Setting::MicroBatches},
+               "the buffers of the plan add up to {}, but bytes are limited to {}; the largest holds {} of stage {}, "
+               "{}\n  help: check the units of sizes, or plan fewer micro-batches",
+               text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest->kind), largest->stage,
+               print_bytes(largest->bytes));
 }
 
 }  // namespace pw

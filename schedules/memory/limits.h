@@ -1,5 +1,5 @@
-// How large a plan may be, and how long: what is beyond is refused before it is computed or allocated. Each refusal is
-// an Error (BadInput) about the setting to blame, with a way out.
+// How large a plan may be and how long it may take. Larger plans are refused before anything is computed or allocated.
+// Each refusal is an Error (BadInput) about the setting to blame, with a way out.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -14,29 +14,29 @@ namespace pw {
 struct Buffer;
 class TaskKinds;
 
-inline constexpr std::int64_t kMostTasks = 100'000'000;  // of a plan, transfers included
+inline constexpr std::int64_t kMostTasks = 100'000'000;  // of a plan, including transfers
 inline constexpr double kMostInputs = 4e9;               // of all its tasks
 inline constexpr Ns kLongestPlan = Ns{1} << 60;          // 36 years: sums of times stay far from overflow
-inline constexpr Bytes kLargestPlan = Bytes{1} << 61;    // 2 EiB, of all buffers, whether they live together or not
+// 2 EiB: the sum of all buffers, whether they live at the same time or not
+inline constexpr Bytes kLargestPlan = Bytes{1} << 61;
 
-// Returns how many micro-batches an asynchronous plan has in all, with `micro_batches` in each of `steps`. More than a
-// plan can have are refused.
+// Returns the number of micro-batches of an asynchronous plan with `micro_batches` in each of `steps`. Refuses more
+// than a plan can have.
 int microbatches_of_plan(int micro_batches, int steps);
 
-// Refuses a plan that has more than kMostTasks, or that would take more than memory_for_plans() to make, prove and
-// simulate.
+// Refuses a plan with more than kMostTasks, or one that takes more than memory_for_plans() to make, prove and simulate.
 void refuse_large(const Shape& shape);
-// Does the same for a trace of a plan that is there.
+// Refuses the same for a trace of an existing plan.
 void refuse_large_trace(const PlanGraph& graph, const Shape& shape);
-// Does the same for `bytes` of one table of such a plan.
+// Refuses a plan for which one table takes too much: `bytes`.
 void refuse_large_table(double bytes, const Shape& shape);
 
-// Refuses a plan whose tasks and transfers one after the other, than which no schedule is slower, take longer than
-// kLongestPlan. Durations are by kind; `busy` may be empty.
+// Refuses a plan whose tasks and transfers, run one after the other, take longer than kLongestPlan; no schedule is
+// slower. Durations are by kind; `busy` may be empty.
 void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vector<Ns>& durations,
                  const std::vector<Ns>& busy, const Costs& costs);
 
-// Refuses buffers that are all together larger than kLargestPlan.
+// Refuses buffers whose sum is larger than kLargestPlan.
 void refuse_heavy(const std::vector<Buffer>& buffers);
 
 }  // namespace pw

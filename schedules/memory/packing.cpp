@@ -1,4 +1,4 @@
-// Where the buffers of a device lie in its arena.
+// The offsets of a device's buffers in its arena.
 #include "schedules/memory/buffers.h"
 #include "schedules/memory/packing_search.h"
 
@@ -14,14 +14,14 @@ namespace pw {
 
 namespace {
 
-using Order = std::vector<int>;  // of the buffers of a device
+using Order = std::vector<int>;  // indices of a device's buffers
 
-// Beyond so many pairs of buffers of one device, over all devices, only the order of birth is tried: the time of the
-// others grows with the pairs.
+// With more pairs of buffers than this on one device, summed over all devices, only the order of starts is tried: the
+// time of the other orders grows with the pairs.
 constexpr double kMostPairs = 5e7;
 
-// Returns the bytes that live together at most: no arena is smaller.
-Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
+// Returns the most bytes that live at the same time: no arena is smaller.
+Bytes most_live(const std::vector<Buffer>& buffers, const Order& order) {
     int positions = 0;
     for (const int k : order)
         positions = std::max(positions, buffers[k].last + 1);
@@ -36,10 +36,10 @@ Bytes most_alive(const std::vector<Buffer>& buffers, const Order& order) {
     return peak;
 }
 
-// What is free at one moment: gaps between buffers, and all above them.
+// Free space at one moment: gaps between buffers, and everything above them.
 class FreeSpace {
 public:
-    // Takes bytes in the smallest gap that holds them, else on top.
+    // Takes bytes from the smallest gap that holds them, else on top.
     Bytes take(Bytes bytes) {
         const auto found = by_size_.lower_bound({bytes, 0});
         if (found == by_size_.end()) {
@@ -90,8 +90,8 @@ private:
     Bytes top_ = 0;
 };
 
-// Returns the buffers in the order of birth, the longest-lived of those born together first.
-Order by_birth(const std::vector<Buffer>& buffers, std::span<const int> own) {
+// Returns the buffers in the order of their starts; among equal starts, the longest-lived first.
+Order by_start(const std::vector<Buffer>& buffers, std::span<const int> own) {
     int positions = 0;
     for (const int k : own)
         positions = std::max(positions, buffers[k].first + 1);
@@ -112,37 +112,37 @@ Order by_birth(const std::vector<Buffer>& buffers, std::span<const int> own) {
     return order;
 }
 
-// Gives buffers offsets as an allocator would: in the order of birth, what has died is free. Returns the size of the
-// arena.
-Bytes place_by_birth(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
+// Gives buffers offsets as an allocator would: in the order of their starts, reusing the space of buffers that have
+// ended. Returns the size of the arena.
+Bytes place_by_start(const std::vector<Buffer>& buffers, const Order& order, std::vector<Bytes>& offset) {
     int positions = 0;
     for (const int k : order)
         positions = std::max(positions, buffers[k].last + 1);
-    // What dies at a position is a list: its first in the order, and then the next of each.
-    std::vector<int> first_dead(static_cast<std::size_t>(positions), -1), next_dead(order.size(), -1);
+    // Linked lists of the buffers that end at each position: the first of each list, and the next one of each buffer.
+    std::vector<int> first_ended(static_cast<std::size_t>(positions), -1), next_ended(order.size(), -1);
     FreeSpace space;
     Bytes arena = 0;
     int now = 0;
     for (int at = 0; at < static_cast<int>(order.size()); ++at) {
         const Buffer& buffer = buffers[order[at]];
         for (; now < buffer.first; ++now)
-            for (int dead = first_dead[now]; dead >= 0; dead = next_dead[dead])
-                space.give_back(offset[order[dead]], buffers[order[dead]].bytes);
+            for (int ended = first_ended[now]; ended >= 0; ended = next_ended[ended])
+                space.give_back(offset[order[ended]], buffers[order[ended]].bytes);
         offset[order[at]] = space.take(buffer.bytes);
         arena = std::max(arena, space.top());
-        next_dead[at] = std::exchange(first_dead[buffer.last], at);
+        next_ended[at] = std::exchange(first_ended[buffer.last], at);
     }
     return arena;
 }
 
-// A buffer that has its place.
+// A buffer with its offset.
 struct Placed {
     Bytes offset, end;
     int first, last;
 };
 
-// Gives buffers offsets in any order, each in the smallest gap that is free all its life, else on top. Returns the size
-// of the arena, or `limit` as soon as it is no smaller.
+// Gives buffers offsets in any order, each in the smallest gap that is free for its whole lifetime, else on top.
+// Returns the size of the arena, or `limit` as soon as the arena is no smaller.
 Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit, std::vector<Bytes>& offset) {
     std::vector<Placed> placed;  // by offset
     placed.reserve(order.size());
@@ -166,13 +166,13 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit,
             return limit;
         offset[k] = at;
         placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                       [](Bytes wanted, const Placed& other) { return wanted < other.offset; }),
+                                       [](Bytes value, const Placed& other) { return value < other.offset; }),
                       {at, at + buffer.bytes, buffer.first, buffer.last});
     }
     return arena;
 }
 
-// A key puts large buffers first, long-lived ones first, or both in one; the first come first among equals.
+// A key puts large buffers first, long-lived ones first, or combines both; ties are broken by the second number.
 using PackingKey = std::pair<double, double>;
 double size_of(const Buffer& buffer) { return static_cast<double>(buffer.bytes); }
 double life_of(const Buffer& buffer) { return buffer.last - buffer.first + 1; }
@@ -180,42 +180,42 @@ PackingKey by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.firs
 PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
 PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
 
-// Searches beyond what the orders have found are for arenas that are larger than this many times the peak.
+// The search runs only if the orders have found no arena below this many times the peak.
 constexpr double kClose = 1.02;
-// What is searched for, in this order: an arena of so many times the peak, keeping so many ways.
+// The searches, in this order: the limit as a multiple of the peak, and the number of partial packings to keep.
 constexpr struct {
     double limit;
     int width;
 } kSearches[] = {{1.02, 8},  {1.05, 8},   {1.02, 48}, {1.05, 48}, {1.08, 48}, {1.1, 48},
                  {1.1, 200}, {1.1, 1000}, {1.13, 48}, {1.16, 48}, {1.2, 48}};
-// Buffers times ways, beyond which a device is not searched for.
-constexpr std::size_t kMostWays = 200'000;
+// Devices with more buffers times partial packings than this are not searched.
+constexpr std::size_t kMostPartials = 200'000;
 
-// Buffers in the order of their births, with time forwards or backwards.
-struct Births {
+// Buffers in the order of their starts, with time forwards or backwards.
+struct Sequence {
     Order order;
-    std::vector<Living> living;
+    std::vector<LiveRange> ranges;
 };
 
-Births births_of(const std::vector<Buffer>& buffers, Order order, int end, bool forwards) {
+Sequence sequence_of(const std::vector<Buffer>& buffers, Order order, int end, bool forwards) {
     if (!forwards)
         std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
             return std::pair(-buffers[a].last, buffers[a].first) < std::pair(-buffers[b].last, buffers[b].first);
         });
-    Births births{std::move(order), {}};
-    for (const int k : births.order) {
+    Sequence sequence{std::move(order), {}};
+    for (const int k : sequence.order) {
         const auto [first, last] = std::pair(buffers[k].first, buffers[k].last);
-        births.living.push_back({buffers[k].bytes, forwards ? first : end - last, forwards ? last : end - first});
+        sequence.ranges.push_back({buffers[k].bytes, forwards ? first : end - last, forwards ? last : end - first});
     }
-    return births;
+    return sequence;
 }
 
-// Gives buffers places in a smaller arena than the one there is, or leaves them alone; returns the size of the arena.
-// `order` is that of birth. What lives all the time goes to the bottom, where it is in nobody's way.
+// Gives buffers offsets in a smaller arena than the existing one, or leaves them as they are. Returns the size of the
+// arena. `order` is that of the starts. Buffers that live all the time are at the bottom.
 Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak, Bytes arena,
                     std::vector<Bytes>& offset) {
     int end = 0;
-    Bytes unit = 0, bottom = 0;  // offsets are multiples of what the sizes are multiples of
+    Bytes unit = 0, bottom = 0;  // offsets are multiples of the common divisor of all sizes
     for (const int k : order) {
         end = std::max(end, buffers[k].last);
         unit = std::gcd(unit, buffers[k].bytes);
@@ -226,19 +226,20 @@ Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak,
     for (const int k : fixed)
         bottom += buffers[k].bytes;
     order.erase(order.begin(), moving);
-    const Births forwards = births_of(buffers, order, end, true), backwards = births_of(buffers, order, end, false);
+    const Sequence forwards = sequence_of(buffers, order, end, true),
+                   backwards = sequence_of(buffers, order, end, false);
     for (const auto& [times, width] : kSearches) {
         const auto limit = static_cast<Bytes>(times * static_cast<double>(peak)) / unit * unit;
-        if (limit >= arena || order.size() * static_cast<std::size_t>(width) > kMostWays)
+        if (limit >= arena || order.size() * static_cast<std::size_t>(width) > kMostPartials)
             continue;
-        for (const Births* births : {&forwards, &backwards}) {
-            const std::vector<Bytes> found = places_below(births->living, limit - bottom, width);
+        for (const Sequence* sequence : {&forwards, &backwards}) {
+            const std::vector<Bytes> found = offsets_below(sequence->ranges, limit - bottom, width);
             if (found.empty())
                 continue;
             arena = bottom;
             for (std::size_t at = 0; at < found.size(); ++at) {
-                offset[births->order[at]] = bottom + found[at];
-                arena = std::max(arena, bottom + found[at] + births->living[at].bytes);
+                offset[sequence->order[at]] = bottom + found[at];
+                arena = std::max(arena, bottom + found[at] + sequence->ranges[at].bytes);
             }
             Bytes below = 0;
             for (const int k : fixed)
@@ -249,15 +250,15 @@ Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak,
     return arena;
 }
 
-// No order is the best for all plans: the one that leaves the smallest arena counts, or the first one that is small
-// enough. Where none comes close to the peak, places are searched for.
+// No order is best for all plans: the smallest arena is taken, or the first one that is small enough. If none is close
+// to the peak, the search runs.
 Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough, Bytes enough,
                   std::vector<Bytes>& offset) {
-    Order order = by_birth(buffers, own);
-    Bytes arena = place_by_birth(buffers, order, offset);
+    Order order = by_start(buffers, own);
+    Bytes arena = place_by_start(buffers, order, offset);
     if (!thorough || arena <= enough)
         return arena;
-    const Bytes peak = most_alive(buffers, order), least = std::max(enough, peak);
+    const Bytes peak = most_live(buffers, order), least = std::max(enough, peak);
     if (arena <= least)
         return arena;
     const Order born = order;

@@ -8,28 +8,28 @@ namespace pw {
 
 namespace {
 
-struct Lying {
+struct LiveBuffer {
     Bytes offset, end;
     int last;
 };
 
-// A way to place the buffers so far: those that still live, by offset, and the last entry of its history.
-struct Way {
-    std::vector<Lying> lying;
+// A packing of the buffers so far: those that still live, by offset, and the last entry of its history.
+struct Partial {
+    std::vector<LiveBuffer> live;
     int latest = -1;
 };
 
 struct Entry {
-    int before;  // the entry of the buffer before; -1 for the first
+    int before;  // the entry of the previous buffer; -1 for the first
     Bytes offset;
 };
 
-// One more buffer in one of the ways.
-struct Next {
-    std::int64_t ragged;  // the sum over all neighbours of the time between their ends, after it
-    int way;
+// One more buffer in one of the partial packings.
+struct Candidate {
+    std::int64_t ragged;  // then the sum, over all neighbours, of the time between their ends
+    int partial;
     Bytes offset;
-    std::uint64_t mark;  // equal ones are the same from here on
+    std::uint64_t mark;  // candidates with equal marks continue in the same way
 };
 
 std::uint64_t mark_of(Bytes offset, int last) {
@@ -38,98 +38,99 @@ std::uint64_t mark_of(Bytes offset, int last) {
     return (mixed ^ mixed >> 29U) * 0xff51afd7ed558ccdU;
 }
 
-class PlaceSearch {
+class PackingSearch {
 public:
-    PlaceSearch(Bytes limit, int width) : limit_(limit), width_(static_cast<std::size_t>(width)), ways_(1) {}
+    PackingSearch(Bytes limit, int width) : limit_(limit), width_(static_cast<std::size_t>(width)), partials_(1) {}
 
-    // Returns false when the buffer has no place in any way.
-    bool place(const Living& buffer) {
+    // Returns false if the buffer fits into none of the partial packings.
+    bool place(const LiveRange& buffer) {
         next_.clear();
-        for (int way = 0; way < static_cast<int>(ways_.size()); ++way) {
-            std::erase_if(ways_[way].lying, [&](const Lying& other) { return other.last < buffer.first; });
-            add_places(way, buffer);
+        for (int partial = 0; partial < static_cast<int>(partials_.size()); ++partial) {
+            std::erase_if(partials_[partial].live, [&](const LiveBuffer& other) { return other.last < buffer.first; });
+            add_candidates(partial, buffer);
         }
-        std::stable_sort(next_.begin(), next_.end(), [](const Next& a, const Next& b) { return a.ragged < b.ragged; });
+        std::stable_sort(next_.begin(), next_.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.ragged < b.ragged; });
         keep_best(buffer);
-        return !ways_.empty();
+        return !partials_.empty();
     }
 
     std::vector<Bytes> offsets(std::size_t buffers) const {
         std::vector<Bytes> offsets(buffers);
-        int entry = ways_.front().latest;
+        int entry = partials_.front().latest;
         for (std::size_t k = buffers; k-- > 0; entry = entries_[entry].before)
             offsets[k] = entries_[entry].offset;
         return offsets;
     }
 
 private:
-    // Both ends of every gap that holds the buffer. A gap counts as a neighbour that ends now, and what is below or
-    // above all as one that always ends with its neighbour.
-    void add_places(int way, const Living& buffer) {
-        const std::vector<Lying>& lying = ways_[way].lying;
+    // Adds both ends of every gap that holds the buffer. A gap counts as a neighbour that ends now; the space below the
+    // lowest and above the highest buffer counts as one that ends with its neighbour.
+    void add_candidates(int partial, const LiveRange& buffer) {
+        const std::vector<LiveBuffer>& live = partials_[partial].live;
         const int life = buffer.last + 1 - buffer.first;
-        const auto left = [&](std::size_t at) { return std::int64_t{lying[at].last + 1 - buffer.first}; };
-        const auto first_of_way = static_cast<std::ptrdiff_t>(next_.size());
+        const auto left = [&](std::size_t at) { return std::int64_t{live[at].last + 1 - buffer.first}; };
+        const auto first_of_partial = static_cast<std::ptrdiff_t>(next_.size());
         std::int64_t ragged = 0;
         std::uint64_t mark = 0;
         Bytes top = 0;
-        for (std::size_t at = 0; at <= lying.size(); ++at) {
-            const bool floor = at == 0, ceiling = at == lying.size();
-            const Bytes above = ceiling ? limit_ : lying[at].offset, gap = above - top;
+        for (std::size_t at = 0; at <= live.size(); ++at) {
+            const bool floor = at == 0, ceiling = at == live.size();
+            const Bytes above = ceiling ? limit_ : live[at].offset, gap = above - top;
             const std::int64_t lower = floor ? 0 : left(at - 1), upper = ceiling ? 0 : left(at);
             const std::int64_t to_lower = floor ? 0 : std::abs(life - lower),
                                to_upper = ceiling ? 0 : std::abs(life - upper);
             const std::int64_t now = gap > 0 ? lower + upper : floor || ceiling ? 0 : std::abs(lower - upper);
             if (gap > buffer.bytes) {
-                next_.push_back({to_lower + life + upper - now, way, top, mark_of(top, buffer.last)});
+                next_.push_back({to_lower + life + upper - now, partial, top, mark_of(top, buffer.last)});
                 const Bytes high = above - buffer.bytes;
-                next_.push_back({lower + life + to_upper - now, way, high, mark_of(high, buffer.last)});
+                next_.push_back({lower + life + to_upper - now, partial, high, mark_of(high, buffer.last)});
             } else if (gap == buffer.bytes) {
-                next_.push_back({to_lower + to_upper - now, way, top, mark_of(top, buffer.last)});
+                next_.push_back({to_lower + to_upper - now, partial, top, mark_of(top, buffer.last)});
             }
             ragged += now;
             if (!ceiling) {
-                mark += mark_of(lying[at].offset, lying[at].last);
-                top = lying[at].end;
+                mark += mark_of(live[at].offset, live[at].last);
+                top = live[at].end;
             }
         }
-        for (auto next = next_.begin() + first_of_way; next != next_.end(); ++next) {
+        for (auto next = next_.begin() + first_of_partial; next != next_.end(); ++next) {
             next->ragged += ragged;
             next->mark += mark;
         }
     }
 
-    void keep_best(const Living& buffer) {
+    void keep_best(const LiveRange& buffer) {
         kept_.clear();
         std::vector<std::uint64_t> marks;
-        for (const Next& next : next_) {
+        for (const Candidate& next : next_) {
             if (kept_.size() == width_)
                 break;
             if (std::find(marks.begin(), marks.end(), next.mark) != marks.end())
                 continue;
             marks.push_back(next.mark);
-            entries_.push_back({ways_[next.way].latest, next.offset});
-            Way& way = kept_.emplace_back(ways_[next.way]);
-            way.latest = static_cast<int>(entries_.size()) - 1;
-            const auto above = std::find_if(way.lying.begin(), way.lying.end(),
-                                            [&](const Lying& other) { return other.offset > next.offset; });
-            way.lying.insert(above, {next.offset, next.offset + buffer.bytes, buffer.last});
+            entries_.push_back({partials_[next.partial].latest, next.offset});
+            Partial& partial = kept_.emplace_back(partials_[next.partial]);
+            partial.latest = static_cast<int>(entries_.size()) - 1;
+            const auto above = std::find_if(partial.live.begin(), partial.live.end(),
+                                            [&](const LiveBuffer& other) { return other.offset > next.offset; });
+            partial.live.insert(above, {next.offset, next.offset + buffer.bytes, buffer.last});
         }
-        std::swap(ways_, kept_);
+        std::swap(partials_, kept_);
     }
 
     Bytes limit_;
     std::size_t width_;
-    std::vector<Way> ways_, kept_;
-    std::vector<Next> next_;
+    std::vector<Partial> partials_, kept_;
+    std::vector<Candidate> next_;
     std::vector<Entry> entries_;
 };
 
 }  // namespace
 
-std::vector<Bytes> places_below(const std::vector<Living>& buffers, Bytes limit, int width) {
-    PlaceSearch search(limit, width);
-    for (const Living& buffer : buffers)
+std::vector<Bytes> offsets_below(const std::vector<LiveRange>& buffers, Bytes limit, int width) {
+    PackingSearch search(limit, width);
+    for (const LiveRange& buffer : buffers)
         if (!search.place(buffer))
             return {};
     return search.offsets(buffers.size());

@@ -1,4 +1,4 @@
-// Where buffers can lie below a limit, looked for in the order of their births. Only packing.cpp asks.
+// Searches for offsets of buffers below a limit, in the order of their starts. Only packing.cpp uses it.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -7,16 +7,17 @@
 
 namespace pw {
 
-// Lives from position `first` to the end of position `last`.
-struct Living {
+// A buffer that lives from position `first` to the end of position `last`.
+struct LiveRange {
     Bytes bytes;
     int first, last;
 };
 
-// Gives each of the buffers, which stand in the order of their births, a place that ends at `limit` or below. Of all
-// ways to place the first few, the `width` best are kept while the next one is placed: those whose neighbours die
-// together, so that what they leave is in few pieces. Time grows with the number of buffers, with how many of them live
-// together, and with `width`. Returns the offsets, or nothing when no way is left: another width may still find one.
-std::vector<Bytes> places_below(const std::vector<Living>& buffers, Bytes limit, int width);
+// Gives each buffer an offset such that it ends at `limit` or below. The buffers are in the order of their starts. Of
+// all packings of the first few buffers, the `width` best are kept while the next one is placed: those whose neighbours
+// end at the same time, so that they leave few gaps. Time grows with the number of buffers, with the number that live
+// at the same time, and with `width`. Returns the offsets, or nothing if no packing is left; another width may still
+// find one.
+std::vector<Bytes> offsets_below(const std::vector<LiveRange>& buffers, Bytes limit, int width);
 
 }  // namespace pw

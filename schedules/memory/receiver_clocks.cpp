@@ -16,7 +16,7 @@ namespace {
 using Link = boost::property<boost::edge_index_t, std::size_t>;
 using Devices = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property, Link>;
 
-// Returns the graph of the devices of which one waits for the other, each pair once.
+// Returns the graph of devices that wait for each other, with each pair once.
 Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int count) {
     std::vector<std::vector<int>> waits_for(static_cast<std::size_t>(count));
     std::vector<int> last_asker(static_cast<std::size_t>(count), -1);
@@ -36,7 +36,7 @@ Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int c
         std::sort(waits_for[device].begin(), waits_for[device].end());
         for (const int other : waits_for[device]) {
             const std::vector<int>& back = waits_for[other];
-            // the lower one adds a pair that waits for each other: its row was sorted before
+            // if both wait for each other, the lower one adds the pair; its row is sorted already
             if (other > device || !std::binary_search(back.begin(), back.end(), device))
                 boost::add_edge(static_cast<std::size_t>(device), static_cast<std::size_t>(other), edges++, devices);
         }
@@ -46,7 +46,7 @@ Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int c
 
 struct Block {
     std::vector<int> devices;                // ascending
-    std::vector<std::pair<int, int>> pairs;  // of which one waits for the other
+    std::vector<std::pair<int, int>> pairs;  // pairs of devices of which one waits for the other
 };
 
 std::vector<Block> blocks_of(const Devices& devices) {
@@ -85,12 +85,12 @@ ReceiverClocks::ReceiverClocks(const PlanGraph& graph, const Shape& shape, const
         else if (leads_[node])
             run(node);
     }
-    at_send_ = std::move(message_);  // receive() has left it there
+    at_send_ = std::move(message_);  // where receive() has stored it
     leads_ = {};
     readers_ = {};
 }
 
-// A SEND is read by its RECV, whatever that leads to.
+// The RECV of a SEND is always a reader, whatever depends on it.
 void ReceiverClocks::find_readers(const std::vector<int>& order, int devices) {
     leads_.assign(order.size(), 1);
     readers_.assign(order.size(), 0);
@@ -106,9 +106,10 @@ void ReceiverClocks::find_readers(const std::vector<int>& order, int devices) {
         }
     if (!meets)
         return;
-    // The last sums and updates of a plan keep no SEND waiting, and there devices wait for many others.
+    // The last sums and updates of a plan delay no SEND, and there devices wait for many others.
     leads_.assign(order.size(), 0);
-    std::vector<char> list_leads(static_cast<std::size_t>(devices), 0);  // of what computes later in the list
+    // whether later computing tasks of the list lead to a SEND
+    std::vector<char> list_leads(static_cast<std::size_t>(devices), 0);
     for (std::size_t at = order.size(); at-- > 0;) {
         const int node = order[at];
         const Op op = graph_.task(node).op;
@@ -155,7 +156,7 @@ void ReceiverClocks::find_neighbours(const Shape& shape) {
 const ReceiverClocks::Neighbour& ReceiverClocks::neighbour(int device, int other) const {
     const std::vector<Neighbour>& row = neighbours_[device];
     return *std::lower_bound(row.begin(), row.end(), other,
-                             [](const Neighbour& known, int wanted) { return known.device < wanted; });
+                             [](const Neighbour& one, int number) { return one.device < number; });
 }
 
 void ReceiverClocks::run(int node) {
@@ -175,7 +176,7 @@ void ReceiverClocks::run(int node) {
         keep(node, clock);
 }
 
-// What a SEND has from its maker goes to its RECV, and from there to who reads it.
+// The message of the task that makes a SEND's tensor goes to its RECV, and from there to the readers of the RECV.
 void ReceiverClocks::send(int node) {
     const int message = message_[graph_.inputs(node).front()];
     message_[node] = message;
@@ -186,7 +187,7 @@ void ReceiverClocks::send(int node) {
 void ReceiverClocks::receive(int node) {
     const int send = graph_.inputs(node).front(), message = message_[send];
     const Neighbour& receiver = neighbour(graph_.device_of(send), graph_.device_of(node));
-    message_[send] = messages_[message].clock[receiver.here + receiver.place];  // nobody else asks for its message
+    message_[send] = messages_[message].clock[receiver.here + receiver.place];  // the last use of its message number
     message_[node] = message;
     messages_[message].readers += readers_[node];
     release(message);

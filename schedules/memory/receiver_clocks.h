@@ -1,4 +1,4 @@
-// How far receivers have surely got when a message can first arrive: landing buffers are free until then.
+// How far receivers have certainly progressed when a message can first arrive: landing buffers are free until then.
 #pragma once
 
 #include "schedules/plan/plan_graph.h"
@@ -7,36 +7,37 @@
 
 namespace pw {
 
-// For every SEND, the position of the latest task that computes on its receiver and must be done before what it sends
-// is made. A RECV in the list keeps nobody but its reader waiting.
+// For every SEND, the position of the latest task that computes on its receiver and must be done before the tensor is
+// made. A RECV in the list delays only its reader.
 //
-// Devices keep a clock each of what the others have done. News of a device reaches its neighbour by itself, or around
-// within one block (biconnected component) of the graph of devices that wait for each other: a way that leaves the
-// block comes back through the device where it left. So a device knows the devices of its blocks and no others, which
-// are two in a chain, however long. What no later SEND depends on does not count.
+// Devices have vector clocks of the progress of other devices. Progress of a device reaches its neighbour directly,
+// or around within one block (biconnected component) of the graph of devices that wait for each other: a path that
+// leaves the block returns through the device where it left. So a clock contains only the devices of a device's blocks,
+// which are two in a chain of any length. Tasks that no later SEND depends on are left out.
 class ReceiverClocks {
 public:
-    // The plan runs through and has its transfers. In `order` its nodes come after their inputs, and those that compute
-    // as in their lists. Throws Error (BadInput) when the clocks alone take more than memory_for_plans().
+    // The plan completes and has its transfers. In `order` its nodes come after their inputs, and tasks that compute in
+    // the order of their lists. Throws Error (BadInput) if the clocks alone take more than memory_for_plans().
     ReceiverClocks(const PlanGraph& graph, const Shape& shape, const std::vector<int>& order);
 
     int at(int send) const { return at_send_[static_cast<std::size_t>(send)]; }  // -1 for none
 
 private:
-    using Clock = std::vector<int>;  // of the devices of one's blocks, block by block: the position of the latest done
+    // of the devices in one's blocks, block by block: the position of the latest task done
+    using Clock = std::vector<int>;
 
-    // What two devices know of their block, of which both are.
+    // A neighbour of a device, and the block that both are in.
     struct Neighbour {
         int device;
-        int here, there;  // where the block begins in one's own clock and in the neighbour's
+        int here, there;  // where the block begins in the device's own clock and in the neighbour's
         int size;
         int place;  // of the neighbour in the block
     };
-    // What other devices wait for.
+    // A clock that other devices wait for.
     struct Message {
         Clock clock;
-        int device = -1;  // that made it
-        int readers = 0;  // who have not read it yet
+        int device = -1;  // the device that sent it
+        int readers = 0;  // readers that have not read it yet
     };
 
     void find_neighbours(const Shape& shape);
@@ -50,13 +51,13 @@ private:
 
     const PlanGraph& graph_;
     std::vector<char> leads_;                         // [node]: whether a later SEND depends on it
-    std::vector<int> readers_;                        // [node]: who read its message
+    std::vector<int> readers_;                        // [node]: the number of readers of its message
     std::vector<std::vector<Neighbour>> neighbours_;  // [device], by device
-    std::vector<std::vector<int>> own_;               // [device]: where it stands in its own clock, once per block
-    std::vector<Clock> now_;                          // [device]: of what it has done so far
+    std::vector<std::vector<int>> own_;               // [device]: its own positions in its clock, one per block
+    std::vector<Clock> now_;                          // [device]: its clock now
     std::vector<Message> messages_;
-    std::vector<int> free_;     // of these
-    std::vector<int> message_;  // [node]: which of them; -1 when no other device reads it
+    std::vector<int> free_;     // indices of unused messages
+    std::vector<int> message_;  // [node]: the index of its message; -1 if no other device reads it
     std::vector<int> at_send_;  // [node]
 };
 

@@ -4,7 +4,7 @@ namespace pw {
 
 namespace {
 
-// Breadth-first (Lamy-Poirier, 2022; LoopedBFS): every chunk runs all its micro-batches at once. The
+// Breadth-first (Lamy-Poirier, 2022; LoopedBFS): every stage of a device runs all its micro-batches at once. The
 // backwards drain last in, first out, as in PyTorch.
 Tasks breadth_first(const Holding& own, const ScheduleOptions& options) {
     const int m = own.shape.microbatches;

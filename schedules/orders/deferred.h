@@ -1,5 +1,5 @@
-// Schedules that split the backward: I, for inputs, as soon as its gradient is there, W, for weights, where it fills a
-// gap.
+// Schedules that split the backward: I (for inputs) runs as soon as its gradient arrives, W (for weights) where it
+// fills a gap.
 #pragma once
 
 #include "schedules/orders/schedule.h"
@@ -8,7 +8,7 @@
 
 namespace pw {
 
-// I tasks whose W is still to come, oldest first.
+// Holds back the W of each I, oldest first.
 class Deferred {
 public:
     explicit Deferred(Tasks& order) : order_(order) {}

@@ -1,16 +1,16 @@
-#include "schedules/orders/turns.h"
+#include "schedules/orders/chunk_groups.h"
 
 namespace pw {
 
 namespace {
 
-// Evaluation: groups of p micro-batches, so that a device with several stages never waits for a
-// round trip of one of them.
+// Evaluation: groups of p micro-batches, so that a device with several stages never waits for a round trip of one of
+// them.
 Tasks forward_only(const Holding& own, const ScheduleOptions&) {
     const auto chunks = static_cast<int>(own.stages.size()), all = static_cast<int>(own.microbatches.size());
     Tasks order;
-    for (const Turn& turn : turns_in_groups(chunks, all, own.shape.devices))
-        order.push_back({Op::Forward, own.stages[turn.chunk], own.microbatches[turn.microbatch]});
+    for (const VirtualMicrobatch& next : virtual_microbatches(chunks, all, own.shape.devices))
+        order.push_back({Op::Forward, own.stages[next.chunk], own.microbatches[next.microbatch]});
     return order;
 }
 

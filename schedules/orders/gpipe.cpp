@@ -6,8 +6,8 @@ namespace pw {
 
 namespace {
 
-// GPipe (Huang et al., 2019): all forwards, then all backwards; the drain is first in, first out
-// (PyTorch) or last in, first out.
+// GPipe (Huang et al., 2019): all forwards, then all backwards. The drain is first in, first out (PyTorch) or last in,
+// first out.
 Tasks gpipe(const Holding& own, const ScheduleOptions& options) {
     std::vector<int> microbatches = own.microbatches;
     Tasks order;

@@ -38,10 +38,10 @@ Holding Holdings::of(int device) const {
     return own;
 }
 
-int share_ahead(const Holding& own, int times) {
+int lead_of(const Holding& own, int times) {
     return times * (own.shape.devices - 1 - own.devices_before) / own.holders;
 }
 
-int share_behind(const Holding& own, int times) { return times * own.devices_before / own.holders; }
+int lag_of(const Holding& own, int times) { return times * own.devices_before / own.holders; }
 
 }  // namespace pw

@@ -1,15 +1,15 @@
-#include "schedules/orders/turns.h"
+#include "schedules/orders/chunk_groups.h"
 
 namespace pw {
 
 namespace {
 
-// Interleaved 1F1B (Narayanan et al., 2021): device d holds stages d, d + p, ...; groups of
-// micro-batches go through one chunk after the other, backwards in the opposite order of chunks.
+// Interleaved 1F1B (Narayanan et al., 2021): device d holds stages d, d + p, ...; groups of micro-batches go through
+// one stage of the device after the other, in the opposite order for backwards.
 Tasks interleaved(const Holding& own, const ScheduleOptions& options) {
     const int p = own.shape.devices, v = own.shape.stages / p, group = group_size(own.shape, options);
     Tasks order;
-    take_turns(own, group, 2 * (p - 1 - own.device) + (v - 1) * group, order, [&](int stage, int microbatch) {
+    interleave_stages(own, group, 2 * (p - 1 - own.device) + (v - 1) * group, order, [&](int stage, int microbatch) {
         order.push_back({Op::Backward, stage, microbatch});
     });
     return order;

@@ -1,4 +1,4 @@
-// One forward and one backward in turn, with a flush and without.
+// One forward and one backward alternately, with a flush and without.
 #include "schedules/orders/holding.h"
 #include "workloads/error.h"
 
@@ -8,7 +8,7 @@ namespace pw {
 
 namespace {
 
-// `warmup` forwards ahead, then one forward and one backward in turn, then the remaining backwards.
+// `warmup` forwards, then one forward and one backward alternately, then the remaining backwards.
 Tasks alternate(const Holding& own, int warmup) {
     const std::vector<int>& microbatches = own.microbatches;
     const int stage = own.only_stage();
@@ -25,17 +25,17 @@ Tasks alternate(const Holding& own, int warmup) {
     return order;
 }
 
-// 1F1B ("PipeDream-Flush", DAPPLE). Device d runs (p - 1 - d) forwards ahead, so it never holds more
-// than (p - d) activations.
-Tasks one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, share_ahead(own)); }
+// 1F1B ("PipeDream-Flush", DAPPLE). Device d runs p - 1 - d forwards ahead, so it never holds more than p - d
+// activations.
+Tasks one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, lead_of(own)); }
 
-// Eager 1F1B (Zhuang et al., 2023): twice as far ahead, so that computing hides transfers.
-Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, share_ahead(own, 2)); }
+// Eager 1F1B (Zhuang et al., 2023): twice as many forwards ahead, so that computation hides transfers.
+Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alternate(own, lead_of(own, 2)); }
 
-// PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush; two versions are enough when a
-// mini-batch is at least as long as the pipeline. With replicas too: F(s, i) follows B(s, i - (a + 1) r), and its
-// version is there if that one is of the mini-batch before the last or later, which a <= m div r, that is
-// (R - 1 - q) div r <= m div r, makes sure of.
+// PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush. Two versions suffice if a mini-batch has at least as
+// many micro-batches as the pipeline has devices. This holds with replicas, too: F(s, i) follows B(s, i - (a + 1) r),
+// and its version exists if that micro-batch belongs to the mini-batch before the last one or to a later one. a <= m
+// div r ensures this, and (R - 1 - q) div r <= m div r.
 Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
     const Shape& shape = own.shape;
     if (shape.per_update < shape.devices)

@@ -25,7 +25,7 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
                 for (const int other : index.devices_of(peer)) {
                     if (other == device)
                         continue;
-                    const OrderCosts::Place here{stage, device}, there{peer, other};
+                    const OrderCosts::Holder here{stage, device}, there{peer, other};
                     all.messages[{here, there}] = time_of({Op::SendForward, stage, 0, 0, peer}, device, other);
                     all.messages[{there, here}] = time_of({Op::SendBackward, peer, 0, 0, stage}, other, device);
                 }

@@ -1,5 +1,5 @@
-// What a schedule may order by, where its row needs costs: how long tasks and messages take, and what there is room
-// for.
+// The costs and memory by which a schedule orders tasks, if its row needs costs: the times of tasks and messages, and
+// the space there is.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -12,23 +12,23 @@
 namespace pw {
 
 struct OrderCosts {
-    struct Place {
+    struct Holder {
         int stage, device;
-        auto operator<=>(const Place&) const = default;
+        auto operator<=>(const Holder&) const = default;
     };
     struct Times {
         Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
     };
-    // Of a full micro-batch on each holder of a stage, with the device's speed and the dispatch.
-    std::map<Place, Times> times;
-    // From one holder to another, its latency included: of activations along an edge, and of gradients against it.
-    // Between stages of one device nothing is sent.
-    std::map<std::pair<Place, Place>, Ns> messages;
+    // The times of a full micro-batch on each holder of a stage, with the device's speed and the dispatch.
+    std::map<Holder, Times> times;
+    // The time of a message from one holder to another, including its latency: activations along an edge, gradients
+    // against it. Stages of one device send each other nothing.
+    std::map<std::pair<Holder, Holder>, Ns> messages;
     std::vector<StageBytes> bytes;  // by stage
     std::vector<Bytes> memory;      // by device
 };
 
-// Works them out for a placed shape. `memory` is that of the devices.
+// Computes the costs of a placed shape. `memory` is that of each device.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// How schedules lay stages out on devices. A placement is a row: a schedule may bring its own.
+// How schedules place stages on devices. A placement is a row; a schedule may bring its own.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -8,14 +8,14 @@
 namespace pw {
 
 struct Placement {
-    std::string_view name;         // as `list schedules` prints it
-    std::string_view each_device;  // what a device gets, in errors: "one stage"
-    // Returns the number of stages nearest to `stages` that it places on the devices: `stages` itself when they fit.
+    std::string_view name;         // as printed by `list schedules`
+    std::string_view each_device;  // in errors, what a device gets: "one stage"
+    // Returns the number of stages nearest to `stages` that it can place on the devices: `stages` itself if they fit.
     int (*nearest)(int stages, int devices);
     // Sets the placement of a shape whose stages fit, and Shape::serving where holders do not take turns. When null,
     // stage s is on device s mod devices.
     void (*place)(Shape& shape) = nullptr;
-    // Whether the config may give stages several holders instead: a device then has one stage.
+    // Whether the config may give stages several holders instead. A device then has one stage.
     bool replicas = false;
 
     bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }

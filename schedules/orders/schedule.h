@@ -1,5 +1,5 @@
-// The schedules. Each is a file with its order and its row; schedules.cpp collects the rows. A schedule writes compute
-// tasks only; passes add updates and transfers, and one check proves the plan.
+// The schedules. Each is a file with its order and its row; schedules.cpp lists the rows. A schedule writes compute
+// tasks only. Passes add updates and transfers, and one check proves the plan.
 #pragma once
 
 #include "schedules/orders/placement.h"
@@ -17,7 +17,7 @@
 namespace pw {
 
 struct ScheduleOptions {
-    // The drain is the order of the backwards after all forwards; Own is as the schedule has it.
+    // The order of the backwards after all forwards. Own is the schedule's default.
     enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
     int group = 0;  // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
 };
@@ -28,15 +28,15 @@ inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>
 
 enum class Updates {
     PerStep,        // synchronous: the plan is one mini-batch, flushed
-    PerMicroBatch,  // asynchronous: every micro-batch is a mini-batch, or an even_share of them
-    PerMiniBatch,   // asynchronous: every shape.per_update micro-batches are
+    PerMicroBatch,  // asynchronous: every micro-batch, or an even_share() of them, is a mini-batch
+    PerMiniBatch,   // asynchronous: every shape.per_update micro-batches are a mini-batch
 };
 
 using Tasks = std::vector<Task>;
 
 struct OrderCosts;  // schedules/orders/order_costs.h
 
-// What a schedule orders, and by what.
+// What a schedule orders, with its options.
 struct Request {
     const Shape& shape;  // placed
     ScheduleOptions options = {};
@@ -51,19 +51,19 @@ struct Schedule {
     Placement placement = kLinear;
     int chunks = 1;  // stages per device unless the config says otherwise
     Updates updates = Updates::PerStep;
-    std::span<const WeightPolicy> policies = kFlushed;  // the first is the schedule's own
-    // These formulas are for people: p devices, d a device, m micro-batches, v stages per device, N the group; F, B, I,
-    // W are the times of forwards, backwards, backwards for inputs and backwards for weights of all stages of a device.
-    // `bubble` is the idle time of a device in a step with equal stages, `in_flight` the micro-batches of activations
-    // that device d holds at most.
+    std::span<const WeightPolicy> policies = kFlushed;  // the first one is the default
+    // Formulas for people. p is the number of devices, d a device, m the number of micro-batches, v of stages per
+    // device, N the group; F, B, I and W are the times of forwards, backwards, backwards for inputs and backwards for
+    // weights of all stages of a device. `bubble` is the idle time of a device in a step with equal stages, `in_flight`
+    // the most micro-batches whose activations device d holds.
     std::string_view bubble = {}, in_flight = {};
     // Returns the compute tasks of every device, in order. Throws Error (BadInput) with the rule and, after "help:",
-    // the nearest legal values when the schedule is not defined for the shape.
+    // the nearest legal values if the schedule is not defined for the shape.
     std::vector<Tasks> (*orders)(const Request& request) = nullptr;
-    std::string_view one_stage = {};  // looped: the schedule that it comes to with one stage on each device
-    bool trains = true;               // whether it has backwards; else it has forwards only
-    std::string_view option = {};     // the key of pipeline that it reads besides those that all schedules do
-    bool needs_costs = false;         // whether it orders by times or bytes, so that costs come before orders
+    std::string_view one_stage = {};  // looped: the schedule that it equals with one stage on each device
+    bool trains = true;               // has backwards; else forwards only
+    std::string_view option = {};     // the key of `pipeline` that only some schedules read
+    bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.
@@ -74,51 +74,51 @@ struct Schedule {
 
 std::span<const Schedule> schedules();
 // Finds a schedule by name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and
-// all of them.
+// a list of all names.
 const Schedule& schedule_named(std::string_view name);
-// Returns the number of stages nearest to the shape's that the schedule can place on its devices: its own when they
-// fit.
+// Returns the number of stages nearest to the shape's that the schedule can place on its devices: the shape's own if
+// they fit.
 int legal_stages(const Schedule& schedule, const Shape& shape);
 
-// Fills the placement of stages. Returns false where the schedule cannot place that number.
+// Fills in the placement of stages. Returns false if the schedule cannot place that number.
 bool place_stages(const Schedule& schedule, Shape& shape);
 
 struct PlanOptions {
     ScheduleOptions schedule;
-    std::optional<WeightPolicy> weights;  // the schedule's own when absent
+    std::optional<WeightPolicy> weights;  // absent: the schedule's default
     Prediction prediction = Prediction::None;
-    std::vector<int> recompute;  // stages whose F saves nothing: R, recomputation, does, right before B or I
+    std::vector<int> recompute;  // stages whose F saves nothing: R recomputes it right before B or I
     TransferMode transfers;      // the plan is proven in these lanes, under rendezvous
 };
 
-// Returns the fewest micro-batches that every stage shares out evenly among its holders: they are a mini-batch of
-// schedules that update as often as they can, so that all stages have seen the same samples at every update.
+// Returns the fewest micro-batches that every stage divides evenly among its holders. Schedules that update as often as
+// possible use it as mini-batch, so that all stages have processed the same samples at every update.
 int even_share(const Shape& shape);
 
 struct Proof;  // schedules/passes/passes.h
 struct ProvenPlan {
     Plan plan;
     std::shared_ptr<const Proof> proof;
-    std::string deadlock = {};  // the error that names the circle, of a plan from a file that rendezvous would stop
+    // for a plan from a file that would deadlock under rendezvous: the error with the cycle
+    std::string deadlock = {};
 };
 
-// A plan is made in three steps: its shape is placed, its costs are worked out where the schedule needs them, and its
-// tasks are ordered. The first two functions below are these steps, the others all of them, without costs.
+// A plan is made in three steps: placed() places its shape, its costs are computed if the schedule needs them, and
+// ordered() orders its tasks. proven_plan() and make_plan() do all of it, without costs.
 
-// Fills the placement, unless the shape brings one (placement_of(replicas), one stage per device). Throws Error
-// (BadInput) with the rule and, after "help:", the nearest legal values when the schedule is not defined for the
-// shape.
+// Fills in the placement unless the shape has one (placement_of(replicas), one stage per device). Throws Error
+// (BadInput) with the rule and, after "help:", the nearest legal values if the schedule is not defined for the shape.
 Shape placed(const Schedule& schedule, Shape shape);
-// Orders the tasks of a placed shape: those of the schedule, then U, the update, where the schedule wrote none, then
-// transfers, then R, then the check. Throws as placed() does, and where the schedule needs costs and there are none.
+// Orders the tasks of a placed shape: the schedule's tasks, then U if the schedule has none, then transfers, then R,
+// then the check. Throws as placed() does, and if the schedule needs costs and has none.
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options = {},
                    const OrderCosts* costs = nullptr);
 
 ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 
-// Returns the name (and drain) of the schedule whose orders are the very same, task by task, where one stage on each
-// device leaves nothing of a looped one; empty elsewhere.
+// Returns the name (and drain) of the schedule with exactly the same orders, if a looped schedule has one stage on each
+// device; else empty.
 std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options);
 
 }  // namespace pw

@@ -25,7 +25,7 @@ std::span<const Schedule> schedules() {
 
 namespace {
 
-// These schedules are in the literature, and not here.
+// Schedules of the literature that are not implemented here.
 constexpr std::string_view kNotHere[] = {"auto",  "bpipe",  "chimera",  "dualpipe", "dualpipe-v", "dualpipev",
                                          "gems",  "hanayo", "pipemare", "seq1f1b",  "terapipe",   "v-half",
                                          "v-min", "vhalf",  "vmin",     "xpipe",    "zb-1p",      "zb-2p"};
@@ -54,7 +54,7 @@ std::string names_where(Condition condition) {
     return names;
 }
 
-// The names and aliases that a plain name is near to.
+// Returns the name or alias that is nearest to a normalised name.
 std::optional<std::string_view> near_to(const std::string& name) {
     std::vector<std::string_view> known;
     for (const Schedule& schedule : schedules()) {
@@ -86,7 +86,8 @@ void check_replicas(const Schedule& schedule, const Shape& shape) {
                    shape.stages, shape.devices_before(shape.stages), shape.devices, shape.devices_before(shape.stages));
 }
 
-// Without a flush a stage updates while others still use what it shares with them, and no norm has one time.
+// Without a flush, stages that share parameters would update them at different times, and gradients of one mini-batch
+// are never complete for a norm.
 void check_flushes(const Schedule& schedule, const Shape& shape) {
     if (!schedule.asynchronous())
         return;
@@ -94,7 +95,7 @@ void check_flushes(const Schedule& schedule, const Shape& shape) {
         fail("schedule {} never flushes: stages {} and {} share parameters, but update them at different times",
              schedule.name, shape.ties.front().from, shape.ties.front().to);
     if (shape.global_norm)
-        fail("schedule {} never flushes: no norm is that of all gradients of one mini-batch", schedule.name);
+        fail("schedule {} never flushes: there is no norm of all gradients of one mini-batch", schedule.name);
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ Shape placed(const Schedule& schedule, Shape shape) {
 
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options, const OrderCosts* costs) {
     if (schedule.needs_costs && costs == nullptr)
-        fail("schedule {} orders tasks by their costs, which nothing gives here", schedule.name);
+        fail("schedule {} orders tasks by their costs, and this plan has none", schedule.name);
     Plan plan;
     plan.schedule = schedule.name;
     plan.weights = options.weights.value_or(schedule.policies.front());

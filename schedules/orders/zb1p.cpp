@@ -1,20 +1,20 @@
+#include "schedules/orders/chunk_groups.h"
 #include "schedules/orders/deferred.h"
-#include "schedules/orders/turns.h"
 
 namespace pw {
 
 namespace {
 
-// PyTorch's InterleavedZeroBubble: interleaved with I and W apart and half of its warm-up; W lags d
-// turns behind.
+// PyTorch's InterleavedZeroBubble: interleaved with I and W separate and half the warm-up; W lags I by d micro-batches
+// of the sequence.
 Tasks zb1p(const Holding& own, const ScheduleOptions& options) {
     const int p = own.shape.devices, v = own.shape.stages / p, group = group_size(own.shape, options);
     Tasks order;
     Deferred deferred(order);
-    int turn = 0;
-    take_turns(own, group, (p - 1 - own.device) + (v - 1) * group, order, [&](int stage, int microbatch) {
+    int number = 0;
+    interleave_stages(own, group, (p - 1 - own.device) + (v - 1) * group, order, [&](int stage, int microbatch) {
         deferred.input(stage, microbatch);
-        if (turn++ >= own.device)
+        if (number++ >= own.device)
             deferred.weight();
     });
     deferred.rest();

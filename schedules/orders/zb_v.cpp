@@ -6,8 +6,8 @@ namespace pw {
 
 namespace {
 
-// The hand-written order of ZB-V on one device, for as many micro-batches as fill it; those beyond the
-// mini-batch are left out as they come.
+// The hand-written order of ZB-V on one device, for as many micro-batches as its phases need; those beyond the
+// mini-batch are left out.
 class VOrder {
 public:
     VOrder(const Shape& shape, int device)
@@ -16,7 +16,7 @@ public:
     struct Leg {
         int stage;
         int forwards = 0, inputs = 0, weights = 0;
-        // Counts what came since `before` so many times more.
+        // Repeats the changes since `before` this many times.
         void count(const Leg& before, int times) {
             forwards += times * (forwards - before.forwards);
             inputs += times * (inputs - before.inputs);
@@ -35,7 +35,7 @@ public:
         repeat(leg.inputs - leg.weights, [&] { weight(leg); });
     }
 
-    // Does the same so many times. Once it has put down nothing, it never will: then it is only counted.
+    // Runs a step this many times. Once it adds no task, it never will; the rest is then only counted.
     template <class Step>
     void repeat(int times, Step step) {
         for (; times > 0; --times) {
@@ -61,8 +61,8 @@ private:
     const int microbatches_;
 };
 
-// ZB-V (Qi et al., 2024), the hand-written order (PyTorch's ZBVZeroBubble): zero bubble of span when F, I
-// and W take the same time.
+// ZB-V (Qi et al., 2024), the hand-written order (PyTorch's ZBVZeroBubble): zero bubble of the span if F, I and W take
+// equally long.
 Tasks zb_v(const Holding& own, const ScheduleOptions&) {
     const int p = own.shape.devices, device = own.device, filled = std::max(own.shape.microbatches, 2 * p - 1);
     VOrder v(own.shape, device);

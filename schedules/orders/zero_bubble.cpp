@@ -7,8 +7,8 @@ namespace pw {
 
 namespace {
 
-// `warmup` forwards, then one forward and one I in turn; from the (delay + 1)-th I on a W follows each I; the
-// remaining W last.
+// `warmup` forwards, then one forward and one I alternately. From the (delay + 1)-th I on, a W follows each I; the
+// remaining W come last.
 Tasks alternate_split(const Holding& own, int warmup, int delay) {
     const std::vector<int>& microbatches = own.microbatches;
     const int stage = own.only_stage();
@@ -29,16 +29,13 @@ Tasks alternate_split(const Holding& own, int warmup, int delay) {
     return order;
 }
 
-// ZB-H1 (Qi et al., 2024): 1F1B's warm-up; W lags by d micro-batches, so that memory stays that of
-// 1F1B.
-Tasks zb_h1(const Holding& own, const ScheduleOptions&) {
-    return alternate_split(own, share_ahead(own), share_behind(own));
-}
+// ZB-H1 (Qi et al., 2024): 1F1B's warm-up. W lags by d micro-batches, which keeps the memory of 1F1B.
+Tasks zb_h1(const Holding& own, const ScheduleOptions&) { return alternate_split(own, lead_of(own), lag_of(own)); }
 
-// ZB-H2 (Qi et al., 2024): fills the warm-up's bubble with forwards, at twice the memory. Zero bubble of
-// span needs m >= 2p - 1.
+// ZB-H2 (Qi et al., 2024): fills the bubble of the warm-up with forwards, at twice the memory. Zero bubble of the span
+// needs m >= 2p - 1.
 Tasks zb_h2(const Holding& own, const ScheduleOptions&) {
-    return alternate_split(own, share_ahead(own, 2), share_behind(own, 2));
+    return alternate_split(own, lead_of(own, 2), lag_of(own, 2));
 }
 
 }  // namespace

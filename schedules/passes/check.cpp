@@ -20,7 +20,7 @@ PlaceName place_name(const PlaceName& named) {
     return named ? named : [](int device, int position) { return fmt::format("device {} step {}", device, position); };
 }
 
-// A plan without any backward is a forward-only one.
+// A plan without any backward is a plan of forwards only.
 bool has_backward(const Plan& plan) {
     return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
         return std::any_of(order.begin(), order.end(), [](const Task& task) { return is_backward(task.op); });
@@ -41,7 +41,7 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
                 continue;
             const bool whole = has(wholes), input = has(inputs), weight = has(weights);
             if (whole && (input || weight))
-                fail("plan '{}': {} stands beside {}; B is I and W in one", plan.schedule,
+                fail("plan '{}': both {} and {} are listed; B is I and W in one", plan.schedule,
                      print({Op::Backward, stage, mb}),
                      print({input ? Op::BackwardInput : Op::BackwardWeight, stage, mb}));
             if (!whole && !(input && weight))
@@ -52,12 +52,12 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
     }
 }
 
-// The last positions of a stage's tasks of one mini-batch in a device's list, -1 for none.
+// The last positions of a stage's tasks of one mini-batch in a device's list; -1 for none.
 struct LastPositions {
     int gradient = -1, sum = -1, update = -1;
 };
 
-// Returns them by stage of the device, then by mini-batch.
+// Returns the last positions by stage of the device, then by mini-batch.
 std::vector<LastPositions> last_positions(const Plan& plan, const ShapeIndex& index, int device) {
     const std::span<const int> stages = index.stages_of(device);
     const auto updates = static_cast<std::size_t>(plan.shape.updates());
@@ -76,7 +76,7 @@ std::vector<LastPositions> last_positions(const Plan& plan, const ShapeIndex& in
     return last;
 }
 
-// A holder runs S or U, `wanted`, once per mini-batch of a stage, after its last gradient of it.
+// Checks that a holder runs `wanted`, an S or U, once per mini-batch of a stage, after the stage's last gradient of it.
 void check_closing(const Plan& plan, int device, const Task& wanted, int at, int gradient, const PlaceName& place) {
     const std::vector<Task>& order = plan.order[device];
     if (at < 0)
@@ -92,7 +92,8 @@ void check_closing(const Plan& plan, int device, const Task& wanted, int at, int
              print(order[gradient]));
 }
 
-// Every holder of a stage sums its gradients with the others' and those of tied stages, and updates it.
+// Checks that every holder of a stage sums its gradients with those of other holders and of tied stages, and updates
+// it.
 void check_updates(const Plan& plan, const ShapeIndex& index, const PlaceName& place) {
     if (!has_backward(plan))
         return;
@@ -132,7 +133,7 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
     }
 }
 
-// Checks that a micro-batch stays on the device of a stage that serves it, since what F saves stays there.
+// Checks that each micro-batch runs on the device that serves it, since what F saves is there.
 void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
@@ -157,12 +158,13 @@ void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName
             }
 }
 
-// Returns the nodes in the order in which they can run: all of them where the plan has no deadlock. OneSlot has none.
-std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks) {
-    return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{} : Waiting(graph, mode, asks).order();
+// Returns the nodes in an order in which they can run; fewer than all if the plan deadlocks. OneSlot has no such order.
+std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& by_rendezvous) {
+    return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{}
+                                                            : Waiting(graph, mode, by_rendezvous).order();
 }
 
-// Returns the modes in which the same transfers could run.
+// Returns the other modes in which the same transfers could run.
 std::vector<TransferMode> other_modes(const TransferMode& mode) {
     std::vector<TransferMode> modes;
     for (const auto protocol : {mode.protocol, TransferMode::Protocol::Eager})
@@ -178,13 +180,13 @@ std::vector<TransferMode> other_modes(const TransferMode& mode) {
     return modes;
 }
 
-// A setting of transfers with a value: "receive: early".
+// A setting of transfers with its value: "receive: early".
 struct Change {
     Setting setting;
     std::string text;
 };
 
-// Returns what turns a mode into another one.
+// Returns the settings that turn `mode` into `other`.
 std::vector<Change> changes_to(const TransferMode& other, const TransferMode& mode) {
     std::vector<Change> changes;
     const auto add = [&](Setting setting, std::string_view name, auto value, auto before) {
@@ -198,8 +200,8 @@ std::vector<Change> changes_to(const TransferMode& other, const TransferMode& mo
     return changes;
 }
 
-// Returns the fewest changes with which the plan runs through, or nothing.
-std::vector<Change> way_out(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+// Returns the fewest changes with which the plan completes, or nothing.
+std::vector<Change> fewest_changes(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
     std::vector<Change> fewest;
     for (const TransferMode& other : other_modes(mode))
         if (const std::vector<Change> changes = changes_to(other, mode);
@@ -209,12 +211,12 @@ std::vector<Change> way_out(const Plan& plan, const PlanGraph& graph, const Tran
     return fewest;
 }
 
-// Returns a line per task of the circle. A transfer without a place of its own is told by the task that makes its
+// Returns a line per task of the cycle. A transfer that is not in the user's file is named by the task that makes its
 // tensor.
-std::string lines_of(const PlanGraph& graph, const std::vector<int>& circle, const PlaceName& place) {
+std::string lines_of(const PlanGraph& graph, const std::vector<int>& cycle, const PlaceName& place) {
     const auto place_of = [&](int node) { return place(graph.device_of(node), graph.position_of(node)); };
     std::string lines;
-    for (int node : circle) {
+    for (int node : cycle) {
         if (is_send(graph.task(node).op) && place_of(node).empty())
             node = graph.inputs(node).front();
         if (const std::string at = place_of(node); !at.empty())
@@ -225,24 +227,23 @@ std::string lines_of(const PlanGraph& graph, const std::vector<int>& circle, con
 
 }  // namespace
 
-// A walk knows the circle.
 std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
-                             const std::vector<char>& asks) {
-    if (std::ssize(order_of(graph, mode, asks)) == graph.size())
+                             const std::vector<char>& by_rendezvous) {
+    if (std::ssize(order_of(graph, mode, by_rendezvous)) == graph.size())
         return {};
-    Walk walk(plan, graph, mode, asks);
-    walk.go_on();
-    return walk.finished() ? std::vector<int>{} : walk.circle();
+    Walk walk(plan, graph, mode, by_rendezvous);
+    walk.run();
+    return walk.finished() ? std::vector<int>{} : walk.cycle();
 }
 
-void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& asks,
-                     const PlaceName& named) {
-    const std::vector<int> circle = deadlock_of(plan, graph, mode, asks);
-    if (circle.empty())
+void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
+                     const std::vector<char>& by_rendezvous, const PlaceName& named) {
+    const std::vector<int> cycle = deadlock_of(plan, graph, mode, by_rendezvous);
+    if (cycle.empty())
         return;
-    const std::vector<Change> changes = way_out(plan, graph, mode);
+    const std::vector<Change> changes = fewest_changes(plan, graph, mode);
     std::vector<Setting> settings;
-    std::string help = "it runs through with";
+    std::string help = "it completes with";
     for (const Change& change : changes) {
         help += fmt::format("{} {}", settings.empty() ? "" : " and", change.text);
         settings.push_back(change.setting);
@@ -251,7 +252,7 @@ void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMod
                 fmt::format("plan '{}' deadlocks ({}): each task waits for the one below, the last for the first{}\n"
                             "  help: {}",
                             plan.schedule, changes.empty() ? "in all lanes, under all protocols" : print(mode),
-                            lines_of(graph, circle, place_name(named)),
+                            lines_of(graph, cycle, place_name(named)),
                             changes.empty() ? "change the order of the tasks" : help),
                 settings);
 }

@@ -14,7 +14,7 @@ namespace pw {
 
 namespace {
 
-// The SEND of the tensor that an operation makes, by operation.
+// The SEND of the tensor that each operation makes.
 constexpr std::array<std::optional<Op>, kOps> kSendAfter = [] {
     std::array<std::optional<Op>, kOps> sends{};
     for (const OpFacts& send : kOpFacts)
@@ -24,7 +24,7 @@ constexpr std::array<std::optional<Op>, kOps> kSendAfter = [] {
     return sends;
 }();
 
-// The transfers that follow a task, and those that must have arrived before it.
+// The transfers that follow a task, and those that must have arrived when it starts.
 class TransferRule {
 public:
     explicit TransferRule(const Plan& plan)
@@ -70,16 +70,16 @@ private:
     std::vector<int> holder_;  // [stage][micro-batch]: the device that runs its F, or -1
 };
 
-// The receives of a lane, in the order in which its sender makes the tensors, and how many of them are posted.
-struct Coming {
+// The receives of a lane in the order in which its sender makes the tensors, and how many of them are posted.
+struct PendingReceives {
     std::vector<Task> receives;
     std::size_t posted = 0;
 };
 
-// The lanes between pairs of devices, apart for each kind of traffic.
-class ComingLanes {
+// The lanes between pairs of devices, separate for each kind of traffic.
+class PendingLanes {
 public:
-    Coming& at(int from, int to, bool backward) {
+    PendingReceives& at(int from, int to, bool backward) {
         const std::uint64_t key =
             static_cast<std::uint64_t>(from) << 33 | static_cast<std::uint64_t>(to) << 1 | (backward ? 1 : 0);
         if (Known& known = last_[backward ? 1 : 0]; known.key != key || !known.lane)
@@ -90,17 +90,17 @@ public:
 private:
     struct Known {
         std::uint64_t key = 0;
-        Coming* lane = nullptr;
+        PendingReceives* lane = nullptr;
     };
-    std::unordered_map<std::uint64_t, Coming> lanes_;
-    std::array<Known, 2> last_;  // devices mostly ask for the same ones again
+    std::unordered_map<std::uint64_t, PendingReceives> lanes_;
+    std::array<Known, 2> last_;  // the last lanes used: most calls are for the same ones again
 };
 
-// Both ends of an edge list its transfers in the order in which the sender makes the tensors: a
-// receiver that wants a later one first posts the earlier ones before it.
+// Both ends of an edge list its transfers in the order in which the sender makes the tensors: a receiver that needs a
+// later one first posts the earlier ones.
 void receive_before_use(Plan& plan) {
     const TransferRule rule(plan);
-    ComingLanes coming;
+    PendingLanes pending;
     std::vector<std::size_t> receives(plan.order.size(), 0);
     std::vector<std::vector<Task>> with_sends(plan.order.size());
     for (int device = 0; device < plan.shape.devices; ++device) {
@@ -109,7 +109,7 @@ void receive_before_use(Plan& plan) {
         for (const Task& task : plan.order[device]) {
             sending.push_back(task);
             rule.visit_sends_after(task, device, [&](const Task& send, int to) {
-                coming.at(device, to, carries_gradients(send.op)).receives.push_back(other_end(send));
+                pending.at(device, to, carries_gradients(send.op)).receives.push_back(other_end(send));
                 ++receives[to];
                 sending.push_back(send);
             });
@@ -121,7 +121,7 @@ void receive_before_use(Plan& plan) {
         order.reserve(with_sends[device].size() + receives[device]);
         for (const Task& task : with_sends[device]) {
             rule.visit_receives_before(task, device, [&](const Task& recv, int from) {
-                auto& [lane, posted] = coming.at(from, device, carries_gradients(recv.op));
+                auto& [lane, posted] = pending.at(from, device, carries_gradients(recv.op));
                 const auto at = std::find(lane.begin() + static_cast<std::ptrdiff_t>(posted), lane.end(), recv);
                 if (at == lane.end())
                     return;  // posted already, before an earlier task
@@ -135,10 +135,9 @@ void receive_before_use(Plan& plan) {
     }
 }
 
-// PyTorch's lowering: one ready task per device and sweep; its SEND follows it, and the RECV is put
-// at the end of what the receiver has so far. One transfer after the other, so it cannot deadlock in
-// any mode, but a receive may stand long before its tensor is made. False when a sweep finds nothing
-// ready: the compute tasks themselves wait in a circle.
+// PyTorch's lowering: one ready task per device and sweep. Its SEND follows it, and the RECV is appended to the
+// receiver's list so far. Transfers are added one after the other, so no mode can deadlock, but a RECV may be listed
+// long before its tensor is made. Returns false if a sweep finds no ready task: the compute tasks wait in a cycle.
 bool receive_as_sent(Plan& plan) {
     const TransferRule rule(plan);
     const PlanGraph graph(plan);
@@ -173,10 +172,11 @@ bool receive_as_sent(Plan& plan) {
     return true;
 }
 
-// All devices go in step, each with a task whose inputs from elsewhere the steps before have made, or without one. What
-// a step has made is sent and received behind it on both sides: so a device that waits for all of an exchange waits for
-// none that is at another step. Devices with several stages do a forward and the backward behind it in one step, as
-// Megatron-LM's interleaved pipelines do, which exchange once for both. False when a step has no task.
+// All devices advance in step. In each step a device has one task whose inputs from other devices were made in earlier
+// steps, or none. Tensors made in a step are sent and received right after it on both sides. So a device that waits for
+// a whole exchange never waits for a device at another step. Devices with several stages run a forward and the backward
+// that follows it in one step, as Megatron-LM's interleaved pipelines do, which exchange once for both. Returns false
+// if a step has no task.
 bool exchange_in_step(Plan& plan) {
     const TransferRule rule(plan);
     const PlanGraph graph(plan);
@@ -214,7 +214,7 @@ bool exchange_in_step(Plan& plan) {
     return true;
 }
 
-// The list of a device as it was reached, with the moved receives at their new positions.
+// Returns the list of a device in the order reached, with the moved receives at their new positions.
 std::vector<Task> list_of(const PlanGraph& graph, const std::vector<int>& reached) {
     std::vector<Task> order;
     std::vector<char> listed(static_cast<std::size_t>(graph.size()), 0);
@@ -224,15 +224,15 @@ std::vector<Task> list_of(const PlanGraph& graph, const std::vector<int>& reache
     return order;
 }
 
-// Walks the plan under rendezvous. Where it is stuck, a SEND that heads its lane finds its RECV behind
-// another transfer, or not yet reached: that RECV goes first. Its message is ready, so nothing waits
-// longer for it.
+// Walks the plan under rendezvous. Where it is stuck, a SEND at the head of its lane waits for a RECV that comes after
+// another transfer or has not been reached. That RECV is moved ahead. Its message is ready, so no task waits longer for
+// it.
 void hoist_receives(Plan& plan, TransferMode mode) {
     mode.protocol = TransferMode::Protocol::Rendezvous;
     const PlanGraph graph(plan);
     Walk walk(plan, graph, mode);
     bool changed = false;
-    for (walk.go_on(); !walk.finished(); walk.go_on()) {
+    for (walk.run(); !walk.finished(); walk.run()) {
         const std::vector<int> sends = walk.lanes().waiting_sends();
         bool moved = false;
         for (const int send : sends) {
@@ -246,7 +246,7 @@ void hoist_receives(Plan& plan, TransferMode mode) {
             break;
         }
         if (!moved)
-            return;  // the check names the circle
+            return;  // check() reports the cycle
     }
     if (changed)
         for (int device = 0; device < plan.shape.devices; ++device)

@@ -14,8 +14,8 @@ namespace pw {
 
 namespace {
 
-// Returns where a step ends: no S or U is inserted into an overlapped pair, and what a task makes is sent before
-// anything else runs.
+// Resequence the end of a step. No S or U is inserted into an overlapped pair, and the tensors of a task are sent
+// before anything else runs.
 int end_of_step(const std::vector<Task>& order, int position) {
     const int last = static_cast<int>(order.size()) - 1;
     while (position < last && (order[position].with_next || is_send(order[position + 1].op)))
@@ -23,7 +23,7 @@ int end_of_step(const std::vector<Task>& order, int position) {
     return position;
 }
 
-// Returns, by stage, whether a device makes gradients of its weights.
+// Resequence by stage whether a device computes gradients of its weights.
 std::vector<bool> trained_stages(const Plan& plan) {
     std::vector<bool> trained(static_cast<std::size_t>(plan.shape.stages), false);
     for (const std::vector<Task>& order : plan.order)
@@ -33,20 +33,21 @@ std::vector<bool> trained_stages(const Plan& plan) {
     return trained;
 }
 
-// Where a device ends a mini-batch of a stage: at its last B or W of it, or at its S.
+// Where a device ends a mini-batch of a stage: at its last B or W, or at its S.
 struct Ending {
     int position = -1;  // -1: before its list
     bool summed = false;
 };
 
-// How a device ends the mini-batches of a stage, and whether its list has U of it.
+// How a device ends the mini-batches of a stage, and whether its list has the U.
 struct StageEndings {
     std::vector<Ending> of_mini_batch;
     bool updated = false;
 };
 using Endings = std::vector<std::vector<StageEndings>>;  // by device, then by its stages
 
-// Returns the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the one before.
+// Resequence the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the previous
+// one.
 std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIndex& index) {
     std::vector<StageEndings> endings(index.stages_of(device).size());
     for (StageEndings& of_stage : endings)
@@ -73,7 +74,7 @@ std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIn
     return endings;
 }
 
-// Returns the last position of a task that computes or sums, and of what is sent then, or -1 for none.
+// Resequence the last position of a task that computes or sums, or of the SENDs that follow it; -1 for none.
 int end_of_work(const std::vector<Task>& order) {
     for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
         if (is_compute(order[position].op) || order[position].op == Op::SumGradients)
@@ -81,54 +82,55 @@ int end_of_work(const std::vector<Task>& order) {
     return -1;
 }
 
-// Returns by stage when its S comes among those of one mini-batch, and last when U does. All devices sum in this one
-// order, or they would wait for each other: from the last stage to the first, as backwards end, then what ties share.
-std::vector<int> turns_of(const Shape& shape) {
+// Resequence by stage the place of its S in the sequence of one mini-batch; the last entry is that of U. All devices
+// sum in this one order, so that they do not wait for each other: stages from last to first, as backwards end, then
+// groups of tied stages.
+std::vector<int> sum_sequence(const Shape& shape) {
     const std::vector<SumGroup> groups = sum_groups(shape);
-    std::vector<int> turns(static_cast<std::size_t>(shape.stages), 0);
-    int turn = 0;
+    std::vector<int> sequence(static_cast<std::size_t>(shape.stages), 0);
+    int next = 0;
     for (auto group = groups.rbegin(); group != groups.rend(); ++group)
         if (group->stages.size() == 1)
-            turns[group->stages.front()] = turn++;
+            sequence[group->stages.front()] = next++;
     for (const SumGroup& group : groups)
         if (group.stages.size() > 1) {
             for (const int stage : group.stages)
-                turns[stage] = turn;
-            ++turn;
+                sequence[stage] = next;
+            ++next;
         }
-    turns.push_back(turn);
-    return turns;
+    sequence.push_back(next);
+    return sequence;
 }
 
-// At one position the S of a mini-batch come before its U, and those before the next mini-batch. But the U of a stage
-// that its holders sum for themselves follows its S at once: there they distribute the weights of a sharded optimizer.
-std::multimap<int, Task> in_turn(const Shape& shape, const std::vector<int>& turns,
-                                 const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
+// At one position, the S of a mini-batch precede its U, and both precede the next mini-batch. But if only its holders
+// sum a stage, its U follows its S at once: a sharded optimizer distributes the new weights there.
+std::multimap<int, Task> in_sequence(const Shape& shape, const std::vector<int>& sequence,
+                                     const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
     std::vector<std::tuple<int, int, int, bool, Task>> all;
     for (const auto& [position, task] : sums)
-        all.push_back({position, task.microbatch, turns[task.stage], false, task});
+        all.push_back({position, task.microbatch, sequence[task.stage], false, task});
     for (const auto& [position, task] : updates) {
         const bool alone = needs_sum(shape, task.stage) && !is_tied(shape, task.stage) && !shape.global_norm;
-        all.push_back({position, task.microbatch, alone ? turns[task.stage] : turns.back(), true, task});
+        all.push_back({position, task.microbatch, alone ? sequence[task.stage] : sequence.back(), true, task});
     }
     std::sort(all.begin(), all.end());
     std::multimap<int, Task> ordered;
-    for (const auto& [position, microbatch, turn, updates_stage, task] : all)
+    for (const auto& [position, microbatch, at, updates_stage, task] : all)
         ordered.insert({position, task});
     return ordered;
 }
 
-// Moves sums to where no devices wait for each other in a circle, whose holders have other stages too. In an order in
-// which all tasks can run, a sum follows the last of its gradients and the sums whose turn is earlier; each holder then
-// has it after its own tasks up to there.
+// Moves sums whose holders have other stages, too, to positions where devices do not wait for each other in a cycle. In
+// an order in which all tasks can run, a sum follows the last of its gradients and all earlier sums of the sequence.
+// Each holder then runs it after its own tasks up to there.
 class SumPositions {
 public:
-    SumPositions(const Plan& plan, const ShapeIndex& index, const std::vector<int>& turns, Endings& endings)
+    SumPositions(const Plan& plan, const ShapeIndex& index, const std::vector<int>& sequence, Endings& endings)
         : plan_(plan), index_(index), endings_(endings) {
         for (int stage = 0; stage < plan.shape.stages; ++stage)
             if (is_moved(stage))
                 stages_.push_back(stage);
-        std::sort(stages_.begin(), stages_.end(), [&](int a, int b) { return turns[a] < turns[b]; });
+        std::sort(stages_.begin(), stages_.end(), [&](int a, int b) { return sequence[a] < sequence[b]; });
     }
 
     void move() {
@@ -163,7 +165,7 @@ private:
         return position < 0 ? -1 : rank_[device][position];
     }
 
-    // Returns the end of the last step on the device, from `position` on, that begins up to `reached_`.
+    // Resequence the end of the last step on the device, from `position` on, that begins at `reached_` or earlier.
     int last_reached(int device, int position) const {
         const std::vector<Task>& order = plan_.order[device];
         for (int next = position + 1; next < std::ssize(order); ++next) {
@@ -179,7 +181,7 @@ private:
     void move_sum(int stage, int mini_batch) {
         const std::span<const int> holders = index_.devices_of(stage);
         if (std::ranges::any_of(holders, [&](int holder) { return ending_of(stage, holder, mini_batch).summed; }))
-            return;  // the schedule has placed it
+            return;  // placed by the schedule
         const auto reach = [&](int holder) {
             return std::exchange(reached_,
                                  std::max(reached_, rank_at(holder, ending_of(stage, holder, mini_batch).position))) !=
@@ -187,7 +189,7 @@ private:
         };
         for (const int holder : holders)
             reach(holder);
-        for (bool moved = true; moved;) {  // a step that has begun by then ends later
+        for (bool moved = true; moved;) {  // a step that has begun may end later
             moved = false;
             for (const int holder : holders) {
                 int& position = ending_of(stage, holder, mini_batch).position;
@@ -200,15 +202,15 @@ private:
     const Plan& plan_;
     const ShapeIndex& index_;
     Endings& endings_;
-    std::vector<int> stages_;             // in their turns
-    std::vector<std::vector<int>> rank_;  // [device][position]: of a task in that order
-    int reached_ = -1;                    // rank of the last task before the sum
+    std::vector<int> stages_;             // in the sequence of their sums
+    std::vector<std::vector<int>> rank_;  // [device][position]: number of a task in that order
+    int reached_ = -1;                    // number of the last task before the sum
 };
 
-// The S and U that the list of a device lacks, by the position that they follow. Devices that wait for those of tied
-// stages do so when all their own stages are through.
+// The S and U that a device's list lacks, by the position that they follow. Those of tied stages follow all tasks of
+// the device's stages.
 std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& index, const std::vector<bool>& trained,
-                                         const std::vector<int>& turns, const Endings& all, int device) {
+                                         const std::vector<int>& sequence, const Endings& all, int device) {
     const Shape& shape = plan.shape;
     const int end = end_of_work(plan.order[device]);
     std::multimap<int, Task> sums, updates;
@@ -227,7 +229,7 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
             updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
         }
     }
-    return in_turn(shape, turns, sums, updates);
+    return in_sequence(shape, sequence, sums, updates);
 }
 
 }  // namespace
@@ -238,7 +240,7 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
     };
     for (std::vector<Task>& order : plan.order) {
         std::vector<Task> longer;
-        std::ptrdiff_t pair = 0;  // where the task, or the pair it is in, starts in `longer`
+        std::ptrdiff_t pair = 0;  // start of the task, or of its pair, in `longer`
         bool in_pair = false;
         for (const Task& task : order) {
             if (!is_transfer(task.op) && !std::exchange(in_pair, task.with_next))
@@ -253,15 +255,15 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
 
 void add_updates(Plan& plan) {
     const std::vector<bool> trained = trained_stages(plan);
-    const std::vector<int> turns = turns_of(plan.shape);
+    const std::vector<int> sequence = sum_sequence(plan.shape);
     const ShapeIndex index(plan.shape);
     Endings endings;
     for (int device = 0; device < plan.shape.devices; ++device)
         endings.push_back(endings_of(plan, device, index));
-    SumPositions(plan, index, turns, endings).move();
+    SumPositions(plan, index, sequence, endings).move();
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
-        const std::multimap<int, Task> missing = missing_updates(plan, index, trained, turns, endings, device);
+        const std::multimap<int, Task> missing = missing_updates(plan, index, trained, sequence, endings, device);
         std::vector<Task> longer;
         for (int position = -1; position < static_cast<int>(order.size()); ++position) {
             if (position >= 0)

@@ -5,8 +5,10 @@
 
 namespace pw {
 
-Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<char> asks)
-    : graph_(graph), rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous), asks_(std::move(asks)) {
+Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<char> by_rendezvous)
+    : graph_(graph),
+      rendezvous_(mode.protocol == TransferMode::Protocol::Rendezvous),
+      by_rendezvous_(std::move(by_rendezvous)) {
     LaneTable table(graph, mode.communicator);
     const auto size = static_cast<std::size_t>(graph.size());
     waits_.reserve(size, 2 * size);
@@ -14,7 +16,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
     std::vector<int> last_in_lane(static_cast<std::size_t>(table.lanes), -1);
     int computed = -1;
     std::vector<int> since;     // what the list waits for: its last task that computes, and sends whose copies are kept
-    std::vector<int> exchange;  // where it blocks: the transfers since that task
+    std::vector<int> exchange;  // with blocking exchanges: the transfers since that task
     const auto follow = [&](int before, int node) { (before >= 0 ? next_[before] : first_.emplace_back()) = node; };
     for (int node = 0; node < graph.size(); ++node) {
         const Op op = graph.task(node).op;
@@ -30,7 +32,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
         if (!is_recv(op))
             for (const int input : graph.inputs(node))
                 if (graph.device_of(input) != graph.device_of(node) || is_recv(graph.task(input).op) || input > node)
-                    waits_.push(input);  // others stand before it in its list
+                    waits_.push(input);  // other inputs are earlier in its list
         if (is_transfer(op)) {
             const int lane = table.lane_of[node];
             const int before = lane < 0 ? -1 : std::exchange(last_in_lane[lane], node);
@@ -53,7 +55,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
             other_end_[node] = -2 - other_end_[node];
 }
 
-// What keeps a node waiting, or -1 when nothing does. Counts on how many of of(node) have ended.
+// Returns a node that this one still waits for, or -1. Updates the number of nodes in of(node) that have ended.
 int Waiting::first_not_ended(int node, const std::vector<char>& ended, std::size_t& own_ended) const {
     if (const int send = send_of(node); send >= 0 && !ended[send])
         return send;
@@ -72,10 +74,11 @@ std::vector<int> Waiting::order() const {
     std::vector<int> order;
     order.reserve(size);
     std::vector<char> ended(size, 0);
-    // A chain stops at a node that has not ended; of the chains that do at the same one, each knows the next.
+    // A chain stops at a node that has not ended. Chains that stop at the same node form a list.
     std::vector<int> stopped_at(size, -1), next_stopped(first_.size(), -1), head = first_, to_do(first_.size());
     std::iota(to_do.rbegin(), to_do.rend(), 0);
-    std::vector<std::size_t> own_ended(first_.size(), 0);  // of what the head of each chain waits for: they stay so
+    // how many of the nodes that the head of each chain waits for have ended
+    std::vector<std::size_t> own_ended(first_.size(), 0);
     while (!to_do.empty()) {
         const int chain = to_do.back();
         to_do.pop_back();

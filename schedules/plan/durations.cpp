@@ -43,7 +43,7 @@ double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
 
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
 
-// `last` is the costs of a smaller last micro-batch, empty when it is not smaller.
+// `last` are the costs of a smaller last micro-batch; empty if it is not smaller.
 Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vector<StageCost>& stages,
                const std::vector<StageCost>& last) {
     const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
@@ -64,7 +64,7 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     return bounded_sum(time, costs.dispatch);
 }
 
-// Returns the sum of the stage, if it is in buckets; else null.
+// Returns the stage's sum if it runs in buckets, else null.
 const StageSum* sum_in_buckets(int stage, const Costs& costs) {
     const bool known = costs.sum_bucket > 0 && stage < std::ssize(costs.stage_sums);
     return known && costs.stage_sums[stage].buckets > 1 ? &costs.stage_sums[stage] : nullptr;
@@ -98,24 +98,24 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
 
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
-// By capacity, what each lane could use of it, for messages of one lane follow each other; and each sum, by -1 less its
-// stage.
+// By capacity, the share that each lane or sum could use. The messages of a lane follow each other. A lane is its
+// number, the sum of a stage is -1 - stage.
 using Uses = std::vector<std::map<int, double>>;
 
 void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, const Cluster& cluster, Uses& uses) {
     const LaneTable table(graph, mode.communicator);
-    std::set<std::array<int, 3>> ways;  // lane, from, to
+    std::set<std::array<int, 3>> pairs;  // lane, sender, receiver
     for (int send = 0; send < graph.size(); ++send)
         if (is_send(graph.task(send).op) && table.partner[send] >= 0)
-            ways.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
-    for (const auto& [lane, from, to] : ways)
+            pairs.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
+    for (const auto& [lane, from, to] : pairs)
         for (const int capacity : cluster.routes.takes(from, to)) {
             double& use = uses[capacity][lane];
             use = std::max(use, std::min(cluster.link_of(from, to).bandwidth, cluster.routes.most(from, to)));
         }
 }
 
-// Messages of one step share with each other too, which the time of the sum alone knows.
+// The messages of one round of a sum share capacities too; the duration of the sum includes that.
 void add_uses_of_sums(const std::vector<StageSum>& sums, const Cluster& cluster, Uses& uses) {
     for (std::size_t stage = 0; stage < sums.size(); ++stage)
         for (const SumRound& round : sums[stage].rounds) {
@@ -134,7 +134,7 @@ void add_uses_of_sums(const std::vector<StageSum>& sums, const Cluster& cluster,
 bool is_short(const Uses& uses, const Routes& routes) {
     for (std::size_t capacity = 0; capacity < uses.size(); ++capacity) {
         double all = 0;
-        for (const auto& [who, use] : uses[capacity])
+        for (const auto& [lane_or_sum, use] : uses[capacity])
             all += use;
         if (all > routes.capacities()[capacity])
             return true;
@@ -161,15 +161,15 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
     : of_(static_cast<std::size_t>(graph.size()), kNone) {
     for (int node = 0; node < graph.size(); ++node)
         if (is_recv(graph.task(node).op))
-            of_[graph.inputs(node).front()] = graph.device_of(node);  // the receiver of each SEND, for now
-    // Kinds so far: of the sends by edge, gradients and batch, the last one and all by their devices; of a device's
-    // other tasks by its stage, operation, batch and accumulation. A batch is a class, and whether it is the last of
-    // its mini-batch.
+            of_[graph.inputs(node).front()] = graph.device_of(node);  // for now, the receiver of each SEND
+    // Numbers of the kinds found so far. Those of sends are by edge, gradients and batch, and by their devices; those
+    // of other tasks by stage of the device, operation, batch and accumulation. A batch is a class, and whether it is
+    // the last one of its mini-batch.
     const std::size_t batches =
         classes.empty() ? 2 : 2 * (static_cast<std::size_t>(*std::max_element(classes.begin(), classes.end())) + 1);
     std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 2 * batches, kNone), of_tasks;
     std::map<std::array<int, 3>, int> of_pairs;
-    std::vector<char> begun;  // by stage of the device: whether there are gradients to add to
+    std::vector<char> begun;  // by stage of the device: whether it has gradients to add to
     std::span<const int> stages;
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
@@ -373,7 +373,7 @@ bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const
     Uses uses(routes.capacities().size());
     add_uses_of_messages(graph, mode, *costs.cluster, uses);
     add_uses_of_sums(costs.stage_sums, *costs.cluster, uses);
-    add_uses_of_sums(costs.stage_gathers, *costs.cluster, uses);  // never while its stage's sum runs
+    add_uses_of_sums(costs.stage_gathers, *costs.cluster, uses);  // never at the same time as its stage's sum
     return is_short(uses, routes);
 }
 

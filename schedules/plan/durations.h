@@ -1,5 +1,5 @@
-// How long every task of a plan takes by its costs: what the simulator counts and the emulated
-// device sleeps.
+// How long every task of a plan takes by its costs. The simulator counts these durations, the emulated device sleeps
+// them.
 #pragma once
 
 #include "schedules/plan/lanes.h"
@@ -14,17 +14,18 @@
 
 namespace pw {
 
-// Returns how long an operation takes on a device that holds the stage, with its speed and the dispatch: for the first
-// micro-batch of a mini-batch that has several.
+// Returns how long an operation takes on a device that holds the stage, including the device's speed and the dispatch.
+// It is the duration for the first of several micro-batches of a mini-batch.
 Ns duration_of(Op op, int stage, int device, const Costs& costs);
 
-// Returns by micro-batch of a step a number that equal lengths have in common; it is empty where all are alike.
+// Returns a class for every micro-batch of a step: micro-batches of equal length have the same one. Empty if all are
+// equal.
 std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths);
 
-// Tasks of one kind take equally long, whatever the costs: those of one operation on a device's stage, of which the
-// last micro-batch of a mini-batch, which may be smaller, and the first gradients, which are not added to others, are
-// kinds of their own; and the sends of one direction of an edge from one device to another. So are those of every
-// length of micro-batches. A RECV is of no kind.
+// Tasks of one kind take equally long, whatever the costs are. A kind is one operation of a stage on a device,
+// separated further: the last micro-batch of a mini-batch may be smaller, the first gradients are not added to others,
+// and micro-batches differ in length. SENDs of one direction of an edge between two devices are a kind, too. A RECV has
+// no kind.
 class TaskKinds {
 public:
     struct Kind {
@@ -33,34 +34,34 @@ public:
         bool last_microbatch;
         bool accumulates;
         bool predicts;   // weights
-        int microbatch;  // of the first
-        int first;       // node of the kind
+        int microbatch;  // of the first task of the kind
+        int first;       // the first task of the kind
         int count;
-        int receiver = -1;   // device, of a SEND
-        int gradients = -1;  // of S: the kind of the pass that makes the last of its gradients, if any
+        int receiver = -1;   // of a SEND: the receiving device
+        int gradients = -1;  // of S: the kind of the pass that makes its last gradients; -1 if there is none
     };
     static constexpr int kNone = -1;
 
-    // `classes` is classes_of() the costs that will come.
+    // `classes` is classes_of() the costs that will be used.
     TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
               const std::vector<int>& classes = {});
-    // Makes every node a kind of its own, numbered as the nodes are, for times that are given task by task; that of a
+    // Makes every node a kind of its own with the node's number, for times that are given task by task. The kind of a
     // RECV has no tasks.
     explicit TaskKinds(const PlanGraph& graph);
 
     int of(int node) const { return of_[static_cast<std::size_t>(node)]; }
     const std::vector<Kind>& all() const { return all_; }
 
-    // Returns the durations by kind, see below; of a SEND the time for which it occupies its link, of an S in buckets
-    // the time from its last bucket on.
+    // Returns the duration of every kind. For a SEND this is the time for which it occupies its link, for an S in
+    // buckets the time from its last bucket on.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
-    // Returns by kind of pass, where sums go on in buckets, how much later than the end of the last pass of its stage
-    // the last bucket may be sent: an S starts its own duration after that, on all of the stage's devices, however late
-    // its list has come to it. Empty without buckets.
+    // Returns, for every kind of pass whose gradients are summed in buckets, how long after the end of the stage's last
+    // pass the last bucket may be sent. An S starts that long after the last pass on all devices of the stage, even
+    // where a device reaches its S later. Empty without buckets.
     std::vector<Ns> bucket_delays(const Costs& costs) const;
-    // Returns by kind what a message takes beyond that before it is there; 0 for what is no SEND.
+    // Returns by kind how long after the end of a SEND its message arrives; 0 for other kinds.
     std::vector<Ns> latencies(const Costs& costs) const;
-    // Returns the durations while all other devices compute; it is empty when the costs do not know it.
+    // Returns the durations while all other devices compute; empty if the costs do not have them.
     std::vector<Ns> busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
 
 private:
@@ -68,21 +69,20 @@ private:
     std::vector<Kind> all_;
 };
 
-// Returns the durations by node, with the device's speed and the dispatch included; they are 0 for transfers. All
-// gradients of a mini-batch but a stage's first are added to what is there, which takes StageCost::accumulate more.
-// Predicting weights comes before the task that reads them: it goes through memory three times where an update goes
-// five times.
+// Returns the durations by node, including the device's speed and the dispatch; transfers take 0. All gradients of a
+// mini-batch except a stage's first ones are added to existing ones, which takes StageCost::accumulate longer.
+// Predicting weights precedes the task that reads them: it passes over memory three times, an update five times.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
 // Returns TaskKinds::bucket_delays() by node.
 std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                                  const VersionTable& versions);
-// Fills in how S, the sum of gradients, goes on every stage of the shape and what it costs: its holders sum over
-// the cluster's `sums`, between hosts over what leads there, and then, all over, the devices that share a parameter do.
-// With `costs.shard_optimizer` S leaves each holder with its part of the sum, U takes that part's share of the time,
-// and then hands the new weights round: that share is taken of the costs' U, so once. With `costs.sum_bucket` S is
-// summed in buckets: only what is left of it after the backward, or the W, that makes the last gradients is its
-// duration. Stages that share a parameter with another sum all at once.
+// Works out how S, the sum of gradients, runs on every stage of the shape, and what it costs. The holders sum with the
+// cluster's algorithm `sums`, over the links between their hosts; then all devices that share a parameter sum. With
+// `costs.shard_optimizer` S leaves each holder its part of the sum, U updates that part and then distributes the new
+// weights; the part is taken from the time of U, so call this once. With `costs.sum_bucket` S sums in buckets: its
+// duration is what remains after the backward, or the W, that makes the last gradients. Stages that share a parameter
+// with another one sum everything at once.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
                        SumAlgorithm algorithm = SumAlgorithm::Ring);
 
@@ -91,8 +91,8 @@ class Traffic {
 public:
     Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs);
 
-    // Returns fewer bytes for a smaller last micro-batch, more or fewer by the micro-batch's length, 0 for tasks that
-    // move nothing and for edges that carry nothing.
+    // Returns the bytes that a task moves. A smaller last micro-batch moves fewer, the length of a micro-batch scales
+    // them; tasks and edges without data move 0.
     Bytes bytes(const Task& task) const;
     std::vector<Bytes> bytes(const PlanGraph& graph) const;  // by node
 
@@ -102,14 +102,14 @@ private:
     const Shape& shape_;
     const ShapeIndex& index_;
     std::vector<MicroBatchLength> lengths_;  // Costs::lengths
-    Loads full_, last_;                      // of a mini-batch's last micro-batch, empty where that is no smaller
+    Loads full_, last_;                      // empty if the last micro-batch of a mini-batch is not smaller
 };
 
-// Returns whether messages may be under way at once that share a capacity (workloads/cluster/routes.h) and could
-// together use more than there is of it; the second, whether messages and sums of gradients, or two sums, may.
+// Return whether transfers that share a capacity (workloads/cluster/routes.h) may run at the same time and together
+// need more than it has: the first for messages, the second for messages and sums of gradients, or two sums.
 bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
 
-// Returns whether a device's calls may wait for those of another one: both have one dispatcher, and calls take time.
+// Returns whether the calls of one device may wait for those of another: they have one dispatcher, and calls take time.
 bool may_wait_for_calls(const Shape& shape, const Costs& costs);
 }  // namespace pw

@@ -20,17 +20,17 @@ std::string print(const TransferMode& mode) {
                        mode.blocks() ? ", exchange blocking" : "");
 }
 
-std::vector<char> asking_sends(const TransferMode& mode, const std::vector<Bytes>& moved) {
-    std::vector<char> asks;
+std::vector<char> sends_by_rendezvous(const TransferMode& mode, const std::vector<Bytes>& moved) {
+    std::vector<char> by_rendezvous;
     if (mode.protocol == Protocol::Rendezvous && mode.eager_limit > 0)
         for (const Bytes bytes : moved)
-            asks.push_back(bytes > mode.eager_limit ? 1 : 0);
-    return asks;
+            by_rendezvous.push_back(bytes > mode.eager_limit ? 1 : 0);
+    return by_rendezvous;
 }
 
 namespace {
 
-// Device, other device, end and kind in one number: equal for transfers that share a lane.
+// Device, other device, end and kind of traffic in one number: equal for transfers that share a lane.
 std::uint64_t lane_key(const PlanGraph& graph, int node, int partner, Communicator communicator) {
     const auto device = static_cast<std::uint64_t>(graph.device_of(node));
     const Op op = graph.task(node).op;
@@ -56,7 +56,7 @@ LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communic
             partner[partner[node]] = node;
         }
     std::unordered_map<std::uint64_t, int> lane_numbers;
-    // The last SEND so far, [edge] for activations and for gradients; of another device, it is none.
+    // The last SEND of the device so far by [edge], for activations and for gradients.
     std::array<std::vector<int>, 2> last_on_edge;
     for (std::vector<int>& last : last_on_edge)
         last.assign(static_cast<std::size_t>(graph.index().edges()), -1);
@@ -64,7 +64,7 @@ LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communic
         std::uint64_t key = ~std::uint64_t{0};
         int lane = -1;
     };
-    std::array<Known, kOps> last_lane;  // of each operation: most transfers of a device share it
+    std::array<Known, kOps> last_lane;  // of each operation: most transfers of a device share a lane
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
         if (!is_transfer(task.op) || partner[node] < 0)
@@ -80,19 +80,19 @@ LaneTable::LaneTable(const PlanGraph& graph, TransferMode::Communicator communic
             continue;
         const int edge = graph.index().edge(edge_of(task).from, edge_of(task).to);
         if (edge < 0)
-            continue;  // no plan that check() passes has it
+            continue;  // only in plans that check() refuses
         const int earlier = std::exchange(last_on_edge[carries_gradients(task.op) ? 1 : 0][edge], node);
         if (earlier >= 0 && graph.device_of(earlier) == graph.device_of(node))
             earlier_on_edge[node] = earlier;
     }
 }
 
-Lanes::Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here, std::vector<char> asks)
+Lanes::Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here, std::vector<char> by_rendezvous)
     : graph_(graph),
       mode_(mode),
       table_(graph, mode.communicator),
       here_(std::move(here)),
-      asks_(std::move(asks)),
+      by_rendezvous_(std::move(by_rendezvous)),
       lanes_(static_cast<std::size_t>(table_.lanes)) {
     for (int node = 0; node < graph.size(); ++node)
         if (const int lane = table_.lane_of[node]; lane >= 0 && is_here(node))
@@ -146,7 +146,7 @@ int Lanes::hoist(int recv) {
     if (before == recv && state_[recv].posted)
         return -1;
     std::rotate(head, at, at + 1);
-    state_[before].active = false;  // it waits behind this one again
+    state_[before].active = false;  // it waits for this one again
     post(recv);
     return before;
 }
@@ -160,7 +160,7 @@ bool Lanes::may_start(int send) const {
         const int last = lanes_[table_.lane_of[send]].last_sent;
         return last < 0 || state_[table_.partner[last]].active;
     }
-    return !asks(send) || state_[table_.partner[send]].active;
+    return !goes_by_rendezvous(send) || state_[table_.partner[send]].active;
 }
 
 void Lanes::pass_head(int lane) {
@@ -168,14 +168,14 @@ void Lanes::pass_head(int lane) {
     lanes_[lane].busy = false;
 }
 
-// A loop, since a lane may hold as many messages that have come in as the plan has tasks. It serves the other end's
-// lane from within, which goes no deeper: a RECV there that could be passed has been.
+// A loop instead of recursion, since a lane may hold as many arrived messages as the plan has tasks. It serves the lane
+// at the other end from within, which recurses no further: every RECV there that could be passed has been passed.
 void Lanes::serve(int number) {
     while (serve_head(number)) {
     }
 }
 
-// Starts or completes the head of a lane as far as the protocol allows; true when another one heads it now.
+// Starts or completes the head of a lane as far as the protocol allows. Returns whether another transfer heads it now.
 bool Lanes::serve_head(int number) {
     Lane& lane = lanes_[number];
     if (lane.busy || lane.head == lane.nodes.size())
@@ -226,11 +226,11 @@ std::vector<int> Lanes::waiting_sends() const {
     return sends;
 }
 
-Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode, std::vector<char> asks)
+Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode, std::vector<char> by_rendezvous)
     : reached(plan.order.size()),
       graph_(graph),
       blocks_(mode.blocks()),
-      lanes_(graph, mode, {}, std::move(asks)),
+      lanes_(graph, mode, {}, std::move(by_rendezvous)),
       next_(plan.order.size(), 0),
       inputs_done_(plan.order.size(), 0),
       done_(static_cast<std::size_t>(graph.size()), false) {
@@ -238,7 +238,7 @@ Walk::Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode, std::vec
         lengths_.push_back(static_cast<int>(order.size()));
 }
 
-void Walk::go_on() {
+void Walk::run() {
     for (bool moved = true; moved;) {
         moved = false;
         for (int device = 0; device < static_cast<int>(next_.size()); ++device)
@@ -258,7 +258,7 @@ bool Walk::finished() const {
     return true;
 }
 
-// Transfers take no time here: what starts arrives.
+// Transfers take no time here: a message arrives as soon as it starts.
 bool Walk::settle() {
     bool moved = false;
     while (!lanes_.starting.empty()) {
@@ -277,7 +277,7 @@ bool Walk::is_done(int node) const {
     return is_send(op) ? lanes_.has_left(node) : is_recv(op) ? lanes_.is_received(node) : done_[node];
 }
 
-// Where exchanges block: a transfer between a task and the one that computes before it that is not complete; else -1.
+// Where exchanges block: an incomplete transfer between a task and the previous task that computes; else -1.
 int Walk::open_exchange(int node) const {
     if (!blocks_ || is_transfer(graph_.task(node).op))
         return -1;
@@ -314,17 +314,17 @@ bool Walk::advance(int device) {
     return true;
 }
 
-// What keeps a node from being done, in a state where nothing moves.
+// Returns the node that this one waits for when nothing moves.
 int Walk::waits_for(int node) const {
     const int device = graph_.device_of(node);
-    const bool behind = !at_end(device) && node > next_node(device);
+    const bool is_later = !at_end(device) && node > next_node(device);
     if (is_transfer(graph_.task(node).op)) {
         if (const int other = lanes_.waits_for(node); other >= 0)
             return other;
-        if (!behind)  // its list waits here for the earlier one on the edge
+        if (!is_later)  // its list waits for the previous SEND of the edge
             return lanes_.earlier_on_edge(node);
     }
-    if (behind)
+    if (is_later)
         return next_node(device);
     for (const int input : graph_.inputs(node))
         if (!is_done(input))
@@ -332,7 +332,7 @@ int Walk::waits_for(int node) const {
     return open_exchange(node);
 }
 
-std::vector<int> Walk::circle() const {
+std::vector<int> Walk::cycle() const {
     int node = -1;
     for (int candidate = 0; candidate < graph_.size() && node < 0; ++candidate)
         if (!is_done(candidate))

@@ -1,5 +1,5 @@
-// The lanes that transfers travel in: who must wait for whom. The transfer pass, the deadlock proof,
-// the simulator and the executor all move their transfers through this one rule.
+// The lanes of transfers: which transfers wait for which. The transfer pass, the deadlock proof, the simulator and the
+// executor all use this one rule.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -15,25 +15,23 @@
 namespace pw {
 
 struct TransferMode {
-    // A lane keeps the order of the lists. With Edge there is one per directed device pair and direction, apart at both
-    // ends; with Direction, one per device and kind of traffic (activations, gradients); with One, a single one per
-    // device. Sends and receives share the latter two.
+    // A lane keeps the order of the lists. Edge: one lane per directed pair of devices and kind of traffic
+    // (activations, gradients), separate for sends and receives. Direction: one lane per device and kind of traffic.
+    // One: a single lane per device. Sends and receives share the lanes of the latter two.
     enum class Communicator : std::uint8_t { Edge, Direction, One } communicator = Communicator::Edge;
-    // With Early, receives wait in their lanes from the beginning; with Deferred, they are posted when the list reaches
-    // them.
+    // Early: receives wait in their lanes from the beginning. Deferred: they are posted when the list reaches them.
     enum class Receive : std::uint8_t { Early, Deferred } receive = Receive::Early;
-    // The protocol says when a SEND at the head of its lane may leave: with Eager, at once; with OneSlot, when the RECV
-    // of the lane's previous message has been posted; with Rendezvous, when its own RECV has been.
+    // When a SEND at the head of its lane may leave. Eager: at once. OneSlot: when the RECV of the lane's previous
+    // message has been posted. Rendezvous: when its own RECV has been posted.
     enum class Protocol : std::uint8_t { Eager, OneSlot, Rendezvous } protocol = Protocol::Eager;
-    // The sender keeps one copy per edge and direction: its list waits at a SEND until the earlier
-    // one has left.
+    // The sender keeps one copy per edge and direction: its list waits at a SEND until the previous one has left.
     bool sent_copies = true;
-    // What a list says between two tasks that compute is an exchange. With Overlapped, a task waits for what it reads;
-    // with Blocking, for the whole exchange before it, as Megatron-LM's pipelines wait for each batch of sends and
-    // receives.
+    // The transfers in a list between two tasks that compute are an exchange. Overlapped: a task waits for what it
+    // reads. Blocking: it waits for the whole exchange ahead of it, as Megatron-LM's pipelines wait for each batch of
+    // sends and receives.
     enum class Exchange : std::uint8_t { Overlapped, Blocking } exchange = Exchange::Overlapped;
 
-    // With Rendezvous: messages of at most so many bytes leave at once, as MPI sends them (its eager limit).
+    // Under Rendezvous, messages of at most this many bytes leave at once: MPI's eager limit.
     Bytes eager_limit = 0;
 
     bool early_receive() const { return receive == Receive::Early; }
@@ -57,9 +55,9 @@ template <>
 inline constexpr Choice<TransferMode::Exchange> kChoices<TransferMode::Exchange>[] = {
     {"overlapped", TransferMode::Exchange::Overlapped}, {"blocking", TransferMode::Exchange::Blocking}};
 
-// Returns by node, of SENDs, whether it waits until its RECV has been posted, by how many bytes each transfer moves;
-// empty where the size decides nothing.
-std::vector<char> asking_sends(const TransferMode& mode, const std::vector<Bytes>& moved);
+// Returns by node whether a SEND waits until its RECV has been posted, given the bytes that each transfer moves. Empty
+// if the size makes no difference.
+std::vector<char> sends_by_rendezvous(const TransferMode& mode, const std::vector<Bytes>& moved);
 
 std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
 
@@ -69,51 +67,54 @@ struct LaneTable {
 
     std::vector<int> lane_of;          // numbered from 0
     std::vector<int> partner;          // the other end of a SEND or RECV
-    std::vector<int> earlier_on_edge;  // of a SEND: the one before it of the device on its edge and direction
+    std::vector<int> earlier_on_edge;  // of a SEND: the previous one of the device on its edge and direction
     int lanes = 0;
 };
 
 class Lanes {
 public:
-    // `here` says by device whether its ends are moved here; when empty, all are. The other end of a transfer between
-    // here and elsewhere is taken to be ready: whoever carries the message waits for it. `asks` is asking_sends().
-    Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here = {}, std::vector<char> asks = {});
+    // `here` says by device whether this process moves its transfers; empty means all of them. If only one end of a
+    // transfer is here, the other end counts as ready, and the code that carries the message waits for it.
+    // `by_rendezvous` is sends_by_rendezvous().
+    Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here = {}, std::vector<char> by_rendezvous = {});
 
-    // Goes back to the beginning, where early receives are posted.
+    // Goes back to the beginning and posts early receives.
     void reset();
-    void set_asking(std::vector<char> asks) { asks_ = std::move(asks); }  // before reset()
+    void set_by_rendezvous(std::vector<char> by_rendezvous) {
+        by_rendezvous_ = std::move(by_rendezvous);
+    }  // before reset()
 
     // Returns false while the device's list must wait before it posts this SEND.
     bool may_post(int node) const;
-    // Notes that the list has reached the transfer (a SEND's tensor is made).
+    // The list has reached the transfer. For a SEND, its tensor is made.
     void post(int node);
-    // These note that the link is free again after this SEND, and that its message has reached the other end.
+    // The link is free again after this SEND; the message has reached the other end.
     void leave(int send);
     void arrive(int recv);
-    // Posts a RECV ahead of its turn, at the head of its lane. Returns the transfer that it goes before, itself when it
-    // headed the lane already, or -1 when it was posted there.
+    // Posts a RECV early, at the head of its lane. Returns the transfer that headed the lane until now, the RECV itself
+    // if it already did, or -1 if it was posted there.
     int hoist(int recv);
 
-    // These lists hold what the calls above have set off; the caller takes and clears them.
-    std::vector<int> starting;  // SENDs that start now: leave() and arrive() are due
+    // Results of the calls above; the caller takes and clears them.
+    std::vector<int> starting;  // SENDs that start now: the caller calls leave() and arrive() for them
     std::vector<int> received;  // RECVs that are complete
-    std::vector<int> awaited;   // RECVs from elsewhere that head their lanes and are posted: arrive() is due
+    std::vector<int> awaited;   // posted RECVs from elsewhere at the heads of their lanes: arrive() is due
 
     bool has_left(int send) const { return state_[send].left; }
     bool is_received(int recv) const { return state_[recv].received; }
-    // Returns, for a transfer that is not complete, in a state where nothing moves, the node it waits for; -1 when the
-    // list of its device has not posted it.
+    // Returns the node that an incomplete transfer waits for when nothing moves; -1 if its device's list has not posted
+    // it.
     int waits_for(int node) const;
     // Returns the SENDs that are posted and head their lanes, ascending.
     std::vector<int> waiting_sends() const;
     const LaneTable& table() const { return table_; }
     int partner(int node) const { return table_.partner[node]; }
-    // Tells whether the SEND waits until its RECV has been posted.
-    bool asks(int send) const {
+    // Returns whether the SEND waits until its RECV has been posted.
+    bool goes_by_rendezvous(int send) const {
         return mode_.protocol == TransferMode::Protocol::Rendezvous &&
-               (asks_.empty() || asks_[static_cast<std::size_t>(send)] != 0);
+               (by_rendezvous_.empty() || by_rendezvous_[static_cast<std::size_t>(send)] != 0);
     }
-    // Tells whether one end of the transfer is here and the other is not.
+    // Returns whether only one end of the transfer is here.
     bool crosses(int node) const { return !is_here(node) || !is_here(partner(node)); }
     int earlier_on_edge(int send) const { return table_.earlier_on_edge[send]; }
 
@@ -122,7 +123,7 @@ private:
         std::vector<int> nodes;  // in list order
         std::size_t head = 0;
         bool busy = false;   // its head has started
-        int last_sent = -1;  // the SEND whose message may still be in the slot
+        int last_sent = -1;  // the SEND whose message may still occupy the slot
     };
     struct State {
         bool posted = false, active = false, left = false, arrived = false, received = false;
@@ -138,26 +139,27 @@ private:
     const PlanGraph& graph_;
     TransferMode mode_;
     LaneTable table_;
-    std::vector<char> here_;  // by device
-    std::vector<char> asks_;  // by node
+    std::vector<char> here_;           // by device
+    std::vector<char> by_rendezvous_;  // by node
     std::vector<Lane> lanes_;
     std::vector<State> state_;
 };
 
-// A walk runs the lists without time until all is done or nothing moves.
+// Runs the lists without time until all tasks are done or nothing moves.
 class Walk {
 public:
-    Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode, std::vector<char> asks = {});  // asking_sends()
+    Walk(const Plan& plan, const PlanGraph& graph, TransferMode mode,
+         std::vector<char> by_rendezvous = {});  // sends_by_rendezvous()
 
-    void go_on();
+    void run();
     bool finished() const;
     Lanes& lanes() { return lanes_; }
     int next_node(int device) const { return graph_.node(device, next_[device]); }
     bool at_end(int device) const { return next_[device] == lengths_[device]; }
 
-    // Returns, after go_on() without finished(), nodes of which each waits for the next, the last for the first.
-    std::vector<int> circle() const;
-    // reached[device] holds the nodes in the order in which the list reached them.
+    // After run(), if not finished(): nodes of which each waits for the next one and the last for the first.
+    std::vector<int> cycle() const;
+    // The nodes by device, in the order in which its list reached them.
     std::vector<std::vector<int>> reached;
 
 private:
@@ -171,7 +173,7 @@ private:
     bool blocks_;
     Lanes lanes_;
     std::vector<int> next_, lengths_;
-    std::vector<std::size_t> inputs_done_;  // of each device's next node, how many first inputs are done: they stay so
+    std::vector<std::size_t> inputs_done_;  // of each device's next node: the number of leading inputs that are done
     std::vector<bool> done_;
 };
 

@@ -23,7 +23,8 @@ static_assert(std::ranges::all_of(kOpFacts, has_names), "every operation has wor
 constexpr bool has_costs(const OpFacts& facts) {
     return (facts.cost != nullptr) != is_transfer(facts.op) && (facts.workspace != nullptr) == is_compute(facts.op);
 }
-static_assert(std::ranges::all_of(kOpFacts, has_costs), "what computes has a time and a workspace, U and S a time");
+static_assert(std::ranges::all_of(kOpFacts, has_costs),
+              "operations that compute have a time and a workspace, U and S a time");
 
 constexpr bool has_ends(const OpFacts& facts) {
     if (!is_transfer(facts.op))
@@ -34,7 +35,7 @@ constexpr bool has_ends(const OpFacts& facts) {
     return is_send(facts.op) == is_recv(other.op) && other.other_end == facts.op &&
            other.gradients == facts.gradients && other.peers != facts.peers;
 }
-static_assert(std::ranges::all_of(kOpFacts, has_ends), "a SEND and its RECV name each other");
+static_assert(std::ranges::all_of(kOpFacts, has_ends), "SEND and RECV are each other's other end");
 
 constexpr bool is_well_formed(const OpInput& input) {
     return (input.from == OpInput::From::Peers) == input.received_by.has_value() &&
@@ -43,7 +44,7 @@ constexpr bool is_well_formed(const OpInput& input) {
 constexpr bool has_inputs(const OpFacts& facts) {
     return !facts.inputs.empty() && std::ranges::all_of(facts.inputs, is_well_formed);
 }
-static_assert(std::ranges::all_of(kOpFacts, has_inputs), "every operation says what it waits for");
+static_assert(std::ranges::all_of(kOpFacts, has_inputs), "every operation has its inputs");
 
 }  // namespace
 

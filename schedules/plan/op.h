@@ -1,4 +1,4 @@
-// The operations of a plan, and a row of facts for each: names, colour, role, costs and the dependency rule.
+// The operations of a plan, each with a row of facts: names, colour, role, costs and the dependency rule.
 #pragma once
 
 #include "workloads/costs/stage_cost.h"
@@ -17,7 +17,7 @@ namespace pw {
 // the numbers in pages and files, are in this order.
 enum class Op : std::uint8_t {
     Forward,
-    Backward,       // input and weight gradients in one go
+    Backward,       // gradients of inputs and weights in one pass
     BackwardInput,  // the zero-bubble papers' B
     BackwardWeight,
     Recompute,
@@ -27,31 +27,31 @@ enum class Op : std::uint8_t {
     RecvForward,
     SendBackward,
     RecvBackward,
-    Last = RecvBackward,  // the table of facts ends with it
+    Last = RecvBackward,  // number of rows in the table of facts
 };
 
 inline constexpr int kOps = static_cast<int>(Op::Last) + 1;
 
 enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive };
 
-// The gradients that an operation makes; of a transfer, those that it carries.
+// The gradients that an operation makes, or a transfer carries.
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
 
 // The stages at the other ends of a transfer: those that feed the task's stage, or those that it feeds.
 enum class PeerStages : std::uint8_t { None, Before, After };
 
-// One kind of task that an operation waits for. `made_by` is BackwardInput or BackwardWeight where a B does as well.
+// One kind of task that an operation waits for. B also satisfies a `made_by` of BackwardInput or BackwardWeight.
 struct OpInput {
     enum class From : std::uint8_t {
         Stage,        // the same micro-batch of the same stage
-        Peers,        // the same micro-batch of the stages of `received_by`; of another device, its tensor is received
+        Peers,        // the same micro-batch of the stages of `received_by`, through a RECV if on another device
         OtherEnd,     // the task at the other end of the transfer
-        SinceUpdate,  // all of the stage in the device's list since its last U
+        SinceUpdate,  // all tasks of the stage in the device's list since its last U
     };
     From from;
     Op made_by;
     std::optional<Op> received_by = {};  // From::Peers: the transfer that brings the tensor from another device
-    bool if_any = false;                 // a plan may do without it
+    bool if_any = false;                 // a plan may lack it
 };
 
 struct OpFacts {
@@ -62,12 +62,12 @@ struct OpFacts {
     OpRole role;
     Gradients gradients;
     bool reads_weights;       // of a version (schedules/plan/versions.h)
-    std::optional<Op> whole;  // the operation that does this one and others in one go
+    std::optional<Op> whole;  // the operation that includes this one
     PeerStages peers;         // of a transfer
     std::optional<Op> other_end;
-    Ns StageCost::*cost;              // null for transfers: their link has times
-    Bytes StageBytes::*workspace;     // null where the task needs none
-    std::span<const OpInput> inputs;  // the dependency rule, but for what meetings of devices add
+    Ns StageCost::*cost;              // null for transfers, whose times are those of links
+    Bytes StageBytes::*workspace;     // null if the task needs none
+    std::span<const OpInput> inputs;  // the dependency rule, without what barriers add
 };
 
 namespace op_inputs {
@@ -84,7 +84,7 @@ inline constexpr OpInput kRecvForward[] = {{From::OtherEnd, Op::SendForward}};
 inline constexpr OpInput kRecvBackward[] = {{From::OtherEnd, Op::SendBackward}};
 }  // namespace op_inputs
 
-// Blue, orange, teal and lime differ in lightness too, so that they stay distinct for colour-blind readers and in grey.
+// Blue, orange, teal and lime differ in lightness too, so that they stay distinct in grey and for colour-blind readers.
 // clang-format off
 inline constexpr OpFacts kOpFacts[] = {
     // op, letters, words, colour, role, gradients, reads weights,
@@ -122,12 +122,12 @@ constexpr std::string_view letters_of(Op op) { return facts_of(op).letters; }
 std::optional<Op> op_from(std::string_view letters);
 constexpr std::string_view words_of(Op op) { return facts_of(op).words; }
 
-// Tells the operations F B I W R, which ideal, busy and span count.
+// F B I W R, which the metrics ideal, busy and span count.
 constexpr bool is_compute(Op op) { return facts_of(op).role == OpRole::Compute; }
 constexpr bool is_send(Op op) { return facts_of(op).role == OpRole::Send; }
 constexpr bool is_recv(Op op) { return facts_of(op).role == OpRole::Receive; }
 constexpr bool is_transfer(Op op) { return is_send(op) || is_recv(op); }
-// Tells U and S, which end a mini-batch: they run once on every holder of a stage.
+// U and S, which end a mini-batch: they run once on every holder of a stage.
 constexpr bool is_closing(Op op) { return facts_of(op).role == OpRole::Update || facts_of(op).role == OpRole::Sum; }
 
 constexpr bool makes_input_gradient(Op op) {
@@ -139,11 +139,11 @@ constexpr bool makes_weight_gradient(Op op) {
     return is_compute(op) && (made == Gradients::OfWeights || made == Gradients::OfBoth);
 }
 constexpr bool is_backward(Op op) { return is_compute(op) && facts_of(op).gradients != Gradients::None; }
-// Of transfers: the others carry activations.
+// The other transfers carry activations.
 constexpr bool carries_gradients(Op op) { return is_transfer(op) && facts_of(op).gradients != Gradients::None; }
-// Returns whether `op` is `part`, or does it along with others: B does I and W.
+// Returns whether `op` is `part` or includes it: B includes I and W.
 constexpr bool does(Op op, Op part) { return op == part || facts_of(part).whole == op; }
-// Returns whether a task reads the tensor that a RECV brings.
+// Returns whether an operation reads the tensor that a RECV receives.
 constexpr bool reads(Op op, Op recv) {
     for (const OpInput& input : facts_of(op).inputs)
         if (input.received_by == recv)

@@ -11,14 +11,14 @@
 
 namespace pw {
 
-// The policy says which version of a stage's weights an F, forward, and its B, backward, use
+// The version of a stage's weights that an F, forward, and its B, backward, use
 // (schedules/plan/versions.h).
 enum class WeightPolicy {
     Flush,         // one version: updates only when nothing is in flight
-    Stash,         // PipeDream: F takes the newest, B the one its F took
+    Stash,         // PipeDream: F takes the newest, B takes the version of its F
     VerticalSync,  // every stage takes the version that the first stage took
     DoubleBuffer,  // PipeDream-2BW: max(k div m - 1, 0)
-    Latest,        // F and B take the newest at their own time
+    Latest,        // F and B each take the newest when they run
 };
 template <>
 inline constexpr Choice<WeightPolicy> kChoices<WeightPolicy>[] = {{"flush", WeightPolicy::Flush},
@@ -27,8 +27,8 @@ inline constexpr Choice<WeightPolicy> kChoices<WeightPolicy>[] = {{"flush", Weig
                                                                   {"double_buffer", WeightPolicy::DoubleBuffer},
                                                                   {"latest", WeightPolicy::Latest}};
 
-// Under Latest, tasks may use weights as they should be some updates later, predicted from the momentum. VersionTable
-// says how many updates.
+// Under Latest, tasks may use weights predicted from the momentum for some updates later. VersionTable has the number
+// of updates.
 enum class Prediction {
     None,
     SpecTrain,  // in F and B
@@ -42,7 +42,7 @@ struct Edge {
     int from, to;  // stages
     auto operator<=>(const Edge&) const = default;
 };
-// Returns the edge on which a transfer is: activations go along it, gradients against it.
+// Returns the edge of a transfer: activations follow it, gradients go against it.
 constexpr Edge edge_of(const Task& transfer) {
     return facts_of(transfer.op).peers == PeerStages::After ? Edge{transfer.stage, transfer.peer}
                                                             : Edge{transfer.peer, transfer.stage};
@@ -53,19 +53,19 @@ struct Shape {
     int stages = 1;
     int microbatches = 1;  // micro-batches of the whole plan
     int slices = 1;
-    // stage -> its devices, ascending; when empty, stage s is on device s mod devices
+    // The devices of each stage, ascending. Empty: stage s is on device s mod devices.
     std::vector<std::vector<int>> placement;
-    // stage -> the devices that serve its micro-batches in turn; when empty, its holders do, each as often
+    // The devices that serve each stage's micro-batches in turn. Empty: its holders, each equally often.
     std::vector<std::vector<int>> serving;
-    std::optional<std::vector<Edge>> edges;  // between which stages tensors flow; when absent, the chain
+    std::optional<std::vector<Edge>> edges;  // stages between which tensors flow; absent: the chain
     int per_update = 0;                      // micro-batches of a mini-batch; 0: all
-    std::vector<Edge> ties;    // stages that share parameters, from < to: S, the sum of gradients, adds up both
-    bool global_norm = false;  // every U, update, waits for the gradients of all stages
+    std::vector<Edge> ties;                  // stages that share parameters, from < to: S adds up the gradients of both
+    bool global_norm = false;                // every U, update, waits for the gradients of all stages
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
-    int server_of(int stage, int microbatch) const;  // the device that runs its F, forward, and its backward
-    int devices_before(int stage) const;             // how many hold the stages before it
+    int server_of(int stage, int microbatch) const;  // the device that runs its F and its backward
+    int devices_before(int stage) const;             // the number of devices that hold the stages before it
     std::vector<int> before(int stage) const;        // stages that feed it, ascending
     std::vector<int> after(int stage) const;         // stages it feeds, ascending
     int updates() const;                             // mini-batches of the plan
@@ -75,7 +75,7 @@ struct Shape {
     bool ends_mini_batch(int microbatch) const;
 };
 
-// Places stage s on replicas[s] devices, next to each other and behind those of the stages before it.
+// Places stage s on replicas[s] consecutive devices, after those of the stages before it.
 std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas);
 
 struct Plan {
@@ -85,21 +85,20 @@ struct Plan {
     Prediction prediction = Prediction::None;
     bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
     std::vector<std::vector<Task>> order;  // order[device]
-    // gradient_parts[stage][micro-batch] numbers the sums: gradients with one number are added up, and S sums those
-    // sums in ascending order. When it is empty, a device has one sum. The oracle of a plan with replicas numbers the
-    // holders. It is no part of the hash.
+    // gradient_parts[stage][micro-batch] numbers partial sums: gradients with one number are added up, and S adds the
+    // partial sums in ascending order. Empty: a device has one sum. In the oracle of a plan with replicas the numbers
+    // are those of the holders. The hash does not include them.
     std::vector<std::vector<int>> gradient_parts = {};
 };
 
-// Sets Shape::serving as the lists of a plan have it, which is for plans that were read: the device that lists F(s, i)
-// serves micro-batch i on stage s. It stays empty where holders take turns.
+// Sets Shape::serving from the lists of a plan that was read: the device that lists F(s, i) serves micro-batch i on
+// stage s. It stays empty where holders take turns.
 void serve_as_listed(Plan& plan);
 
-// Returns the inputs of one task of a plan; many calls are better served by one PlanGraph
-// (schedules/plan/plan_graph.h).
+// Returns the inputs of one task. For many tasks use a PlanGraph (schedules/plan/plan_graph.h).
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
-// Returns whether the plan runs I and W. Schedules then run no B; lists from files may hold both.
+// Returns whether the plan has I and W. Schedules then have no B; lists from files may have both.
 bool splits_backward(const Plan& plan);
 
 // Prints one line per device: "0: 0F0 0F1 0B0 ...".

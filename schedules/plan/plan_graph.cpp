@@ -44,15 +44,15 @@ PlanGraph::PlanGraph(const Plan& plan)
     : stages_(plan.shape.stages), microbatches_(plan.shape.microbatches), index_(plan.shape) {
     add_nodes(plan);
     connect(plan);
-    connect_meetings(plan);
+    connect_barriers(plan);
 }
 
 int PlanGraph::row_of(const Task& task) const {
     return is_transfer(task.op) ? index_.edge(edge_of(task).from, edge_of(task).to) : task.stage;
 }
 
-// F, B, I, W, R and transfers stand on one device only; U and S once on every holder, so that their
-// cell holds the last holder's and connect() walks lists instead.
+// F, B, I, W, R and transfers are on one device only. U and S are on every holder: their cell has the last one, and
+// connect() goes through the lists instead.
 int& PlanGraph::cell_of(const Task& task) {
     const int row = row_of(task);
     if (row < 0)
@@ -124,7 +124,7 @@ int PlanGraph::holder(int stage, int microbatch) const {
     return node < 0 ? -1 : device_[node];
 }
 
-// The inputs of a task but those that follow from positions in the list.
+// Visits the inputs of a task except those that follow from positions in the list.
 template <class Visit>
 void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
     const auto task_of = [&](Op op, int stage, int peer = -1) {
@@ -181,8 +181,9 @@ void PlanGraph::connect(const Plan& plan) {
     }
 }
 
-// What the devices of a barrier bring to it is input of all of them, and so is what they do before it.
-void PlanGraph::connect_meetings(const Plan& plan) {
+// Every input of a barrier on one device is an input on all of them, and so is the device's last task ahead of the
+// barrier.
+void PlanGraph::connect_barriers(const Plan& plan) {
     const auto last_task_before = [&](int node) {
         const int first = first_[device_[node]];
         do
@@ -218,7 +219,7 @@ void PlanGraph::connect_meetings(const Plan& plan) {
     inputs_ = std::move(rows);
 }
 
-// Those of a device are in the order of its list.
+// The inputs on one device are in the order of its list.
 int PlanGraph::last_gradients_of(int sum) const {
     const std::span<const int> all = inputs(sum);
     const auto last = std::find_if(all.rbegin(), all.rend(), [&](int input) {
@@ -240,7 +241,8 @@ Rows PlanGraph::readers() const {
 }
 
 std::vector<int> PlanGraph::topological_order() const {
-    std::vector<int> waits(tasks_.size(), 0), next(tasks_.size(), -1);  // the next one that is bound to the list
+    // the device's next node among those bound to its list
+    std::vector<int> waits(tasks_.size(), 0), next(tasks_.size(), -1);
     int before = -1;
     for (int here = 0; here < size(); ++here) {
         waits[here] = static_cast<int>(inputs(here).size());

@@ -12,33 +12,32 @@
 
 namespace pw {
 
-// Throws Error (BadInput) naming device, position and task when the shape has no such task on that device.
+// Throws Error (BadInput) with device, position and task if the shape has no such task on that device.
 void refuse_foreign(const Task& task, const Plan& plan, const ShapeIndex& index, int device, int position);
 
-// A plan as a graph: its nodes are positions in the devices' lists, numbered device by device.
+// A plan as a graph. Its nodes are positions in the devices' lists, numbered device by device.
 class PlanGraph {
 public:
-    // Throws Error (BadInput) naming device, position and task when a list holds a task that the
-    // shape does not have, or twice, or one whose input no device runs.
+    // Throws Error (BadInput) with device, position and task if a list has a task that the shape does not have, a task
+    // twice, or one whose input no device runs.
     explicit PlanGraph(const Plan& plan);
 
-    bool is_of(const Plan& plan) const;  // whether the plan has these very lists
+    bool is_of(const Plan& plan) const;  // whether the plan has exactly these lists
     int size() const { return static_cast<int>(tasks_.size()); }
     int node(int device, int position) const { return first_[device] + position; }
     int device_of(int node) const { return device_[node]; }
     int position_of(int node) const { return node - first_[device_[node]]; }
     const Task& task(int node) const { return tasks_[node]; }
 
-    // Returns the nodes that must finish before `node` may start: this is the dependency rule, and nothing else knows
-    // it. With transfers in the plan an input made on another device is this device's RECV.
+    // Returns the nodes that must finish before `node` may start. This is the only implementation of the dependency
+    // rule. In a plan with transfers, an input made on another device is this device's RECV.
     std::span<const int> inputs(int node) const { return inputs_[node]; }
-    Rows readers() const;  // by node: those that it is an input of, as often, ascending
+    Rows readers() const;  // by node: the nodes that it is an input of, ascending
 
-    // Returns the node of an F, B, I (backward for inputs), W (backward for weights) or R (recomputation), or of a
-    // transfer; -1 when the plan has none. I and W find B.
+    // Returns the node of an F, B, I, W, R or transfer; -1 if the plan has none. I and W find B.
     int find(const Task& task) const;
-    // Returns the nodes of an operation that computes on a stage, by micro-batch, or of a transfer on an edge by its
-    // number; -1 for none, and no nodes at all where the plan has none of the operation.
+    // Returns the nodes of an operation that computes on a stage, or of a transfer on an edge, by micro-batch; -1 for
+    // none. Empty if the plan does not have the operation. `row` is the number of the stage or edge.
     std::span<const int> nodes(Op op, int row) const {
         const std::vector<int>& table = node_of_[static_cast<std::size_t>(op)];
         const auto width = static_cast<std::size_t>(microbatches_);
@@ -48,12 +47,11 @@ public:
     const ShapeIndex& index() const { return index_; }
     bool has_transfers() const { return has_transfers_; }
 
-    // Returns the nodes so that inputs come first, and among tasks that compute their list's predecessors: a RECV that
-    // is posted early keeps nobody but its reader waiting, wherever it stands. They are fewer than size() when a cycle
-    // makes that impossible.
+    // Returns the nodes with inputs first and tasks that compute in the order of their lists. An early RECV delays only
+    // its reader, wherever it is in the list. The result has fewer than size() nodes if there is a cycle.
     std::vector<int> topological_order() const;
 
-    // Returns, of an S, its input that makes the last gradients of its stage on its own device; -1 where none does.
+    // Returns the input of an S that makes the last gradients of its stage on its own device; -1 if there is none.
     int last_gradients_of(int sum) const;
 
 private:
@@ -62,7 +60,7 @@ private:
     int at_cell_of(const Task& task) const;
     void add_nodes(const Plan& plan);
     void connect(const Plan& plan);
-    void connect_meetings(const Plan& plan);
+    void connect_barriers(const Plan& plan);
     template <class Visit>
     void visit_inputs(const Task& task, int device, Visit visit) const;
 
@@ -71,9 +69,9 @@ private:
     bool has_transfers_ = false;
     std::vector<Task> tasks_;
     std::vector<int> device_, first_;
-    // node_of_[op][stage or edge][micro-batch], empty for operations that the plan has none of; -1: absent.
+    // node_of_[op][stage or edge][micro-batch]; -1: absent. Empty for operations that the plan does not have.
     std::array<std::vector<int>, kOps> node_of_;
-    std::map<Task, int> off_edges_;  // transfers between stages without an edge, which check() refuses
+    std::map<Task, int> off_edges_;  // transfers between stages without an edge, for check() to refuse
     Rows inputs_;
 };
 

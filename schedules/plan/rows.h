@@ -1,4 +1,4 @@
-// Rows of integers of any lengths, in one block.
+// Rows of integers of different lengths, in one block of memory.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace pw {
 
-// A row is closed before the next one begins. There are fewer than 2^32 items in all (kMostInputs).
+// A row is closed before the next one begins. The total is fewer than 2^32 items (kMostInputs).
 class Rows {
 public:
     Rows() = default;
-    // Makes rows of so many items each, to be written.
+    // Makes rows of these sizes, to be filled through item().
     explicit Rows(const std::vector<int>& sizes) {
         first_.reserve(sizes.size() + 1);
         for (const int size : sizes)
@@ -26,7 +26,7 @@ public:
         items_.reserve(items);
     }
     void push(int item) { items_.push_back(item); }
-    void push(std::span<const int> items) {  // few, mostly: an insert() of all takes longer
+    void push(std::span<const int> items) {  // mostly few; insert() is slower
         for (const int item : items)
             items_.push_back(item);
     }
@@ -35,7 +35,8 @@ public:
     std::span<const int> operator[](std::size_t row) const {
         return {items_.data() + first_[row], items_.data() + first_[row + 1]};
     }
-    int first(std::size_t row) const { return static_cast<int>(first_[row]); }  // where it begins among all items
+    // the index of its first item in all()
+    int first(std::size_t row) const { return static_cast<int>(first_[row]); }
     std::span<const int> all() const { return items_; }
     int items() const { return static_cast<int>(items_.size()); }
 

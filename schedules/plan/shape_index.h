@@ -1,4 +1,4 @@
-// What a shape says of its stages and devices, worked out once for those who ask often.
+// The stages, devices and edges of a shape, computed once for frequent use.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -12,7 +12,7 @@ class ShapeIndex {
 public:
     explicit ShapeIndex(const Shape& shape);
 
-    // These are what the functions of Shape with the same names return.
+    // Same results as the functions of Shape with these names.
     std::span<const int> devices_of(int stage) const { return holders_[stage]; }
     std::span<const int> stages_of(int device) const { return stages_[device]; }
     std::span<const int> before(int stage) const { return before_[stage]; }
@@ -23,10 +23,10 @@ public:
     }
 
     bool holds(int device, int stage) const;
-    // Returns the number of a stage among those of a device that holds it.
+    // Returns the index of a stage among those of a device that holds it.
     std::size_t row_of(int device, int stage) const;
-    // Returns the number of an edge, from 0, or -1 when no tensor flows from one stage to the other. Edges are numbered
-    // by stage, then by the stage that they go to.
+    // Returns the number of an edge, from 0; -1 if no tensor flows between the stages. Edges are numbered by the stage
+    // they leave, then by the stage they enter.
     int edge(int from, int to) const;
     int edges() const { return after_.items(); }
 

@@ -1,4 +1,4 @@
-// Stages whose gradients are summed together, and where the devices that do so meet.
+// Stages whose gradients are summed together, and the barriers of the devices that do so.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -15,20 +15,19 @@ struct SumGroup {
 
 // Returns the groups ordered by their first stages; every stage is in one of them.
 std::vector<SumGroup> sum_groups(const Shape& shape);
-// Returns whether a stage has several holders, or parameters that another stage shares: then its S, the sum of
-// gradients, stands on every holder.
+// Returns whether the stage has an S on every holder: it has several holders, or shares parameters with another stage.
 bool needs_sum(const Shape& shape, int stage);
 bool is_tied(const Shape& shape, int stage);
-// Returns whether the sum of a stage may go on in buckets beside the backward that fills them: not where the stage
-// shares parameters with another, nor where one of its holders has other stages.
+// Returns whether a stage may sum its gradients in buckets while the backward still fills them. It may not if it shares
+// parameters with another stage, or if one of its holders has other stages.
 bool may_overlap_sum(const Shape& shape, int stage);
 
-// A barrier is tasks of several devices that none of them does before all are there: the S of a group, and with
-// Shape::global_norm every U, the update.
+// Tasks of several devices, none of which starts before all devices have arrived: the S of a group and, with
+// Shape::global_norm, every U.
 struct Barrier {
     std::vector<int> stages;  // stages of the group; for U, all stages
     std::vector<int> nodes;   // ascending
-    std::vector<int> first;   // the first node of every device: there it waits for the others
+    std::vector<int> first;   // the first node of every device, at which it waits for the others
 };
 
 // Returns the barriers of all mini-batches.

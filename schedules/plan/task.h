@@ -1,5 +1,5 @@
-// One step of one device. Plain data: comparable, printable, cheap to copy. A task says what to do,
-// never how long it takes (workloads/costs/costs.h) or when it ran (schedules/trace/trace.h).
+// One step of one device. Plain data: comparable, printable, cheap to copy. A task does not say how long it takes
+// (workloads/costs/costs.h) or when it ran (schedules/trace/trace.h).
 #pragma once
 
 #include "schedules/plan/op.h"
@@ -24,7 +24,7 @@ struct Task {
     int stage = 0;  // a device may hold several
     int microbatch = 0;
     int peer = -1;            // transfers: the stage at the other end
-    std::uint16_t slice = 0;  // slice of the sequence, where a schedule cuts it
+    std::uint16_t slice = 0;  // of the sequence, if the schedule cuts it
     Op op = Op::Forward;
     bool with_next = false;  // runs overlapped with the next task; not part of its identity
 

@@ -10,9 +10,10 @@ namespace pw {
 
 namespace {
 
-// What F and B would use if every stage took the newest version at that position of its device's list.
+// Sets the versions that F and B would use if every stage took the newest version at that position of its device's
+// list.
 void newest_versions(const Plan& plan, VersionTable& table) {
-    std::vector<int> updates(static_cast<std::size_t>(plan.shape.stages), 0);  // of the device so far
+    std::vector<int> updates(static_cast<std::size_t>(plan.shape.stages), 0);  // by stage of the device, so far
     for (const std::vector<Task>& order : plan.order) {
         for (const Task& task : order)
             updates[task.stage] = 0;
@@ -27,20 +28,20 @@ void newest_versions(const Plan& plan, VersionTable& table) {
     }
 }
 
-// SpecTrain (Chen et al., 2018, arXiv 1809.02839): F of stage k of N runs floor(k/2) + N-k-1 updates before the
-// micro-batch is through, its B floor(k/2) before. PipeOptim (Guan et al., 2023, arXiv 2312.00839): F looks at the
-// version of its B, N-1-k updates later.
+// SpecTrain (Chen et al., 2018, arXiv 1809.02839): on stage k of N, F runs floor(k/2) + N-k-1 updates before the
+// micro-batch is done, B floor(k/2) updates. PipeOptim (Guan et al., 2023, arXiv 2312.00839): F predicts the version of
+// its B, N-1-k updates later.
 void add_distances(const Plan& plan, VersionTable& table) {
     const int stages = plan.shape.stages;
     for (int stage = 0; stage < stages; ++stage) {
-        const int behind = stages - 1 - stage, middle = stage / 2;
+        const int later_stages = stages - 1 - stage, middle = stage / 2;
         const bool both = plan.prediction == Prediction::SpecTrain, forward = plan.prediction == Prediction::PipeOptim;
-        table.forward_ahead.push_back(both ? middle + behind : forward ? behind : 0);
+        table.forward_ahead.push_back(both ? middle + later_stages : forward ? later_stages : 0);
         table.backward_ahead.push_back(both ? middle : 0);
     }
 }
 
-// Returns, by [version], the last of the stage's `positions` in `order` that reads it, or -1 for none.
+// Returns the last of the stage's `positions` in `order` that reads each version, or -1 if none does.
 std::vector<int> last_uses(const std::vector<Task>& order, std::span<const int> positions, const VersionTable& table,
                            int stage) {
     std::vector<int> last;
@@ -56,7 +57,7 @@ std::vector<int> last_uses(const std::vector<Task>& order, std::span<const int> 
     return last;
 }
 
-// weight_slots() of a stage whose tasks stand at `positions` of the device's list.
+// Returns weight_slots() of a stage whose tasks are at `positions` of the device's list.
 std::vector<int> slots_of(const std::vector<Task>& order, std::span<const int> positions, const VersionTable& table,
                           int stage) {
     std::vector<int> last = last_uses(order, positions, table, stage);
@@ -67,7 +68,7 @@ std::vector<int> slots_of(const std::vector<Task>& order, std::span<const int> p
             continue;
         const int version = static_cast<int>(slots.size());
         last.resize(std::max(last.size(), slots.size() + 1), -1);
-        int slot = slots.back();  // in place when nobody reads the newest again
+        int slot = slots.back();  // in place if no later task reads the newest version
         if (last[version - 1] > position) {
             slot = 0;
             while (slot < static_cast<int>(version_in.size()) &&
@@ -150,7 +151,7 @@ std::string cell_of(const VersionTable& table, int stage, int microbatch) {
     return forward == backward ? std::to_string(forward) : fmt::format("{}/{}", forward, backward);
 }
 
-// Whether all stages read what they read one mini-batch before, one version later.
+// Returns whether all stages read the version after the one that they read one mini-batch ago.
 bool goes_on(const Plan& plan, const VersionTable& table, int microbatch) {
     const int period = std::max(plan.shape.per_update, 1), more = plan.shape.per_update == 0 ? 0 : 1;
     if (microbatch < period)
@@ -171,7 +172,7 @@ std::string print_stages(const Plan& plan, const VersionTable& table) {
     const bool predicted = plan.prediction != Prediction::None;
     std::string text = fmt::format("weights: {}", name_of(plan.weights));
     if (predicted)
-        text += fmt::format(", predicted as {} does, so many updates ahead", name_of(plan.prediction));
+        text += fmt::format(", predicted as {} does, this many updates ahead:", name_of(plan.prediction));
     text += fmt::format("\n\nstage  versions held{}\n", predicted ? "  ahead in F  ahead in B" : "");
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
         text += fmt::format("{:>5}{:>15}", stage, table.held[stage]);
@@ -205,9 +206,9 @@ std::string print(const Plan& plan, const VersionTable& table) {
     const auto columns = static_cast<int>((kLine - std::string_view("micro-batch").size()) / (width + 1));
     std::string text = print_stages(plan, table) + "\nVersion that each micro-batch reads, F/B where they differ:\n";
     int mb = 0;
-    for (bool told = false; mb < all && !told; mb += columns) {
+    for (bool shown = false; mb < all && !shown; mb += columns) {
         text += print_columns(plan, table, mb, std::min(mb + columns, all), width);
-        told = mb >= steady;
+        shown = mb >= steady;
     }
     if (mb < all && plan.shape.per_update == 0)
         text += fmt::format("\n... and so on for all {} micro-batches.\n", all);

@@ -9,12 +9,12 @@
 namespace pw {
 
 struct VersionTable {
-    // Versions are by [stage][microbatch]; R, recomputation, uses what F, forward, used.
+    // Versions by [stage][micro-batch]. R uses the version of F.
     std::vector<std::vector<int>> forward, backward;
-    // held[stage] is the most versions that the stage holds at once on one device, the newest included.
+    // held[stage]: the most versions that one device holds of the stage at once, including the newest.
     std::vector<int> held;
-    // These say by stage how many updates later the weights are that F and R, and B, backward, and I, backward for
-    // inputs, predict from their version with its momentum. With 0 they use the version itself.
+    // By stage, how many updates ahead F and R, and B and I, predict the weights from their version with its momentum.
+    // With 0 they use the version itself.
     std::vector<int> forward_ahead, backward_ahead;
 
     bool predicts(int stage) const { return forward_ahead[stage] > 0 || backward_ahead[stage] > 0; }
@@ -22,23 +22,23 @@ struct VersionTable {
 
 VersionTable versions_of(const Plan& plan);
 
-// Returns `table` for a plan that runs the same tasks in another order: the same versions are used, the numbers held
-// are counted anew.
+// Returns `table` for a plan that runs the same tasks in another order. The versions used are the same; the numbers
+// held are counted again.
 VersionTable versions_in_order_of(const Plan& plan, VersionTable table);
 
-// Returns the version that a trace shows: the one that F, R, B, I or W, backward for weights, reads, or that U, the
-// update, makes; else -1. `plan` tells which mini-batch a U closes.
+// Returns the version that a trace shows: the one that F, R, B, I or W reads, or that U makes; else -1. `plan` has the
+// mini-batch of a U.
 int version_of(const Task& task, const VersionTable& table, const Plan& plan);
 
-// Returns the distance of the prediction that a task uses, 0 where there is none. W reads no weights.
+// Returns how many updates ahead the weights of a task are predicted; 0 without prediction. W reads no weights.
 int ahead_of(const Task& task, const VersionTable& table);
 
-// Returns which of the stage's `held` weight buffers on `device` holds each version: an update writes over a version
-// that nobody will read again, the one it reads included.
+// Returns which of the stage's `held` weight buffers on `device` holds each version. An update overwrites a version
+// that no later task reads; this may be the one it reads itself.
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device);
 
-// Prints tables for people: they have a row per stage, a column per micro-batch, up to where each column is the one
-// before, one version later.
+// Prints tables for people, with a row per stage and a column per micro-batch. They end where each column is the
+// previous one, one version later.
 std::string print(const Plan& plan, const VersionTable& table);
 
 }  // namespace pw

@@ -25,9 +25,9 @@ constexpr std::string_view kHost = "user_annotation", kGpu = "gpu_user_annotatio
 constexpr int kMostStages = 65'536;
 
 struct Annotation {
-    Task task;  // stage -1: the rank's
+    Task task;  // stage -1: the stage of the rank
     Ns start, end;
-    std::int64_t thread;  // of the host, or stream of the GPU
+    std::int64_t thread;  // a thread of the host, or a stream of the GPU
     int step = 0;
 };
 
@@ -35,7 +35,7 @@ struct RankFile {
     std::string path;
     int rank = 0, world = 1;
     std::vector<Annotation> host, gpu;
-    std::vector<Annotation> steps;  // ProfilerStep#n: n is the step
+    std::vector<Annotation> steps;  // ProfilerStep#n, where n is the step
 };
 
 std::optional<int> number_at(std::string_view& text) {
@@ -47,7 +47,7 @@ std::optional<int> number_at(std::string_view& text) {
     return number;
 }
 
-// Returns the number after the beginning of a name, where nothing follows it.
+// Returns the number that follows `beginning` in a name, if nothing follows the number.
 std::optional<int> number_after(std::string_view beginning, std::string_view name) {
     if (!name.starts_with(beginning))
         return {};
@@ -56,7 +56,7 @@ std::optional<int> number_after(std::string_view beginning, std::string_view nam
     return name.empty() ? number : std::nullopt;
 }
 
-// Returns the task of "PP:0F1".
+// Returns the task of a name such as "PP:0F1".
 std::optional<Task> task_of_cell(std::string_view name) {
     if (!name.starts_with("PP:"))
         return {};
@@ -122,7 +122,7 @@ private:
         const std::string name = event.text("name");
         if (name.starts_with("PP:("))
             fail(
-                "trace '{}': {}.name: '{}' is a pair of tasks that overlap, which are not read\n  help: record a "
+                "trace '{}': {}.name: '{}' is a pair of overlapping tasks, which cannot be read\n  help: record a "
                 "schedule without them, such as Schedule1F1B",
                 file_.path, event.name, shortened(name, 80));
         const bool on_host = event.text("cat") == kHost;
@@ -147,7 +147,7 @@ private:
 
 bool starts_earlier(const Annotation& a, const Annotation& b) { return a.start < b.start; }
 
-// Numbers the steps of the host's annotations: those of the profiler where every task is in one, else by how often a
+// Numbers the steps of the host's annotations: by the profiler's steps if every task is in one, else by how often a
 // task has run.
 void number_steps(RankFile& file) {
     std::stable_sort(file.host.begin(), file.host.end(), starts_earlier);
@@ -165,7 +165,7 @@ void number_steps(RankFile& file) {
             annotation.step = runs[annotation.task]++;
 }
 
-// Of several streams the one with the tasks' kernels is busy for longest with them.
+// Keeps the stream on which the tasks run longest: it is the one with their kernels.
 void keep_main_stream(std::vector<Annotation>& gpu) {
     std::map<std::int64_t, double> busy;
     for (const Annotation& annotation : gpu)
@@ -177,7 +177,7 @@ void keep_main_stream(std::vector<Annotation>& gpu) {
     std::erase_if(gpu, [&](const Annotation& annotation) { return annotation.thread != main->first; });
 }
 
-// Returns a rank's tasks with the times of the GPU where all of them have one: a host only launches kernels.
+// Returns a rank's tasks, with the times of the GPU if all of them have one: a host only launches kernels.
 std::vector<Annotation> tasks_of(RankFile file) {
     number_steps(file);
     keep_main_stream(file.gpu);
@@ -209,7 +209,7 @@ std::vector<RankFile> read_ranks(const std::vector<std::string>& paths) {
     }
     if (paths.size() == 1 && ranks.begin()->second.world > 1)
         fail(
-            "trace '{}' is that of rank {} of {}\n  help: name the files of all ranks of the pipeline, as in "
+            "trace '{}' is of rank {} of {}\n  help: name the files of all ranks of the pipeline, as in "
             "rank0.json "
             "rank1.json",
             paths.front(), ranks.begin()->first, ranks.begin()->second.world);

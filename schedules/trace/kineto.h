@@ -1,4 +1,4 @@
-// How torch.profiler's files say which event is a task of a pipeline.
+// Which events of torch.profiler's files are tasks of a pipeline.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

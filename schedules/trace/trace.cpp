@@ -19,7 +19,7 @@ constexpr std::string_view kMemoryNames[] = {"weights",     "stashed_weights", "
                                              "activations", "inputs",          "workspace", "communication"};
 static_assert(std::size(kMemoryNames) == kMemoryKinds);
 
-// What each device held when `begin` came, for those that sample nothing at that moment.
+// Adds what each device held at `begin`, for devices without a sample at that moment.
 void carry_over(const Trace& trace, int step, Ns begin, Trace& only) {
     std::map<int, MemorySample> held;
     for (const MemorySample& sample : trace.memory)

@@ -1,5 +1,5 @@
-// When every task ran: the common result of simulation and execution. Nothing downstream can tell
-// which one made it, except by its label.
+// When every task ran: the common result of simulation and execution. Code that reads traces can distinguish them by
+// the label only.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -25,8 +25,8 @@ struct TraceEvent {
     Task task;
     Ns start, end;  // on one clock, from the start of the trace
     Bytes bytes;    // moved, for transfers
-    int version;    // version of the weights used (F B I W R) or made (U, the update); -1 otherwise
-    int ahead = 0;  // updates from there to the predicted weights that it uses
+    int version;    // version of the weights used (F B I W R) or made (U); -1 otherwise
+    int ahead = 0;  // updates from that version to the predicted weights that the task uses
 
     bool operator==(const TraceEvent&) const = default;
 };
@@ -35,7 +35,7 @@ struct MemorySample {
     int step;
     int device;
     Ns time;
-    MemoryUse use;  // from here on
+    MemoryUse use;  // from `time` on
 
     bool operator==(const MemorySample&) const = default;
 };
@@ -45,7 +45,7 @@ struct Trace {
     std::string label;  // "predicted" | "measured"
     std::string plan_hash;
     std::string schedule;
-    std::string config;  // effective, YAML
+    std::string config;  // the effective config as YAML
     std::string machine;
     int devices = 0;
     int stages = 0;
@@ -55,7 +55,7 @@ struct Trace {
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
     std::vector<Edge> ties;                   // stages that share a parameter
-    std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty when not known
+    std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty if not known
     std::vector<TraceEvent> events;           // by device, then in list order, step by step
     std::vector<MemorySample> memory;         // by device, then time
 
@@ -64,17 +64,17 @@ struct Trace {
 
 // Makes a trace of the plan without events, label and config.
 Trace trace_of(const Plan& plan);
-Trace without_hash(const Plan& plan);  // the same without the hash, which reads all tasks
+Trace without_hash(const Plan& plan);  // the same without the hash, for which all tasks are read
 
-// Returns the events of one step only, with times from its first start. A device whose memory was last sampled in an
+// Returns the events of one step only, with times from its first start. A device whose last memory sample is from an
 // earlier step starts with that sample.
 Trace only_step(const Trace& trace, int step);
 
 // "device 0 (stage 0, 7)" is device_label(trace, 0, " (", ")").
 std::string device_label(const Trace& trace, int device, std::string_view open, std::string_view close);
 
-// Returns for every event the first line of boxes (0, 1, ..) among the events of its device and row in which it
-// overlaps no other by more than `slack`. Viewers need it: overlapping boxes hide each other.
+// Returns for every event the first lane (0, 1, ..) among the events of its device and row in which it overlaps no
+// other event by more than `slack`. Viewers need lanes: overlapping boxes hide each other.
 std::vector<int> lanes_of(const Trace& trace, int (*row_of)(Op), Ns slack = 0);
 
 }  // namespace pw

@@ -1,4 +1,5 @@
-// What every trace promises, whoever made it. The plan itself is not in the file: its edges are those of the transfers.
+// Rules that every trace must satisfy, whichever program wrote it. The file does not contain the plan: its edges are
+// those of the transfers.
 #include "schedules/trace/trace_json.h"
 #include "schedules/trace/trace_plan.h"
 #include "workloads/error.h"
@@ -13,7 +14,7 @@ namespace pw {
 
 namespace {
 
-// Which task an event is: every one runs once. U and S run on each holder of their stage.
+// The task of an event: each runs once. U and S run on each holder of their stage.
 using EventKey = std::array<int, 6>;  // step, op, stage, micro-batch, slice, peer or device
 
 EventKey key_of(int step, const Task& task, int device) {
@@ -40,8 +41,8 @@ public:
 private:
     template <class... Args>
     [[noreturn]] void reject(fmt::format_string<Args...> text, Args&&... args) const {
-        fail("trace '{}': {}\n  help: write it anew with --trace; a trace that was edited by hand is no evidence",
-             path_, fmt::format(text, std::forward<Args>(args)...));
+        fail("trace '{}': {}\n  help: write it again with --trace; a trace edited by hand is no evidence", path_,
+             fmt::format(text, std::forward<Args>(args)...));
     }
 
     std::string print(const TraceEvent& event) const {
@@ -60,14 +61,14 @@ private:
         std::set<int> held;
         for (const std::vector<int>& stages : trace_.stages_of)
             held.insert(stages.begin(), stages.end());
-        int next = 0;  // the first that is not held
+        int next = 0;  // the first stage that is on no device
         while (held.contains(next))
             ++next;
         if (next < trace_.stages)
             reject("otherData.stages_of: stage {} is on no device", next);
         if (trace_.events.empty())
             reject("it has no tasks");
-        // The clocks of devices that measure themselves are good to about a microsecond in seconds.
+        // Devices that measure times themselves have clocks that agree to about a microsecond per second.
         Ns last = 0;
         for (const TraceEvent& event : trace_.events)
             last = std::max(last, event.end);
@@ -92,7 +93,7 @@ private:
         const auto twice = std::adjacent_find(index_.begin(), index_.end(),
                                               [](const auto& a, const auto& b) { return a.first == b.first; });
         if (twice != index_.end())
-            reject("{}: runs once more, from {} ns", print(trace_.events[twice->second]),
+            reject("{}: it runs again from {} ns", print(trace_.events[twice->second]),
                    trace_.events[(twice + 1)->second].start);
     }
 
@@ -109,8 +110,8 @@ private:
                std::equal(found->first.begin(), found->first.begin() + 4, wanted.first.begin());
     }
 
-    // Every stage runs every micro-batch in every step, forward and, in a plan that trains, backward.
-    // A part of a trace begins at a later one.
+    // Checks that every stage runs every micro-batch in every step, forward and, if the plan trains, backward. A part
+    // of a trace begins at a later step.
     void check_complete() const {
         int first = trace_.events.front().step, steps = 0, microbatches = trace_.micro_batches;
         bool trains = false;
@@ -120,7 +121,7 @@ private:
             microbatches = std::max(microbatches, event.task.microbatch + 1);
             trains = trains || is_backward(event.task.op);
         }
-        for (int step = first; step < steps; ++step)  // ends with the first task that is missing
+        for (int step = first; step < steps; ++step)  // ends at the first missing task
             for (int stage = 0; stage < trace_.stages; ++stage)
                 for (int mb = 0; mb < microbatches; ++mb) {
                     const auto has = [&](Op op) { return runs(step, op, stage, mb); };
@@ -128,12 +129,12 @@ private:
                     if (!has(Op::Forward))
                         reject("no device runs {} in step {}", pw::print(Task{Op::Forward, stage, mb}), step);
                     if (trains && !backward)
-                        reject("{} or its halves I and W run never or both in step {}",
+                        reject("{}: step {} has neither this task nor both of its halves I and W, or all three",
                                pw::print(Task{Op::Backward, stage, mb}), step);
                 }
     }
 
-    // A device computes one task at a time; transfers run beside, in lanes that overlap.
+    // Checks that a device computes one task at a time. Transfers run in parallel, in lanes that overlap.
     void check_overlap() const {
         std::map<int, std::vector<const TraceEvent*>> tasks;
         for (const TraceEvent& event : trace_.events)
@@ -154,8 +155,8 @@ private:
             reject("{} begins before its input is there: {}", print(event), print(*input));
     }
 
-    // Checks the order of an event after its inputs on the device itself. What it receives, the RECV is checked for;
-    // of what it waits for since the last update, the task of its own micro-batch.
+    // Checks that an event comes after its inputs on the device itself. A received tensor is checked at its RECV; of
+    // the tasks since the last update, the one of the same micro-batch is checked.
     void check_inputs(const TraceEvent& event) const {
         for (const OpInput& input : facts_of(event.task.op).inputs)
             switch (input.from) {
@@ -179,11 +180,11 @@ private:
         return made != nullptr && made->device == event.device ? made : nullptr;
     }
 
-    // Checks that a tensor is not there before it was sent, and is there before it is read.
+    // Checks that a tensor is not received before it is sent, and not read before it is received.
     void check_receive(const TraceEvent& event) const {
         const TraceEvent* send = find(event.step, other_end(event.task));
         if (send == nullptr)
-            reject("{}: nobody sends it", print(event));
+            reject("{}: no device sends it", print(event));
         if (event.end < send->start - slack_)
             reject("{} ends before it is sent: {}", print(event), print(*send));
         for (const OpFacts& reader : kOpFacts)

@@ -1,4 +1,4 @@
-// What the readers of traces share: the events of a file one by one, and their values, typed and bounded.
+// The events of a trace file one by one, and their values with types and bounds. All readers of traces use them.
 #pragma once
 
 #include "schedules/trace/trace.h"
@@ -20,13 +20,13 @@ namespace pw {
 inline constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 inline constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two times do not overflow
 
-// How an event of a trace that pipewright did not write says which task it is.
+// Which traces can be read, and how an event of another program's trace describes its task.
 inline constexpr const char* kTraceForms =
-    "only traces that pipewright wrote can be read, and those of others whose tasks are events with ph X and args: op "
+    "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args op "
     "(F B I W R U S SEND_F RECV_F SEND_B RECV_B), stage, microbatch, for transfers peer, and start_ns and end_ns, or "
-    "ts and dur in place of them; device is args.device or pid; or the files of torch.profiler, one per rank";
+    "ts and dur instead, where the device is args.device or pid; or the files of torch.profiler, one per rank";
 
-// An object of a trace file and where it is there, for messages.
+// An object of a trace file and its path in the file, for messages.
 struct JsonPlace {
     const std::string& path;
     const nlohmann::json& object;
@@ -94,13 +94,13 @@ struct JsonPlace {
     }
 };
 
-// Reads the file of a trace. `take` gets its events one by one with their numbers, so that they are never in memory all
-// at once. Returns the rest of the file; traceEvents is an empty list there.
+// Reads the file of a trace. `take` is called with each event and its number, so that all events are never in memory at
+// once. Returns the rest of the file, with an empty list of traceEvents.
 nlohmann::json parse_events(const std::string& path, const char* help,
                             const std::function<void(const JsonPlace& event, std::size_t index)>& take);
 
-// Completes a trace that has only events, by device and with steps from 0: what its tasks say of the plan. Puts them in
-// list order. Throws Error (BadInput) naming `path`.
+// Completes a trace that has only events, by device and with steps from 0, with the facts of the plan that follow from
+// its tasks. Puts the events in list order. Throws Error (BadInput) with `path`.
 void complete_from_tasks(Trace& trace, const std::string& path);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// The forms of traces that can be read, a row for each.
+// The formats of traces that can be read, with a row for each.
 #include "schedules/trace/kineto.h"
 #include "schedules/trace/trace_events.h"
 #include "schedules/trace/trace_json.h"
@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 struct TraceForm {
-    bool of_one_rank;  // a trace is several files
+    bool of_one_rank;  // one trace is several files
     bool (*is_task)(const json& event);
     Trace (*read)(const std::vector<std::string>& paths);
 };
@@ -25,7 +25,7 @@ bool has_our_args(const json& event) {
 
 Trace read_tasks(const std::vector<std::string>& paths) {
     if (paths.size() > 1)
-        fail("trace '{}' is one of all devices, and {} files are named\n  help: name one", paths.front(), paths.size());
+        fail("trace '{}' has all devices, but {} files are named\n  help: name one file", paths.front(), paths.size());
     return read_foreign_trace(paths.front());
 }
 
@@ -34,7 +34,8 @@ constexpr TraceForm kForms[] = {
     {true, is_kineto_task, read_kineto},
 };
 
-// The first task of a file says its form. One without tasks is read as the first form, which says what it lacks.
+// The first task of a file decides its format. A file without tasks is read in the first format, whose reader reports
+// what is missing.
 const TraceForm& form_of(const std::string& path) {
     struct Found {
         const TraceForm* form;

@@ -1,4 +1,4 @@
-// Writes a trace as Chrome/Perfetto JSON. Events go straight to the file: a run of hours has millions.
+// Writes a trace as Chrome/Perfetto JSON. Events go straight to the file: a run of some hours has millions.
 #include "schedules/trace/trace_json.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
@@ -17,9 +17,9 @@ namespace pw {
 
 namespace {
 
-// Threads of a device. Slices of one thread must nest, so overlapping ones go to further threads.
-enum Row { kCompute, kSend, kReceive, kOptimizer, kRows };
-constexpr const char* kRowNames[] = {"compute", "send", "receive", "optimizer"};
+// Threads of a device. Slices of one thread must nest, so overlapping ones go to additional threads.
+enum ThreadRow { kCompute, kSend, kReceive, kOptimizer, kRows };
+constexpr const char* kThreadNames[] = {"compute", "send", "receive", "optimizer"};
 
 int row_of(Op op) {
     if (is_send(op))
@@ -113,7 +113,7 @@ private:
         }
         for (const auto& [place, tid] : tids_) {
             const auto [device, row, lane] = place;
-            const std::string name = lane == 0 ? kRowNames[row] : fmt::format("{} {}", kRowNames[row], lane + 1);
+            const std::string name = lane == 0 ? kThreadNames[row] : fmt::format("{} {}", kThreadNames[row], lane + 1);
             put_event(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", device, tid,
                       name);
             put_event(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})", device,
@@ -127,14 +127,14 @@ private:
         put_event(R"({{"ph":"X","name":"{}{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{)"
                   R"("step":{},"device":{},"rank":{},"op":"{}","stage":{},"microbatch":{},"slice":{},"peer":{},)"
                   R"("start_ns":{},"end_ns":{},"bytes":{},"version":{}{}{}}}}})",
-                  op, task.microbatch, kRowNames[row_of(task.op)], event.device, tid, micros(event.start),
+                  op, task.microbatch, kThreadNames[row_of(task.op)], event.device, tid, micros(event.start),
                   micros(event.end - event.start), event.step, event.device, event.rank, op, task.stage,
                   task.microbatch, task.slice, task.peer, event.start, event.end, event.bytes, event.version,
                   event.ahead > 0 ? fmt::format(",\"ahead\":{}", event.ahead) : "",
                   task.with_next ? ",\"with_next\":true" : "");
     }
 
-    // From every SEND to its RECV. A flow event belongs to the slice that its time lies in.
+    // An arrow from every SEND to its RECV. A flow event belongs to the slice that contains its time.
     void write_arrows() {
         using Key = std::tuple<int, Op, int, int, int, int>;  // step, op, stage, peer, micro-batch, slice
         const auto step_of = [&](const TraceEvent& event) { return trace_.asynchronous ? 0 : event.step; };
@@ -164,7 +164,7 @@ private:
         }
     }
 
-    // `step` and `time_ns` stand outside `args`, where viewers would draw them as memory.
+    // `step` and `time_ns` are outside `args`, where viewers would draw them as memory.
     void write_counter(const MemorySample& sample) {
         std::string values;
         for (int kind = 0; kind < kMemoryKinds; ++kind)

@@ -8,28 +8,30 @@
 
 namespace pw {
 
-// Writes Chrome/Perfetto JSON: one process per device; tasks, sends, receives and the optimizer on threads of their
-// own, flow arrows from SEND to RECV, memory as counter events.
+// Writes Chrome/Perfetto JSON: one process per device with separate threads for tasks, sends, receives and the
+// optimizer, flow arrows from SEND to RECV, and memory as counter events.
 void write_trace(const Trace& trace, const std::string& path);
-// Reads what write_trace wrote, to the nanosecond. Throws Error (BadInput) naming file and position.
+// Reads a trace that write_trace wrote, exact to the nanosecond. Throws Error (BadInput) with file and position.
 Trace read_trace(const std::string& path);
-// Reads a measured trace whoever wrote it, when the events of tasks have our `args`: all else may be missing. One that
-// write_trace did not write is put in list order, as put_in_list_order() does.
+// Reads a measured trace of any program whose task events have our `args`; everything else may be missing. Unless
+// write_trace wrote it, its events are put in list order as put_in_list_order() does.
 Trace read_foreign_trace(const std::string& path);
 // Reads a trace of any program: one that pipewright wrote, one of tasks with our `args`, or the files of
-// torch.profiler, one per rank, in any order. Throws Error (BadInput) naming file and position.
+// torch.profiler, one per rank, in any order. Throws Error (BadInput) with file and position.
 Trace read_any_trace(const std::vector<std::string>& paths);
-// Returns whether the file is that of one rank of several.
+// Returns whether the file is from one rank of several.
 bool is_of_one_rank(const std::string& path);
 
 // Reads the files of torch.profiler (Kineto) of the ranks of one pipeline. Tasks are the annotations of PyTorch's
 // schedules: `PP:0F1` (the cell of a schedule's CSV), or `Forward 1` and `Backward 1`, whose stage is the rank. Times
-// are those of the annotation on the GPU where all tasks have one, else those of the host's thread. Steps are those of
-// `ProfilerStep#n`. What PyTorch annotates besides F, B, I and W is left out: transfers and sums of gradients overlap.
+// are those of the annotation on the GPU if all tasks have one, else those of the host's thread. Steps are those of
+// `ProfilerStep#n`. Other annotations of PyTorch than F, B, I and W are left out: transfers and sums of gradients
+// overlap.
 Trace read_kineto(const std::vector<std::string>& paths);
 
-// Checks that it is the trace of a plan: every stage on a device, every compute task once in every step on a device
-// that holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
+// Checks that it is the trace of a plan: every stage is on a device; every compute task runs once in every step, on a
+// device that holds its stage; no two overlap; none starts before its inputs. Throws Error (BadInput) with file, task
+// and fact.
 void check_trace(const Trace& trace, const std::string& path);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Reads back what trace_json.cpp writes, trusting nothing: every key is looked up, typed and bounded.
+// Reads what trace_json.cpp writes, without trust: every key is looked up and its type and range are checked.
 #include "schedules/trace/trace_events.h"
 #include "schedules/trace/trace_json.h"
 #include "schedules/trace/trace_plan.h"
@@ -47,7 +47,7 @@ std::vector<std::vector<int>> read_stages(const JsonPlace& place, int devices, i
 
 std::vector<Edge> read_ties(const JsonPlace& place, int stages) {
     std::vector<Edge> ties;
-    if (!place.object.contains("ties"))  // nothing is tied, or the file is of an older version
+    if (!place.object.contains("ties"))  // no ties, or a file of an older version
         return ties;
     const json& list = place.at("ties");
     for (const json& pair : list) {
@@ -62,7 +62,7 @@ std::vector<Edge> read_ties(const JsonPlace& place, int stages) {
 std::vector<Bytes> read_reserved(const JsonPlace& place, int devices) {
     constexpr const char* kKey = "reserved_memory_bytes";
     std::vector<Bytes> reserved;
-    if (!place.object.contains(kKey))  // of an older version
+    if (!place.object.contains(kKey))  // a file of an older version
         return reserved;
     const json& list = place.at(kKey);
     if (!list.is_array() || list.size() != static_cast<std::size_t>(devices))
@@ -94,10 +94,10 @@ void read_header(const JsonPlace& place, Trace& trace) {
     trace.reserved = read_reserved(place, trace.devices);
 }
 
-// Takes the events one by one while the file is parsed, so that they never stand in memory as JSON.
+// Takes the events one by one while the file is parsed, so that they are never all in memory as JSON.
 class Reader {
 public:
-    // With `foreign`, somebody else may have written it, and what can be known without being said may be missing.
+    // With `foreign`, another program may have written the file: keys are optional if their values follow from others.
     explicit Reader(const std::string& path, bool foreign = false)
         : path_(path), foreign_(foreign), help_(foreign ? kTraceForms : kOnlyOwn) {}
 
@@ -128,12 +128,13 @@ private:
             read_counter(place);
     }
 
-    // Others draw more than tasks.
+    // Other programs draw more than tasks.
     static bool is_task(const JsonPlace& place) {
         return place.has("args") && place.object_at("args").has("op") && place.object_at("args").has("stage");
     }
 
-    // Whether a key is left out where that is no mistake yet: whose trace it is, the end of the file may say.
+    // Returns whether a key is missing that may be missing. Whether pipewright wrote the trace may only be known at the
+    // end of the file.
     bool may_lack(const JsonPlace& args, const char* key) {
         if (!foreign_ || args.has(key))
             return false;
@@ -182,7 +183,7 @@ private:
         sample_places_.push_back(index_);
     }
 
-    // What the tasks tell.
+    // Sets the facts of the trace that follow from its tasks.
     void make_header(const JsonPlace& place) {
         if (trace_.events.empty())
             fail("trace '{}': none of its events is a task of a plan\n  help: {}", path_, help_);
@@ -217,19 +218,20 @@ private:
         }
     }
 
-    // A version is the number of updates before it: one per earlier step, or those of the trace.
+    // A version is the number of updates before it: one per earlier step, or the U of the trace.
     void check_versions() const {
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
             const TraceEvent& event = trace_.events[i];
             if (event.version - std::int64_t{event.step} > std::ssize(trace_.events))
                 fail(
-                    "trace '{}': traceEvents[{}].args.version: {} in step {}, more updates than the {} tasks of the "
-                    "trace make\n  help: versions are counted from 0, the weights before the first update; -1 is none",
+                    "trace '{}': traceEvents[{}].args.version: {} in step {}, but the {} tasks of the "
+                    "trace make fewer updates\n  help: versions are counted from 0, the weights before the first "
+                    "update; -1 is none",
                     path_, places_[i], event.version, event.step, trace_.events.size());
         }
     }
 
-    // The header may stand behind the events.
+    // The header may follow the events.
     void check_devices() const {
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
             const TraceEvent& event = trace_.events[i];
@@ -250,12 +252,12 @@ private:
     const bool foreign_;
     const char* const help_;
     Trace trace_;
-    std::string left_out_;                             // the first key that only traces of others may leave out
-    std::size_t index_ = 0;                            // of the event that is read
+    std::string left_out_;   // the first missing key that only traces of other programs may omit
+    std::size_t index_ = 0;  // of the event that is being read
     std::vector<std::size_t> places_, sample_places_;  // of events and samples in traceEvents
 };
 
-// Hands over the objects of traceEvents while the file is parsed.
+// Passes on the objects of traceEvents while the file is parsed.
 class EventParser {
 public:
     EventParser(const std::string& path, const char* help,

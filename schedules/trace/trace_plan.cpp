@@ -14,7 +14,7 @@ namespace pw {
 
 namespace {
 
-// Traces of older versions do not list the ties. In them, stages that one device holds, and sums nevertheless, share a
+// Traces of older versions do not list the ties. In them, stages on one device that have sums nevertheless share a
 // parameter.
 std::vector<Edge> guessed_ties(const Plan& plan) {
     std::set<int> tied;
@@ -137,7 +137,7 @@ void put_in_list_order(Trace& trace, const std::string& path) {
                 if (found.empty())
                     fail(
                         "trace '{}': step {} of device {} has no {}\n  help: every step runs the tasks of the first; "
-                        "with transfers, every tensor that goes to another device has both ends",
+                        "with transfers, every tensor that goes to another device has a SEND and a RECV",
                         path, step, device, print(task));
                 trace.events.push_back(found.mapped());
             }
@@ -146,9 +146,9 @@ void put_in_list_order(Trace& trace, const std::string& path) {
         fail(
             "trace '{}': step {} of device {} has {}, but {}\n  help: every step runs the tasks of the first, and all "
             "of "
-            "them stand in the trace",
+            "them are in the trace",
             path, step, device, print(task),
-            is_transfer(task.op) ? "what makes its tensor and what reads it are not both there"
+            is_transfer(task.op) ? "the task that makes its tensor or the one that reads it is missing"
                                  : "the first step has not");
     }
     trace.plan_hash = hash_of(plan);

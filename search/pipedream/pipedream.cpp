@@ -32,7 +32,7 @@ struct Stage {
 };
 
 // Best partitions of the layers between one state and each later one, on each number of devices.
-struct Row {
+struct BestPartitions {
     std::vector<std::vector<double>> best;  // [state][devices]
     std::vector<std::vector<Stage>> last;   // the stage that ends there
 };
@@ -117,13 +117,13 @@ private:
 
     std::size_t index(int from, int to) const { return static_cast<std::size_t>(from) * states_.size() + to; }
 
-    Row row_from(int level, int from, int to);
-    void extend(int level, Row& row, int from, int to);
+    BestPartitions row_from(int level, int from, int to);
+    void extend(int level, BestPartitions& row, int from, int to);
     bool hopeless(int level, const std::vector<double>& best, double work) const;
     double solve(Aim aim);
     void append_stages(int level, int from, int to, int replicas, std::vector<PlannedStage>& stages);
     void place_data_sources(std::vector<PlannedStage>& stages) const;
-    std::vector<std::pair<Stage, int>> stages_of(const Row& row, int level, int to) const;
+    std::vector<std::pair<Stage, int>> stages_of(const BestPartitions& row, int level, int to) const;
     Shortage shortage();
 
     const PipedreamGraph& graph_;
@@ -225,7 +225,7 @@ State Planner::state_of(const Downset& layers, const Downset& sent) const {
 }
 
 // Partitions whose last stage is [from, to), added to the best that end at `to`.
-void Planner::extend(int level, Row& row, int from, int to) {
+void Planner::extend(int level, BestPartitions& row, int from, int to) {
     const double least_work = aim_ == Aim::Time ? alone(level, from, to) : 0;
     for (int used = 2; used <= devices(level); ++used)
         for (int count = 1; count < used && !(options_.straight && count > 1); ++count) {
@@ -254,9 +254,9 @@ bool Planner::hopeless(int level, const std::vector<double>& best, double work) 
 }
 
 // Fills in the states between `from` and `to`; the others keep kNever.
-Row Planner::row_from(int level, int from, int to) {
+BestPartitions Planner::row_from(int level, int from, int to) {
     const int most = devices(level);
-    Row row;
+    BestPartitions row;
     row.best.assign(states_.size(), {});
     row.last.assign(states_.size(), {});
     std::vector<int> inside;
@@ -288,7 +288,7 @@ double Planner::solve(Aim aim) {
     for (int level = 0; level < top; ++level) {
         std::vector<double> table(states_.size() * states_.size(), kNever);
         for (int from = 0; from < end(); ++from) {
-            const Row row = row_from(level, from, end());
+            const BestPartitions row = row_from(level, from, end());
             for (int to = from + 1; to <= end(); ++to)
                 if (!row.best[to].empty())
                     table[index(from, to)] = row.best[to].back();
@@ -299,7 +299,7 @@ double Planner::solve(Aim aim) {
 }
 
 // Returns the stages in order, each with the devices used up to its end.
-std::vector<std::pair<Stage, int>> Planner::stages_of(const Row& row, int level, int to) const {
+std::vector<std::pair<Stage, int>> Planner::stages_of(const BestPartitions& row, int level, int to) const {
     std::vector<std::pair<Stage, int>> stages;
     for (int used = devices(level); used > 0;) {
         const Stage& stage = row.last[to][used];
@@ -312,7 +312,7 @@ std::vector<std::pair<Stage, int>> Planner::stages_of(const Row& row, int level,
 }
 
 void Planner::append_stages(int level, int from, int to, int replicas, std::vector<PlannedStage>& stages) {
-    const Row row = row_from(level, from, to);
+    const BestPartitions row = row_from(level, from, to);
     for (const auto& [stage, used] : stages_of(row, level, to)) {
         if (level > 0) {
             const std::size_t first = stages.size();

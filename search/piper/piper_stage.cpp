@@ -33,22 +33,22 @@ PiperStage::PiperStage(const PiperInstance& instance, const std::vector<int>& la
         const std::vector<PiperOption>& options = layer.options.at(degree);
         const auto way_of = [&](const PiperOption& option) {
             const double bytes = border_bytes(instance, layer, option, own) / replicas + share * option.parameters;
-            return Way{bytes / instance.bandwidth + option.time / replicas, option.memory_each, option.memory,
-                       option.recompute};
+            return OptionCost{bytes / instance.bandwidth + option.time / replicas, option.memory_each, option.memory,
+                              option.recompute};
         };
         members_.push_back({number, {way_of(options.front()), way_of(options.back())}});
     }
 }
 
-const PiperStage::Way& PiperStage::fastest(const Member& member) {
-    const auto& [a, b] = member.ways;
+const PiperStage::OptionCost& PiperStage::fastest(const Member& member) {
+    const auto& [a, b] = member.options;
     if (a.time != b.time)
         return a.time < b.time ? a : b;
     return a.recompute ? b : a;
 }
 
-const PiperStage::Way& PiperStage::smallest(const Member& member, int in_flight) {
-    const auto& [a, b] = member.ways;
+const PiperStage::OptionCost& PiperStage::smallest(const Member& member, int in_flight) {
+    const auto& [a, b] = member.options;
     return b.memory_with(in_flight) < a.memory_with(in_flight) ? b : a;
 }
 
@@ -66,12 +66,12 @@ double PiperStage::memory_of_smallest(int in_flight) const {
     return memory;
 }
 
-// The bytes that each layer would save, and the cost, with its smaller way instead of its faster one.
+// The bytes that each layer would save, and its additional time, with its smallest option instead of its fastest one.
 RecomputeChoice PiperStage::savings(int in_flight) const {
     std::vector<Saving> savings;
     savings.reserve(members_.size());
     for (std::size_t i = 0; i < members_.size(); ++i) {
-        const Way &fast = fastest(members_[i]), &small = smallest(members_[i], in_flight);
+        const OptionCost &fast = fastest(members_[i]), &small = smallest(members_[i], in_flight);
         const double bytes = fast.memory_with(in_flight) - small.memory_with(in_flight);
         if (bytes > 0)
             savings.push_back({small.time - fast.time, bytes, static_cast<int>(i)});
@@ -106,10 +106,10 @@ PiperStage::Choice PiperStage::choice(PiperGoal goal, int in_flight, double memo
     }
     Choice made;
     for (std::size_t i = 0; i < members_.size(); ++i) {
-        const Way& way = saves[i] ? smallest(members_[i], in_flight) : fastest(members_[i]);
-        made.time += way.time;
-        made.memory += way.memory_with(in_flight);
-        if (way.recompute)
+        const OptionCost& cost = saves[i] ? smallest(members_[i], in_flight) : fastest(members_[i]);
+        made.time += cost.time;
+        made.memory += cost.memory_with(in_flight);
+        if (cost.recompute)
             made.recomputed.push_back(members_[i].layer);
     }
     return made;

@@ -16,7 +16,7 @@ enum class PiperGoal {
     Memory,  // least memory, whatever the time
 };
 
-// The layers of a stage with the ways to run them for one tensor degree and one number of replicas.
+// The layers of a stage with the options to run them for one tensor degree and one number of replicas.
 class PiperStage {
 public:
     // `own[layer]` marks the stage's layers. Each has options for that degree.
@@ -34,17 +34,17 @@ public:
     Choice choice(PiperGoal goal, int in_flight, double memory) const;
 
 private:
-    struct Way {
+    struct OptionCost {
         double time, memory_each, memory;
         bool recompute;
         double memory_with(int in_flight) const { return memory_each * in_flight + memory; }
     };
     struct Member {
         int layer;
-        std::array<Way, 2> ways;  // twice the same where there is one
+        std::array<OptionCost, 2> options;  // twice the same one if there is only one
     };
-    static const Way& fastest(const Member& member);
-    static const Way& smallest(const Member& member, int in_flight);
+    static const OptionCost& fastest(const Member& member);
+    static const OptionCost& smallest(const Member& member, int in_flight);
     RecomputeChoice savings(int in_flight) const;
     double memory_of_fastest(int in_flight) const;
     double memory_of_smallest(int in_flight) const;

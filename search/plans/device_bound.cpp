@@ -17,8 +17,8 @@ constexpr int kUpdates = -1;
 // A window of a device's list goes from the first F of a stage to the last backward of one that follows, or to the
 // updates.
 struct Window {
-    int device, from, to;              // stages; `to` may be kUpdates
-    std::vector<PlanBound::Way> ways;  // by stage: its tasks in the window
+    int device, from, to;                      // stages; `to` may be kUpdates
+    std::vector<PlanBound::PathCounts> paths;  // by stage: its tasks in the window
 };
 
 std::vector<Window> windows_of(const Plan& plan, const PlanBound& bound) {
@@ -44,8 +44,8 @@ std::vector<Window> windows_of(const Plan& plan, const PlanBound& bound) {
                 if (end == begin)
                     continue;  // no backward of the stage follows: a plan that does not train has none
                 Window& window = windows.emplace_back(Window{device, from, to, {}});
-                window.ways.resize(static_cast<std::size_t>(plan.shape.stages));
-                std::for_each(begin, end, [&](const Task& task) { bound.count(task, window.ways[task.stage]); });
+                window.paths.resize(static_cast<std::size_t>(plan.shape.stages));
+                std::for_each(begin, end, [&](const Task& task) { bound.count(task, window.paths[task.stage]); });
             }
         }
     }
@@ -130,7 +130,7 @@ private:
         to_.push_back(piece.to);
         for (const std::size_t number : own_windows_[stage]) {
             const Window& window = windows_[number];
-            Ns time = bound.time_of(window.ways[static_cast<std::size_t>(stage)], stage, piece);
+            Ns time = bound.time_of(window.paths[static_cast<std::size_t>(stage)], stage, piece);
             if (window.from == stage)
                 time += bound.head(stage, piece);
             if (window.to == stage)

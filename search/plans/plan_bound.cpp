@@ -108,20 +108,20 @@ PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
                                                            : std::min(input, weight)};
 }
 
-void PlanBound::count(const Task& task, Way& way) const {
+void PlanBound::count(const Task& task, PathCounts& counts) const {
     const auto add = [](int& count, double& lengths, double length) {
         ++count;
         lengths += length;
     };
     const Lengths length = lengths_of(task);
     if (task.op == Op::Forward)
-        add(way.forwards, way.forward, length.forward);
+        add(counts.forwards, counts.forward, length.forward);
     if (makes_input_gradient(task.op))
-        add(way.backwards, way.backward, length.backward);
+        add(counts.backwards, counts.backward, length.backward);
     if (task.op == Op::BackwardWeight)
-        add(way.weights, way.weight, length.backward);
+        add(counts.weights, counts.weight, length.backward);
     if (task.op == Op::Recompute)
-        add(way.recomputes, way.recompute, length.forward);
+        add(counts.recomputes, counts.recompute, length.forward);
 }
 
 // Every length's time is rounded by half a nanosecond, and that divided by a speed once more.
@@ -133,22 +133,22 @@ Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) cons
     return count * dispatch_ + std::max<Ns>(0, static_cast<Ns>(all));
 }
 
-// The times of the ways from F over the later stages to the backward.
-Ns PlanBound::round_trips(const Way& way, Ns time) const {
+// The times of the paths from F over the later stages to the backward.
+Ns PlanBound::round_trips(const PathCounts& counts, Ns time) const {
     if (lengths_.empty())
-        return way.jumps * path(time);
-    const double rounded = way.jumps * 2.0 * static_cast<double>(stages_.size()) * (0.5 / best_.speed + 1);
-    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) * way.jump * kNoMore / best_.speed - rounded));
+        return counts.jumps * path(time);
+    const double rounded = counts.jumps * 2.0 * static_cast<double>(stages_.size()) * (0.5 / best_.speed + 1);
+    return std::max<Ns>(0, static_cast<Ns>(static_cast<double>(time) * counts.jump * kNoMore / best_.speed - rounded));
 }
 
 // Follows the list and jumps at the micro-batches for which `jumps_at` is true.
 template <class JumpsAt>
-PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
-    Way way;
+PlanBound::PathCounts PlanBound::path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
+    PathCounts counts;
     std::vector<std::size_t> backwards;  // made where there are jumps
     for (std::size_t at = 0; at < end; ++at) {
         const Task& task = tasks[at];
-        count(task, way);
+        count(task, counts);
         if (task.op != Op::Forward || !jumps_at(task.microbatch))
             continue;
         if (backwards.empty())
@@ -156,14 +156,14 @@ PlanBound::Way PlanBound::way_to(const std::vector<Task>& tasks, std::size_t end
         const std::size_t backward = backwards[static_cast<std::size_t>(task.microbatch)];
         if (backward >= end)
             continue;
-        ++way.jumps;
-        way.jump += lengths_of(tasks[backward]).both();
+        ++counts.jumps;
+        counts.jump += lengths_of(tasks[backward]).both();
         at = backward - 1;  // continues there
     }
-    return way;
+    return counts;
 }
 
-std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tasks) const {
+std::vector<PlanBound::PathCounts> PlanBound::paths_through(const std::vector<Task>& tasks) const {
     std::size_t end = 0;
     int first = -1, last = -1;
     for (std::size_t at = 0; at < tasks.size(); ++at) {
@@ -176,8 +176,8 @@ std::vector<PlanBound::Way> PlanBound::ways_through(const std::vector<Task>& tas
     }
     if (end == 0)
         return {};  // nothing flows back
-    return {way_to(tasks, end, never), way_to(tasks, end, [&](int mb) { return mb == first; }),
-            way_to(tasks, end, [&](int mb) { return mb == last; }), way_to(tasks, end, always)};
+    return {path_to(tasks, end, never), path_to(tasks, end, [&](int mb) { return mb == first; }),
+            path_to(tasks, end, [&](int mb) { return mb == last; }), path_to(tasks, end, always)};
 }
 
 BestDevice best_of(const std::vector<DeviceConfig>& devices) {
@@ -257,8 +257,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         stage.device = device;
         stage.speed = devices[device].speed;
         stage.available = devices[device].memory;
-        stage.ways = ways_through(tasks);
-        stage.all = way_to(tasks, tasks.size(), never);
+        stage.paths = paths_through(tasks);
+        stage.all = path_to(tasks, tasks.size(), never);
         stage.updates = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.op == Op::Update; });
         stage.recomputes = stage.all.recomputes > 0;
         stage.in_flight = in_flight_of(tasks);
@@ -277,7 +277,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
             continue;
         }
         if (begun)
-            between_updates_.push_back(way_to(between, between.size(), never));
+            between_updates_.push_back(path_to(between, between.size(), never));
         begun = true;
         between.clear();
     }
@@ -292,24 +292,24 @@ Ns PlanBound::path(Ns time, double length, double speed) const {
     return std::max<Ns>(0, static_cast<Ns>(scaled) - static_cast<Ns>(each * static_cast<double>(stages_.size())) - 1);
 }
 
-Ns PlanBound::time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const {
+Ns PlanBound::time_of(const PathCounts& counts, const Piece& piece, const Stage& stage, Ns mid) const {
     const Scale scale{stage.speed, dispatch_};
     const bool split = stage.all.weights > 0;
-    const int adding = std::max(0, (split ? way.weights : way.backwards) - 1);  // to earlier gradients
+    const int adding = std::max(0, (split ? counts.weights : counts.backwards) - 1);  // to earlier gradients
     const Ns own = split ? piece.weight : piece.backward;
     const Ns more = lengths_.empty() ? scale(own + piece.accumulate) - scale(own)
                                      : std::max<Ns>(0, scale(piece.accumulate) - dispatch_ - 2);
-    return passes(way.forwards, way.forward, piece.forward, stage) +
-           passes(way.backwards, way.backward, piece.backward, stage) +
-           passes(way.weights, way.weight, piece.weight, stage) +
-           passes(way.recomputes, way.recompute, piece.recompute, stage) + (asynchronous_ ? 0 : adding * more) +
-           round_trips(way, mid);
+    return passes(counts.forwards, counts.forward, piece.forward, stage) +
+           passes(counts.backwards, counts.backward, piece.backward, stage) +
+           passes(counts.weights, counts.weight, piece.weight, stage) +
+           passes(counts.recomputes, counts.recompute, piece.recompute, stage) + (asynchronous_ ? 0 : adding * more) +
+           round_trips(counts, mid);
 }
 
 Ns PlanBound::between_updates(const Piece& piece) const {
     Ns least = std::numeric_limits<Ns>::max();
-    for (const Way& way : between_updates_)
-        least = std::min(least, time_of(way, piece, stages_.back(), 0));
+    for (const PathCounts& counts : between_updates_)
+        least = std::min(least, time_of(counts, piece, stages_.back(), 0));
     return least == std::numeric_limits<Ns>::max() ? 0 : least;
 }
 
@@ -320,14 +320,14 @@ Ns PlanBound::time(int number, const Piece& piece) const {
     const Ns update = update_time(number, piece);
     const Ns first = head(number, piece), after = std::max(tail(number, piece), update);
     Ns most = whole_time(number, piece);
-    for (const Way& way : stage.ways)
-        most = std::max(most, time_of(way, piece, stage, piece.mid) + after);
+    for (const PathCounts& counts : stage.paths)
+        most = std::max(most, time_of(counts, piece, stage, piece.mid) + after);
     return first + most;
 }
 
 Ns PlanBound::until_last_backward(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    return stage.ways.empty() ? 0 : time_of(stage.ways.front(), piece, stage, 0);
+    return stage.paths.empty() ? 0 : time_of(stage.paths.front(), piece, stage, 0);
 }
 
 Ns PlanBound::update_time(int number, const Piece& piece) const {
@@ -342,7 +342,7 @@ Ns PlanBound::whole_time(int number, const Piece& piece) const {
 
 // A time that is rounded in every part may be shorter than the rounded whole.
 Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
-    const Way& all = stage.all;
+    const PathCounts& all = stage.all;
     const Ns tasks = all.forwards + all.backwards + all.weights + all.recomputes + 1;
     if (!lengths_.empty())
         return static_cast<Ns>((parts + 1) * static_cast<double>(tasks) * (0.5 / stage.speed + 1)) + 1;
@@ -352,7 +352,7 @@ Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
 // Which weight gradients come before the last backward depends on the stage: none are counted.
 Ns PlanBound::until_last_backwards_in_parts(int number, const Piece& piece, int parts) const {
     const Stage& stage = stages_[number];
-    const Way& all = stage.all;
+    const PathCounts& all = stage.all;
     return passes(all.forwards, all.forward, piece.forward, stage) +
            passes(all.backwards, all.backward, piece.backward, stage) +
            passes(all.recomputes, all.recompute, piece.recompute, stage) - rounding_of(stage, parts);
@@ -418,8 +418,8 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
 Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }
 
 Ns PlanBound::passes_of(const Piece& piece) const {
-    const Way& way = stages_.front().all;  // every stage has the same kinds of tasks
-    return piece.forward + (way.backwards > 0 ? piece.backward : 0) + (way.weights > 0 ? piece.weight : 0);
+    const PathCounts& counts = stages_.front().all;  // every stage has the same kinds of tasks
+    return piece.forward + (counts.backwards > 0 ? piece.backward : 0) + (counts.weights > 0 ? piece.weight : 0);
 }
 
 Ns PlanBound::of_work(const Pieces& pieces) const {

@@ -28,15 +28,15 @@ BestDevice best_of(const std::vector<DeviceConfig>& devices);
 
 class PlanBound {
 public:
-    // A way counts the tasks of a stage on one path through its device's list: in list order, or from F, forward, over
+    // The numbers of tasks of a stage on one path through its device's list: in list order, or from F, forward, over
     // the later stages to the backward of the same micro-batch.
-    struct Way {
+    struct PathCounts {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
         int jumps = 0;
         // The lengths of their micro-batches, added up; used where these are unequal.
         double forward = 0, backward = 0, weight = 0, recompute = 0, jump = 0;
     };
-    void count(const Task& task, Way& way) const;
+    void count(const Task& task, PathCounts& counts) const;
 
     // `plan` gives the order of tasks, whatever its edges; `config` gives the devices and the sharding of the
     // optimizer.
@@ -47,8 +47,10 @@ public:
     // Return the stage's time on its device: up to its last backward, and in all.
     Ns until_last_backward(int stage, const Piece& piece) const;
     Ns whole_time(int stage, const Piece& piece) const;
-    // Return the time of a way without jumps, and of the update.
-    Ns time_of(const Way& way, int stage, const Piece& piece) const { return time_of(way, piece, stages_[stage], 0); }
+    // Return the time of a path without jumps, and of the update.
+    Ns time_of(const PathCounts& counts, int stage, const Piece& piece) const {
+        return time_of(counts, piece, stages_[stage], 0);
+    }
     Ns update_time(int stage, const Piece& piece) const;
     // Return the least total time of `parts` stages from `stage` on, on devices as fast as its own, if this piece is
     // cut into them: up to their last backwards, and in all.
@@ -83,8 +85,8 @@ private:
         int device = 0;
         double speed = 1;
         Bytes available = kUnlimited;
-        std::vector<Way> ways;  // ways to the last backward; the first is the list itself
-        Way all;                // the way to the update
+        std::vector<PathCounts> paths;  // paths to the last backward; the first is the list itself
+        PathCounts all;                 // the path to the update
         bool updates = false, recomputes = false;
         int in_flight = 0, versions = 1;
         double in_flight_bytes = 0;  // sum of their lengths, if they are unequal
@@ -104,13 +106,13 @@ private:
     Ns path(Ns time, double length) const { return path(time, length, best_.speed); }
     Ns path(Ns time, double length, double speed) const;
     Ns passes(int count, double length, Ns time, const Stage& stage) const;
-    Ns round_trips(const Way& way, Ns time) const;
+    Ns round_trips(const PathCounts& counts, Ns time) const;
     void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
     Ns calls_of(const Plan& plan, const Config& config) const;
     template <class JumpsAt>
-    Way way_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const;
-    std::vector<Way> ways_through(const std::vector<Task>& tasks) const;
-    Ns time_of(const Way& way, const Piece& piece, const Stage& stage, Ns mid) const;
+    PathCounts path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const;
+    std::vector<PathCounts> paths_through(const std::vector<Task>& tasks) const;
+    Ns time_of(const PathCounts& counts, const Piece& piece, const Stage& stage, Ns mid) const;
     Ns between_updates(const Piece& piece) const;
     Ns time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
@@ -128,7 +130,7 @@ private:
     double all_speeds_ = 0;
     double rounded_ = 0;  // see time_of_shared_work
     std::vector<Stage> stages_;
-    std::vector<Way> between_updates_;  // ways of an asynchronous plan, on the last stage
+    std::vector<PathCounts> between_updates_;  // paths of an asynchronous plan, on the last stage
 };
 
 }  // namespace pw

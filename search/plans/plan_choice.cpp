@@ -25,7 +25,7 @@ std::vector<std::string> schedules_of(const Config& config) {
     const std::vector<std::string>& asked = config.search.schedules;
     if (asked.empty())
         return {config.pipeline.schedule};
-    if (!wants_all_schedules(config.search))
+    if (!searches_all_schedules(config.search))
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())

@@ -1,4 +1,4 @@
-// What else simulate tells of one plan.
+// The additional answers of simulate about one plan.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 #include "workloads/units.h"
@@ -43,7 +43,7 @@ TEST_F(AnswersOfSimulate, ExplainAllIdleTimeAndTheWholeStep) {
     EXPECT_TRUE(contains(run_well("simulate cfg.yaml --explain").out, "on the critical path"));
 }
 
-// The bubble of four equal stages, 3 (F + B), is nobody's imbalance.
+// The bubble of four equal stages, 3 (F + B), counts as imbalance of no stage.
 TEST_F(AnswersOfSimulate, ABubbleOfEqualStagesIsNoImbalance) {
     const Json json = run_well("simulate uniform.yaml --explain --json").json();
     for (const Json& idle : json["explanation"]["idle"])
@@ -95,7 +95,7 @@ TEST_F(AnswersOfSimulate, SamplesAreThePredictionWithoutJitterAndRepeat) {
     EXPECT_NE(json, run_well(command + "6").json());
     const auto slowest = json["samples"]["slowest"].get<std::vector<double>>();
     EXPECT_NEAR(std::accumulate(slowest.begin(), slowest.end(), 0.0), 1, 1e-12);
-    EXPECT_GT(slowest[1], 0.9);  // 6 ms of work beside 4 and 5
+    EXPECT_GT(slowest[1], 0.9);  // 6 ms of work against 4 and 5
 }
 
 TEST_F(AnswersOfSimulate, SlackIsOneRowPerTask) {
@@ -105,7 +105,7 @@ TEST_F(AnswersOfSimulate, SlackIsOneRowPerTask) {
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), json["tasks"].get<int>() + 1);
 }
 
-TEST_F(AnswersOfSimulate, RefuseWhatTheyCannotTell) {
+TEST_F(AnswersOfSimulate, AreRefusedForSweeps) {
     expect_says(error_of("simulate cfg.yaml --jitter lognormal:0.1", 2), {"--samples"});
     expect_says(error_of("simulate cfg.yaml --samples 10 --jitter gamma:1", 2), {"gamma:1", "lognormal:SIGMA"});
     expect_says(error_of("simulate cfg.yaml --samples 10 --jitter lognormal:2", 2), {"lognormal:2", "from 0 to 1"});
@@ -113,7 +113,7 @@ TEST_F(AnswersOfSimulate, RefuseWhatTheyCannotTell) {
                 {"these costs are uniform", "lognormal"});
     expect_says(error_of("simulate cfg.yaml --samples 0", 2), {"--samples"});
     expect_says(error_of("simulate cfg.yaml --explain --set 'sweep={pipeline.micro_batches: [4, 8]}'", 2),
-                {"asks for several", "take one point"});
+                {"has several", "take one point"});
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST_F(Cli, UsageMistakesExitWithTwoAndAWayOut) {
     EXPECT_TRUE(contains(error_of("run mlp.yaml --resume x", 2), "'x' has no checkpoint"));
 }
 
-TEST_F(Cli, MistakesOfAConfigArePointedAt) {
+TEST_F(Cli, MistakesOfAConfigHaveTheirPlace) {
     write("bad.yaml", "workload: {model: uniform, stages: 2, forward: 1 us}\npipeline:\n  scedule: gpipe\n");
     const std::string error = error_of("simulate bad.yaml", 2);
     EXPECT_TRUE(contains(error, "bad.yaml:3:3")) << error;
@@ -88,7 +88,7 @@ TEST_F(Cli, SimulateGivesTheClosedForm) {
     EXPECT_NE(other["plan_hash"], json["plan_hash"]);
 }
 
-// Rows of the golden table, through YAML and JSON: (TF + TI + TW = 3 us, hops as given).
+// Rows of the golden table, through YAML and JSON (TF + TI + TW = 3 us, hops as given).
 struct Golden {
     const char *schedule, *forward, *backward, *latency;
     int devices, micro_batches;
@@ -177,7 +177,7 @@ cluster: {devices: 2}
 pipeline: {micro_batches: 4}
 )";
 
-TEST_F(Cli, SchedulesBringTheirNumberOfStages) {
+TEST_F(Cli, SchedulesDetermineTheNumberOfStages) {
     write("any.yaml", kAnyShape);
     for (const auto& [schedule, stages] :
          {std::pair{"1F1B", 2}, {"ZBVZeroBubble", 4}, {"interleaved", 4}, {"naive", 2}}) {
@@ -249,7 +249,7 @@ TEST_F(Cli, ReplicasArePlannedSimulatedAndRun) {
     EXPECT_TRUE(contains(said, larger) && contains(said, "instead of 2 B")) << said;
 }
 
-// REDUCE_GRAD of a stage on one device changes nothing but the plan.
+// REDUCE_GRAD of a stage on one device changes only the plan.
 TEST_F(Cli, AFileWithGradientSumsRuns) {
     const auto hash_of = [&](const char* sum) {
         write("plan.csv", fmt::format("0F0,0F1,0B0,0B1{0}\n1F0,1F1,1B0,1B1{1}\n", *sum ? ",0REDUCE_GRAD" : "",
@@ -260,7 +260,7 @@ TEST_F(Cli, AFileWithGradientSumsRuns) {
     EXPECT_EQ(hash_of("with"), hash_of(""));
 }
 
-// The norm is that of the sums, so that U follows them.
+// The norm is that of the sums, so U follows them.
 TEST_F(Cli, AFileWithReplicasIsClipped) {
     write("plan.csv", "0F0,0B0\n0F1,0B1\n");
     const std::string clipped = "run mlp.yaml --json --set training.clip_norm=0.1 --set pipeline.micro_batches=2 ";
@@ -268,8 +268,9 @@ TEST_F(Cli, AFileWithReplicasIsClipped) {
               run_well(clipped + "--set pipeline.stages=1 --set pipeline.replicas=[2]").json()["weights_hash"]);
 }
 
-// A gradient's receive before the first forward: fine in lanes of its own, a deadlock in one for all.
-TEST_F(Cli, AnImportedOrderIsProvenGuiltyByItsCells) {
+// A gradient's receive before the first forward: fine with a lane for each kind of traffic, a deadlock with one lane
+// for all.
+TEST_F(Cli, ADeadlockOfAnImportedOrderNamesItsCells) {
     write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: early.csv}\n");
     write("early.csv",
           "0RECV_B0,0F0,0SEND_F0,0F1,0SEND_F1,0B0,0RECV_B1,0B1\n"
@@ -293,7 +294,7 @@ TEST_F(Cli, ConfigsAreValidated) {
     EXPECT_EQ(json["kind"], "config");
 }
 
-TEST_F(Cli, ListsNameWhatThereIs) {
+TEST_F(Cli, ListsNameAllChoices) {
     EXPECT_TRUE(contains(run_well("list models").out, "resnet50"));
     EXPECT_TRUE(contains(run_well("list schedules").out, "1f1b"));
     EXPECT_TRUE(contains(run_well("list backends").out, "reference"));
@@ -388,7 +389,7 @@ TEST_F(Cli, RunsGiveTheNumbersOfTheReference) {
     EXPECT_TRUE(contains(error_of("run uniform.yaml", 2), "no layers"));
 }
 
-TEST_F(Cli, CompareMeasuresWhatItNeeds) {
+TEST_F(Cli, CompareMeasuresItsProfile) {
     const Said said = run_well("compare mlp.yaml --json");
     EXPECT_TRUE(contains(said.err, "no cluster.profile: measuring one first"));
     const Json json = said.json();
@@ -405,7 +406,7 @@ TEST_F(Cli, CompareMeasuresWhatItNeeds) {
     EXPECT_EQ(run("compare mlp.yaml --max-error 0.000001%").code, 4);
 }
 
-TEST_F(Cli, CompareSaysThatALinkIsNotThere) {
+TEST_F(Cli, CompareReportsAMissingLink) {
     const std::string link = "compare mlp.yaml --json --set 'cluster.link={bandwidth: 1 GB/s}'";
     const std::string note = "note: cluster.link is predicted, but devices hand over as this machine does";
     EXPECT_TRUE(contains(run_well(link).err, note));
@@ -437,7 +438,7 @@ TEST_F(Cli, ProfilesAreMeasuredAndUsed) {
     EXPECT_TRUE(contains(between.err, "--sizes 3")) << between.err;
 }
 
-TEST_F(Cli, FullDisksAreNoSuccess) {
+TEST_F(Cli, FullDisksAreFailures) {
     EXPECT_EQ(run("simulate uniform.yaml --trace /nowhere/trace.json").code, 1);
     const std::string full = "cd /tmp && '" PIPEWRIGHT_BINARY "' list schedules >/dev/full 2>/dev/null";
     EXPECT_EQ(WEXITSTATUS(std::system(full.c_str())), 1);

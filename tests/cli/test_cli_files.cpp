@@ -1,5 +1,4 @@
-// The binary with its streams closed, its disk full and its inputs no files: nothing is lost, nothing hangs, nothing
-// aborts.
+// The program with closed streams, a full disk, and inputs that are not files: nothing is lost, hangs or aborts.
 #include "tests/support/cli_rig.h"
 
 #include "tests/support/refusal.h"
@@ -16,8 +15,7 @@ namespace fs = std::filesystem;
 
 class CliFiles : public Cli {
 protected:
-    // Its lines as a shell's, with PIPEWRIGHT for the binary; what it writes to its streams is kept where they are not
-    // redirected.
+    // Runs lines of shell, with PIPEWRIGHT for the program. Its output is kept unless it is redirected.
     Said shell(const std::string& line) const {
         write("line.sh", "cd '" + file("").string() + "'\nPIPEWRIGHT='" PIPEWRIGHT_BINARY "'\n" + line + "\n");
         const std::string command = "bash '" + file("line.sh").string() + "' >'" + file("said.out").string() + "' 2>'" +
@@ -26,7 +24,7 @@ protected:
         return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("said.out"), read("said.err")};
     }
 
-    // With files that cannot grow beyond so many kibibytes: what a full disk does to them.
+    // Runs with files that cannot grow beyond this many kibibytes, as on a full disk.
     Said with_full_disk(int kib, const std::string& arguments) const {
         return shell("ulimit -f " + std::to_string(kib) + "; \"$PIPEWRIGHT\" " + arguments);
     }
@@ -60,7 +58,7 @@ TEST_F(CliFiles, AnErrorStreamThatCannotBeWrittenChangesNothing) {
     }
 }
 
-// The number of a closed stream must not go to the trace.
+// The number of a closed stream must not be reused for the trace.
 TEST_F(CliFiles, AClosedStreamNeverEndsInAFile) {
     const Said said = shell("\"$PIPEWRIGHT\" simulate uniform.yaml --trace t.json >&- 2>&- <&-");
     EXPECT_EQ(said.code, 1);
@@ -74,7 +72,7 @@ TEST_F(CliFiles, AReaderThatLeavesEndsTheProgramQuietly) {
     EXPECT_EQ(std::count(said.out.begin(), said.out.end(), '\n'), 1);
 }
 
-TEST_F(CliFiles, AFullDiskTakesNoResultsAlong) {
+TEST_F(CliFiles, AFullDiskDoesNotLoseTheResults) {
     write("old.json", "old");
     const Said simulated = with_full_disk(4, "simulate uniform.yaml --trace old.json --plot old.html");
     EXPECT_EQ(simulated.code, 1);
@@ -89,7 +87,7 @@ TEST_F(CliFiles, AFullDiskTakesNoResultsAlong) {
     EXPECT_EQ(leftovers(), std::vector<std::string>{});
 }
 
-TEST_F(CliFiles, AFullDiskLeavesTheSavedParametersOfTheRunBefore) {
+TEST_F(CliFiles, AFullDiskKeepsThePreviouslySavedParameters) {
     run_well("run mlp.yaml --save weights");
     const std::string before = read("weights/fc1.weight.npy") + read("weights/fc3.bias.npy");
     const Said said = with_full_disk(64, "run mlp.yaml --set training.seed=5 --save weights --dump dump");
@@ -101,7 +99,7 @@ TEST_F(CliFiles, AFullDiskLeavesTheSavedParametersOfTheRunBefore) {
     EXPECT_EQ(leftovers(), std::vector<std::string>{});
 }
 
-TEST_F(CliFiles, ASaveThatWasCutOffIsNoStart) {
+TEST_F(CliFiles, AnIncompleteSaveIsRefused) {
     run_well("run mlp.yaml --save weights");
     run_well("run mlp.yaml --set training.initial=weights");
     fs::create_directory(file("weights/.pipewright-moving"));
@@ -109,7 +107,7 @@ TEST_F(CliFiles, ASaveThatWasCutOffIsNoStart) {
 }
 
 TEST_F(CliFiles, TargetsAreCheckedBeforeTheWork) {
-    const std::string steps = "run mlp.yaml --steps 1000000000 ";  // which nobody waits for
+    const std::string steps = "run mlp.yaml --steps 1000000000 ";  // which would take too long to wait for
     for (const char* target :
          {"--trace no/t.json", "--trace .", "--losses no/l.svg", "--save mlp.yaml", "--dump mlp.yaml/x"}) {
         const std::string error = error_of(steps + target, 1);
@@ -125,7 +123,7 @@ TEST_F(CliFiles, TargetsAreCheckedBeforeTheWork) {
     }
 }
 
-TEST_F(CliFiles, PipesAndDevicesAreNoFiles) {
+TEST_F(CliFiles, PipesAndDevicesAreRefused) {
     ASSERT_EQ(mkfifo(file("pipe").c_str(), 0600), 0);
     ASSERT_EQ(mkfifo(file("pipe.csv").c_str(), 0600), 0);
     fs::create_directory(file("initial"));
@@ -165,7 +163,7 @@ TEST_F(CliFiles, NestedAndHugeJsonIsRefused) {
     EXPECT_LT(error_of("validate deep.json", 2).size(), 1000u);
 }
 
-// Whatever is of another type than expected is said with its file, and not in the words of a library.
+// A value of an unexpected type is reported with its file, not in the words of a library.
 TEST_F(CliFiles, ResultsOfOtherTypesAreNamed) {
     fs::create_directory(file("results"));
     const auto with = [&](const std::string& key, const std::string& value) {
@@ -242,7 +240,7 @@ TEST_F(CliFiles, ValidateRefusesALinkThatRunRefuses) {
         EXPECT_TRUE(contains(error_of(command + replicas, 2), "summed by 2 devices"));
 }
 
-// As traces of other programs often are.
+// Traces of other programs often are compressed.
 TEST_F(CliFiles, TracesMayBeCompressed) {
     run_well("simulate uniform.yaml --trace t.json --set pipeline.micro_batches=64");
     run_well("simulate uniform.yaml --trace t.json.gz --set pipeline.micro_batches=64");
@@ -263,7 +261,7 @@ TEST_F(CliFiles, TracesMayBeCompressed) {
     }
 }
 
-// Names come from files, and a row of a table stays one line.
+// Names come from files, and a row of a table stays on one line.
 TEST_F(CliFiles, NamesOfSeveralLinesStayInTheirCells) {
     write("names.yaml",
           "workload: {model: uniform, stages: 2}\ncluster: {devices: [{name: \"a\\nb\\tc\"}, {name: \"d\\re\"}]}\n"

@@ -1,4 +1,4 @@
-// Commands over the cuda backend on the stand-in: what a file hands from one command to the next.
+// Commands with the cuda backend on the stand-in: files that one command writes and another one reads.
 #include "tests/support/cli_rig.h"
 
 namespace pw {
@@ -17,7 +17,7 @@ protected:
     static void use_module(const std::string& file) {
         setenv("PIPEWRIGHT_CUDA_MODULE", (PIPEWRIGHT_MODULES "/" + file).c_str(), 1);
     }
-    // What a run says where the module cannot be loaded. All that needs no GPU goes on.
+    // Returns the error of a run where the module cannot be loaded. Commands that need no GPU work.
     std::string refusal(int code) const {
         run_well("run mlp.yaml");
         run_well("simulate mlp.yaml --set run.backend=cuda");
@@ -37,7 +37,7 @@ std::string with_all(std::string text, const std::string& from, const std::strin
     return text;
 }
 
-TEST_F(CudaCli, ARunDoesItsConvolutionsAsTheProfileSays) {
+TEST_F(CudaCli, ARunUsesTheConvolutionsOfTheProfile) {
     write("net.yaml", R"(
 workload: {model: unet, image_size: 16, base_channels: 8, levels: 1, dataset: synthetic}
 cluster: {devices: 2}
@@ -64,7 +64,7 @@ TEST_F(CudaCli, AModuleRunsAPlanAndItsOracle) {
     EXPECT_EQ(run["losses"], oracle["losses"]);
 }
 
-TEST_F(CudaCli, AnErrorOfTheModuleEndsTheProgramAsItsOwnDo) {
+TEST_F(CudaCli, AnErrorInTheModuleEndsTheProgramLikeOthers) {
     const std::string said = error_of("run mlp.yaml --set run.backend=cuda --set run.gpus=[0,7]", 2);
     EXPECT_NE(said.find("GPU 7"), std::string::npos) << said;
     EXPECT_NE(said.find("\n  help: "), std::string::npos) << said;

@@ -1,4 +1,4 @@
-// Where drawing is interrupted nothing stays: no gnuplot, no file.
+// Interrupted drawing leaves nothing: neither gnuplot nor files.
 #include "tests/support/cli_rig.h"
 
 #include <fmt/format.h>

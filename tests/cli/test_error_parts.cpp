@@ -1,4 +1,4 @@
-// What compare tells of an error beside its size.
+// The parts of an error that compare reports in addition to its size.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 #include "workloads/units.h"
@@ -69,7 +69,7 @@ TEST_F(ErrorPartsOfCompare, NameTheSlowerStage) {
     EXPECT_TRUE(contains(run_well("compare predicted.json predicted.json --why").out, "is the measured step"));
 }
 
-TEST_F(ErrorPartsOfCompare, AreKeptWithTheScheduleThatTheyAreOf) {
+TEST_F(ErrorPartsOfCompare, AreStoredWithTheirSchedule) {
     run_well("compare cfg.yaml --schedules gpipe,1f1b -o study");
     for (const Json& point : Json::parse(read("study/accuracy.json"))["points"])
         expect_sum(point);
@@ -85,7 +85,7 @@ TEST_F(ErrorPartsOfCompare, ATraceAloneIsReplayed) {
     const Json run = run_well("compare run.json --replay --json").json();
     EXPECT_EQ(run["mechanics_ns"], run["replayed_ns"].get<Ns>() - run["step_time_ns"].get<Ns>());
 
-    // The same without all that others do not know.
+    // The same trace without everything that other programs do not have.
     Json file = Json::parse(read("run.json"));
     file.erase("otherData");
     for (Json& event : file["traceEvents"])
@@ -97,7 +97,7 @@ TEST_F(ErrorPartsOfCompare, ATraceAloneIsReplayed) {
     EXPECT_EQ(run_well("compare foreign.json --replay --json").json()["schedule"], "foreign");
 }
 
-// A prediction is what its own trace says: rules of replicas, shared parameters and lanes included.
+// A prediction equals the replay of its own trace: rules of replicas, shared parameters and lanes included.
 TEST_F(ErrorPartsOfCompare, NothingIsMissingInThePredictedTrace) {
     write("gpt.yaml", R"(
 workload: {model: gpt, sequence_length: 8, vocabulary: 512, embedding: 64, blocks: 2, heads: 2}
@@ -128,7 +128,7 @@ pipeline: {schedule: zb-h2, micro_batches: 4}
         }
 }
 
-// One rule for models that can only be emulated.
+// Models that can only be emulated have one rule.
 TEST_F(ErrorPartsOfCompare, AModelFromAFileIsPredictedAsItIsEmulated) {
     write("layers.yaml",
           "samples: 1\nlayers:\n  - {name: a, forward: 10 us, backward: 21 us, output: 90 kB}\n"
@@ -140,7 +140,7 @@ TEST_F(ErrorPartsOfCompare, AModelFromAFileIsPredictedAsItIsEmulated) {
               run_well("simulate file.yaml --json --set run.backend=emulated").json()["step_time_ns"]);
 }
 
-// Pairs that are predicted equal are neither right nor wrong, in whatever order the file has them.
+// Pairs that are predicted equal are neither right nor wrong, whatever their order in the file.
 TEST_F(ErrorPartsOfCompare, EqualPredictionsAreNoOrder) {
     const auto tau_of = [&](const std::vector<std::pair<int, int>>& points) {
         Json list = Json::array();
@@ -155,7 +155,7 @@ TEST_F(ErrorPartsOfCompare, EqualPredictionsAreNoOrder) {
     };
     EXPECT_EQ(tau_of({{100, 100}, {100, 110}}), 0);
     EXPECT_EQ(tau_of({{100, 110}, {100, 100}}), 0);
-    // Of three pairs, one predicted equal, two right; then one right and one wrong.
+    // Of three pairs, one is predicted equal and two are right; then one is right and one wrong.
     EXPECT_DOUBLE_EQ(tau_of({{100, 100}, {100, 110}, {130, 140}}), 2.0 / 3);
     EXPECT_DOUBLE_EQ(tau_of({{130, 140}, {100, 110}, {100, 100}}), 2.0 / 3);
     EXPECT_EQ(tau_of({{100, 100}, {100, 140}, {130, 120}}), 0);
@@ -167,7 +167,7 @@ TEST_F(ErrorPartsOfCompare, WhatCannotBeReplayedIsNamed) {
     EXPECT_TRUE(contains(error_of("compare slower.json --replay --why", 2), "--replay takes one trace"));
     Json file = Json::parse(read("slower.json"));
     Json& events = file["traceEvents"];
-    // A list in which 1B0 stands before 1F0, with the same times.
+    // A list with 1B0 before 1F0, with the same times.
     const auto at = [&](const char* name, int device) -> Json& {
         for (Json& event : events)
             if (event["ph"] == "X" && event["name"] == name && event["pid"] == device)

@@ -1,4 +1,4 @@
-// What a user must be told, since the numbers alone would mislead: on stderr, beside the numbers, or in their place.
+// Facts without which numbers mislead: they are printed to stderr with the numbers, or instead of them.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 
@@ -18,10 +18,10 @@ const std::string kBf16 = " --set run.backend=cuda --set training.precision=bf16
 
 }  // namespace
 
-TEST_F(Cli, NothingIsPredictedInAPrecisionThatTheCostsDoNotKnow) {
+TEST_F(Cli, PredictionsNeedCostsOfTheirPrecision) {
     for (const char* command : {"simulate", "search"}) {
         const std::string error = error_of(command + std::string(" mlp.yaml") + kBf16, 2);
-        EXPECT_TRUE(contains(error, "analytic costs are those of fp32; nothing is known of bf16")) << error;
+        EXPECT_TRUE(contains(error, "analytic costs are those of fp32, not of bf16")) << error;
         EXPECT_TRUE(contains(error, "help: ") && contains(error, "pipewright profile CONFIG")) << error;
     }
     run_well("simulate mlp.yaml --set run.backend=cuda");
@@ -39,12 +39,12 @@ TEST_F(Cli, AProfilePredictsItsOwnPrecisionOnly) {
     write("unknown.yaml", replaced(cuda, "  precision: fp32\n", ""));
     run_well("simulate mlp.yaml" + kBf16 + with + "bf16.yaml");
     const std::string other = "simulate mlp.yaml --set run.backend=cuda --set training.precision=tf32" + with;
-    EXPECT_TRUE(contains(error_of(other + "bf16.yaml", 2), "was measured in bf16, the config runs in tf32"));
+    EXPECT_TRUE(contains(error_of(other + "bf16.yaml", 2), "was measured in bf16, but the config runs in tf32"));
     EXPECT_TRUE(contains(error_of(other + "unknown.yaml", 2), "does not say its precision"));
     EXPECT_TRUE(contains(error_of("simulate mlp.yaml" + kBf16 + with + "cpu.yaml", 2), "was measured in fp32"));
 }
 
-TEST_F(Cli, AProfileOfADisturbedMachineSaysSo) {
+TEST_F(Cli, AProfileOfADisturbedMachineIsNoted) {
     run_well("profile mlp.yaml -o profile.yaml --set run.backend=reference");
     const std::string quiet = of_a_quiet_machine(read("profile.yaml"));
     write("quiet.yaml", quiet);
@@ -55,7 +55,7 @@ TEST_F(Cli, AProfileOfADisturbedMachineSaysSo) {
                          "note: the profile was measured with 39 % of its cores, in parallel with other programs"));
 }
 
-TEST_F(Cli, AProfileOfOtherConvolutionsSaysSo) {
+TEST_F(Cli, AProfileOfOtherConvolutionsIsNoted) {
     run_well("profile mlp.yaml -o cpu.yaml --set run.backend=reference");
     const std::string timed =
         "convolutions:\n  - {pass: forward, samples: 1, channels: 8, height: 6, width: 6, outputs: 8, kernel: 3, "
@@ -90,7 +90,7 @@ TEST_F(Cli, ASweepOverSizesOfAModelWithLayersIsFine) {
         2u);
 }
 
-TEST_F(Cli, ASchedulesWhoseOrderIsAnothersSaysSo) {
+TEST_F(Cli, AScheduleThatEqualsAnotherOneIsNoted) {
     for (const auto& [schedule, note] : {std::pair("interleaved", "interleaved is eager-1f1b here"),
                                          {"zb1p", "zb1p is zb-h1 here"},
                                          {"bfs", "bfs is gpipe with drain: lifo here"}}) {
@@ -100,7 +100,7 @@ TEST_F(Cli, ASchedulesWhoseOrderIsAnothersSaysSo) {
     }
 }
 
-TEST_F(Cli, AProfileThatIsNoFileIsAMistakeOfUniformToo) {
+TEST_F(Cli, AMissingProfileIsAMistakeForUniformToo) {
     const std::string set = "simulate uniform.yaml --set cluster.profile=";
     const std::string error = error_of(set + "nope.yaml", 2);
     EXPECT_TRUE(contains(error, "there is no file") && contains(error, "nope.yaml")) << error;
@@ -108,7 +108,7 @@ TEST_F(Cli, AProfileThatIsNoFileIsAMistakeOfUniformToo) {
     EXPECT_TRUE(contains(run_well(set + "some.yaml").err, "cluster.profile is not used"));
 }
 
-TEST_F(Cli, ScaledTimesNameTheSizesTheyAreScaledFrom) {
+TEST_F(Cli, ScaledTimesNameTheirOriginalSizes) {
     write("net.graph.txt",
           "node1 -- a -- forward_compute_time=4, backward_compute_time=8, activation_size=64, parameter_size=64\n"
           "node2 -- b -- forward_compute_time=4, backward_compute_time=8, activation_size=64, parameter_size=64\n"
@@ -136,8 +136,8 @@ TEST_F(Cli, LossesAreDrawnOverSamples) {
     EXPECT_TRUE(contains(read("losses.txt"), "samples"));
 }
 
-// An update of pipedream learns from 2 samples, one of naive from 8: only samples/s can be compared.
-TEST_F(Cli, ComparedSchedulesShowSamplesPerSecondBesideTheirSteps) {
+// An update of pipedream has 2 samples, one of naive 8: only samples/s can be compared.
+TEST_F(Cli, ComparedSchedulesShowSamplesPerSecond) {
     const std::string path = std::getenv("PATH");
     setenv("PATH", file("nowhere").c_str(), 1);
     run_well("compare mlp.yaml --schedules naive,pipedream -o study");
@@ -152,7 +152,7 @@ TEST_F(Cli, ComparedSchedulesShowSamplesPerSecondBesideTheirSteps) {
         EXPECT_GT(point["predicted"]["samples_per_second"], 0);
 }
 
-TEST_F(Cli, RunsTellTheirShareOfTheCores) {
+TEST_F(Cli, RunsReportTheirShareOfTheCores) {
     const Json json = run_well("run mlp.yaml --json").json();
     ASSERT_EQ(json["cpu_share"].size(), 2u);
     EXPECT_GT(json["cpu_share"][0], 0);
@@ -160,7 +160,7 @@ TEST_F(Cli, RunsTellTheirShareOfTheCores) {
     EXPECT_FALSE(run_well("run mlp.yaml --json --set run.backend=emulated").json().contains("cpu_share"));
 }
 
-TEST_F(Cli, EmulatedRunsSayWhatTheirNumbersAre) {
+TEST_F(Cli, EmulatedRunsExplainTheirNumbers) {
     const std::string run = "run uniform.yaml --set run.backend=emulated --steps 2";
     const Said quick = run_well(run);
     EXPECT_TRUE(contains(quick.err, "note: emulated devices do not train: losses, norms and weights are checksums"));

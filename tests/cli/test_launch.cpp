@@ -1,5 +1,5 @@
-// launch starts a run again after what another try may mend, and only then. The launcher is a script that does to each
-// try what the test wants; tests/ranks has real ones.
+// launch restarts a run after failures that may not recur, and only then. The launcher is a script that makes each
+// attempt end as the test requires; tests/ranks has real launchers.
 #include "tests/support/cli_rig.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ cluster: {devices: 4}
 pipeline: {schedule: 1f1b, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 6}
 )");
-        // The N-th line of `tries` is what becomes of the N-th try, in shell: "$@" is the run.
+        // Line N of `tries` is what happens to attempt N, in shell; "$@" is the run.
         write("fake", R"sh(#!/bin/sh
 echo "call: $*" >>calls
 [ "$1" = -n ] && shift 2
@@ -34,13 +34,13 @@ eval "$(sed -n "$(wc -l <calls)p" tries)"
         std::filesystem::permissions(file("fake"), std::filesystem::perms::owner_all);
     }
 
-    // Runs `launch` with what becomes of its tries.
+    // Runs `launch` with these attempts.
     Said launch(const std::string& tries, const std::string& arguments) const {
         std::filesystem::remove(file("calls"));
         write("tries", tries);
         return run("launch -n 4 --launcher ./fake four.yaml " + arguments);
     }
-    // Runs a script of shell, in which $1 is the program.
+    // Runs a shell script in which $1 is the program.
     int run_script(const std::string& script) const {
         write("script.sh",
               "wait_for() { for i in $(seq 3000); do [ -e \"$1\" ] && return; sleep 0.01; done; }\n" + script);
@@ -63,10 +63,10 @@ TEST_F(Launch, EndsWithTheWeightsOfAnUndisturbedRun) {
     const Said said =
         launch("start; exit 1\n\"$@\" --steps=2; kill -9 $$\n\"$@\" --steps=5; exit 5\nexec \"$@\"\n", kKept);
     ASSERT_EQ(said.code, 0) << said.err;
-    EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);  // and nothing of the tries before is on stdout
+    EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);  // without output of earlier attempts
     for (const char* line : {"the run failed (exit code 1): restart 1 of 3, from the beginning\n",
                              "was killed (exit code 137): restart 2 of 3, from kept/step-00000002\n",
-                             "a rank fell silent (exit code 5): restart 3 of 3, from kept/step-00000005\n"})
+                             "a rank became silent (exit code 5): restart 3 of 3, from kept/step-00000005\n"})
         EXPECT_TRUE(says(said.err, line)) << said.err;
     ASSERT_EQ(calls().size(), 4u);
     EXPECT_TRUE(calls()[0].starts_with("call: -n 4 /")) << calls()[0];
@@ -75,8 +75,8 @@ TEST_F(Launch, EndsWithTheWeightsOfAnUndisturbedRun) {
     EXPECT_TRUE(calls()[3].ends_with(" --resume=kept/step-00000005")) << calls()[3];
 }
 
-// Its checkpoint is there, and its results are not.
-TEST_F(Launch, OfARunThatLostItsEndTheLastStepIsDoneAgain) {
+// The checkpoint is there, but the results are not.
+TEST_F(Launch, RepeatsTheLastStepIfOnlyItsResultsAreMissing) {
     const Json whole = run_well("run four.yaml --json").json();
     const Said said = launch("\"$@\"; exit 1\nexec \"$@\"\n", kKept);
     ASSERT_EQ(said.code, 0) << said.err;
@@ -84,14 +84,14 @@ TEST_F(Launch, OfARunThatLostItsEndTheLastStepIsDoneAgain) {
     EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);
 }
 
-TEST_F(Launch, PassesOverACheckpointThatIsNotWhole) {
+TEST_F(Launch, SkipsAnIncompleteCheckpoint) {
     const Said said = launch("\"$@\" --steps=3; echo >>kept/step-00000003/complete; exit 1\nexec \"$@\"\n", kKept);
     ASSERT_EQ(said.code, 0) << said.err;
     EXPECT_TRUE(says(said.err, "warning: checkpoint 'kept/step-00000003' is not as it was written")) << said.err;
     EXPECT_TRUE(says(said.err, "from kept/step-00000002\n")) << said.err;
 }
 
-TEST_F(Launch, StartsAgainWhatAnotherTryMayMend) {
+TEST_F(Launch, RestartsAfterFailuresThatMayNotRecur) {
     for (const int code : {1, 5, 9, 15, 134, 137, 139, 143, 255}) {
         const Said said = launch(fmt::format("start; exit {0}\nexit {0}\n", code), "--max-restarts 1");
         EXPECT_EQ(said.code, code) << said.err;
@@ -103,30 +103,30 @@ TEST_F(Launch, StartsAgainWhatAnotherTryMayMend) {
         const Said said = launch(fmt::format("start; exit {0}\nexit {0}\n", code), "");
         EXPECT_EQ(said.code, code) << said.err;
         EXPECT_EQ(calls().size(), 1u) << code;
-        EXPECT_TRUE(says(said.err, "and would again")) << said.err;
+        EXPECT_TRUE(says(said.err, "and would fail again")) << said.err;
     }
 }
 
-// mpirun that refuses to start, or hosts that cannot be reached.
-TEST_F(Launch, StopsAtOnceWhereNoRankHasStarted) {
+// mpirun refuses to start, or hosts cannot be reached.
+TEST_F(Launch, StopsAtOnceIfNoRankHasStarted) {
     for (const int code : {1, 5, 137, 255}) {
         const Said said = launch(fmt::format("echo refused >&2; exit {0}\n", code), "");
         EXPECT_EQ(said.code, code) << said.err;
         EXPECT_EQ(calls().size(), 1u) << code;
         EXPECT_EQ(said.out, "");
         EXPECT_TRUE(says(said.err, fmt::format("error: './fake' ended with exit code {} before rank 0 had started\n"
-                                               "  help: it says why above; try `./fake -n 4 hostname` until",
+                                               "  help: its message above says why; try `./fake -n 4 hostname` until",
                                                code)))
             << said.err;
     }
-    // A host may be away for a while between two tries.
+    // A host may be away for a while between two attempts.
     const Said later = launch("\"$@\" --steps=2; exit 1\nexit 1\nexec \"$@\"\n", kKept);
     EXPECT_EQ(later.code, 0) << later.err;
     EXPECT_EQ(calls().size(), 3u);
     EXPECT_FALSE(says(later.out, "has started")) << later.out;
 }
 
-TEST_F(Launch, StartsThreeTimesAgainUnlessToldOtherwise) {
+TEST_F(Launch, RestartsThreeTimesByDefault) {
     const std::string always = "start; exit 1\nexit 1\nexit 1\nexit 1\nexit 1\nexit 1\n";
     EXPECT_EQ(launch(always, "").code, 1);
     EXPECT_EQ(calls().size(), 4u);
@@ -134,10 +134,10 @@ TEST_F(Launch, StartsThreeTimesAgainUnlessToldOtherwise) {
     EXPECT_EQ(calls().size(), 1u);
     const Said said = launch("\"$@\" --steps=2; exit 1\nexit 1\n", std::string(kKept) + " --max-restarts 1");
     EXPECT_EQ(said.out, "");
-    EXPECT_TRUE(says(said.err, "help: go on with --resume kept\n")) << said.err;
+    EXPECT_TRUE(says(said.err, "help: continue with --resume kept\n")) << said.err;
 }
 
-TEST_F(Launch, HandsTheOptionsOfRunOnAsTheyAre) {
+TEST_F(Launch, PassesOnTheOptionsOfRun) {
     const Said said = launch("printf '%s|' \"$@\" >words; exit 0\n",
                              "--set 'training={steps: 2, seed: 3}' --set workload.hidden=[32,32,32] --steps 3 --json "
                              "--save 'two words'");
@@ -147,12 +147,13 @@ TEST_F(Launch, HandsTheOptionsOfRunOnAsTheyAre) {
         "|run|--say-started|four.yaml|--set=training={steps: 2, seed: 3}|--set=workload.hidden=[32,32,32]|"
         "--steps=3|--save=two words|--json=true|"))
         << words;
-    EXPECT_TRUE(says(said.err, "without --checkpoint DIR --checkpoint-every N a restart begins from the beginning"));
+    EXPECT_TRUE(
+        says(said.err, "without --checkpoint DIR --checkpoint-every N every restart starts from the beginning"));
     EXPECT_EQ(launch("exec \"$@\"\n", "--steps 1 --set 'training={seed: 3}'").code, 0);
 }
 
-// They may be of another training with the same model.
-TEST_F(Launch, GoesOnFromNoCheckpointThatItWasNotTold) {
+// Other checkpoints may belong to another training with the same model.
+TEST_F(Launch, ResumesOnlyFromNamedCheckpoints) {
     const std::string whole = run_well("run four.yaml --json").json()["weights_hash"];
     run_well("run four.yaml --steps 2 --checkpoint kept");
     const Said refused = launch("exit 0\n", kKept);
@@ -162,7 +163,7 @@ TEST_F(Launch, GoesOnFromNoCheckpointThatItWasNotTold) {
     EXPECT_TRUE(calls().empty());
     const Said other = launch("exit 0\n", std::string(kKept) + " --resume kept/step-00000002");
     EXPECT_EQ(other.code, 2) << other.err;
-    // begins with the other folder's, goes on with its own
+    // begins with the other folder's checkpoint, continues with its own
     const Said fresh = launch("start; exit 1\n\"$@\" --steps=4; exit 1\nexec \"$@\"\n",
                               "--checkpoint fresh --checkpoint-every 1 --json --resume kept");
     ASSERT_EQ(fresh.code, 0) << fresh.err;
@@ -188,7 +189,7 @@ TEST_F(Launch, UsageMistakesStartNothing) {
     EXPECT_EQ(run("launch -n 2 --launcher ./none four.yaml").code, 1);
 }
 
-TEST_F(Launch, TakesMpirunByItself) {
+TEST_F(Launch, UsesMpirunByDefault) {
     std::filesystem::rename(file("fake"), file("mpirun"));
     write("tries", "exit 0\nexit 0\n");
     ASSERT_EQ(run_script("PATH=.:$PATH \"$1\" launch -n 2 four.yaml 2>err"), 0) << read("err");
@@ -197,8 +198,8 @@ TEST_F(Launch, TakesMpirunByItself) {
     EXPECT_TRUE(says(read("err"), "error: no program 'mpirun' was found\n  help: apt-get install openmpi-bin"));
 }
 
-// Also what has left its process group and its session, and what its own children have left; others stay.
-TEST_F(Launch, LeavesNoProcessBehind) {
+// Processes that have left the process group and session, and their own children, are killed, too; others are not.
+TEST_F(Launch, LeavesNoProcess) {
     write(
         "leave.sh",
         R"sh(setsid sh -c 'sleep 600 & echo $! >>left; setsid sleep 600 & echo $! >>left; echo $$ >>left; exec sleep 600' &
@@ -223,12 +224,12 @@ kill $(cat other)
     EXPECT_EQ(read("alive"), "");
 }
 
-TEST_F(Launch, ASignalIsHandedOnAndEndsIt) {
+TEST_F(Launch, PassesOnASignalAndEnds) {
     for (const char* signal : {"INT", "TERM", "HUP"}) {
         std::filesystem::remove(file("calls"));
         write("tries",
               "trap 'echo $PPID >>heard; echo kept; exit 1' INT TERM HUP; >ready; while :; do sleep 0.01; done\n");
-        // a shell starts what is in the background deaf to SIGINT, nohup to SIGHUP
+        // a shell makes background programs ignore SIGINT, nohup makes them ignore SIGHUP
         ASSERT_EQ(run_script(fmt::format(R"(rm -f ready heard
 (exec env --default-signal=INT,TERM,HUP "$1" launch -n 2 --launcher ./fake four.yaml >out 2>err) &
 wait_for ready
@@ -246,7 +247,7 @@ echo $? >code
     }
 }
 
-// Whoever does not listen is killed by the second one.
+// The second signal kills programs that ignore the first one.
 TEST_F(Launch, ASecondSignalKills) {
     write("tries", "trap '' TERM; setsid sleep 600 & echo $! >left; >ready; while :; do sleep 0.01; done\n");
     ASSERT_EQ(run_script(R"("$1" launch -n 2 --launcher ./fake four.yaml 2>err &
@@ -264,7 +265,7 @@ exit 0
     EXPECT_EQ(calls().size(), 1u);
 }
 
-TEST_F(Launch, WhatWasToldToIgnoreHangUpsGoesOn) {
+TEST_F(Launch, ContinuesAfterHangUpsThatItIgnores) {
     write("tries", ">ready; while [ ! -e go ]; do sleep 0.01; done; exit 0\n");
     ASSERT_EQ(run_script(R"(trap '' HUP
 "$1" launch -n 2 --launcher ./fake four.yaml 2>err &

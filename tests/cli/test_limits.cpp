@@ -1,6 +1,7 @@
-// Well-formed input that asks for more than numbers or memory hold is refused with exit code 2, its place and a way
-// out, before anything is allocated.
+// Well-formed input that needs more than numbers or memory can hold is refused with exit code 2, its place and a help,
+// before anything is allocated.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -31,7 +32,7 @@ layers:
   - {name: c, forward: 1 ms, backward: 2 ms, output: 1 GB, weights: 1 GB}
 )";
 
-// What this process and its children may allocate, until it is gone.
+// Limits the memory that this process and its children may allocate, for the lifetime of the object.
 class MayHave {
 public:
     explicit MayHave(rlim_t bytes) {
@@ -46,7 +47,7 @@ private:
 };
 
 class Limits : public Cli, public testing::WithParamInterface<Beyond> {};
-TEST_P(Limits, AreToldWithPlaceAndWayOut) {
+TEST_P(Limits, AreReportedWithPlaceAndHelp) {
     write("layers.yaml", kLayersOfGigabytes);
     write("cfg.yaml", GetParam().config);
     const MayHave limit(rlim_t{8} << 30);
@@ -135,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"cfg.yaml:3:19", "1000000000 steps", "fewer training.steps"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 
-// 350 kB that ask for a table of 40 GB and more.
+// 350 kB that need a table of 40 GB and more.
 class Files : public Cli {};
 std::string plan_of_many_stages(int stages) {
     std::string text;
@@ -144,12 +145,12 @@ std::string plan_of_many_stages(int stages) {
     return text + "\n";
 }
 
-TEST_F(Files, MayHoldManyStages) {
+TEST_F(Files, MayHaveManyStages) {
     write("plan.csv", plan_of_many_stages(20'000));
     run_well("validate plan.csv");
 }
 
-TEST_F(Files, OfLargePlansAreRefused) {
+TEST_F(Files, WithLargePlansAreRefused) {
     write("plan.csv", plan_of_many_stages(200'000));
     write("cfg.yaml", "workload: {model: uniform}\npipeline: {schedule: plan.csv}\n");
     const MayHave limit(rlim_t{1} << 30);
@@ -168,19 +169,17 @@ protected:
     }
 };
 
-// Two devices that hold the whole model each take 200 MB.
-TEST_F(Profiles, OfLargeModelsGoWithoutNeighbours) {
-    const std::string alone = "note: layers were timed on one device alone, not in parallel with the others: ";
+// Two devices that each hold the whole model take 200 MB each.
+TEST_F(Profiles, LeaveOutNeighboursForLargeModels) {
     const MayHave limit(rlim_t{250} << 20);
     const std::string said = run_well("profile large.yaml -o profile.yaml").err;
     const bool has_cores = std::thread::hardware_concurrency() > 1;
-    EXPECT_NE(said.find(alone + (has_cores ? "2 copies of the model take " : "there are fewer cores here than 2 ")),
-              std::string::npos)
-        << said;
+    expect_says(said, {"note: layers were timed on one device alone",
+                       has_cores ? ": 2 copies of the model take " : ": there are fewer cores here than 2 "});
     EXPECT_EQ(read("profile.yaml").find("busy:"), std::string::npos);
 }
 
-TEST_F(Profiles, OfFewerNeighboursSaySo) {
+TEST_F(Profiles, NoteFewerNeighbours) {
     if (std::thread::hardware_concurrency() < 2)
         GTEST_SKIP() << "two devices need two cores";
     run_well("profile mlp.yaml -o profile.yaml");
@@ -193,8 +192,8 @@ TEST_F(Profiles, OfFewerNeighboursSaySo) {
     EXPECT_EQ(said("--set cluster.devices=4 --set cluster.devices_per_host=2").find("at once"), std::string::npos);
 }
 
-// Reference work that has to share cores says nothing of the machine.
-TEST_F(Profiles, AreHeldAgainstTheMachineOnAsManyCores) {
+// Reference work that shares cores does not measure the machine.
+TEST_F(Profiles, AreComparedWithTheMachineOnEquallyManyCores) {
     run_well("profile mlp.yaml --set cluster.devices=1 -o profile.yaml");
     std::string profile = read("profile.yaml");
     const std::size_t reference = profile.find("reference: {median: ");
@@ -212,8 +211,8 @@ TEST_F(Profiles, AreHeldAgainstTheMachineOnAsManyCores) {
     EXPECT_EQ(shared.find("reference work in"), std::string::npos) << shared;
 }
 
-// Whichever allocation is the first that does not fit, that of a neighbour among them.
-TEST_F(Profiles, EndWhereMemoryEnds) {
+// Whichever allocation is the first that does not fit, including those for neighbours.
+TEST_F(Profiles, EndWithAnErrorWhenMemoryEnds) {
     int refused = 0;
     for (int mib = 226; mib >= 50; mib -= 44) {
         const MayHave limit(static_cast<rlim_t>(mib) << 20);
@@ -228,7 +227,7 @@ TEST_F(Profiles, EndWhereMemoryEnds) {
 }
 
 // Layers that exchange nothing make stages that do not wait for each other.
-TEST_F(Files, OfLayersApartMakeStagesApart) {
+TEST_F(Files, WithIndependentLayersMakeIndependentStages) {
     write("layers.yaml",
           "layers:\n  - {name: a, inputs: [], forward: 1 ms, backward: 2 ms}\n"
           "  - {name: b, inputs: [], forward: 1 ms, backward: 2 ms}\n");
@@ -236,10 +235,11 @@ TEST_F(Files, OfLayersApartMakeStagesApart) {
     EXPECT_EQ(run_well("simulate cfg.yaml --json").json()["step_time_ns"], 3'000'000);
     write("plan.csv", "0F0,0B0\n1F0,1B0\n");
     const std::string error = error_of("simulate cfg.yaml --set pipeline.schedule=plan.csv", 2);
-    EXPECT_NE(error.find("waits for the one before"), std::string::npos) << error;
+    EXPECT_NE(error.find("waits for the previous one"), std::string::npos) << error;
 }
 
-// A trace of another program may say any number: each of a trace is made as large as it gets, in one place and in all.
+// A trace of another program may have any number: each number of a trace is made as large as it can be, in one place
+// and in all.
 class LargeNumbers : public Cli {
 protected:
     void SetUp() override {
@@ -259,7 +259,7 @@ protected:
         throw std::out_of_range(op);
     }
 
-    // Every command reads it, within a limit of memory, or refuses it as a mistake of the file.
+    // Every command reads it within a limit of memory, or refuses it as a mistake of the file.
     void try_commands(const Json& changed, const std::string& what) const {
         write("m.json", changed.dump());
         for (const char* command : {"validate m.json", "compare t.json m.json", "plot m.json -o m.html",
@@ -273,7 +273,7 @@ protected:
     Json trace_;
 };
 
-TEST_F(LargeNumbers, OfATraceTakeNoMemory) {
+TEST_F(LargeNumbers, TakeNoMemoryInATrace) {
     const MayHave limit(rlim_t{256} << 20);
     for (const std::int64_t number : {std::int64_t{2'147'483'647}, std::int64_t{1} << 61}) {
         const auto enlarge = [&](Json& object, const char* where, auto place) {
@@ -304,12 +304,12 @@ TEST_F(LargeNumbers, OfATraceTakeNoMemory) {
 }
 
 // A version counts the updates before it.
-TEST_F(LargeNumbers, OfAVersionAreRefusedAlikeByAllCommands) {
+TEST_F(LargeNumbers, AreRefusedInVersionsByAllCommands) {
     Json changed = trace_;
     event_of(changed, "X", "F")["args"]["version"] = 1000;
     write("m.json", changed.dump());
     const std::string error = error_of("validate m.json", 2);
-    EXPECT_NE(error.find(".args.version: 1000 in step 0, more updates than the "), std::string::npos) << error;
+    EXPECT_NE(error.find(".args.version: 1000 in step 0, but the "), std::string::npos) << error;
     EXPECT_NE(error.find("\n  help: versions are counted from 0"), std::string::npos) << error;
     for (const char* command : {"compare m.json m.json", "plot m.json -o m.html", "compare m.json --replay"})
         EXPECT_EQ(error_of(command, 2), error) << command;

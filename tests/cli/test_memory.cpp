@@ -1,4 +1,4 @@
-// What a run reserves is what was predicted, byte for byte, and what limits are checked against.
+// The memory that a run reserves equals the prediction, byte for byte, and limits are checked against it.
 #include "job/build.h"
 #include "job/load.h"
 #include "job/plan.h"
@@ -26,7 +26,7 @@ run: {backend: emulated, timeout: 10 s}
 
 Bytes some_size(std::mt19937_64& random) { return static_cast<Bytes>(1 + random() % 40) * 64; }
 
-// Stages of unlike sizes, which leave gaps between the buffers.
+// Stages of different sizes, which leave gaps between the buffers.
 Costs uneven_costs(const Shape& shape, bool sent_copies, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     Costs costs;
@@ -60,7 +60,7 @@ private:
     Job job_;
 };
 
-// The simulator, the rule by itself and the run agree.
+// The simulator, reserved_of() and the run agree.
 void expect_reserved(const Job& job, const Costs& costs, const std::string& what) {
     const TransferMode mode = job.config.transfer;
     const RunResult result = run(job, {});
@@ -89,7 +89,7 @@ TEST(Reserved, IsPredictedWithReplicas) {
     const Emulation emulation(
         {"cluster.devices=4", "pipeline.replicas=[1,2,1]", "workload.stages=3", "pipeline.schedule=1f1b"}, true, 3);
     expect_reserved(emulation.job(), emulation.job().costs, "replicas");
-    // The oracle's one device keeps a block of gradients for each of the holders.
+    // The oracle's single device keeps a block of gradients for each of the holders.
     const Job oracle = oracle_of(emulation.job());
     const Bytes once =
         total(peak_of(memory_of(oracle.plan, buffers_of(oracle.plan, oracle.costs, oracle.versions))[0]));
@@ -108,7 +108,7 @@ TEST(Reserved, IsPredictedFromAProfileOfTheBackend) {
     }
 }
 
-// Buffers that live together share no byte and end within the arena.
+// Buffers that live at the same time share no byte and end within the arena.
 void expect_apart(const std::vector<Buffer>& buffers, const Packing& packing) {
     for (std::size_t a = 0; a < buffers.size(); ++a) {
         const Buffer& x = buffers[a];
@@ -123,7 +123,7 @@ void expect_apart(const std::vector<Buffer>& buffers, const Packing& packing) {
     }
 }
 
-// Persistent buffers and activations of all sizes: what the gaps cost beyond the most that is in use at once.
+// Persistent buffers and activations of all sizes: the cost of gaps beyond the peak.
 TEST(Reserved, IsLittleMoreThanThePeak) {
     for (const char* name : {"1f1b", "interleaved", "zb-v", "zb-h1", "zb1p", "bfs"}) {
         std::vector<double> ratios;
@@ -164,15 +164,15 @@ run: {backend: emulated}
 training: {steps: 1}
 )";
 
-// Naive order on two devices, the first gradient's receive at the very front.
+// Naive order on two devices, with the first gradient's receive at the very front.
 constexpr const char* kEarly =
     "0RECV_B0,0F0,0SEND_F0,0B0,0F1,0SEND_F1,0RECV_B1,0B1,0F2,0SEND_F2,0RECV_B2,0B2,0F3,0SEND_F3,0RECV_B3,0B3\n"
     "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1RECV_F2,1F2,1B2,1SEND_B2,1RECV_F3,1F3,1B3,1SEND_B3\n";
 
 }  // namespace
 
-// The arenas are in memory before the first step, and compare holds the process to them.
-TEST_F(Cli, RunsTellByHowMuchTheProcessGrew) {
+// The arenas are in memory before the first step, and compare checks the process against them.
+TEST_F(Cli, RunsReportTheGrowthOfTheProcess) {
     const Json ran = run_well("run mlp.yaml --json").json();
     std::int64_t reserved = 0;
     for (const Json& device : ran["devices"])
@@ -190,7 +190,7 @@ TEST_F(Cli, RunsTellByHowMuchTheProcessGrew) {
     }
 }
 
-// A limit between what is in use at most and what is reserved is one that a run cannot keep to.
+// A run cannot keep a limit that is between the peak in use and the memory reserved.
 TEST_F(Cli, LimitsAreCheckedAgainstWhatIsReserved) {
     write("gaps.yaml", kGaps);
     const Json free = run_well("simulate gaps.yaml --json").json();
@@ -217,7 +217,7 @@ TEST_F(Cli, LimitsAreCheckedAgainstWhatIsReserved) {
                       free["devices"][device]["reserved_memory_bytes"]);
 }
 
-// A receive that is posted before it could arrive reserves nothing until then, wherever the list has it.
+// A receive that is posted before its message could arrive reserves nothing until then, wherever it is listed.
 TEST_F(Cli, AReceiveListedEarlyKeepsTheLifetimes) {
     write("early.csv", kEarly);
     write("early.yaml",

@@ -1,4 +1,4 @@
-// What a user reads after a mistake: typed, and what the message must contain. Ways out are obeyed.
+// The errors of mistakes: the typed command, and what the message must contain. The help is followed.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 
@@ -83,8 +83,8 @@ TEST_F(Messages, QuantitiesHaveANearestUnit) {
     EXPECT_EQ(step("workload.forward=5 μs"), step("workload.forward=5 us"));  // the letter mu
 }
 
-// The mistake is what --set brought, and doing what the help says is enough.
-TEST_F(Messages, StagesThatDoNotFitHaveAWayOutThatWorks) {
+// The mistake is in --set, and following the help is enough.
+TEST_F(Messages, StagesThatDoNotFitHaveAHelpThatWorks) {
     expect({set("pipeline.schedule=zb-v"),
             {"zb-v places two stages on each device: 4 stages on 4 devices do not fit", "--> --set",
              "pipeline.schedule=zb-v", "help: set workload.stages to 8, or cluster.devices to 2"}});
@@ -109,7 +109,7 @@ TEST_F(Messages, StagesThatDoNotFitHaveAWayOutThatWorks) {
             {"set pipeline.stages to 3 and make 3 stages in pipeline.split, or cluster.devices to 2"}});
 }
 
-TEST_F(Messages, MicroBatchesThatDoNotFitHaveAWayOutThatWorks) {
+TEST_F(Messages, MicroBatchesThatDoNotFitHaveAHelpThatWorks) {
     const std::string two = set("pipeline.schedule=pipedream-2bw") + " --set pipeline.micro_batches=2";
     expect({two,
             {"at least as many micro-batches per update as devices: 2 for 4", "pipeline.micro_batches=2",
@@ -122,7 +122,7 @@ TEST_F(Messages, MicroBatchesThatDoNotFitHaveAWayOutThatWorks) {
              "help: take 8 or 10 micro-batches, or groups of 5 (pipeline.micro_batches, pipeline.group)"}});
     for (const char* way : {"pipeline.micro_batches=8", "pipeline.micro_batches=10", "pipeline.group=5"})
         run_well(nine + " --set " + way);
-    expect({nine + " --set pipeline.mini_batch=9", {"pipeline.mini_batch tells their number, too"}});
+    expect({nine + " --set pipeline.mini_batch=9", {"pipeline.mini_batch also sets their number"}});
     expect({nine + " --set pipeline.group=4", {"help: take groups of 5 (pipeline.group)", "pipeline.group=4"}});
 }
 
@@ -133,7 +133,7 @@ TEST_F(Messages, AWrongModelIsTheOnlyMistake) {
     EXPECT_FALSE(contains(error_of("simulate four.yaml --set workload.model=unifrm", 2), "belongs to"));
 }
 
-TEST_F(Messages, AFileInThePlaceOfAnotherIsRecognised) {
+TEST_F(Messages, AFileOfAnotherKindIsRecognised) {
     run_well("simulate four.yaml --trace trace.json");
     run_well("plan four.yaml --format csv -o plan.csv");
     run_well("profile mlp.yaml -o profile.yaml --set run.backend=reference");
@@ -150,9 +150,9 @@ TEST_F(Messages, AFileInThePlaceOfAnotherIsRecognised) {
                 {"plot four.yaml -o x.svg", {"is a config, not a trace", "pipewright simulate four.yaml --plot x.svg"}},
                 {"plot profile.yaml -o x.svg", {"is a profile"}},
                 {"compare four.yaml trace.json", {"is a config, not a trace"}},
-                {"plot perf.json -o x.txt", {"only traces that pipewright wrote"}},
-                {"plot list.json -o x.txt", {"only traces that pipewright wrote"}},
-                {"plot notes.txt -o x.txt", {"only traces that pipewright wrote"}}});
+                {"plot perf.json -o x.txt", {"name a trace that pipewright wrote"}},
+                {"plot list.json -o x.txt", {"name a trace that pipewright wrote"}},
+                {"plot notes.txt -o x.txt", {"name a trace that pipewright wrote"}}});
     write("cfg.yaml", "{workload: {model: net.graph.txt}, cluster: {devices: 2}}");
     run_well("simulate cfg.yaml");
     run_well("simulate mlp.yaml --set cluster.profile=profile.yaml");
@@ -172,7 +172,7 @@ TEST_F(Messages, PicturesAreRefusedBeforeTheWork) {
     expect_all({{"simulate four.yaml --plot nowhere/x.svg", {"cannot write 'nowhere/x.svg': there is no folder"}, 1},
                 {"plot nothing.json -o nowhere/x.html", {"cannot write 'nowhere/x.html'"}, 1},
                 {"simulate four.yaml --plot x.gif", {".svg .png .pdf .html .txt .json .gp"}}});
-    // So large that nobody waits for the simulation of it.
+    // So large that its simulation would take too long to wait for.
     const std::string large =
         "simulate four.yaml --set cluster.devices=30000 --set workload.stages=30000 --plot x.html";
     expect({large, {"cannot draw 'x.html'", "up to 256 devices, the trace has 30000", "Perfetto"}});
@@ -185,8 +185,7 @@ TEST_F(Messages, ADeadlockIsOneTaskPerLine) {
           "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
     const std::string error = error_of("simulate file.yaml --set transfer.communicator=one", 3);
     EXPECT_TRUE(contains(error, "each task waits for the one below, the last for the first\n    ")) << error;
-    EXPECT_TRUE(contains(error, "\n  help: it runs through with communicator: edge (transfer.communicator)\n"))
-        << error;
+    EXPECT_TRUE(contains(error, "\n  help: it completes with communicator: edge (transfer.communicator)\n")) << error;
     std::istringstream lines(error);
     for (std::string line; std::getline(lines, line);)
         EXPECT_LT(line.size(), 160u) << error;
@@ -201,14 +200,14 @@ TEST_F(Messages, ATableOfSchedulesNeedsNoFolder) {
     expect({"compare mlp.yaml -o study", {"-o is the folder of --schedules"}});
 }
 
-TEST_F(Messages, NothingIsLeftBesideAPicture) {
+TEST_F(Messages, NoFileIsLeftNextToAPicture) {
     const std::string path = std::getenv("PATH");
     if (std::system("command -v gnuplot >/dev/null") == 0) {
         run_well("simulate four.yaml --plot x.svg");
         EXPECT_TRUE(std::filesystem::exists(file("x.svg")));
     }
     setenv("PATH", file("nowhere").c_str(), 1);
-    const Said said = run("simulate four.yaml --plot y.svg");  // whose results are printed all the same
+    const Said said = run("simulate four.yaml --plot y.svg");  // whose results are printed anyway
     setenv("PATH", path.c_str(), 1);
     EXPECT_EQ(said.code, 1);
     EXPECT_TRUE(contains(said.out, "step time")) << said.out;
@@ -219,7 +218,7 @@ TEST_F(Messages, NothingIsLeftBesideAPicture) {
             << entry.path();
 }
 
-TEST_F(Messages, HelpHasExamplesAndNoTypesOfTheLibrary) {
+TEST_F(Messages, HelpHasExamplesAndOwnTypeNames) {
     for (const char* command :
          {"simulate", "profile", "run", "launch", "compare", "search", "plot", "validate", "plan", "list"}) {
         const std::string help = run_well(fmt::format("{} --help", command)).out;
@@ -228,7 +227,7 @@ TEST_F(Messages, HelpHasExamplesAndNoTypesOfTheLibrary) {
             EXPECT_FALSE(contains(help, odd)) << odd << " in\n" << help;
     }
     EXPECT_TRUE(contains(run_well("plot --help").out, "TRACE..."));
-    EXPECT_TRUE(contains(run_well("run --help").out, "go on from a checkpoint"));
+    EXPECT_TRUE(contains(run_well("run --help").out, "continue from a checkpoint"));
     EXPECT_TRUE(contains(run_well("list transports").out, "devices of several processes (mpirun)"));
 }
 
@@ -248,7 +247,7 @@ TEST_F(Messages, ALineThatASweepCannotDrawIsNamed) {
     run_well(names + ", pipeline.micro_batches: [4, 8, 16]}'");
 }
 
-TEST_F(Messages, ASweepTellsWhereMoreMicroBatchesBringLittle) {
+TEST_F(Messages, ASweepReportsWhereMoreMicroBatchesGainLittle) {
     const std::string sweep = "simulate four.yaml --set 'sweep={pipeline.micro_batches: [8, 64, 128]}'";
     const std::string out = run_well(sweep).out;
     EXPECT_TRUE(contains(out, "best: micro_batches 128: ")) << out;

@@ -1,4 +1,4 @@
-// Models from files: how many samples their times are for, and the forms that are read.
+// Models from files: the number of samples of their times, and the formats that are read.
 #include "tests/support/cli_rig.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
@@ -50,7 +50,7 @@ TEST_F(ModelFiles, TimesWithoutSamplesAreThoseOfAMicroBatch) {
     EXPECT_NEAR(larger.json()["samples_per_second"].get<double>(), 64 / 0.6856, 1e-6);
 }
 
-TEST_F(ModelFiles, AFileThatSaysItsSamplesIsScaled) {
+TEST_F(ModelFiles, AFileWithItsSamplesIsScaled) {
     write("layers.yaml", std::string("samples: 4") + kLayers);
     EXPECT_EQ(simulated(" --set pipeline.micro_batch_size=4")["step_time_ns"], kStep);
     const Said half = run_well("simulate cfg.yaml --json --set pipeline.micro_batch_size=2");
@@ -77,7 +77,7 @@ TEST_F(ModelFiles, SeveralSizesNeedTheirSamples) {
         run_well(fmt::format("search cfg.yaml {}", set));
 }
 
-TEST_F(ModelFiles, SizesBesideTimesBySamplesNeedTheirOwn) {
+TEST_F(ModelFiles, SizesNextToTimesBySamplesNeedTheirOwn) {
     write("layers.yaml",
           "layers:\n  - {name: a, forward: {1: 1 ms, 2: 2 ms}, output: 1 kB}\n"
           "  - {name: b, forward: {1: 1 ms, 2: 2 ms}}\n");
@@ -167,7 +167,7 @@ TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
                 {"bad_bs1.json:1", "1 values, but there are 2 layers"});
 }
 
-// (m - 1) times the slowest stage and the sum of the stages, at the measured times: 3.981, 4.142 and 4.448 s.
+// (m - 1) times the slowest stage plus the sum of the stages, at the measured times: 3.981, 4.142 and 4.448 s.
 TEST_F(ModelFiles, TimesOfSeveralSizesAreUsedAsTheyAre) {
     PIPEWRIGHT_NEED_DATA(folder, "field/15-metis-profile");
     const auto simulated = [&](int size) {

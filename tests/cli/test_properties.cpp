@@ -1,5 +1,5 @@
-// Whatever a config says: it is refused with a documented code, or every figure of its prediction is one that can be.
-// PIPEWRIGHT_SOAK=1 draws ten times as many, the sanitizers a fifth; PIPEWRIGHT_SEED=N draws others.
+// Any config is refused with a documented code, or every number of its prediction is possible. PIPEWRIGHT_SOAK=1 draws
+// ten times as many, the sanitizers a fifth; PIPEWRIGHT_SEED=N draws others.
 #include "job/build.h"
 #include "job/load.h"
 #include "job/plan.h"
@@ -31,14 +31,14 @@ namespace pw {
 namespace {
 
 constexpr rlim_t kMemory = rlim_t{4} << 30;
-constexpr int kTooLong = 120;  // seconds of a processor for one config
+constexpr int kTooLong = 120;  // seconds of processor time for one config
 
 std::uint64_t first_seed() {
     const char* seed = std::getenv("PIPEWRIGHT_SEED");
     return seed == nullptr ? 1 : std::strtoull(seed, nullptr, 10);
 }
 
-std::string g_config;  // under test, for the report of one that takes too long
+std::string g_config;  // the config under test, for the report of one that takes too long
 
 void report_too_long(int) {
     const auto written = write(STDERR_FILENO, g_config.data(), g_config.size());
@@ -47,13 +47,13 @@ void report_too_long(int) {
 
 void limit_this_process() {
     const rlimit limit{kMemory, kMemory};
-    if (!kSanitized) {  // sanitizers map more address space than any limit leaves
+    if (!kSanitized) {  // sanitizers map more address space than any limit allows
         ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     }
     signal(SIGPROF, report_too_long);
 }
 
-// 0: none.
+// 0: no limit.
 void limit_time(int seconds) {
     const itimerval limit{{0, 0}, {seconds, 0}};
     setitimer(ITIMER_PROF, &limit, nullptr);
@@ -143,7 +143,7 @@ void expect_possible_search(const Config& config) {
     }
 }
 
-// True: predicted. False: refused as documented.
+// Returns true if the config is predicted, false if it is refused as documented.
 template <class Act>
 bool is_taken(Act act) {
     try {
@@ -158,7 +158,7 @@ bool is_taken(Act act) {
     return false;
 }
 
-TEST(Properties, OfAnyConfigThatIsPredicted) {
+TEST(Properties, HoldForAnyPredictedConfig) {
     limit_this_process();
     const TemporaryFolder folder;
     const int count = rounds(5'000);
@@ -192,7 +192,7 @@ TEST(Properties, OfAnyConfigThatIsPredicted) {
 
 class BinaryProperties : public Cli {
 protected:
-    // As `run`, in bounded memory and time.
+    // As `run`, with bounded memory and time.
     Said run_bounded(const std::string& arguments) const {
         std::ofstream(file("bounded.sh")) << (kSanitized ? "" : fmt::format("ulimit -v {}\n", kMemory / 1024))
                                           << fmt::format("ulimit -t {}\nexec timeout {} '{}' {}\n", kTooLong,
@@ -213,7 +213,7 @@ protected:
         EXPECT_TRUE(said.code == 0 || said.err.find("error: ") != said.err.npos) << said.err;
     }
 
-    // Of a simulation or a measurement.
+    // For a simulation or a measurement.
     void expect_possible(const Json& json) const {
         EXPECT_GE(json["makespan_ns"], 0);
         EXPECT_GE(json["makespan_ns"], json["span_ns"]);
@@ -245,7 +245,7 @@ protected:
     }
 };
 
-// A tame one to run, one with a block `search` to search.
+// A small config to run, or one with a block `search` to search.
 RandomConfig config_of(std::uint64_t seed, int command) {
     RandomConfigs configs(seed, command == 4);
     RandomConfig drawn = configs.draw();
@@ -254,7 +254,7 @@ RandomConfig config_of(std::uint64_t seed, int command) {
     return drawn;
 }
 
-TEST_F(BinaryProperties, OfAnyConfigAndCommand) {
+TEST_F(BinaryProperties, HoldForAnyConfigAndCommand) {
     const int count = rounds(100);
     for (int number = 0; number < count && !HasFailure(); ++number) {
         const std::uint64_t seed = first_seed() * 2'000'000 + static_cast<std::uint64_t>(number);

@@ -1,5 +1,5 @@
-// Inputs of public users, remade small (the folder `field` of the public data): each README says the right value and
-// how it is known, from a thread's own measurement, a formula, or a count by other code.
+// Inputs of public users, reduced (the folder `field` of the public data). Each README has the right value and its
+// source: the user's own measurement, a formula, or a count by other code.
 #include "tests/support/cli_rig.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
@@ -14,7 +14,7 @@ namespace {
 
 class PublicInputs : public Cli {
 protected:
-    // Copies a folder's files to where commands run. Returns false where the data is not here.
+    // Copies a folder's files to the folder of the commands. Returns false if the data is not there.
     bool take(const std::string& name) const {
         const std::string from = public_data("field/" + name);
         if (from.empty())

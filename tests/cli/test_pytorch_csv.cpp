@@ -1,5 +1,5 @@
-// Plans to and from PyTorch: what it wrote is read, what is exported for it runs there, and what a file cannot say is
-// told or refused. bench/pytorch_schedules.py asks PyTorch itself.
+// Plans to and from PyTorch: its files are read, exports run there, and what a file cannot express is noted or refused.
+// bench/pytorch_schedules.py checks with PyTorch itself.
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "tests/support/cli_rig.h"
@@ -32,12 +32,12 @@ constexpr const char* kDualPipeV =
     "2WAIT_REDUCE_GRAD,2RESHARD,1W3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,1WAIT_SEND_B0,1WAIT_SEND_B1,1WAIT_SEND_B2,"
     "1WAIT_SEND_B3\r\n";
 
-// One communicator, and nothing is posted before the list comes to it.
+// One communicator; transfers are posted when the list reaches them.
 constexpr TransferMode kPyTorch{TransferMode::Communicator::One, TransferMode::Receive::Deferred,
                                 TransferMode::Protocol::Rendezvous, false};
 
-// What a file keeps of a plan, with the marks of overlapped pairs: all, but for one that never flushes. That is one
-// mini-batch in a file, and transfers that are left out and added again pass the updates it had.
+// The part of a plan that a file keeps, with the marks of overlapped pairs: everything, unless the plan never flushes.
+// Such a plan is one mini-batch in a file, and transfers that are left out and added again pass its former updates.
 std::string kept(const Plan& plan, bool asynchronous, bool transfers) {
     std::string text;
     for (const auto& order : plan.order) {
@@ -49,7 +49,7 @@ std::string kept(const Plan& plan, bool asynchronous, bool transfers) {
     return text;
 }
 
-// Where the schedule is defined for the shape.
+// Adds the plan if the schedule is defined for the shape.
 void add_plan(std::vector<Plan>& plans, const Schedule& schedule, Shape shape, const PlanOptions& options) {
     if (schedule.updates == Updates::PerMiniBatch)
         shape.per_update = shape.microbatches;
@@ -98,7 +98,7 @@ TEST(PyTorchCsv, ItsFilesArePlansFreeOfDeadlock) {
     }
 }
 
-TEST(PyTorchCsv, ItsFilesArePrintedAsTheyWereButForSharding) {
+TEST(PyTorchCsv, ItsFilesArePrintedUnchangedExceptSharding) {
     std::string text = k1F1B;
     for (const char* cell : {"0UNSHARD,", ",0RESHARD", "1UNSHARD,", ",1RESHARD", "\r", "\r"})
         text.erase(text.find(cell), std::string_view(cell).size());
@@ -131,9 +131,9 @@ TEST(PyTorchCsv, OrdersForOneCommunicatorAreFreeOfDeadlockWherePyTorchPostsThem)
         check(plan, kPyTorch);
 }
 
-// As its _validate_send_waits and the runtime demand: every send is waited for once, behind it, and every stage's
-// gradients are reduced once, behind the last of them.
-TEST(PyTorchCsv, EveryExportHasTheWaitsAndReductionsThatItAsksFor) {
+// As _validate_send_waits and the runtime of PyTorch require: every send has one wait after it, and every stage's
+// gradients are reduced once, after the last of them.
+TEST(PyTorchCsv, EveryExportHasTheRequiredWaitsAndReductions) {
     for (const Plan& plan : all_plans(in_lanes(TransferMode::Communicator::One))) {
         if (has_idle_device(plan))
             continue;
@@ -153,7 +153,7 @@ TEST(PyTorchCsv, EveryExportHasTheWaitsAndReductionsThatItAsksFor) {
             return found;
         };
         SCOPED_TRACE(text);
-        EXPECT_EQ(count("WAIT_SEND_"), sends);  // the reader refuses one that is not behind its SEND
+        EXPECT_EQ(count("WAIT_SEND_"), sends);  // the reader refuses a wait that does not follow its SEND
         EXPECT_EQ(count("SEND_"), 2 * sends);
         EXPECT_EQ(count("WAIT_REDUCE_GRAD"), updated);
         EXPECT_EQ(count("REDUCE_GRAD,"), 2 * updated - count("REDUCE_GRAD\n"));
@@ -170,7 +170,7 @@ TEST_F(Cli, ExportsAreForOneCommunicatorUnlessTheConfigNamesAnother) {
     }
 }
 
-// In lanes of their own these transfers pass each other, in one they wait for each other.
+// In separate lanes these transfers pass each other; in one lane they wait for each other.
 TEST_F(Cli, AnOrderThatHangsInOneCommunicatorIsExportedOnRequestOnly) {
     write("file.yaml", "workload: {model: uniform}\npipeline: {schedule: early.csv}\n");
     write("early.csv",
@@ -184,7 +184,7 @@ TEST_F(Cli, AnOrderThatHangsInOneCommunicatorIsExportedOnRequestOnly) {
     EXPECT_TRUE(contains(said.err, "one communicator, in which this order may hang")) << said.err;
 }
 
-TEST_F(Cli, ExportsSayWhatAFileCannot) {
+TEST_F(Cli, ExportsNoteWhatAFileCannotExpress) {
     write("gpt.yaml", "workload: {model: gpt}\ncluster: {devices: 2}\npipeline: {micro_batches: 4}\n");
     write("unet.yaml", "workload: {model: unet}\ncluster: {devices: 4}\npipeline: {micro_batches: 4}\n");
     struct Case {
@@ -193,7 +193,7 @@ TEST_F(Cli, ExportsSayWhatAFileCannot) {
     };
     for (const auto& [config, note] : {
              Case{"uniform.yaml --set pipeline.schedule=pipedream --set training.steps=2",
-                  "one mini-batch of 16 micro-batches with one update at its end: left out are weight policy stash and "
+                  "one mini-batch of 16 micro-batches with one update at its end; left out are weight policy stash and "
                   "the "
                   "updates of all stages after every micro-batch"},
              {"uniform.yaml --set pipeline.schedule=pipedream-2bw --set training.steps=2",
@@ -202,10 +202,10 @@ TEST_F(Cli, ExportsSayWhatAFileCannot) {
               "pipeline.prediction=spectrain",
               "weight policy latest, the weights that spectrain predicts, and the updates"},
              {"uniform.yaml --set cluster.devices=5 --set pipeline.replicas=[1,2,1,1]",
-              "PyTorch refuses the file: stages on several devices: 1"},
+              "PyTorch refuses the file, which has stages on several devices: 1"},
              {"uniform.yaml --set pipeline.schedule=forward-only",
               "PyTorch refuses the file: it has no backward passes"},
-             {"gpt.yaml", "stages 0 and 1 share parameters: the file does not say so"},
+             {"gpt.yaml", "stages 0 and 1 share parameters, which is not in the file"},
              {"uniform.yaml --set pipeline.recompute=all", "no cells for R"},
              {"mlp.yaml --set training.clip_norm=1", "training.clip_norm is not in the file"},
              {"mlp.yaml --set pipeline.mini_batch=7",

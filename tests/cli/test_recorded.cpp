@@ -1,6 +1,6 @@
-// What pipewright says about some hundred configs, beside what it said when tests/cli/recorded/ was written: whoever
-// changes the house and not its behaviour changes none of it. Weights are those of every fifth config;
-// PIPEWRIGHT_SOAK=1 asks for all, PIPEWRIGHT_RECORD=1 writes the files anew.
+// Output of pipewright for some five hundred configs, compared with tests/cli/recorded/: a change of structure does not
+// change it. Weights are those of every fifth config; PIPEWRIGHT_SOAK=1 computes all, PIPEWRIGHT_RECORD=1 writes the
+// files again.
 #include "tests/support/cli_rig.h"
 #include "tests/support/recorded_configs.h"
 #include "tests/support/thoroughness.h"
@@ -23,7 +23,7 @@ std::string text_of(const std::filesystem::path& file) {
     return text.str();
 }
 
-// The line of /proc/cpuinfo that starts with `key`, without it.
+// The line of /proc/cpuinfo that starts with `key`, without the key.
 std::string of_processor(const std::string& key) {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);)
@@ -34,7 +34,7 @@ std::string of_processor(const std::string& key) {
 
 bool records() { return std::getenv("PIPEWRIGHT_RECORD") != nullptr; }
 
-// Of how many configs one is run.
+// One config in this many is run.
 std::size_t weights_stride() { return soaks() || records() ? 1 : 5; }
 
 std::string instruction_set() {
@@ -46,7 +46,7 @@ std::string instruction_set() {
 
 class Recorded : public Cli {
 protected:
-    // One line per config, of every `stride`, in their order, made by all cores.
+    // Makes one line per config, of every `stride`-th config, in order, on all cores.
     template <class Line>
     std::string lines_of(const std::vector<RecordedConfig>& configs, Line line, std::size_t stride = 1) const {
         std::vector<std::string> lines(configs.size());
@@ -69,7 +69,7 @@ protected:
         return fmt::format("{}", fmt::join(lines, ""));
     }
 
-    // The output of a command in the folder `own`; of one that is refused the code and the first line.
+    // Returns the output of a command in the folder `own`; if it is refused, the code and the first line.
     Json answer(const std::string& own, const std::string& arguments) const {
         const std::string command = fmt::format("cd '{}' && '{}' {} --json >out 2>err </dev/null", file(own).string(),
                                                 PIPEWRIGHT_BINARY, arguments);
@@ -91,7 +91,7 @@ protected:
             return fmt::format("{}", fmt::join(points, " | "));
         }
         std::vector<std::int64_t> peaks;
-        if (!json.contains("devices"))  // a point of a sweep has the largest
+        if (!json.contains("devices"))  // a point of a sweep has only the largest
             peaks.push_back(json["peak_memory_bytes"]);
         else
             for (const Json& device : json["devices"])
@@ -108,7 +108,7 @@ protected:
         return lines_of(configs, weights, weights_stride());
     }
 
-    // `now` has the lines of every `stride` of the configs, after `first` lines of its own.
+    // `now` has the lines of every `stride`-th config, after `first` lines of its own.
     static void compare(const std::string& name, const std::string& now, std::size_t stride = 1,
                         std::size_t first = 0) {
         const std::filesystem::path path = kFolder / name;
@@ -145,8 +145,8 @@ TEST_F(Recorded, WeightsOfTheReference) {
     compare("reference.txt", weights_lines(recorded_runs(), "reference"), weights_stride());
 }
 
-// oneDNN chooses its loops by the instruction set and by the sizes of the caches: other processors of the same set may
-// add up in another order.
+// oneDNN chooses its loops by the instruction set and by the sizes of the caches: other processors with the same
+// instruction set may add in another order.
 TEST_F(Recorded, WeightsOfTheCpu) {
     const std::string file = fmt::format("cpu-{}.txt", instruction_set()), processor = of_processor("model name");
     if (std::getenv("PIPEWRIGHT_RECORD") == nullptr && !text_of(kFolder / file).starts_with(processor + '\n'))

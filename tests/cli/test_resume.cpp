@@ -1,4 +1,4 @@
-// A training that is cut in two ends as the whole one does, whatever runs its second part.
+// A training in two parts ends as in one, whatever runs its second part.
 #include "exec/checkpoint/checkpoint.h"
 #include "tests/support/cli_rig.h"
 
@@ -44,7 +44,7 @@ training: {steps: 4, clip_norm: 0.5}
     bool says(const std::string& text, const std::string& part) const { return text.find(part) != std::string::npos; }
 };
 
-TEST_F(Resume, EndsAsTheWholeDoes) {
+TEST_F(Resume, EqualsAnUninterruptedRun) {
     const std::string whole = hash_of("four.yaml --checkpoint all --checkpoint-every 2 --keep 3");
     EXPECT_EQ(hash_of("four.yaml --resume all/step-00000002"), whole);
     EXPECT_EQ(hash_of("four.yaml --resume all/step-00000004"), whole);
@@ -56,7 +56,7 @@ TEST_F(Resume, EndsAsTheWholeDoes) {
     EXPECT_EQ(hash_of("gpt.yaml --resume text/step-00000002"), text);
 }
 
-TEST_F(Resume, OnOtherDevicesSplitsAndSchedules) {
+TEST_F(Resume, WorksOnOtherDevicesSplitsAndSchedules) {
     const std::string whole = hash_of("four.yaml --checkpoint all --checkpoint-every 3");
     for (const char* set : {"--set cluster.devices=2", "--set cluster.devices=1 --set pipeline.schedule=naive",
                             "--set pipeline.schedule=zb-h1", "--set pipeline.split=even",
@@ -66,8 +66,8 @@ TEST_F(Resume, OnOtherDevicesSplitsAndSchedules) {
     EXPECT_EQ(hash_of("gpt.yaml --resume text/step-00000002 --set cluster.devices=1"), text);
 }
 
-// Each holder keeps a part of the momenta; a checkpoint has all, and goes on with any number of holders.
-TEST_F(Resume, WithAndWithoutAShardedOptimizer) {
+// Each holder keeps a part of the momenta; a checkpoint has all, and any number of holders can resume from it.
+TEST_F(Resume, WorksWithAndWithoutAShardedOptimizer) {
     const std::string sharded = " --set training.shard_optimizer=true", two = " --set pipeline.stages=2";
     for (const char* config : {"four.yaml", "gpt.yaml"}) {
         const std::string replicas = config + two + " --set pipeline.replicas=[2,2]";
@@ -77,7 +77,7 @@ TEST_F(Resume, WithAndWithoutAShardedOptimizer) {
         for (const std::string& from : {std::string("whole"), folder})
             for (const std::string& on : {replicas, replicas + sharded})
                 EXPECT_EQ(hash_of(on + " --resume " + from + "/step-00000002"), whole) << on << " from " << from;
-        // other holders group the sums in another way, with and without shards alike
+        // other holders group the sums differently, with and without shards
         const std::string others = config + two + " --set pipeline.replicas=[1,3]";
         EXPECT_EQ(hash_of(others + sharded + " --resume " + folder + "/step-00000002"),
                   hash_of(others + " --resume whole/step-00000002"));
@@ -85,8 +85,8 @@ TEST_F(Resume, WithAndWithoutAShardedOptimizer) {
     }
 }
 
-// The pipeline of an asynchronous plan runs empty before each checkpoint: as if each piece were a run by hand.
-TEST_F(Resume, AsynchronousPlansInPieces) {
+// The pipeline of an asynchronous plan drains before each checkpoint, as if each piece were a separate run.
+TEST_F(Resume, WorksForAsynchronousPlansInPieces) {
     for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {
         const std::string plan = "four.yaml --set pipeline.schedule=" + schedule;
         const std::string all = "all-" + schedule, pieces = " --checkpoint " + all + " --checkpoint-every 2 --keep 9";
@@ -106,7 +106,7 @@ TEST_F(Resume, AsynchronousPlansInPieces) {
         }
         EXPECT_EQ(whole["losses"], losses);
         EXPECT_EQ(whole["weights_hash"], hash);
-        // cut off after its second checkpoint, and in the middle of a piece; its reference in the same pieces
+        // cut off after its second checkpoint, and in the middle of a piece; its reference runs the same pieces
         std::filesystem::remove_all(file(all + "/step-00000005"));
         EXPECT_EQ(hash_of(plan + " --steps 5 --resume " + all + pieces), hash);
         EXPECT_EQ(hash_of(plan + " --steps 5 --reference --checkpoint reference-" + schedule + " --checkpoint-every 2"),
@@ -131,12 +131,12 @@ TEST_F(Resume, ChecksCheckpoints) {
     std::ofstream(file("all/step-00000006/model.safetensors"), std::ios::app) << "x";
     EXPECT_EQ(run_well("validate all --json").json()["step"], 3);
     EXPECT_TRUE(says(error_of("validate all/step-00000006", 4), "not as it was written"));
-    EXPECT_TRUE(says(run_well("run four.yaml --resume all").err, "the one before is taken"));
+    EXPECT_TRUE(says(run_well("run four.yaml --resume all").err, "using the previous one"));
 }
 
 TEST_F(Resume, RefusesAnotherTraining) {
     run_well("run four.yaml --checkpoint all");
-    EXPECT_TRUE(says(error_of("run four.yaml --resume all", 2), "has done 6 steps"));
+    EXPECT_TRUE(says(error_of("run four.yaml --resume all", 2), "is of step 6"));
     EXPECT_TRUE(says(error_of("run gpt.yaml --resume all --steps 9", 2), "has no "));
     EXPECT_TRUE(says(error_of("run four.yaml --resume all --steps 9 --set workload.hidden=[32,16,32,32,32,32,32]", 2),
                      "of shape"));
@@ -147,8 +147,8 @@ TEST_F(Resume, RefusesAnotherTraining) {
     EXPECT_TRUE(says(error_of("run four.yaml --set run.backend=emulated --checkpoint all", 2), "no parameters"));
 }
 
-// A folder of another run is refused before anything is learnt, and nothing in it changes.
-TEST_F(Resume, NoRunWritesWhereAnotherDid) {
+// A folder of another run is refused before any training, and nothing in it changes.
+TEST_F(Resume, RefusesAFolderOfAnotherRun) {
     run_well("run four.yaml --steps 4 --checkpoint kept --checkpoint-every 2");
     const std::string before = read("kept/step-00000004/complete");
     const std::string help = "help: add --resume kept, or name another folder";
@@ -172,7 +172,7 @@ TEST_F(Resume, NoRunWritesWhereAnotherDid) {
     run_well("run four.yaml --checkpoint empty --resume kept --steps 7");
 }
 
-TEST_F(Resume, TwoRunsAtOnceAreOne) {
+TEST_F(Resume, RefusesASecondRunInTheSameFolder) {
     write("two.sh", R"(
 "$1" run four.yaml --steps 1000000 --checkpoint kept --checkpoint-every 1 >first.out 2>first.err &
 first=$!
@@ -193,12 +193,13 @@ echo $first >process
     EXPECT_TRUE(says(read("third.err"), fact)) << read("third.err");
     EXPECT_FALSE(says(read("third.err"), "restart")) << read("third.err");
     EXPECT_EQ(read("second.out"), "");
-    const int step = run_well("validate kept --json").json()["step"];  // the lock went with the process
+    const int step = run_well("validate kept --json").json()["step"];  // the lock ended with the process
     run_well(fmt::format("run four.yaml --checkpoint kept --resume kept --steps {}", step + 2));
     EXPECT_FALSE(std::filesystem::exists(file("kept/pipewright.lock")));
 }
 
-// What was learnt last is lost then, and the run is no success; what was lost on the way is a warning.
+// Without its last checkpoint the end of the training is lost and the run fails; a lost intermediate checkpoint is a
+// warning.
 TEST_F(Resume, ARunWithoutItsLastCheckpointFails) {
     run_well("run four.yaml --steps 2 --checkpoint kept --checkpoint-every 1");
     write("full.sh", R"(
@@ -211,27 +212,28 @@ echo $? >code
     EXPECT_EQ(read("code"), "1\n") << read("err");
     EXPECT_TRUE(says(read("err"), "warning: no checkpoint of step 3: cannot write 'kept/step-00000003/model"))
         << read("err");
-    EXPECT_TRUE(says(read("err"), "error: what was learnt is lost: no checkpoint of step 4: cannot write"))
+    EXPECT_TRUE(says(read("err"),
+                     "error: the training since the last checkpoint is lost: no checkpoint of step 4: cannot write"))
         << read("err");
-    EXPECT_TRUE(says(read("err"), "File too large\n  help: go on with --resume kept\n")) << read("err");
+    EXPECT_TRUE(says(read("err"), "File too large\n  help: continue with --resume kept\n")) << read("err");
     EXPECT_TRUE(says(read("out"), "weights")) << read("out");  // the results are there
     EXPECT_EQ(run_well("validate kept --json").json()["step"], 2);
-    // a folder that cannot be made is found out before
+    // a folder that cannot be made is found before the run
     const std::string said = error_of("run four.yaml --checkpoint /proc/kept", 1);
     EXPECT_TRUE(says(said, "cannot ") && says(said, "/proc")) << said;
-    EXPECT_FALSE(says(said, "what was learnt")) << said;
+    EXPECT_FALSE(says(said, "the training since")) << said;
 }
 
-TEST_F(Resume, WhatFailsOnTheWaySaysHowToGoOn) {
+TEST_F(Resume, IsExplainedWhenARunFails) {
     const std::string diverging = "run four.yaml --steps 1000 --set training.learning_rate=1e6";
     const std::string said = error_of(diverging + " --checkpoint kept --checkpoint-every 1", 1);
     EXPECT_TRUE(says(said, "is not finite")) << said;
-    EXPECT_EQ(says(said, "help: go on with --resume kept"), std::filesystem::exists(file("kept"))) << said;
+    EXPECT_EQ(says(said, "help: continue with --resume kept"), std::filesystem::exists(file("kept"))) << said;
     EXPECT_FALSE(says(error_of(diverging, 1), "--resume"));
 }
 
-// The values fit their hashes: a training has diverged and nothing has changed since.
-TEST_F(Resume, SaysOfACheckpointThatItsValuesAreNotFinite) {
+// The values fit their hashes: the training diverged, and nothing has changed since.
+TEST_F(Resume, ReportsACheckpointWithValuesThatAreNotFinite) {
     Checkpoint checkpoint{2, 32, 1, "mlp", "", "0123456789abcdef", {}, {}};
     checkpoint.parameters = checkpoint.momenta = {{"fc1.weight", {2}, {1, 2}}};
     write_checkpoint(file("kept").string(), checkpoint);
@@ -247,7 +249,7 @@ TEST_F(Resume, SaysOfACheckpointThatItsValuesAreNotFinite) {
     EXPECT_EQ(said.json()["ok"], false);
 }
 
-// A script starts what is in the background so, and nohup does the same with SIGHUP.
+// A script starts background programs so that they ignore SIGINT, and nohup does the same with SIGHUP.
 TEST_F(Resume, ASignalThatIsIgnoredStaysIgnored) {
     write("deaf.sh", R"(
 trap '' INT
@@ -262,7 +264,7 @@ echo $? >code
     EXPECT_EQ(run_well("validate all --json").json()["step"], 300);
 }
 
-TEST_F(Resume, ASignalEndsTheRunWithItsStep) {
+TEST_F(Resume, ASignalEndsTheRunAfterItsStep) {
     write("end.sh", R"(
 "$1" run four.yaml --steps 1000000 --checkpoint all >end.out 2>end.err &
 sleep 1

@@ -41,7 +41,7 @@ protected:
 
 }  // namespace
 
-// Two equal stages of 9 us: (m + p - 1) times that, and nothing can be better.
+// Two equal stages of 9 us: (m + p - 1) times that is the optimum.
 TEST_F(Search, FindsTheEvenSplitAndProvesIt) {
     const Json json = run_well("search config.yaml --json -o best.yaml").json();
     EXPECT_EQ(json["schema_version"], 1);
@@ -60,21 +60,21 @@ TEST_F(Search, FindsTheEvenSplitAndProvesIt) {
     EXPECT_EQ(json["best"]["pytorch_split_spec"], "{\"second\": SplitPoint.BEGINNING}");
 }
 
-TEST_F(Search, WhatItWritesIsSimulatedAndRunAsItIs) {
+TEST_F(Search, WritesAConfigThatIsSimulatedAndRun) {
     const Json found = run_well("search config.yaml --json -o best.yaml").json();
     const Json simulated = run_well("simulate best.yaml --json").json();
     EXPECT_EQ(simulated["step_time_ns"], found["objective_ns"]);
     EXPECT_EQ(simulated["devices"][0]["reserved_memory_bytes"], found["best"]["stages"][0]["memory_bytes"]);
     EXPECT_EQ(simulated["schedule"], found["best"]["schedule"]);
     run_well("run best.yaml --steps 2");
-    // paths start at the file that is written
+    // paths are relative to the written file
     std::filesystem::create_directory(file("deep"));
     run_well("search config.yaml -o deep/best.yaml");
     EXPECT_TRUE(contains(read("deep/best.yaml"), "../layers.yaml")) << read("deep/best.yaml");
     EXPECT_EQ(run_well("simulate deep/best.yaml --json").json()["step_time_ns"], found["objective_ns"]);
 }
 
-TEST_F(Search, CountsWithSumsInBucketsAndOptimizersInShards) {
+TEST_F(Search, AccountsForBucketsAndShardedOptimizers) {
     write("gpt.yaml",
           "workload: {model: gpt, blocks: 2, vocabulary: 512, embedding: 64, heads: 2, sequence_length: 64}\n"
           "cluster: {devices: 4, link: {bandwidth: 2 GB/s, latency: 2 us}}\n"
@@ -104,7 +104,7 @@ TEST_F(Search, CountsWithSumsInBucketsAndOptimizersInShards) {
     EXPECT_GT(reserved.size(), 1u);
 }
 
-TEST_F(Search, SaysWhatIsBestAndHowToRunIt) {
+TEST_F(Search, PrintsTheBestPlanAndHowToRunIt) {
     const std::string out = run_well("search config.yaml -o best.yaml").out;
     EXPECT_TRUE(contains(out, "step 45.00 us; no plan of this search is faster\n")) << out;
     EXPECT_TRUE(contains(out, "next: pipewright run best.yaml\n")) << out;
@@ -136,7 +136,7 @@ TEST_F(Search, MemoryDecides) {
     EXPECT_EQ(json["infeasible"]["has_bytes"], 150'000);
 }
 
-TEST_F(Search, RecomputesWhereThatIsTheOnlyWay) {
+TEST_F(Search, RecomputesIfNothingElseFits) {
     write("saved.yaml", R"(
 samples: 1
 layers:
@@ -152,7 +152,7 @@ layers:
     EXPECT_EQ(json["best"]["stages"][1]["recompute"], false);
 }
 
-TEST_F(Search, SharesASlowStageAmongReplicas) {
+TEST_F(Search, DividesASlowStageAmongReplicas) {
     write("slow.yaml", R"(
 samples: 1
 layers:
@@ -170,7 +170,7 @@ layers:
     EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], shared["objective_ns"]);
 }
 
-// Senders keep copies over the transport link, and lists wait for the earlier send.
+// Over the transport link senders keep copies, and lists wait for the previous send.
 TEST_F(Search, JudgesByTheTransportThatWillRun) {
     write("linked.yaml", R"(
 workload: {model: mlp}
@@ -190,8 +190,8 @@ search: {stages: [2]}
     EXPECT_LT(run_well(plain).json()["devices"][0]["memory"]["communication"], copied);
 }
 
-// Of 35,960 ways to share out 32 devices among 4 stages.
-TEST_F(Search, SharesOutManyDevices) {
+// There are 35,960 ways to distribute 32 devices over 4 stages.
+TEST_F(Search, DistributesManyDevices) {
     const std::string search =
         "search config.yaml --set cluster.devices=32 --set search.replicas=true --set search.stages='[4]' "
         "--set pipeline.micro_batches=64 --set search.schedules='[1f1b, interleaved]' ";
@@ -210,8 +210,8 @@ TEST_F(Search, SharesOutManyDevices) {
 
 TEST_F(Search, LimitsHoldFromTheStart) {
     const std::string late = error_of("search config.yaml --time-limit 0.000001", 1);
-    EXPECT_TRUE(contains(late, "before a plan was tried") && contains(late, "raise --time-limit")) << late;
-    EXPECT_TRUE(contains(error_of("search config.yaml --memory-limit lots", 2), "is no size"));
+    EXPECT_TRUE(contains(late, "before any plan was tried") && contains(late, "raise --time-limit")) << late;
+    EXPECT_TRUE(contains(error_of("search config.yaml --memory-limit lots", 2), "is not a size"));
 #ifndef PIPEWRIGHT_SANITIZED
     write("gpt.yaml", "workload: {model: gpt, blocks: 40}\ncluster: {devices: 4}\n");
     const std::string full = error_of("search gpt.yaml --memory-limit '4 MB'", 1);
@@ -227,8 +227,8 @@ TEST_F(Search, WritesNoMoreThanTheConfigNeeds) {
     EXPECT_TRUE(contains(best, "backend: emulated")) << best;
 }
 
-// Words of other frameworks stand only where these can read them.
-TEST_F(Search, NamesLayoutsWhereTheyAreOfUse) {
+// Terms of other frameworks are printed only if those can read them.
+TEST_F(Search, NamesLayoutsThatFrameworksCanRead) {
     const auto out_of = [this](const std::string& model) {
         write("model.yaml", "workload: " + model + "\ncluster: {devices: 2}\nsearch: {stages: [2]}\n");
         return run_well("search model.yaml").out;
@@ -241,7 +241,7 @@ TEST_F(Search, NamesLayoutsWhereTheyAreOfUse) {
     EXPECT_FALSE(contains(cut, "Megatron")) << cut;
 }
 
-TEST_F(Search, SendsToTheMachineOnlyWhatWasCostedForIt) {
+TEST_F(Search, SuggestsARunOnlyIfTheCostsAreOfThisMachine) {
     write("mlp.yaml", "workload: {model: mlp}\ncluster: {devices: 2}\n");
     EXPECT_TRUE(contains(run_well("search mlp.yaml -o b.yaml").out, "next: pipewright run b.yaml\n"));
     const Said other = run_well("search mlp.yaml -o b.yaml --set cluster.compute='14 TFLOP/s'");
@@ -264,7 +264,7 @@ TEST_F(Search, OtherPlannersObjectives) {
                     .is_number());
 }
 
-// What is drawn is what the table says.
+// The picture has the numbers of the table.
 TEST_F(Search, DrawsEveryObjective) {
     for (const char* name : {"instances.yaml", "placed.json", "piper.json"})
         write(name, recorded_files().at(name));
@@ -286,7 +286,7 @@ TEST_F(Search, DrawsEveryObjective) {
     }
 }
 
-TEST_F(Search, RefusesWhatLeavesNothingToTry) {
+TEST_F(Search, RefusesSettingsThatLeaveNothingToTry) {
     const std::string uniform = error_of("search uniform.yaml", 2);
     EXPECT_TRUE(contains(uniform, "layer graph") && contains(uniform, "sweep")) << uniform;
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.schedules='[2f2b]'", 2), "no schedule '2f2b'"));

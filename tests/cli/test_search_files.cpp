@@ -1,4 +1,4 @@
-// What `search -o` writes is what it claims, whatever the cluster.
+// The config that `search -o` writes has the claimed step time, whatever the cluster.
 #include "tests/support/cli_rig.h"
 #include "tests/support/dice.h"
 #include "tests/support/public_data.h"
@@ -29,7 +29,7 @@ protected:
         std::filesystem::create_directory(file("deep"));
     }
 
-    // Searches with these blocks and simulates what is written; returns the file.
+    // Searches with these blocks and simulates the config that is written; returns the file.
     std::string best_of(const std::string& cluster, const std::string& search, const std::string& run = "") {
         write("search.yaml",
               fmt::format("workload: {{model: layers.yaml}}\ncluster: {}\nrun: {{backend: emulated}}\n{}search: {}\n",
@@ -99,7 +99,7 @@ std::string random_search(Random& random) {
 
 }  // namespace
 
-TEST_F(SearchFiles, SimulateToWhatWasClaimed) {
+TEST_F(SearchFiles, SimulateToTheClaimedTime) {
     Random random(11);
     for (int instance = 0; instance < 40; ++instance) {
         const std::string cluster = random_cluster(random);
@@ -109,7 +109,7 @@ TEST_F(SearchFiles, SimulateToWhatWasClaimed) {
     }
 }
 
-TEST_F(SearchFiles, KeepHostsAndDropWhatNoMessagePasses) {
+TEST_F(SearchFiles, KeepHostsAndDropUnusedLinks) {
     const std::string two = "{schedules: [1f1b], stages: [2], mini_batch: 4, micro_batch_sizes: [1], profile_batch: 1}";
     const std::string hosts = "{hosts: 4, devices_per_host: 1, inside: nvlink3, between: hdr200, memory: 1 GB, ";
     const std::string best =
@@ -137,8 +137,8 @@ TEST_F(SearchFiles, KeepARankTableForAllOfItsDevices) {
     EXPECT_TRUE(contains(some, "    - {name: rank 0, host: a}\n    - {name: rank 1, host: a}\n")) << some;
 }
 
-// Relative paths are written from the new file, also by way of a folder above; absolute ones as they are.
-TEST_F(SearchFiles, HavePathsThatWorkFromWhereTheyLie) {
+// Relative paths are written relative to the new file, also through a parent folder; absolute paths stay.
+TEST_F(SearchFiles, HavePathsRelativeToThemselves) {
     const std::string rest =
         "cluster: {devices: 2}\nrun: {backend: emulated}\nsearch: {stages: [2], mini_batch: 4, profile_batch: "
         "1}\ntraining: {initial: start}\n";
@@ -151,7 +151,7 @@ TEST_F(SearchFiles, HavePathsThatWorkFromWhereTheyLie) {
     run_well("simulate deep/best.yaml");
 }
 
-TEST_F(SearchFiles, NameNothingThatTheModelLacks) {
+TEST_F(SearchFiles, HaveNoKeysThatTheModelLacks) {
     write("gpt.yaml",
           "workload: {model: gpt, blocks: 2, vocabulary: 64, embedding: 32, heads: 2}\ncluster: {devices: 2}\nsearch: "
           "{stages: [2], mini_batch: 4}\n");
@@ -227,7 +227,7 @@ TEST_F(SearchFiles, LayoutsHaveTheLayersOfTheModel) {
     EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "ln_f"}, 1), "EttL");
     EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "ln_f"}, 2), "Et|tL");
     EXPECT_EQ(layout_of({"wte", "h.0.attn", "h.0.mlp", "h.0.more"}, 2), "");
-    // a norm between blocks is a layer like others, a block is one whatever it is called
+    // a norm between blocks is a layer like others; a block is one whatever its name
     EXPECT_EQ(layout_of({"embed", "a", "norm", "b", "head"}, 1), "Et*3L");
     EXPECT_EQ(layout_of({"embed", "a", "head, part: block", "loss"}, 1), "EttL");
     EXPECT_EQ(layout_of({"a, part: block", "b, part: embedding"}, 1), "");
@@ -246,8 +246,8 @@ TEST_F(SearchFiles, LayoutOfAPublicModelIsWhatMegatronTakes) {
     EXPECT_EQ(std::count(letters.begin(), letters.end(), '|'), 15) << layout;
 }
 
-// 3 layers in each of the first 16 stages and 2 in the others: 615 ms, by a longest path counted apart.
-TEST_F(SearchFiles, DefaultSplitOfAPublicModelSharesOutWhatDevicesHold) {
+// 3 layers in each of the first 16 stages and 2 in the others: 615 ms, by a longest path computed separately.
+TEST_F(SearchFiles, DefaultSplitOfAPublicModelBalancesDevices) {
     PIPEWRIGHT_NEED_DATA(path, "field/02-vpp-uneven-layers/config.yaml");
     const Json simulated = run_well("simulate '" + path + "' --json").json();
     EXPECT_LE(simulated["step_time_ns"], 615'000'000);
@@ -264,7 +264,7 @@ TEST_F(SearchFiles, DataParallelismIsNamedAndEqualPlansAreListedOnce) {
     const Said shared = run_well("search four.yaml --set search.replicas=true");
     EXPECT_FALSE(contains(shared.err, "search.replicas: true")) << shared.err;
     EXPECT_TRUE(contains(shared.out, "best: data parallel, ")) << shared.out;
-    // with one micro-batch on each device a backward follows its forward, whatever the schedule is called
+    // with one micro-batch on each device a backward follows its forward, whatever the schedule's name
     std::size_t rows = 0;
     for (std::size_t at = shared.out.find("replicas 4"); at < shared.out.find("choices tried"); ++rows)
         at = shared.out.find("replicas 4", at + 1);
@@ -272,7 +272,7 @@ TEST_F(SearchFiles, DataParallelismIsNamedAndEqualPlansAreListedOnce) {
     EXPECT_TRUE(contains(shared.out, "(also ")) << shared.out;
 }
 
-TEST_F(SearchFiles, EqualReplicasAreTheOnlyOnes) {
+TEST_F(SearchFiles, EqualReplicasAreTheOnlyOnesTried) {
     write("four.yaml",
           "workload: {model: layers.yaml}\ncluster: {devices: 6}\nrun: {backend: emulated}\n"
           "search: {schedules: [1f1b], stages: [1, 2, 3], mini_batch: 12, micro_batch_sizes: [1], profile_batch: 1, "
@@ -293,7 +293,7 @@ TEST_F(SearchFiles, EqualReplicasAreTheOnlyOnes) {
     EXPECT_TRUE(contains(error_of("search four.yaml --set search.replicas=even", 2), "'search.replicas'"));
 }
 
-// What a device of a plan without backwards does is its forwards.
+// A device of a plan without backwards runs only its forwards.
 TEST_F(SearchFiles, StagesOfForwardOnlyPlansTakeTheirForwards) {
     write("forward.yaml",
           "workload: {model: layers.yaml}\ncluster: {devices: 1}\nrun: {backend: emulated}\n"
@@ -302,7 +302,7 @@ TEST_F(SearchFiles, StagesOfForwardOnlyPlansTakeTheirForwards) {
     EXPECT_EQ(found["best"]["stages"][0]["time_ns"], 2 * (50 + 80 + 110) * 1000);
 }
 
-TEST_F(SearchFiles, MemoryIsSaidInTheUnitsOfItsLimit) {
+TEST_F(SearchFiles, MemoryIsPrintedInTheUnitsOfItsLimit) {
     const std::string search =
         "search search.yaml --set search.stages=[2] --set search.profile_batch=1 --set cluster.memory=";
     write("search.yaml", "workload: {model: layers.yaml}\ncluster: {devices: 2}\nrun: {backend: emulated}\n");
@@ -315,14 +315,14 @@ TEST_F(SearchFiles, MemoryIsSaidInTheUnitsOfItsLimit) {
     EXPECT_FALSE(contains(run_well(search + "inf").out, "memory of inf"));
 }
 
-TEST_F(SearchFiles, NumbersOfTheCommandLineAreCheckedInFewWords) {
+TEST_F(SearchFiles, NumbersOfTheCommandLineAreChecked) {
     write("search.yaml", "workload: {model: layers.yaml}\ncluster: {devices: 2}\nrun: {backend: emulated}\n");
     for (const auto& [arguments, said] : std::vector<std::pair<std::string, std::string>>{
-             {"search search.yaml --time-limit 0", "'0' is no number of seconds above 0"},
-             {"search search.yaml --time-limit 5s", "'5s' is no number of seconds above 0"},
-             {"search search.yaml --top 0", "'0' is no whole number from 1 to 1000000"},
+             {"search search.yaml --time-limit 0", "'0' is not a number of seconds above 0"},
+             {"search search.yaml --time-limit 5s", "'5s' is not a number of seconds above 0"},
+             {"search search.yaml --top 0", "'0' is not a whole number from 1 to 1000000"},
              {"simulate uniform.yaml --samples 1e3", "'1e3': write 1000"},
-             {"simulate uniform.yaml --samples many", "'many' is no whole number from 1 to 10000000"},
+             {"simulate uniform.yaml --samples many", "'many' is not a whole number from 1 to 10000000"},
              {"profile mlp.yaml -o p.yaml --sizes '4;8'", "several are written as in 4,8"},
              {"simulate uniform.yaml --what-if zb-h1", "--what-if pipeline.schedule=zb-h1"},
              {"simulate uniform.yaml --what-if 5", "--what-if 5 has no '='"},

@@ -48,7 +48,7 @@ TEST_F(Sweep, EveryCombinationIsSimulatedInTheOrderOfTheFile) {
         }
     EXPECT_EQ(json["best"]["set"]["pipeline.schedule"], "1f1b");
     EXPECT_EQ(json["best"], json["points"][5]);
-    // A point is what its overrides alone give, and the sweep goes before the user's own ones.
+    // A point equals a simulation with its overrides; the sweep precedes the user's own overrides.
     const Json alone = run_well("simulate sweep.yaml --json --set sweep= --set pipeline.micro_batches=8").json();
     const Json other = run_well("simulate sweep.yaml --json --set pipeline.micro_batches=5").json();
     EXPECT_EQ(other, json);
@@ -69,7 +69,7 @@ TEST_F(Sweep, ATableAndItsBestLine) {
 }
 
 // zb-v takes two stages per device.
-TEST_F(Sweep, APointThatCannotBeIsARow) {
+TEST_F(Sweep, AnImpossiblePointIsARow) {
     const std::string mixed = " --set 'sweep={pipeline.schedule: [zb-v, 1f1b]}'";
     const Json json = run_well("simulate sweep.yaml --json" + mixed).json();
     EXPECT_TRUE(json["points"][0].contains("error"));
@@ -82,7 +82,7 @@ TEST_F(Sweep, APointThatCannotBeIsARow) {
     EXPECT_TRUE(contains(all, "no point of 'sweep' can be simulated; this is the first, schedule zb-v")) << all;
 }
 
-TEST_F(Sweep, MistakesAreToldWithTheirPlace) {
+TEST_F(Sweep, MistakesHaveTheirPlace) {
     const std::string unknown = error_of("simulate sweep.yaml --set 'sweep={pipeline.micro_batchs: [2, 4]}'", 2);
     EXPECT_TRUE(contains(unknown, "unknown key 'micro_batchs' in 'pipeline'")) << unknown;
     EXPECT_TRUE(contains(unknown, "did you mean 'micro_batches'?")) << unknown;
@@ -98,10 +98,10 @@ TEST_F(Sweep, MistakesAreToldWithTheirPlace) {
         "training.momentum: [{0}]}}'",
         values);
     EXPECT_TRUE(contains(error_of(many, 2), "'sweep' has more than 10000 points"));
-    EXPECT_EQ(run("validate sweep.yaml").code, 0);  // others leave it alone
+    EXPECT_EQ(run("validate sweep.yaml").code, 0);  // other commands ignore the block
 }
 
-TEST_F(Sweep, ThePictureHasALineForEachOfTheOthers) {
+TEST_F(Sweep, ThePictureHasALineForEachCombinationOfOtherKeys) {
     run_well("simulate sweep.yaml --plot sweep.json");
     const Json json = Json::parse(read("sweep.json"));
     EXPECT_EQ(json["x"], "micro_batches");
@@ -109,7 +109,7 @@ TEST_F(Sweep, ThePictureHasALineForEachOfTheOthers) {
     EXPECT_EQ(json["curves"][0]["title"], "schedule gpipe");
     EXPECT_EQ(json["curves"][1]["x"], (Json{2, 8, 16}));
     EXPECT_EQ(json["curves"][1]["values"], (Json{15000, 33000, 57000}));
-    EXPECT_EQ(json["curves"][2]["x"], Json{16});  // over the memory
+    EXPECT_EQ(json["curves"][2]["x"], Json{16});  // over the memory limit
     const std::string links =
         " --set 'sweep={pipeline.schedule: [1f1b], cluster.link.bandwidth: [10 GB/s, 1 GB/s, "
         "inf, 100 GB/s]}' --plot ";
@@ -128,7 +128,7 @@ TEST_F(Sweep, TheExampleOfTheDocumentationWorks) {
     EXPECT_EQ(study["points"].size(), 60u);
 }
 
-// pipedream-2bw never waits for a flush: it is faster, and learns something else.
+// pipedream-2bw never waits for a flush: it is faster, but trains differently.
 TEST_F(Sweep, AsynchronousPlansAreMarkedAndNotTheBest) {
     const std::string both =
         "simulate sweep.yaml --set 'sweep={pipeline.schedule: [1f1b, pipedream-2bw]}' "

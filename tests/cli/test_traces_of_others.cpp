@@ -1,4 +1,4 @@
-// Traces that pipewright did not write, and parts of those that it did: one reader for all commands.
+// Traces of other programs, and parts of pipewright's own: one reader for all commands.
 #include "tests/support/cli_rig.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
@@ -18,7 +18,7 @@ protected:
                 {"dur", duration},
                 {"args", {{"op", op}, {"stage", stage}, {"microbatch", microbatch}}}};
     }
-    // An annotation of PyTorch on the host, and on the GPU a little later.
+    // An annotation of PyTorch on the host, and a little later on the GPU.
     static void annotate(Json& events, const std::string& name, double start, double duration) {
         for (const auto& [category, later] :
              {std::pair("user_annotation", 0.0), std::pair("gpu_user_annotation", 30.0)})
@@ -37,7 +37,9 @@ protected:
                          {"traceEvents", events}}
                         .dump());
     }
-    // Two micro-batches on two ranks, F 10 ms, B 20 ms, 1 ms from rank to rank: 0F0 0F1 | 1F0 1B0 1F1 1B1 | 0B0 0B1.
+    // Two micro-batches on two ranks, F 10 ms, B 20 ms, 1 ms between ranks: 0F0 0F1
+    // 1F0 1B0 1F1 1B1
+    // 0B0 0B1.
     void write_ranks(const char* forward, const char* backward, int steps = 1) const {
         for (const int rank : {0, 1}) {
             Json events = Json::array();
@@ -62,7 +64,7 @@ protected:
 
 }  // namespace
 
-// F 10, B 20: device 0 ends at 10 + 10 + 20 + 20 + 20, when its second backward is through.
+// F 10, B 20: device 0 ends at 10 + 10 + 20 + 20 + 20, with its second backward.
 TEST_F(TracesOfOthers, NeedNoUpdates) {
     write("foreign.json", Json{{"traceEvents",
                                 {task(0, 0, 10, "F", 0, 0), task(0, 10, 10, "F", 0, 1), task(1, 10, 10, "F", 1, 0),
@@ -129,7 +131,7 @@ TEST_F(TracesOfOthers, StepsAreThoseOfTheProfiler) {
     expect_says(error_of("plot rank0.json rank1.json --step 3 -o x.json", 2), {"no step 3"});
 }
 
-TEST_F(TracesOfOthers, FilesOfTheProfilerSayWhatIsMissing) {
+TEST_F(TracesOfOthers, MissingPartsOfTheProfilersFilesAreReported) {
     write_ranks("PP:{}F{}", "PP:{}B{}");
     expect_says(error_of("compare rank0.json --replay", 2), {"rank 0 of 2", "files of all ranks"});
     expect_says(error_of("validate rank1.json", 2), {"rank 1 of 2"});

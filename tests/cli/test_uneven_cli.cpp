@@ -7,10 +7,10 @@ namespace {
 
 class UnevenCli : public Cli {};
 
-// mlp.yaml has 4 micro-batches of 2: the last one of 1.
+// mlp.yaml has 4 micro-batches of 2; here the last one has 1.
 const std::string kSet = " --set pipeline.mini_batch=7";
 
-TEST_F(UnevenCli, RatesAreOfTheSamplesThatThereAre) {
+TEST_F(UnevenCli, RatesCountActualSamples) {
     const Json uneven = run_well("simulate mlp.yaml --json" + kSet).json();
     EXPECT_EQ(uneven["mini_batch"], 7);
     EXPECT_FALSE(uneven["interpolated"]);
@@ -29,7 +29,7 @@ TEST_F(UnevenCli, AProfileHasBothSizes) {
         run_well(simulate + " --set pipeline.micro_batch_size=3 --set pipeline.mini_batch=11").json()["interpolated"]);
 }
 
-TEST_F(UnevenCli, ASearchTakesSizesThatDivide) {
+TEST_F(UnevenCli, ASearchUsesSizesThatDivide) {
     const std::string refused = error_of("search mlp.yaml" + kSet, 2);
     EXPECT_TRUE(contains(refused, "no micro-batch size divides a mini-batch of 7 samples")) << refused;
     run_well("search mlp.yaml -o best.yaml --set search.micro_batch_sizes='[1, 2, 7]'" + kSet);
@@ -51,7 +51,7 @@ TEST_F(UnevenCli, ASweepKeepsTheMiniBatch) {
         EXPECT_DOUBLE_EQ(point["samples_per_second"].get<double>(), 7e9 / point["step_time_ns"].get<double>());
 }
 
-TEST_F(UnevenCli, TheEffectiveConfigurationSaysIt) {
+TEST_F(UnevenCli, TheEffectiveConfigurationHasTheMiniBatch) {
     run_well("simulate mlp.yaml --trace trace.json" + kSet);
     EXPECT_TRUE(contains(read("trace.json"), "mini_batch: 7"));
     EXPECT_EQ(run_well("validate trace.json --json").json()["mini_batch"], 7);

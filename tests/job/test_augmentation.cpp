@@ -1,4 +1,4 @@
-// Crops, flips and normalisation of images: what a sample shows, and which samples are drawn.
+// Crops, flips and normalisation of images: the pixels of a sample, and which samples are drawn.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/load.h"
@@ -22,7 +22,7 @@ std::vector<float> image_of(const Dataset& data, const Sample& sample) {
     return image;
 }
 
-// A pixel of the sample's image with a border of zeros around it.
+// A pixel of the sample's image with a border of zeros.
 int padded(const Dataset& data, const Sample& sample, int channel, int row, int column) {
     const Dims stored = data.stored();
     if (row < 0 || row >= stored.height || column < 0 || column >= stored.width)
@@ -32,7 +32,7 @@ int padded(const Dataset& data, const Sample& sample, int channel, int row, int 
     return data.pixels()[static_cast<std::size_t>(at)];
 }
 
-// A plane of the crop, then turned round.
+// A plane of the crop, flipped if the sample is.
 std::vector<int> shown(const Dataset& data, const Sample& sample, int channel) {
     std::vector<int> pixels;
     for (int row = 0; row < data.stored().height; ++row) {
@@ -60,7 +60,7 @@ TEST(Augmentation, EveryCropAndFlipOfATinyImage) {
             }
 }
 
-// A pixel outside is black before normalisation.
+// A pixel outside the image is black before normalisation.
 TEST(Augmentation, BordersAreBlack) {
     Dataset data = Dataset::synthetic(kTiny, 10, 1);
     data.change({.mean = {0.25}, .deviation = {0.5}});
@@ -68,7 +68,7 @@ TEST(Augmentation, BordersAreBlack) {
         EXPECT_EQ(value, -0.5F);
 }
 
-// The crop is of the stored size, and resized like a whole image.
+// The crop has the stored size and is resized like a whole image.
 TEST(Augmentation, CropsBeforeItResizes) {
     const Dataset data = Dataset::synthetic({3, 45, 70}, 10, 2);
     ASSERT_EQ(data.stored(), (Dims{3, 32, 32}));
@@ -159,7 +159,7 @@ ImageChanges crops(int padding, bool flip) {
     return changes;
 }
 
-TEST(Draws, FollowTheSeedAndTheNumberAlone) {
+TEST(Draws, DependOnlyOnTheSeedAndTheNumber) {
     const ImageChanges changes = crops(4, true);
     Dataset data = Dataset::synthetic(kTiny, 10, 1), same = data, other = Dataset::synthetic(kTiny, 10, 2);
     for (Dataset* each : {&data, &same, &other})
@@ -176,7 +176,7 @@ TEST(Draws, FollowTheSeedAndTheNumberAlone) {
     EXPECT_EQ(parts(data.sample(123'456'789)), (std::tuple{37, 0, -3, true}));
 }
 
-// An image of the first epoch is shown otherwise in the second, mostly.
+// Most images of the first epoch look different in the second.
 TEST(Draws, DifferBetweenEpochs) {
     Dataset data = Dataset::synthetic(kTiny, 10, 1);
     data.change(crops(4, true));
@@ -192,7 +192,7 @@ TEST(Draws, DifferBetweenEpochs) {
     EXPECT_NEAR(same, data.samples() / 162.0, 12);  // 9 x 9 crops, flipped or not
 }
 
-// All crops and both sides are drawn alike, each independent of the others.
+// All crops and both sides are equally likely, each independent of the others.
 TEST(Draws, AreEven) {
     Dataset data = Dataset::synthetic(kTiny, 10, 3);
     data.change(crops(4, true));
@@ -211,7 +211,7 @@ TEST(Draws, AreEven) {
     EXPECT_LT(chi_squared, 161 + 4 * std::sqrt(2 * 161.0));
 }
 
-// The largest border that the configuration takes.
+// The largest border that the config accepts.
 TEST(Draws, ReachTheWholeBorder) {
     Dataset data = Dataset::synthetic(kTiny, 10, 1);
     data.change(crops(4096, false));

@@ -100,7 +100,7 @@ TEST(Config, OnlyTheModelIsRequired) {
     EXPECT_TRUE(contains(mistakes("workload:\n"), "'workload.model' is missing"));
 }
 
-TEST(Config, ReadsHowFanOutsAreSummedAndPrintsItBack) {
+TEST(Config, ReadsAndPrintsTheSumsOfFanOuts) {
     const std::string stage = "workload: {model: mlp}",
                       layer = "{workload: {model: mlp}, run: {fan_out_gradients: layer}}";
     EXPECT_EQ(load(stage).run.fan_out_gradients, RunConfig::FanOutGradients::Stage);
@@ -110,7 +110,7 @@ TEST(Config, ReadsHowFanOutsAreSummedAndPrintsItBack) {
     EXPECT_TRUE(contains(mistakes("{workload: {model: mlp}, run: {fan_out_gradients: stages}}"), "stage"));
 }
 
-TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
+TEST(Config, ReadsAndPrintsHostsAndTheirLinks) {
     const Config config = load(
         "{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 3, inside: nvlink3, between: {bandwidth: "
         "100 Gbit/s, latency: 7 us}, dispatch: 900 us}}");
@@ -130,15 +130,15 @@ TEST(Config, ReadsHostsAndTheirLinksAndPrintsThemBack) {
     EXPECT_TRUE(contains(cluster("hosts: 2"), "go together"));
     EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, devices: 5"), "2 hosts of 2 devices have 4"));
     EXPECT_TRUE(contains(cluster("hosts: 1000000, devices_per_host: 2"), "more than 1000000 devices"));
-    EXPECT_TRUE(contains(cluster("hosts: 1, devices_per_host: 1, devices: [{host: a}]"), "says its host, 'a'"));
-    EXPECT_TRUE(contains(cluster("devices: 2, inside: nvlink3, between: hdr200"), "device 0 says no host"));
+    EXPECT_TRUE(contains(cluster("hosts: 1, devices_per_host: 1, devices: [{host: a}]"), "has the host 'a'"));
+    EXPECT_TRUE(contains(cluster("devices: 2, inside: nvlink3, between: hdr200"), "device 0 has no host"));
     EXPECT_TRUE(contains(cluster("hosts: 2, devices_per_host: 2, between: hdr200"), "needs the link inside a host"));
     EXPECT_TRUE(contains(cluster("link: hdr200, inside: hdr200"), "both the link"));
     EXPECT_TRUE(
-        contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is no link"));
+        contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is not a link"));
 }
 
-TEST(Config, ReadsWhatMessagesTakeAndPrintsItBack) {
+TEST(Config, ReadsAndPrintsTheCostsOfMessages) {
     const Config config = load(
         "{workload: {model: mlp}, cluster: {devices: [{name: a, host: x}, {name: b, host: y}, {host: z}], "
         "link: {bandwidth: 10 GB/s, half_size: 64 KiB}, links: [{from: a, to: 2, bandwidth: 1 GB/s, latency: 3 us}, "
@@ -154,11 +154,11 @@ TEST(Config, ReadsWhatMessagesTakeAndPrintsItBack) {
     }
 }
 
-TEST(Config, RefusesWhatContradictsItselfInTheNetwork) {
+TEST(Config, RefusesContradictionsInTheNetwork) {
     const auto says = [](const std::string& text) {
         return refusal([&] { load("{workload: {model: mlp}, cluster: {" + text + "}}"); });
     };
-    EXPECT_TRUE(contains(says("links: []"), "nothing says how many there are"));
+    EXPECT_TRUE(contains(says("links: []"), "their number is not given"));
     EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 2}]"), "there is no device '2'"));
     EXPECT_TRUE(contains(says("devices: 2, links: [{from: 0, to: 2}]"), "a number from 0 to 1"));
     EXPECT_TRUE(contains(says("devices: [{name: left}, {name: right}], links: [{from: lefd, to: right}]"), "'left'?"));
@@ -172,7 +172,8 @@ TEST(Config, RefusesWhatContradictsItselfInTheNetwork) {
     EXPECT_TRUE(contains(
         says("devices: 2, shared: [{devices: [0, 1], bandwidth: 1 GB/s}, {devices: [1, 0], bandwidth: 2 GB/s}]"),
         "share two bandwidths"));
-    EXPECT_TRUE(contains(says("devices: 2, switches: [{hosts: [0], bandwidth: 1 GB/s}]"), "not every device says"));
+    EXPECT_TRUE(
+        contains(says("devices: 2, switches: [{hosts: [0], bandwidth: 1 GB/s}]"), "not every device has a host"));
     const std::string hosts = "hosts: 4, devices_per_host: 1, switches: [";
     EXPECT_TRUE(contains(says(hosts + "{hosts: [0, 1, 2, 3], bandwidth: 1 GB/s}]"), "no message leaves it"));
     EXPECT_TRUE(contains(says(hosts + "{hosts: [0, 1], bandwidth: 1 GB/s}, {hosts: [1, 2], bandwidth: 1 GB/s}]"),
@@ -198,7 +199,7 @@ TEST(Config, PrecisionIsReadByItsEarlierNameToo) {
     EXPECT_EQ(load("{workload: {model: mlp}, run: {backend: cuda}}").training.precision, Precision::Fp32);
 }
 
-TEST(Config, ATreeSumsNoPartsToKeep) {
+TEST(Config, RefusesAShardedOptimizerWithATree) {
     EXPECT_TRUE(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").training.shard_optimizer);
     const std::string said =
         refusal([] { load("{workload: {model: mlp}, training: {shard_optimizer: true}, transfer: {sums: tree}}"); });
@@ -235,7 +236,7 @@ TYPED_TEST(ClosedChoices, AreReadAsTheyArePrinted) {
     EXPECT_EQ(parse_choice<TypeParam>(""), std::nullopt);
 }
 
-TEST(Search, KeepsThePipelineWhereItIsSilent) {
+TEST(Search, DefaultsToThePipeline) {
     const SearchConfig search =
         load("{workload: {model: mlp}, pipeline: {micro_batches: 6, micro_batch_size: 4}}").search;
     EXPECT_EQ(search.objective, SearchConfig::Objective::Makespan);
@@ -256,13 +257,13 @@ constexpr const char* kSearch =
     "straight: true, memory_limit: true, levels: [{devices: 4, bandwidth: 12 GB/s}, {devices: 2, bandwidth: 1.25 "
     "GB/s}]}}";
 
-TEST(Search, ReadsEqualReplicasAndPrintsThemBack) {
+TEST(Search, ReadsAndPrintsEqualReplicas) {
     const Config config = load("{workload: {model: mlp}, search: {replicas: equal}}");
     EXPECT_EQ(config.search.replicas, SearchConfig::Replicas::Equal);
     EXPECT_EQ(load(config.yaml).search.replicas, SearchConfig::Replicas::Equal);
 }
 
-TEST(Search, ReadsEveryKeyAndPrintsItBack) {
+TEST(Search, ReadsAndPrintsEveryKey) {
     const Config config = load(kSearch);
     for (const SearchConfig& search : {config.search, load(config.yaml).search}) {
         EXPECT_EQ(search.objective, SearchConfig::Objective::PipeDream);
@@ -280,7 +281,7 @@ TEST(Search, ReadsEveryKeyAndPrintsItBack) {
     }
 }
 
-// Stages follow from whatever says how many there are.
+// The number of stages follows from any key that implies it.
 struct StageCase {
     const char* text;
     int stages, devices;
@@ -353,7 +354,7 @@ TEST(Uniform, SpeedsArePerDevice) {
     EXPECT_EQ(cluster->speed_of(1), 1);
 }
 
-// The effective configuration reads back to itself.
+// The printed effective configuration reads back identically.
 class RoundTrip : public testing::TestWithParam<const char*> {};
 TEST_P(RoundTrip, IsIdentical) {
     const Config config = load(GetParam());
@@ -392,12 +393,12 @@ TEST(Config, OverridesCount) {
     EXPECT_TRUE(std::filesystem::path(config.workload.path).is_absolute());
 }
 
-TEST(Config, KnowsPlaces) {
+TEST(Config, KeepsPlacesOfKeys) {
     const Config config = load("workload: {model: resnet50}\npipeline:\n  split: [layer2.0, layer3.0]\n");
     EXPECT_EQ(config.places.at("pipeline.split[1]").line, 3);
     EXPECT_EQ(config.places.at("pipeline.split[1]").column, 21);
     EXPECT_EQ(config.places.count("pipeline.stages"), 0u);
-    // an absent key points at its parent, and a caller may catch and go on
+    // an absent key points at its parent, and a caller may catch the error and continue
     for (const std::string key : {"pipeline.split[1]", "pipeline.split[7]", "pipeline.stages", "cluster.link.latency"})
         try {
             config.fail_at(key, "this is wrong", "do better");

@@ -1,4 +1,4 @@
-// What a configuration names is built, and errors of the builders point at its keys.
+// Builds what a config names; errors of the builders point at its keys.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/job.h"
@@ -32,7 +32,7 @@ TEST(FromConfig, SplitsAsAsked) {
     }
 }
 
-// A split written as lists is the split by cuts that it came from.
+// A split written as lists equals the split by cuts.
 TEST(FromConfig, ListsEqualCuts) {
     const Config cuts = load("{workload: {model: resnet50}, pipeline: {split: [layer3]}}");
     const Model model = build_model(cuts);
@@ -49,7 +49,7 @@ TEST(FromConfig, ListsEqualCuts) {
     EXPECT_EQ(split_of(same).layers, split.layers);
 }
 
-// By stage unless the config says otherwise.
+// Gradients are summed by stage unless the config sets `layer`.
 TEST(FromConfig, SplitsGroupTheReadersOfATensorAsAsked) {
     const std::string text = "{{workload: {{model: resnet50}}, pipeline: {{split: [layer3]}}, run: {{{}}}}}";
     const StageSplit by_stage = split_of(load(fmt::format(fmt::runtime(text), "")));
@@ -60,7 +60,7 @@ TEST(FromConfig, SplitsGroupTheReadersOfATensorAsAsked) {
     }
 }
 
-// Of the config, else of the profile, whether it is read, handed over or not there.
+// The dispatch is that of the config, else of the profile, whether the profile is read, passed in or absent.
 TEST(FromConfig, TasksTakeTheDispatchThatIsGiven) {
     const std::string given = "{workload: {model: mlp}, cluster: {dispatch: 3 us}}";
     Notices notices;
@@ -74,7 +74,7 @@ TEST(FromConfig, TasksTakeTheDispatchThatIsGiven) {
     EXPECT_EQ(uniform.costs.dispatch, 3'000);
 }
 
-// The profile has a link inside a host and one between hosts; the config says who shares one.
+// The profile has a link inside a host and one between hosts; the config determines which devices share a host.
 TEST(FromConfig, PairsOfDevicesHaveTheLinkOfTheirHosts) {
     const auto config = [](const std::string& cluster) {
         return load(fmt::format("{{workload: {{model: mlp}}, cluster: {{devices: 4{}}}}}", cluster));
@@ -91,14 +91,14 @@ TEST(FromConfig, PairsOfDevicesHaveTheLinkOfTheirHosts) {
     EXPECT_EQ(costs.cluster->link_of(3, 2), profile.link);
     EXPECT_EQ(costs.cluster->link_of(1, 2), *profile.between_hosts);
     EXPECT_EQ(costs.cluster->link_of(3, 0), *profile.between_hosts);
-    // A link of the config stands in for both.
+    // A link of the config replaces both.
     const Costs given = make_job(config(", link: {latency: 5 ns}"), profile, notices).costs;
     EXPECT_EQ(given.cluster->link_of(1, 2), Link{5});
     EXPECT_FALSE(given.cluster->between_hosts);
     // One device sends nothing.
     EXPECT_NO_THROW(make_job(load("workload: {model: mlp}"), profile, notices));
     const std::string message = refusal([&] { make_job(config(""), profile, notices); });
-    for (const char* part : {"device 0 says no host", "cluster.devices_per_host", "cluster.link"})
+    for (const char* part : {"device 0 has no host", "cluster.devices_per_host", "cluster.link"})
         EXPECT_TRUE(contains(message, part)) << message;
 }
 
@@ -118,7 +118,7 @@ TEST(FromConfig, PointsAtTheWrongName) {
     EXPECT_TRUE(contains(refusal([&] { split_of(partial); }), "cfg.yaml:2:28"));
 }
 
-// What a device does for one micro-batch is one stage, or two where it holds two, whatever the number of replicas.
+// A device's work for one micro-batch is one stage, or two if it holds two, whatever the number of replicas.
 TEST(FromConfig, TheLastStageTakesLongerByTheImbalance) {
     const auto forwards_of = [](const std::string& stages, const std::string& rest) {
         Notices notices;
@@ -144,7 +144,7 @@ TEST(FromConfig, TheLastStageTakesLongerByTheImbalance) {
               (std::vector<Ns>{80'000, 120'000}));
 }
 
-TEST(FromConfig, AnImbalanceLeavesNoStageLessThanNothing) {
+TEST(FromConfig, AnImbalanceMakesNoStageNegative) {
     const auto job_with = [](double imbalance) {
         Notices notices;
         return make_job(load(fmt::format("workload: {{model: uniform, stages: 2, forward: 100 us, imbalance: {}}}\n"
@@ -158,7 +158,7 @@ TEST(FromConfig, AnImbalanceLeavesNoStageLessThanNothing) {
                 {"cfg.yaml:1:67", "the last of 2 stages would take 2.5 times the mean", "it is at most 0.5 here"});
 }
 
-TEST(FromConfig, PointsAtTheKeyThatAskedTooMuch) {
+TEST(FromConfig, PointsAtTheKeyThatIsTooLarge) {
     const Config stages = load("workload: {model: mlp}\npipeline: {stages: 1000}\n");
     EXPECT_TRUE(contains(refusal([&] { split_of(stages); }), "cfg.yaml:2:20"));
     const Config image = load("workload: {model: resnet50, image_size: 8}\n");

@@ -1,4 +1,4 @@
-// Keys that change nothing in the config that gives them.
+// Keys that have no effect in their config.
 #include "job/idle_keys.h"
 
 #include "job/job.h"
@@ -50,7 +50,7 @@ void expect_only(const std::vector<IdleKey>& idle, const Case& expected) {
 }
 
 class IdleInPlans : public testing::TestWithParam<Case> {};
-TEST_P(IdleInPlans, IsTold) { expect_only(idle_in_plan(GetParam().config, {GetParam().set}), GetParam()); }
+TEST_P(IdleInPlans, IsReported) { expect_only(idle_in_plan(GetParam().config, {GetParam().set}), GetParam()); }
 INSTANTIATE_TEST_SUITE_P(
     Keys, IdleInPlans,
     testing::Values(Case{kFile, "workload.image_size=7", "workload.image_size", "layers.yaml reads no images"},
@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kOneDevice, "transfer.multiprocessors=0.1", "transfer.multiprocessors", "no message"}));
 
 class IdleInSearches : public testing::TestWithParam<Case> {};
-TEST_P(IdleInSearches, IsTold) {
+TEST_P(IdleInSearches, IsReported) {
     const TemporaryFolder folder;
     expect_only(idle_keys_of_search(loaded(folder, GetParam().config, {GetParam().set})), GetParam());
 }
@@ -122,7 +122,7 @@ TEST(Hosts, NeedALinkBetweenThem) {
                            {});
     };
     expect_says(refusal([&] { load("hosts: 2, devices_per_host: 1, inside: nvlink3"); }),
-                {"cfg.yaml:2:50", "nothing says what links the 2 hosts", "write between:"});
+                {"cfg.yaml:2:50", "but the 2 hosts have no link", "write between:"});
     expect_says(refusal([&] { load("devices: [{host: a}, {host: b}], inside: nvlink3"); }), {"the 2 hosts"});
     load("hosts: 1, devices_per_host: 2, inside: nvlink3");
     load("hosts: 2, devices_per_host: 1, link: nvlink3");

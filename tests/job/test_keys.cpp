@@ -1,4 +1,4 @@
-// The rows of keys, and what is made of them: the page, the schema, reading without surroundings.
+// The rows of keys and what is made from them: the page, the schema, and reading without an environment.
 #include "job/config/keys.h"
 
 #include "job/config/read.h"
@@ -41,7 +41,7 @@ std::string table_of(const std::string& block) {
     return table;
 }
 
-// The page with the tables as the rows make them, between comments that name the block.
+// The page with the tables made from the rows, between comments that name the block.
 std::string with_tables(std::string text) {
     const std::string end = "<!-- end of the keys -->";
     for (const char* block : {"workload", "cluster", "pipeline", "training", "run", "transfer", "search"}) {
@@ -63,7 +63,7 @@ TEST(Keys, HaveTheirTablesOnThePage) {
         EXPECT_EQ(now, wanted) << "PIPEWRIGHT_RECORD=1 writes the tables anew";
 }
 
-TEST(Keys, SayWhatTheyAreFor) {
+TEST(Keys, NameTheConfigsThatTheyAreFor) {
     for (const KeyFacts& key : config_keys()) {
         EXPECT_FALSE(key.takes.empty()) << key.name;
         EXPECT_FALSE(key.fallback.empty()) << key.name;
@@ -71,7 +71,7 @@ TEST(Keys, SayWhatTheyAreFor) {
     }
 }
 
-TEST(Keys, AreThereForAllThatModelsTake) {
+TEST(Keys, CoverAllOptionsOfModels) {
     const std::vector<KeyFacts> keys = keys_of("workload");
     for (const BuiltInModel* row : built_in_models()) {
         std::istringstream names{std::string(row->keys)};
@@ -102,7 +102,7 @@ WrittenConfig written(const std::string& text) {
     return read_config(std::make_shared<Source>("cfg.yaml", text), "/nowhere", {});
 }
 
-TEST(Reading, OpensNoScheduleAndAsksNoLauncher) {
+TEST(Reading, OpensNoScheduleAndReadsNoEnvironment) {
     const std::string text = "{workload: {model: mlp}, pipeline: {schedule: plan.csv}}";
     EXPECT_EQ(written(text).config.pipeline.schedule, "/nowhere/plan.csv");
     EXPECT_EQ(written(text).config.run.transport, RunConfig::Transport::Auto);

@@ -1,4 +1,4 @@
-// How a config says the lengths of its micro-batches, and the dispatcher of its devices.
+// The lengths of micro-batches, and the dispatcher of devices, in a config.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/job.h"
@@ -22,7 +22,7 @@ Lengths lengths_of(const std::string& list) {
         .pipeline.micro_batch_lengths;
 }
 
-// Writes the lengths beside a config of three micro-batches, and reads that.
+// Writes the lengths to a file next to a config with three micro-batches, and reads that config.
 Lengths lengths_in(const std::string& csv) {
     const TemporaryFolder folder;
     folder.write("lengths.csv", csv);
@@ -74,14 +74,14 @@ TEST(MicroBatchLengths, MistakesHaveTheirPlace) {
         }
         return std::string();
     };
-    EXPECT_NE(refused("[1, 2]").find("has the lengths of 2 micro-batches, and there are 3"), std::string::npos);
+    EXPECT_NE(refused("[1, 2]").find("has the lengths of 2 micro-batches, but there are 3"), std::string::npos);
     EXPECT_NE(refused("[1, 2]").find("cfg.yaml:2:"), std::string::npos);
     EXPECT_NE(refused("[1, 0, 1]").find("micro_batch_lengths[1]"), std::string::npos);
     EXPECT_NE(refused("[1, {B: 1}, 1]").find("has no F"), std::string::npos);
     EXPECT_NE(refused("nowhere.csv").find("there is no file"), std::string::npos);
     EXPECT_NE(refused("[]").find("is empty"), std::string::npos);
     EXPECT_NE(refusal_of("micro_batch,tokens\n0,1\n1,x\n2,1").find("lengths.csv:3:3"), std::string::npos);
-    EXPECT_NE(refusal_of("micro_batch,tokens\n0,1\n1,0\n2,1").find("'0' is no length"), std::string::npos);
+    EXPECT_NE(refusal_of("micro_batch,tokens\n0,1\n1,0\n2,1").find("'0' is not a length"), std::string::npos);
     EXPECT_NE(refusal_of("micro_batch,tokens\n0,1\n0,1\n2,1").find("two rows"), std::string::npos);
     EXPECT_NE(refusal_of("micro_batch,tokens\n0,1\n3,1\n2,1").find("micro-batch 3"), std::string::npos);
     EXPECT_NE(refusal_of("micro_batch,tokens\n0,1\n1\n2,1").find("1 cells"), std::string::npos);

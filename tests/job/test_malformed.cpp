@@ -14,7 +14,7 @@ namespace {
 struct Malformed {
     const char* name;
     std::string text;
-    const char *place, *fact, *way_out;
+    const char *place, *fact, *help;
 };
 void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.name; }
 
@@ -30,14 +30,14 @@ std::string laughs() {
 }
 
 class MalformedConfig : public testing::TestWithParam<Malformed> {};
-TEST_P(MalformedConfig, IsRefusedWithPlaceAndWayOut) {
+TEST_P(MalformedConfig, IsRefusedWithPlaceAndHelp) {
     const TemporaryFolder folder;
     const std::string path = folder.write("cfg.yaml", GetParam().text);
     const std::string message = refusal([&] { load_config(path, {}); });
     EXPECT_TRUE(message.starts_with("error: ")) << message;
     EXPECT_TRUE(contains(message, " --> " + path + GetParam().place)) << message;
     EXPECT_TRUE(contains(message, GetParam().fact)) << message;
-    EXPECT_TRUE(contains(message, GetParam().way_out)) << message;
+    EXPECT_TRUE(contains(message, GetParam().help)) << message;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -125,13 +125,13 @@ TEST(MalformedCifar, LabelOutOfRange) {
     EXPECT_TRUE(contains(message, "help: ")) << message;
 }
 
-// Well-formed YAML that is no config.
+// Well-formed YAML that is not a config.
 struct Rejection {
     const char *text, *fact;
 };
 void PrintTo(const Rejection& rejection, std::ostream* out) { *out << rejection.text; }
 class Rejected : public testing::TestWithParam<Rejection> {};
-TEST_P(Rejected, WithPlaceAndWayOut) {
+TEST_P(Rejected, WithPlaceAndHelp) {
     const TemporaryFolder folder;
     const std::string file = folder.write("cfg.yaml", GetParam().text);
     expect_says(refusal([&] { load_config(file, {}); }), {GetParam().fact, " --> ", "  help: "});
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, cluster: {devices: [{name: a}, {name: a}]}}", "two devices are called 'a'"},
         Rejection{"{workload: {model: mlp}, cluster: {link: {bandwith: 1 GB/s}}}", "unknown key 'bandwith'"},
         Rejection{"{workload: {model: mlp}, cluster: {link: 10 GB/s}}",
-                  "'cluster.link' is '10 GB/s', which is no link"},
+                  "'cluster.link' is '10 GB/s', which is not a link"},
         Rejection{"{workload: {model: mlp}, run: {timeout: 0 s}}", "'run.timeout' is 0 ns"},
         Rejection{"{workload: {model: mlp}, training: {precision: bf16}}",
                   "'training.precision' is for run.backend cuda"},
@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, sweep: {run.timeout: 8 s}}", "'sweep.run.timeout' must be a list"},
         Rejection{"{workload: {model: mlp}, sweep: {run.timeout: }}", "'sweep.run.timeout' must be a list"},
         Rejection{"{workload: {model: mlp}, sweep: {run.timeout: []}}", "'sweep.run.timeout' has no values"},
-        Rejection{"{workload: {model: mlp}, sweep: {a=b: [8]}}", "'a=b' in 'sweep' is no key path"},
+        Rejection{"{workload: {model: mlp}, sweep: {a=b: [8]}}", "'a=b' in 'sweep' is not the path of a key"},
         Rejection{"{workload: {model: mlp}, transfer: {protocol: lazy}}", "'transfer.protocol' is 'lazy'"},
         Rejection{"{workload: {model: mlp}, transfer: {multiprocessors: 0.6}}", "multiprocessors"},
         Rejection{"{workload: {model: mlp}, transfer: {eager_limit: 64 KiB}}", "every message leaves at once"},

@@ -1,4 +1,4 @@
-// MNIST's files as images and labels, and what is wrong with those that are not.
+// MNIST's files as images and labels, and the errors of broken ones.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/load.h"
@@ -79,8 +79,8 @@ TEST(Mnist, IsWhatTheConfigurationNames) {
     }
 }
 
-// Without a path a set of the same shape stands in.
-TEST(Mnist, HasAStandIn) {
+// Without a path, a synthetic set of the same shape is used.
+TEST(Mnist, HasASyntheticSubstitute) {
     const TemporaryFolder folder;
     const Config config = load_config(folder.write("cfg.yaml", "workload: {model: mlp, dataset: mnist}\n"), {});
     const Dataset data = open_dataset(config, build_model(config));
@@ -96,7 +96,7 @@ struct BrokenSet {
 void PrintTo(const BrokenSet& broken, std::ostream* out) { *out << broken.name; }
 
 class BrokenMnist : public testing::TestWithParam<BrokenSet> {};
-TEST_P(BrokenMnist, IsRefusedWithFileFactAndWayOut) {
+TEST_P(BrokenMnist, IsRefusedWithFileFactAndHelp) {
     const TemporaryFolder folder;
     folder.write("train-images-idx3-ubyte", GetParam().images);
     folder.write("train-labels-idx1-ubyte", GetParam().labels);
@@ -156,7 +156,7 @@ TEST(BrokenMnist, NamesWhatIsMissing) {
     expect_says(refusal([&] { load(folder); }), {"'" + packed + "' is compressed", "gunzip " + packed});
 }
 
-// Whatever one byte of a header says, the files are read or refused.
+// Whatever the value of a header's byte, the files are read or refused.
 TEST(BrokenMnist, EveryByteOfTheHeadersMatters) {
     const TemporaryFolder folder;
     const std::string images = idx_images(2), labels = idx_labels(2);

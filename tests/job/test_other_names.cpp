@@ -1,4 +1,4 @@
-// Keys as other tools call them.
+// Keys as other tools name them.
 #include "job/config/other_names.h"
 
 #include "job/config/config.h"
@@ -25,7 +25,7 @@ std::string message_of(const std::vector<std::string>& set) {
     return {};
 }
 
-TEST(OtherNames, AreThoseOfKeysThatThereAre) {
+TEST(OtherNames, BelongToExistingKeys) {
     std::set<std::string_view> names;
     for (const auto& [name, key] : other_names()) {
         EXPECT_TRUE(names.insert(name).second) << name;
@@ -43,7 +43,7 @@ TEST(OtherNames, AreShortInTheirOwnBlock) {
     expect_says(message_of({"pipeline.wave=1"}), {"did you mean 'waves'?"});
 }
 
-TEST(Overrides, WithoutAValueTakeAKeyAway) {
+TEST(Overrides, RemoveAKeyWithoutAValue) {
     const TemporaryFolder folder;
     const std::string path = folder.write(
         "cfg.yaml", "{workload: {model: mlp}, cluster: {devices: 4}, pipeline: {micro_batches: 8, split: [fc2, fc3]}}");
@@ -57,7 +57,7 @@ TEST(Overrides, WithoutAValueTakeAKeyAway) {
     expect_says(refusal([&] { load({"workload.model="}); }), {"'workload.model' is missing"});
 }
 
-TEST(Values, SayWhatTheyLack) {
+TEST(Values, ReportWhatIsMissing) {
     expect_says(message_of({"pipeline.replicas=2"}), {"a number for each stage", "[2, 2]"});
     expect_says(message_of({"cluster.compute=989e12"}), {"a number without a unit", "TFLOP/s"});
 }

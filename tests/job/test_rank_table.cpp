@@ -1,4 +1,4 @@
-// Rank tables of both forms as devices of a cluster, and what is wrong with those that are not.
+// Rank tables of both forms as devices of a cluster, and the errors of broken ones.
 #include "job/config/config.h"
 #include "job/config/rank_table.h"
 #include "job/load.h"
@@ -82,7 +82,7 @@ struct BadTable {
 };
 void PrintTo(const BadTable& broken, std::ostream* out) { *out << broken.says[0]; }
 class BrokenRankTable : public testing::TestWithParam<BadTable> {};
-TEST_P(BrokenRankTable, IsRefusedWithPlaceAndWayOut) {
+TEST_P(BrokenRankTable, IsRefusedWithPlaceAndHelp) {
     const std::string message = refusal([&] { read(GetParam().text); });
     expect_says(message, GetParam().says);
     expect_says(message, {"ranks.json:", "help: "});
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {"'group_list[0].instance_list[0].rank_id' is missing"}}),
     [](const auto& test) { return fmt::format("Nr{}", test.index); });
 
-// Whatever is cut off, the rest is refused.
+// Every proper prefix of a table is refused.
 TEST(BrokenRankTable, EveryPrefixIsRefused) {
     for (const std::string& table : {std::string(kTable), old_table(2)})
         for (std::size_t length = 0; length < table.find_last_of('}'); length += 7)
@@ -136,7 +136,7 @@ Config configured(const std::string& table, const std::string& rest) {
     return load_config(folder.write("cfg.yaml", "workload: {model: uniform}\n" + rest), {});
 }
 
-TEST(RankedCluster, DevicesAreCalledByTheirRanks) {
+TEST(RankedCluster, DevicesAreNamedByTheirRanks) {
     const Config config = configured(kTable, "cluster: {rank_table: ranks.json, memory: 16 GiB}\n");
     ASSERT_EQ(config.cluster.devices.size(), 3U);
     EXPECT_EQ(config.pipeline.stages, 3);
@@ -149,7 +149,7 @@ TEST(RankedCluster, DevicesAreCalledByTheirRanks) {
     }
 }
 
-TEST(RankedCluster, DevicesMaySayTheRest) {
+TEST(RankedCluster, DevicesMayAddTheRest) {
     const Config config = configured(
         kTable, "cluster: {rank_table: ranks.json, devices: [{name: a, speed: 2}, {host: node_1}, {memory: 1 GiB}]}\n");
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
@@ -160,7 +160,7 @@ TEST(RankedCluster, DevicesMaySayTheRest) {
     EXPECT_EQ(devices[2].host, "node_0");
 }
 
-// The printed configuration is read to the same devices again.
+// The printed configuration reads back to the same devices.
 TEST(RankedCluster, PrintsAndReads) {
     const TemporaryFolder folder;
     folder.write("ranks.json", old_table(8));

@@ -1,4 +1,4 @@
-// Data sets of tokens, and what a config of model gpt is told.
+// Data sets of tokens, and the errors of configs with the model gpt.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/load.h"
@@ -48,7 +48,7 @@ TEST(Sequences, ComeOnceInEveryEpoch) {
     EXPECT_EQ(static_cast<int>(places.size()), data.samples());
 }
 
-TEST(SyntheticText, DependsOnTheSeedAlone) {
+TEST(SyntheticText, DependsOnlyOnTheSeed) {
     const Dataset first = Dataset::synthetic_text(8, 50, 1), same = Dataset::synthetic_text(8, 50, 1),
                   other = Dataset::synthetic_text(8, 50, 2);
     EXPECT_TRUE(std::ranges::equal(first.tokens(), same.tokens()));
@@ -57,7 +57,7 @@ TEST(SyntheticText, DependsOnTheSeedAlone) {
     EXPECT_EQ(Dataset::synthetic_text(65'536, 50, 1).samples(), 64);
 }
 
-// Half of the time the first of four successors: a model can get down to 7/4 bits per token.
+// Half of the time the first of four successors follows: a model can reach 7/4 bits per token.
 TEST(SyntheticText, HasFourSuccessorsOfEveryToken) {
     constexpr int kVocabulary = 60;
     const Dataset data = Dataset::synthetic_text(64, kVocabulary, 7);
@@ -86,13 +86,13 @@ TEST(Text, HasBytesAsTokens) {
                                                     "ab\xff"
                                                     "cde"),
                                        2, 256, 1);
-    ASSERT_EQ(data.samples(), 2);  // the last two bytes are no window with a token behind it
+    ASSERT_EQ(data.samples(), 2);  // the last two bytes are no window with a following token
     EXPECT_EQ(sequence_at(data, 0).tokens, (std::vector<float>{'a', 'b'}));
     EXPECT_EQ(sequence_at(data, 0).labels, (std::vector<int>{'b', 255}));
     EXPECT_EQ(sequence_at(data, 1).labels, (std::vector<int>{'c', 'd'}));
 }
 
-TEST(Text, NeedsAWindowAndTheByteBehindIt) {
+TEST(Text, NeedsAWindowAndOneMoreByte) {
     const TemporaryFolder folder;
     const std::string file = folder.write("short.txt", "12345678");
     EXPECT_EQ(Dataset::text(file, 7, 256, 1).samples(), 1);
@@ -104,7 +104,7 @@ Config config_of(const TemporaryFolder& folder, const std::string& workload) {
     return load_config(folder.write("config.yaml", "workload: {model: gpt" + workload + "}\n"), {});
 }
 
-TEST(GptConfig, BuildsWhatItSays) {
+TEST(GptConfig, BuildsItsModel) {
     const TemporaryFolder folder;
     const Config config =
         config_of(folder, ", sequence_length: 12, vocabulary: 30, embedding: 18, blocks: 2, heads: 3");
@@ -117,13 +117,13 @@ TEST(GptConfig, BuildsWhatItSays) {
     EXPECT_EQ(data.classes(), 30);
 }
 
-TEST(GptConfig, SaysWhatDoesNotFit) {
+TEST(GptConfig, ReportsWhatDoesNotFit) {
     const TemporaryFolder folder;
     folder.write("few.txt", "hello");
     expect_says(refusal([&] { config_of(folder, ", embedding: 10, heads: 3"); }),
-                {"10 has no 3 heads", "config.yaml:1"});
+                {"10 cannot be divided into 3 heads", "config.yaml:1"});
     expect_says(refusal([&] { config_of(folder, ", dataset: text, vocabulary: 255"); }),
-                {"its bytes, of which the model knows 255", "vocabulary: 256"});
+                {"its bytes, but the model has a vocabulary of only 255", "vocabulary: 256"});
     expect_says(refusal([&] { config_of(folder, ", dataset: cifar10"); }), {"gpt reads tokens", "dataset: text"});
     expect_says(refusal([&] {
                     const Config config = config_of(folder, ", dataset: text, path: few.txt");
@@ -131,7 +131,7 @@ TEST(GptConfig, SaysWhatDoesNotFit) {
                 }),
                 {"few.txt' has 5 bytes", "config.yaml:1", "sequence_length"});
     expect_says(refusal([&] { load_config(folder.write("mlp.yaml", "workload: {model: mlp, dataset: text}\n"), {}); }),
-                {"model: mlp does not read"});
+                {"model: mlp cannot read"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Errors have fields: what is wrong, the way out, and the key of the config. Nobody looks for them in the text.
+// Errors have fields: the fact, the help, and the key of the config. No code searches their text.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/job.h"
@@ -32,7 +32,7 @@ Error error_of(const std::vector<std::string>& set) {
     throw std::logic_error("the config was taken");
 }
 
-TEST(ErrorFields, AreTheFactAndTheHelpOfItsText) {
+TEST(ErrorFields, AreTheFactAndTheHelpOfTheText) {
     const Error plain(ExitCode::RunFailed, "no such device");
     EXPECT_EQ(plain.fact(), "no such device");
     EXPECT_EQ(plain.help(), "");
@@ -45,7 +45,7 @@ TEST(ErrorFields, AreTheFactAndTheHelpOfItsText) {
     EXPECT_STREQ(with_keys(helpful).what(), "9 stages\n  help: take 8 (pipeline.stages)");
 }
 
-TEST(ErrorFields, OfAPlanHaveTheKeyOfTheSettingToChange) {
+TEST(ErrorFields, HaveTheKeyOfTheSettingToChange) {
     const Error error = error_of({});
     EXPECT_EQ(error.code(), ExitCode::BadInput);
     EXPECT_EQ(error.key(), "pipeline.micro_batches");
@@ -56,7 +56,7 @@ TEST(ErrorFields, OfAPlanHaveTheKeyOfTheSettingToChange) {
     EXPECT_EQ(error_of({"pipeline.schedule=nonesuch"}).key(), "pipeline.schedule");
 }
 
-TEST(ErrorFields, OfAFileAreThoseOfItsFirstMistake) {
+TEST(ErrorFields, AreThoseOfTheFirstMistakeOfAFile) {
     const Error error = error_of({"pipeline.micro_batches=none", "cluster.memory=16 apples"});
     EXPECT_EQ(error.key(), "pipeline.micro_batches");
     EXPECT_TRUE(contains(error.fact(), "'none'")) << error.fact();
@@ -64,7 +64,7 @@ TEST(ErrorFields, OfAFileAreThoseOfItsFirstMistake) {
     expect_says(error.what(), {"'none'", "apples"});
 }
 
-TEST(ErrorFields, OfADataSetPointAtItsPath) {
+TEST(ErrorFields, PointAtThePathOfADataSet) {
     const TemporaryFolder folder;
     const std::string path =
         folder.write("cfg.yaml", "workload: {model: mlp, dataset: mnist, path: nowhere}\npipeline: {schedule: 1f1b}\n");
@@ -80,7 +80,7 @@ TEST(ErrorFields, OfADataSetPointAtItsPath) {
     }
 }
 
-// Every key is one that a config may have.
+// Every key may be in a config.
 TEST(Settings, HaveKeysOfTheConfig) {
     const TemporaryFolder folder;
     const std::string path = folder.write("cfg.yaml", kConfig);

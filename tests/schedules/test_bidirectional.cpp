@@ -1,4 +1,4 @@
-// Devices that hold the same stages in opposite directions and serve different micro-batches of them.
+// Devices that hold the same stages in opposite directions and serve different micro-batches.
 #include "schedules/csv/csv.h"
 #include "schedules/orders/holding.h"
 #include "schedules/passes/passes.h"
@@ -17,7 +17,7 @@
 namespace pw {
 namespace {
 
-TEST(Bidirectional, PlacementSaysWhoServesAMicroBatch) {
+TEST(Bidirectional, PlacementDeterminesTheServerOfEachMicroBatch) {
     const Shape shape = placed(kBidirectional, shape_both_ways(4));
     EXPECT_EQ(shape.placement, (std::vector<std::vector<int>>{{0, 3}, {1, 2}, {1, 2}, {0, 3}}));
     for (int stage = 0; stage < 4; ++stage)
@@ -28,7 +28,7 @@ TEST(Bidirectional, PlacementSaysWhoServesAMicroBatch) {
     EXPECT_FALSE(Holdings(shape).of(3).serves(0, 2));
 }
 
-TEST(Bidirectional, StagesThatDoNotFitAreRefusedInWords) {
+TEST(Bidirectional, StagesThatDoNotFitAreRefused) {
     Shape shape = shape_both_ways(4);
     shape.stages = 6;
     try {
@@ -41,7 +41,7 @@ TEST(Bidirectional, StagesThatDoNotFitAreRefusedInWords) {
     }
 }
 
-// The last stage ends first in both directions, so that its sum does not wait for the end.
+// The last stage ends first in both directions, so its sum does not wait for the end.
 TEST(Bidirectional, SumsFollowTheLastBackwardsOfTheirStages) {
     const Plan two = make_plan(kBidirectional, shape_both_ways(2));
     EXPECT_EQ(row_of(two, 0), "0F0 1F1 1B1 0B0 0F2 1F3 1B3 1S3 1U3 0B2 0S3 0U3");
@@ -128,8 +128,8 @@ Plan plan_of_lists(Shape shape, std::vector<Tasks> lists) {
     return plan;
 }
 
-// Device 0 ends stage 0 first, device 1 stage 1: each would wait at its S for the other one.
-TEST(Sums, OfStagesThatEndInOppositeOrderHaveOneOrder) {
+// Device 0 ends stage 0 first, device 1 ends stage 1 first: each would wait at its S for the other one.
+TEST(Sums, HaveOneOrderWhenStagesEndInOppositeOrders) {
     Shape shape = shape_both_ways(2);
     shape.microbatches = 2;
     place_both_ways(shape);
@@ -139,9 +139,9 @@ TEST(Sums, OfStagesThatEndInOppositeOrderHaveOneOrder) {
     EXPECT_NO_THROW(check(plan));
 }
 
-// A device that has ended a stage waits at its S only once no other holder needs more of it: 0F2 on device 0 goes
-// first, since device 1 makes gradients of stage 1 from it.
-TEST(Sums, WaitForNobodyWhoNeedsMoreOfTheirDevice) {
+// A device waits at the S of a stage only when no other holder needs more of its tasks: 0F2 on device 0 goes first,
+// since device 1 computes gradients of stage 1 from it.
+TEST(Sums, FollowTasksThatOtherHoldersNeed) {
     Shape shape = shape_both_ways(2);
     shape.microbatches = 3;
     place_both_ways(shape);
@@ -151,7 +151,7 @@ TEST(Sums, WaitForNobodyWhoNeedsMoreOfTheirDevice) {
     EXPECT_NO_THROW(check(plan));
 }
 
-// Draws lists that can run: one task after the other, each when its inputs have run.
+// Draws lists that can run: one task after the other, each after its inputs.
 class Draw {
 public:
     explicit Draw(unsigned seed) : random_(seed) {
@@ -169,7 +169,7 @@ public:
             std::sort(all.begin(), all.end());
             shape_.placement.push_back(all);
         }
-        // A device with one stage sums right after its last backward, which arbitrary lists of several mini-batches may
+        // A device with one stage sums right after its last backward, which random lists of several mini-batches may
         // not allow.
         if (pick(random_, 0, 1) == 0 && std::ranges::all_of(shape_.placement, [&](const std::vector<int>& holders) {
                 return holders.size() == 1 ||
@@ -218,7 +218,7 @@ private:
     std::set<Task> done_;
 };
 
-// Whether S or U comes between the two tasks of a pair.
+// Returns whether S or U is between the two tasks of a pair.
 bool splits_a_pair(const Tasks& list) {
     bool in_pair = false;
     for (const Task& task : list) {
@@ -231,8 +231,8 @@ bool splits_a_pair(const Tasks& list) {
     return false;
 }
 
-// Whatever devices hold which stages, and in whatever order they end them.
-TEST(Sums, NeverMakeACircleOfWaits) {
+// For any placement of stages, and any order in which devices end them.
+TEST(Sums, NeverWaitInACycle) {
     const auto all = static_cast<unsigned>(rounds(500));
     for (unsigned seed = 0; seed < all; ++seed) {
         const Plan plan = Draw(seed).plan();
@@ -242,7 +242,7 @@ TEST(Sums, NeverMakeACircleOfWaits) {
     }
 }
 
-TEST(Servers, OfPlansThatAreReadAreThoseOfTheirLists) {
+TEST(Servers, AreReadFromTheListsOfAPlan) {
     for (unsigned seed = 0; seed < 100; ++seed) {
         const Plan plan = Draw(seed).plan();
         Plan read = plan;

@@ -1,4 +1,4 @@
-// PyTorch's schedule CSV: what is printed is read back, and every mistake is told by its cell.
+// PyTorch's schedule CSV: printed plans are read back, and every mistake is reported at its cell.
 #include "schedules/csv/csv.h"
 
 #include "schedules/orders/schedule.h"
@@ -13,7 +13,7 @@ namespace pw {
 
 namespace {
 
-// The two rows of the overlapped V schedule on 2 devices, 4 stages and 4 micro-batches.
+// The two rows of the overlapped V schedule on 2 devices, with 4 stages and 4 micro-batches.
 constexpr const char* kOverlapped =
     "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,"
     "0W3\n"
@@ -48,7 +48,7 @@ Plan plan_to_write(std::string_view schedule, int devices, int microbatches) {
     return make_plan(schedule_named(schedule), shape);
 }
 
-// A device's list with the marks of overlapped pairs, which tasks do not compare.
+// A device's list with the marks of overlapped pairs, which comparisons of tasks ignore.
 std::string marked(const Plan& plan) {
     std::string text;
     for (const auto& order : plan.order) {
@@ -137,7 +137,7 @@ TEST(Csv, CarriageReturnsAndBlanksAreIdleSlots) {
     EXPECT_EQ(row_of("0F0,0SEND_F0,  \r\n,,1RECV_F0,1F0", 1), "1RECV_F0<0 1F0");
 }
 
-// Where one device holds the stage there is nothing to sum: it is updated there.
+// A stage on one device needs no sum: it is updated there.
 TEST(Csv, ReduceGradIsTheUpdateOfAStageOnOneDevice) {
     EXPECT_EQ(row_of(kSummed), "0F0 0F1 1F0 1F1 1B0 1B1 1U1 0B0 0B1 0U1");
     EXPECT_EQ(row_of("0F0,0F1,1F0,1F1,1B0,1B1,1REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD"), row_of(kSummed));
@@ -175,7 +175,7 @@ TEST(Csv, OverlappedPairsAreMarkedAndLeftWhole) {
               "0F0 1F0 1B0 0F1 1F1 1B1&0B0 1U1 0B1 0U1 \n");
 }
 
-// What a plan has inside a pair stands around it in the file.
+// The tasks that a plan has inside a pair are around it in the file.
 TEST(Csv, TransfersGoAroundOverlappedPairs) {
     const std::string text =
         "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,0WAIT_REDUCE_"
@@ -201,7 +201,7 @@ TEST(Csv, BackwardLettersOfOldFilesAreRecognised) {
     EXPECT_EQ(row_of("F0_s0,B0_s0\nF0_s1,B0_s1", 1), "1RECV_F0<0 1F0 1B0 1SEND_B0>0 1U0");
 }
 
-TEST(Csv, StagesLiveWhereTheirForwardIs) {
+TEST(Csv, StagesAreOnTheDevicesOfTheirForwards) {
     const Plan plan = plan_in("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n");
     EXPECT_EQ(plan.shape.stages, 4);
     EXPECT_EQ(plan.shape.devices_of(3), std::vector<int>{0});
@@ -221,19 +221,19 @@ const Malformed kMalformed[] = {
     {"0F0,0B0\n1F0,1X0", "plan.csv:2, cell 2 (device 1)", "'1X0': unknown type 'X'", "types: F B I W"},
     {"0F0,,F0", ":1, cell 3 ", "'F0' does not start with a stage", "as in 0F3"},
     {"-1F0", ":1, cell 1 ", "'-1F0' does not start with a stage", "as in 0F3"},
-    {"0F0,0F-1", ":1, cell 2 ", "'-1' is left over", "as in 0F3"},
+    {"0F0,0F-1", ":1, cell 2 ", "unexpected '-1' at the end", "as in 0F3"},
     {"\"0F0\"", ":1, cell 1 ", "does not start with a stage", "as in 0F3"},
     {"\x1b[31m0F0", ":1, cell 1 ", "'?[31m0F0' does not start", "as in 0F3"},
     {std::string(5000, 'Q'), ":1, cell 1 ", "QQ...' does not start", "as in 0F3"},
-    {"0F0xyz", ":1, cell 1 ", "'xyz' is left over", "as in 0F3"},
-    {"0F0 1F0", ":1, cell 1 ", "' 1F0' is left over", "as in 0F3"},
+    {"0F0xyz", ":1, cell 1 ", "unexpected 'xyz' at the end", "as in 0F3"},
+    {"0F0 1F0", ":1, cell 1 ", "unexpected ' 1F0' at the end", "as in 0F3"},
     {"0F0,0B", ":1, cell 2 ", "'0B' has no micro-batch", "as in 0F3"},
     {"0F0,0", ":1, cell 2 ", "unknown type ''", "types: F B I W"},
     {"0F0,0U0", ":1, cell 2 ", "unknown type 'U'", "types: F B I W"},
     {"0F0,0S0", ":1, cell 2 ", "unknown type 'S'", "REDUCE_GRAD"},
     {"0F0,0OVERLAP_F_B", ":1, cell 2 ", "unknown type 'OVERLAP_F_B'", "types: F B I W"},
     {"0f0,0B0", ":1, cell 1 ", "'0f0': types are written in capital letters", "write 0F0"},
-    {"0F0\t0B0", ":1, cell 1 ", "'0F0 0B0': ' 0B0' is left over", "as in 0F3"},
+    {"0F0\t0B0", ":1, cell 1 ", "'0F0 0B0': unexpected ' 0B0' at the end", "as in 0F3"},
     {"0UNSHARD3,0F0", ":1, cell 1 ", "UNSHARD has no micro-batch", "write 0UNSHARD"},
     {"0F0,0B0,0REDUCE_GRAD0", ":1, cell 3 ", "REDUCE_GRAD has no micro-batch", "write 0REDUCE_GRAD"},
     {"0F0,0B0\n0UNSHARD,1F0,1B0", ":2, cell 1 ", "no task of stage 0 is in this row", "remove 0UNSHARD"},
@@ -244,67 +244,69 @@ const Malformed kMalformed[] = {
     {"(0F1;0B0)", ":1, cell 1 ", "does not end in )OVERLAP_F_B", "(0F4;1B0)OVERLAP_F_B"},
     {"(0F1;0B0)OVERLAP_F_Bx", ":1, cell 1 ", "does not end in )OVERLAP_F_B", "(0F4;1B0)OVERLAP_F_B"},
     {"0F0,(0F1,0B0)OVERLAP_F_B", ":1, cell 2 ", "'(0F1' has no )", "(0F4;1B0)OVERLAP_F_B"},
-    {"()OVERLAP_F_B", ":1, cell 1 ", "is no pair of tasks", "(0F4;1B0)OVERLAP_F_B"},
-    {"(0F0)OVERLAP_F_B", ":1, cell 1 ", "is no pair of tasks", "(0F4;1B0)OVERLAP_F_B"},
-    {"(0F0;0F1;0F2)OVERLAP_F_B", ":1, cell 1 ", "is no pair of tasks", "(0F4;1B0)OVERLAP_F_B"},
+    {"()OVERLAP_F_B", ":1, cell 1 ", "is not a pair of tasks", "(0F4;1B0)OVERLAP_F_B"},
+    {"(0F0)OVERLAP_F_B", ":1, cell 1 ", "is not a pair of tasks", "(0F4;1B0)OVERLAP_F_B"},
+    {"(0F0;0F1;0F2)OVERLAP_F_B", ":1, cell 1 ", "is not a pair of tasks", "(0F4;1B0)OVERLAP_F_B"},
     {"((0F0;0B0)OVERLAP_F_B;0F1)OVERLAP_F_B", ":1, cell 1 ", "a pair within a pair", "(0F4;1B0)OVERLAP_F_B"},
     {"0F0,(0F1;)OVERLAP_F_B", ":1, cell 2 ", "'' does not start with a stage", "as in 0F3"},
-    {"0F0,(0F1;0Bx)OVERLAP_F_B", ":1, cell 2 ", "'x' is left over", "as in 0F3"},
+    {"0F0,(0F1;0Bx)OVERLAP_F_B", ":1, cell 2 ", "unexpected 'x' at the end", "as in 0F3"},
     {"0F0,(0F1;0REDUCE_GRAD)OVERLAP_F_B", ":1, cell 2 ", "overlaps 0REDUCE_GRAD", "two of F, B, I and W"},
-    {"0F0,0F1,(0F2;0F1)OVERLAP_F_B", ":1, cell 3 ", "0F1 is there twice, first at plan.csv:1, cell 2", "remove one"},
+    {"0F0,0F1,(0F2;0F1)OVERLAP_F_B", ":1, cell 3 ", "0F1 is listed twice, first at plan.csv:1, cell 2", "remove one"},
     {"(0F0;0B0)OVERLAP_F_B", ":1, cell 1 ", "0B0 needs 0F0, which runs overlapped with it", "two cells"},
     // rows
     {"", "plan.csv:1\n", "row 1 has no task", "one row per device"},
     {"0F0\n\n1F0", "plan.csv:2\n", "row 2 has no task", "one row per device"},
     {"0F0\n,, ,\n1F0", "plan.csv:2\n", "row 2 has no task", "one row per device"},
     {"0F0\n0UNSHARD", "plan.csv:2\n", "row 2 has no task", "one row per device"},
-    // what is there twice or not at all
-    {"0F0,0F0", ":1, cell 2 ", "0F0 is there twice, first at plan.csv:1, cell 1", "remove one"},
-    {"0F0,0B0\n1F0,1B0,0F0", ":2, cell 3 ", "0F0 is there twice, first at plan.csv:1, cell 1", "remove one"},
-    {"0F0,2F0,2B0,0B0", ":1, cell 1 ", "micro-batch 0 has no F on stage 1, though 0F0 is here", "add 1F0"},
-    {"0F0,0F1,0F2\n1F0,1F1", ":1, cell 3 ", "micro-batch 2 has no F on stage 1, though 0F2 is here", "add 1F2"},
-    {"0F0,0B0,0B1", ":1, cell 3 ", "micro-batch 1 has no F on stage 0, though 0B1 is here", "add 0F1"},
-    {"0F0,0F2,0B0,0B2", ":1, cell 2 ", "micro-batch 1 has no F on stage 0, though 0F2 is here", "without gaps"},
+    // tasks listed twice or missing
+    {"0F0,0F0", ":1, cell 2 ", "0F0 is listed twice, first at plan.csv:1, cell 1", "remove one"},
+    {"0F0,0B0\n1F0,1B0,0F0", ":2, cell 3 ", "0F0 is listed twice, first at plan.csv:1, cell 1", "remove one"},
+    {"0F0,2F0,2B0,0B0", ":1, cell 1 ", "micro-batch 0 has no F on stage 1, but 0F0 is here", "add 1F0"},
+    {"0F0,0F1,0F2\n1F0,1F1", ":1, cell 3 ", "micro-batch 2 has no F on stage 1, but 0F2 is here", "add 1F2"},
+    {"0F0,0B0,0B1", ":1, cell 3 ", "micro-batch 1 has no F on stage 0, but 0B1 is here", "add 0F1"},
+    {"0F0,0F2,0B0,0B2", ":1, cell 2 ", "micro-batch 1 has no F on stage 0, but 0F2 is here", "without gaps"},
     {"0F0,0F1,0B0", ":1, cell 2 ", "micro-batch 1 has no backward pass on stage 0", "add 0B1, or 0I1 and 0W1"},
     {"0F0,0I0", ":1, cell 2 ", "0I0 has no 0W0", "add 0W0"},
     {"0F0,0W0", ":1, cell 2 ", "0W0 has no 0I0", "add 0I0"},
-    {"0F0,0I0,0W0,0B0", ":1, cell 2 ", "0I0 stands beside 0B0 at plan.csv:1, cell 4", "keep 0B0, or 0I0 and 0W0"},
-    {"0F0,0B0,0W0,0F1,0I1,0W1", ":1, cell 3 ", "0W0 stands beside 0B0 at plan.csv:1, cell 2", "keep 0B0"},
+    {"0F0,0I0,0W0,0B0", ":1, cell 2 ", "0I0 and 0B0 at plan.csv:1, cell 4 do the same work",
+     "keep 0B0, or 0I0 and 0W0"},
+    {"0F0,0B0,0W0,0F1,0I1,0W1", ":1, cell 3 ", "0W0 and 0B0 at plan.csv:1, cell 2 do the same work", "keep 0B0"},
     {"0F0,0B0\n1F0\n1B0", ":3, cell 1 ", "1B0 is in row 3, but 1F0 at plan.csv:2, cell 1", "move it to row 2"},
     // dialects
-    {"F0_s0,0B0", ":1, cell 2 ", "'0B0' is not written as 'F0_s0' is, at plan.csv:1, cell 1", "PyTorch 2.4"},
-    {"0F0,0B0\nF0_s1,B0_s1", ":2, cell 1 ", "'F0_s1' is not written as '0F0' is", "PyTorch 2.4"},
-    {"F0_s0,B0_s0,0REDUCE_GRAD", ":1, cell 3 ", "is not written as 'F0_s0' is", "PyTorch 2.4"},
+    {"F0_s0,0B0", ":1, cell 2 ", "'0B0' is written differently from 'F0_s0' at plan.csv:1, cell 1", "PyTorch 2.4"},
+    {"0F0,0B0\nF0_s1,B0_s1", ":2, cell 1 ", "'F0_s1' is written differently from '0F0'", "PyTorch 2.4"},
+    {"F0_s0,B0_s0,0REDUCE_GRAD", ":1, cell 3 ", "is written differently from 'F0_s0'", "PyTorch 2.4"},
     {"F0_s0,W0_s0", ":1, cell 2 ", "the types F and B only", "write F0_s1 or B0_s1"},
     {"F_s0", ":1, cell 1 ", "'F_s0' has no micro-batch", "write F0_s1"},
     {"F0_s", ":1, cell 1 ", "'F0_s' has no stage", "write F0_s1"},
-    {"F0_s0;", ":1, cell 1 ", "';' is left over", "as in 0F3"},
+    {"F0_s0;", ":1, cell 1 ", "unexpected ';' at the end", "as in 0F3"},
     {"F0_s0,F1_s0,B0_s0", ":1, cell 2 ", "micro-batch 1 has no backward pass", "add B1_s0;"},
-    {"0F0,0F1,0BW0,0I1,0W1", ":1, cell 3 ", "no I as in '0I1' at plan.csv:1, cell 4", "write 0B0"},
+    {"0F0,0F1,0BW0,0I1,0W1", ":1, cell 3 ", "no I, unlike '0I1' at plan.csv:1, cell 4", "write 0B0"},
     {"0F0,0F1,0BW0,0B1", ":1, cell 4 ", "0B1 has no 0W1", "a backward pass is 0BW1, or 0B1 and 0W1"},
-    {"0F0,0BW0,0W0,0B0", ":1, cell 4 ", "0B0 stands beside 0BW0 at plan.csv:1, cell 2", "keep 0BW0, or 0B0 and 0W0"},
+    {"0F0,0BW0,0W0,0B0", ":1, cell 4 ", "0B0 and 0BW0 at plan.csv:1, cell 2 do the same work",
+     "keep 0BW0, or 0B0 and 0W0"},
     // the sum of the gradients
-    {"0F0,0REDUCE_GRAD,0B0", ":1, cell 2 ", "has no gradient of stage 0 before it", "behind the stage's last B or W"},
+    {"0F0,0REDUCE_GRAD,0B0", ":1, cell 2 ", "has no gradient of stage 0 before it", "after the stage's last B or W"},
     {"0F0,0I0,0REDUCE_GRAD,0W0", ":1, cell 3 ", "has no gradient of stage 0 before it", "last B or W"},
     {"0F0,0REDUCE_GRAD", ":1, cell 2 ", "has no gradient of stage 0 before it", "remove it"},
     {"0F0,0F1,0B0,0REDUCE_GRAD,0B1", ":1, cell 4 ", "0REDUCE_GRAD comes before 0B1 at plan.csv:1, cell 5", "one mini"},
     {"0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD", ":1, cell 4 ", "twice, first at plan.csv:1, cell 3", "remove one"},
     {"0F0,0B0,0WAIT_REDUCE_GRAD,0REDUCE_GRAD", ":1, cell 3 ",
-     "0WAIT_REDUCE_GRAD has no 0REDUCE_GRAD before it in its row to wait for", "put it behind 0REDUCE_GRAD, once"},
+     "0WAIT_REDUCE_GRAD has no 0REDUCE_GRAD before it in its row to wait for", "put it after 0REDUCE_GRAD, once"},
     {"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0WAIT_REDUCE_GRAD", ":1, cell 6 ", "has no 0REDUCE_GRAD before it", "or remove it"},
     {"0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0WAIT_REDUCE_GRAD", ":1, cell 5 ", "no 0REDUCE_GRAD before it", "once"},
     {"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD", ":1, cell 4 ",
-     "1REDUCE_GRAD has no 1WAIT_REDUCE_GRAD in its row, though others", "add 1WAIT_REDUCE_GRAD behind it"},
+     "1REDUCE_GRAD has no 1WAIT_REDUCE_GRAD in its row, but others", "add 1WAIT_REDUCE_GRAD after it"},
     {"0F0,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD0", ":1, cell 4 ", "has no micro-batch", "write 0WAIT_REDUCE_GRAD"},
     // waits for sends
     {"0F0,0SEND_F0,0WAIT_SEND_F0,0WAIT_SEND_F1\n1RECV_F0,1F0", ":1, cell 4 ",
-     "0WAIT_SEND_F1 has no 0SEND_F1 before it in its row to wait for", "put it behind 0SEND_F1, once, or remove it"},
-    {"0F0,0WAIT_SEND_F0,0SEND_F0\n1RECV_F0,1F0", ":1, cell 2 ", "no 0SEND_F0 before it", "put it behind 0SEND_F0"},
+     "0WAIT_SEND_F1 has no 0SEND_F1 before it in its row to wait for", "put it after 0SEND_F1, once, or remove it"},
+    {"0F0,0WAIT_SEND_F0,0SEND_F0\n1RECV_F0,1F0", ":1, cell 2 ", "no 0SEND_F0 before it", "put it after 0SEND_F0"},
     {"0F0,0SEND_F0,0WAIT_SEND_F0\n1RECV_F0,1F0,0WAIT_SEND_F0", ":2, cell 3 ", "no 0SEND_F0 before it", "or remove it"},
     {"0F0,0SEND_F0,0WAIT_SEND_B0\n1RECV_F0,1F0", ":1, cell 3 ", "no 0SEND_B0 before it", "or remove it"},
     {"0F0,0WAIT_SEND_F7,0B0", ":1, cell 2 ", "no 0SEND_F7 before it", "or remove it"},
     {"0F0,0SEND_F0,0WAIT_SEND_F0,0F1,0SEND_F1\n1RECV_F0,1F0,1RECV_F1,1F1", ":1, cell 5 ",
-     "0SEND_F1 has no 0WAIT_SEND_F1 in its row", "add 0WAIT_SEND_F1 behind it, or remove all of them"},
+     "0SEND_F1 has no 0WAIT_SEND_F1 in its row", "add 0WAIT_SEND_F1 after it, or remove all of them"},
     {"0F0,0WAIT_SEND_F", ":1, cell 2 ", "'0WAIT_SEND_F' has no micro-batch", "as in 0F3"},
     {"0F0\n0WAIT_SEND_F0", "plan.csv:2\n", "row 2 has no task", "one row per device"},
     // order in a row
@@ -360,14 +362,14 @@ TEST(Csv, FilesAreRead) {
 }
 
 // Schedule1F1B._get_pipeline_order writes the last rank's forwards one too high.
-TEST(Csv, ForwardsOfTheLastRankAreAsPyTorchMeansThem) {
+TEST(Csv, ForwardsOfTheLastRankAreCorrected) {
     const CsvPlan read = parse_csv("0F0,0F1,,0B0,0F2,0B1,,0B2\n,1F1,1B0,1F2,1B1,1F3,1B2\n", "plan.csv");
     const CsvPlan meant = parse_csv("0F0,0F1,,0B0,0F2,0B1,,0B2\n,1F0,1B0,1F1,1B1,1F2,1B2\n", "plan.csv");
     EXPECT_EQ(read.plan.order, meant.plan.order);
     ASSERT_EQ(read.notices.size(), 1u);
     EXPECT_EQ(read.notices.front(),
               "plan.csv: row 2 has the forwards 1 to 3 of stage 1, as PyTorch's Schedule1F1B writes them for the last "
-              "rank: they are read as 0 to 2");
+              "rank; they are read as 0 to 2");
     EXPECT_TRUE(meant.notices.empty());
     for (const char* other :
          {"0F0,0F1,0B0,0B1\n1F1,1B0,1F3,1B1", "0F1,0B0,0F2,0B1\n1F1,1B0,1F2,1B1", "0F1,0B0,0F2,0B1\n1F0,1B0,1F1,1B1"})

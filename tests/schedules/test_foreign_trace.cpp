@@ -1,4 +1,4 @@
-// Traces that somebody else wrote, with our args and little else.
+// Traces that another program wrote, with our args and little else.
 #include "schedules/trace/trace_json.h"
 #include "schedules/trace/trace_plan.h"
 #include "tests/support/refusal.h"
@@ -29,7 +29,7 @@ json event_of(int device, double ts, double dur, const char* op, int stage, int 
     return event;
 }
 
-// A micro-batch on two devices, its events in no order of anything, beside what is no task.
+// One micro-batch on two devices: events in no particular order, with others that are no tasks.
 json foreign() {
     return {{"traceEvents",
              {event_of(1, 5.5, 1, "U", 1),
@@ -87,8 +87,8 @@ TEST_F(ForeignTrace, NeedsNoTransfers) {
     EXPECT_EQ(print(plan_of(read(file))), "0: 0F0 0B0 0U0\n1: 1F0 1B0 1U0\n");
 }
 
-// What write_trace wrote stays as it is.
-TEST_F(ForeignTrace, OfOursIsTheSame) {
+// A trace that write_trace wrote stays as it is.
+TEST_F(ForeignTrace, ReadsOwnTracesUnchanged) {
     const Plan plan = plan_of("gpipe", 2, 3);
     Trace trace = trace_of(plan);
     trace.label = "predicted";
@@ -101,9 +101,9 @@ TEST_F(ForeignTrace, OfOursIsTheSame) {
     EXPECT_EQ(plan_of(read_trace(path)).order, plan.order);
 }
 
-TEST_F(ForeignTrace, SaysWhatIsMissing) {
+TEST_F(ForeignTrace, ReportsWhatIsMissing) {
     expect_refused([](json& file) { file["traceEvents"] = json::array(); },
-                   {"none of its events is a task", "args: op"});
+                   {"none of its events is a task", "args op"});
     expect_refused([](json& file) { file.erase("traceEvents"); }, {"no key 'traceEvents'"});
     for (const char* key : {"microbatch", "peer"})
         expect_refused([&](json& file) { file["traceEvents"][3]["args"].erase(key); }, {"traceEvents[3].args", key});
@@ -121,7 +121,7 @@ TEST_F(ForeignTrace, SaysWhatIsMissing) {
         expect_refused([&](json& file) { file["traceEvents"][3]["args"]["peer"] = peer; },
                        {"traceEvents[3].args.peer", "0RECV_B0", "2 stages"});
     expect_refused([](json& file) { file["traceEvents"].erase(4); }, {"step 0 of device 1 has no 1SEND_B0>0"});
-    expect_refused([](json& file) { file["traceEvents"].erase(6); }, {"0SEND_F0>1", "are not both there"});
+    expect_refused([](json& file) { file["traceEvents"].erase(6); }, {"0SEND_F0>1", "is missing"});
     expect_refused([](json& file) { file["traceEvents"].push_back(file["traceEvents"][9]); }, {"runs 0F0 twice"});
     expect_refused([](json& file) { file["traceEvents"][2]["ts"] = 0.5; }, {"begins before"});
 }

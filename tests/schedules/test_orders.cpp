@@ -1,5 +1,5 @@
-// Golden orders: what each schedule writes on each device. They follow from the published rules; those
-// of interleaved zero bubble and ZB-V equal PyTorch's tables (pytorch 00722e648b74,
+// Golden orders: the tasks that each schedule writes on each device. They follow from the published rules. Those of
+// interleaved zero bubble and ZB-V equal PyTorch's tables (pytorch 00722e648b74,
 // torch/distributed/pipelining/schedules.py and test/distributed/pipelining/artifacts).
 #include "tests/support/shapes.h"
 #include "workloads/error.h"
@@ -89,15 +89,15 @@ TEST(Orders, DrainsAreAnOption) {
     EXPECT_EQ(computed_row_of(plan_of("bfs", 1, 2, 2, fifo), 0), "0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1");
 }
 
-// With one stage on each device a looped schedule is one of those for one stage, and says so.
-TEST(Orders, LoopedSchedulesOfOneStageAreOthersTaskByTask) {
+// With one stage on each device, a looped schedule equals one for single stages, and same_orders_as() returns its name.
+TEST(Orders, LoopedSchedulesOfOneStageEqualOthersTaskByTask) {
     const std::pair<const char*, const char*> twins[] = {
         {"interleaved", "eager-1f1b"}, {"bfs", "gpipe with drain: lifo"}, {"zb1p", "zb-h1"}};
     for (const auto& [looped, other] : twins)
         for (int p = 1; p <= 6; ++p)
             for (int m = 1; m <= 3 * p; ++m) {
                 if (m > p && m % p != 0)
-                    continue;  // rounds that do not come out even
+                    continue;  // rounds of unequal length
                 const Plan plan = plan_of(looped, p, m);
                 const std::string said = same_orders_as(schedule_named(looped), plan.shape, {});
                 EXPECT_EQ(said, m == 1 && looped == std::string("bfs") ? "gpipe" : other) << p << ' ' << m;
@@ -114,7 +114,7 @@ TEST(Orders, ZbVPlacesStagesInAV) {
     EXPECT_EQ(shape.stages_of(1), (std::vector<int>{1, 2}));
 }
 
-// Fewer micro-batches than the order is made for: those beyond are left out, none is dropped.
+// With fewer micro-batches than the order is made for, those beyond are left out and no other is dropped.
 TEST(Orders, ZbVRunsAnyNumberOfMicroBatches) {
     for (int p = 1; p <= 6; ++p)
         for (int m = 1; m <= 2 * p + 1; ++m)
@@ -124,7 +124,7 @@ TEST(Orders, ZbVRunsAnyNumberOfMicroBatches) {
                     6 * m);
 }
 
-TEST(Orders, NamesOfOtherToolsAreUnderstood) {
+TEST(Orders, NamesOfOtherToolsAreAccepted) {
     const std::pair<const char*, const char*> names[] = {
         {"GPipe", "gpipe"},         {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
         {"LoopedBFS", "bfs"},       {"ZBVZeroBubble", "zb-v"}, {"InterleavedZeroBubble", "zb1p"},
@@ -149,8 +149,8 @@ std::string error_of(const char* schedule, int p, int m, int chunks, int group =
     return "accepted";
 }
 
-// Where a rule forbids a shape, the error has the rule and the nearest legal values.
-TEST(Orders, RulesAreToldWithTheNearestLegalValues) {
+// If a rule forbids a shape, the error has the rule and the nearest legal values.
+TEST(Orders, ErrorsHaveTheNearestLegalValues) {
     EXPECT_EQ(error_of("interleaved", 4, 10, 2), "accepted");  // two rounds of 5
     EXPECT_EQ(error_of("interleaved", 4, 3, 2), "accepted");
     EXPECT_EQ(error_of("zb1p", 4, 7, 2), "accepted");

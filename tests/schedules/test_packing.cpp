@@ -1,4 +1,5 @@
-// Buffers that live together share no byte, whatever their sizes and lives, and little is left free between them.
+// Buffers that live at the same time share no byte, whatever their sizes and lifetimes, and little space between them
+// is free.
 #include "schedules/memory/buffers.h"
 #include "schedules/memory/packing_search.h"
 #include "schedules/orders/schedule.h"
@@ -54,7 +55,7 @@ void expect_legal(const std::vector<Buffer>& buffers, const Packing& packing, co
         EXPECT_GE(packing.arena[device], peaks[device]) << what;
 }
 
-TEST(Packing, OfAnyBuffersIsLegalAndRepeats) {
+TEST(Packing, IsLegalAndRepeatableForAnyBuffers) {
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
         std::mt19937_64 random(seed);
         const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<std::uint64_t>(limit)); };
@@ -72,7 +73,7 @@ TEST(Packing, OfAnyBuffersIsLegalAndRepeats) {
         const Packing again = pack(buffers, devices);
         EXPECT_EQ(packing.offset, again.offset);
         EXPECT_EQ(packing.arena, again.arena);
-        // Enough memory ends the search, and nothing else changes.
+        // With `enough`, the search ends early and nothing else changes.
         std::vector<Bytes> enough = packing.arena;
         for (Bytes& bytes : enough)
             bytes += 64 * below(20);
@@ -83,7 +84,7 @@ TEST(Packing, OfAnyBuffersIsLegalAndRepeats) {
     }
 }
 
-TEST(Packing, OfEveryScheduleIsLegal) {
+TEST(Packing, IsLegalForEverySchedule) {
     for (const Schedule& schedule : schedules())
         for (const int p : {1, 3})
             for (const int m : {3, 9}) {
@@ -112,8 +113,8 @@ TEST(Packing, OfEveryScheduleIsLegal) {
             }
 }
 
-// In the order of birth the second finds only the gap between the first and the third; at the ends all fit.
-TEST(Packing, LeavesRoomForWhatComesLater) {
+// In the order of starts the second buffer finds only the gap between the first and the third; at the ends all fit.
+TEST(Packing, LeavesRoomForLaterBuffers) {
     const std::vector<Buffer> buffers{buffer_of(4, 0, 0, 9), buffer_of(2, 0, 0, 1), buffer_of(3, 0, 1, 5),
                                       buffer_of(5, 0, 2, 3), buffer_of(9, 0, 6, 7)};
     const Packing packing = pack(buffers, 1);
@@ -121,20 +122,20 @@ TEST(Packing, LeavesRoomForWhatComesLater) {
     EXPECT_EQ(packing.arena[0], 13);
 }
 
-TEST(PlacesBelow, AreFoundOrNot) {
-    // Every buffer lives with the one before and the one behind.
-    std::vector<Living> row;
+TEST(OffsetsBelow, AreFoundOrNot) {
+    // Every buffer lives at the same time as the previous and the next one.
+    std::vector<LiveRange> row;
     for (int k = 0; k < 50; ++k)
         row.push_back({10 + 3 * (k % 3), k, k + 1});
     constexpr Bytes most = 13 + 16;
-    EXPECT_TRUE(places_below(row, most - 1, 100).empty());
-    const std::vector<Bytes> offsets = places_below(row, most, 4);
+    EXPECT_TRUE(offsets_below(row, most - 1, 100).empty());
+    const std::vector<Bytes> offsets = offsets_below(row, most, 4);
     ASSERT_EQ(offsets.size(), row.size());
     for (std::size_t k = 1; k < row.size(); ++k) {
         EXPECT_LE(offsets[k] + row[k].bytes, most);
         EXPECT_TRUE(offsets[k - 1] + row[k - 1].bytes <= offsets[k] || offsets[k] + row[k].bytes <= offsets[k - 1]);
     }
-    EXPECT_TRUE(places_below({}, 10, 4).empty());
+    EXPECT_TRUE(offsets_below({}, 10, 4).empty());
 }
 
 }  // namespace

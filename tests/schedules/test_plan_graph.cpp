@@ -1,4 +1,4 @@
-// The graph of a plan: what it looks up is what the plan says, and when a message can come at the earliest.
+// The graph of a plan: its look-ups agree with the plan, and it gives the earliest time at which a message can arrive.
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/plan_graph.h"
@@ -41,7 +41,7 @@ void expect_index_of(const Shape& shape) {
     }
 }
 
-TEST(ShapeIndex, SaysWhatTheShapeSays) {
+TEST(ShapeIndex, AgreesWithTheShape) {
     for (const Replicas& replicas : all_replicas(3))
         expect_index_of(shape_of(replicas, 4));
     for (const Schedule& schedule : schedules())
@@ -53,7 +53,7 @@ TEST(ShapeIndex, SaysWhatTheShapeSays) {
     expect_index_of(skips);
 }
 
-TEST(PlanGraph, ReadersAreThoseWhoseInputsTheyAre) {
+TEST(PlanGraph, ReadersAreTheInverseOfInputs) {
     const PlanGraph graph(plan_of("interleaved", 2, 4, 2));
     std::set<std::pair<int, int>> inputs, readers;
     const Rows read_by = graph.readers();
@@ -67,7 +67,7 @@ TEST(PlanGraph, ReadersAreThoseWhoseInputsTheyAre) {
     EXPECT_EQ(readers, inputs);
 }
 
-// In the list of a device: what S finds when it looks back, up to the U before it.
+// Searches a device's list backwards from an S to the previous U for the last gradients.
 int last_gradients_before(const Plan& plan, int device, int position) {
     const std::vector<Task>& order = plan.order[device];
     const int stage = order[position].stage;
@@ -81,7 +81,7 @@ int last_gradients_before(const Plan& plan, int device, int position) {
     return -1;
 }
 
-TEST(PlanGraph, TellsWhoMakesTheLastGradientsOfASum) {
+TEST(PlanGraph, FindsTheLastGradientsOfASum) {
     int made = 0, none = 0;
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2", "pipedream"})
         for (const Replicas& replicas : all_replicas(3))
@@ -104,7 +104,8 @@ TEST(PlanGraph, TellsWhoMakesTheLastGradientsOfASum) {
     EXPECT_GT(none, 100);
 }
 
-// All tasks that must be done before a node is: its inputs, what computes before it in its list, and theirs.
+// Returns all tasks that must be done before a node: its inputs, the previous task of its list that computes, and
+// theirs.
 std::set<int> before(const PlanGraph& graph, int node) {
     std::set<int> seen;
     std::vector<int> open{node};
@@ -147,7 +148,7 @@ void expect_earliest_landings(const Plan& plan) {
     }
 }
 
-TEST(Landings, AreFreeAsSoonAsTheirMessageCanCome) {
+TEST(Landings, AreFreeUntilTheirMessageCanArrive) {
     for (const Schedule& schedule : schedules())
         for (const int devices : {3, 5})
             for (const int m : {1, 5, 8})

@@ -1,5 +1,5 @@
-// The proof of a plan against an oracle that tries every interleaving: a thousand mutated plans, in
-// every lane mode and protocol.
+// The proof of a plan against an oracle that tries every interleaving: a thousand mutated plans, in every lane mode and
+// protocol.
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
@@ -46,7 +46,7 @@ std::vector<Plan> originals() {
     return plans;
 }
 
-// Empty, or what check() says about the plan.
+// Returns what check() reports about the plan; empty if nothing.
 std::string verdict(const Plan& plan, TransferMode mode, ExitCode* code = nullptr) {
     try {
         check(plan, mode);
@@ -83,7 +83,7 @@ void expect_same_label(const Mutation& mutation, const Plan& original, TransferM
         moved |= graph.task(node) == mutation.culprit ||
                  (is_transfer(mutation.culprit.op) && graph.task(node) == other_end(mutation.culprit));
     }
-    // Without the move nothing waits in a circle, so the circle goes through what was moved.
+    // Without the move there is no cycle of waits, so the cycle includes the moved task.
     ASSERT_TRUE(moved || !verdict(original, mode).empty()) << print(mutation.culprit) << '\n' << message;
 }
 
@@ -121,7 +121,7 @@ TEST(Proof, AgreesWithEveryInterleavingOnAThousandMutatedPlans) {
     EXPECT_GT(legal, rounds(50));
 }
 
-// The protocols are ordered: what is safe under rendezvous is safe with one slot, and that with many.
+// The protocols are ordered: a plan that is safe under rendezvous is safe with one slot, and then with many slots.
 TEST(Proof, AStricterProtocolIsNeverSafer) {
     Mutator mutator(11);
     for (const Plan& original : originals())
@@ -140,10 +140,9 @@ TEST(Proof, AStricterProtocolIsNeverSafer) {
         }
 }
 
-// The two broken plans that a simulator of one table accepts: a receive behind its consumer is bad
-// everywhere; a gradient's receive before the first forward stops only the lane that it shares, or an exchange that
-// blocks.
-TEST(Proof, ReceivesThatStandWrong) {
+// The two broken plans that a simulator with a single table accepts: a receive after its consumer is wrong everywhere;
+// a gradient's receive before the first forward stops only the lane that it shares, or a blocking exchange.
+TEST(Proof, FindsMisplacedReceives) {
     Plan late = plan_of("1f1b", 2, 4);
     std::vector<Task>& order = late.order[1];
     const Task first = order.front();
@@ -170,8 +169,8 @@ TEST(Proof, ReceivesThatStandWrong) {
     }
 }
 
-// The list that pytorch#172668 prints for two devices and two micro-batches (there with the sharding of
-// parameters): a receive stands where its send was made, long before its reader.
+// The list that pytorch#172668 prints for two devices and two micro-batches (there with the sharding of parameters): a
+// receive is listed where its send was made, long before its reader.
 TEST(Proof, SharedLanesAndEarlyReceivesAreLoweredAsInPyTorch) {
     PlanOptions options;
     options.transfers.communicator = Communicator::One;

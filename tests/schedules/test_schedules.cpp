@@ -1,4 +1,4 @@
-// Laws that every schedule keeps, and how broken plans are told.
+// Laws that every schedule satisfies, and the errors of broken plans.
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
@@ -71,7 +71,7 @@ TEST(Check, NamesAMissingTask) {
               std::string::npos);
 }
 
-TEST(Check, NamesADoubledTask) {
+TEST(Check, NamesATaskListedTwice) {
     Plan plan = make_plan(schedule_named("gpipe"), chain(2, 2));
     plan.order[0].push_back({Op::Forward, 0, 1});
     EXPECT_NE(error_of(plan, ExitCode::BadInput).find("0F1 is listed twice"), std::string::npos);
@@ -113,7 +113,7 @@ Costs some_costs(int stages) {
     return costs;
 }
 
-// No two buffers that live together share a byte, and the arena holds the peak.
+// No two buffers that live at the same time share a byte, and the arena holds the peak.
 TEST(Buffers, PackWithoutOverlap) {
     for (const char* name : {"naive", "gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2", "interleaved", "zb-v"})
         for (int p : {1, 2, 5})
@@ -146,7 +146,7 @@ TEST(Buffers, StashedWeightsAreCharged) {
 TEST(Buffers, MemoryReturnsToTheBaseline) {
     const Plan plan = make_plan(schedule_named("1f1b"), chain(3, 6));
     const auto memory = memory_of(plan, buffers_of(plan, some_costs(3), versions_of(plan)));
-    const Bytes left = 6 * some_costs(3).bytes[0].statistics;  // U still reads those of every micro-batch
+    const Bytes left = 6 * some_costs(3).bytes[0].statistics;  // U reads those of every micro-batch
     for (const auto& device : memory)
         EXPECT_EQ(device.back()[static_cast<int>(MemoryKind::Activations)], left);
 }

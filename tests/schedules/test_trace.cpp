@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// In a folder of this process's own: ctest runs one process per test, several at a time.
+// A file in a folder of this process: ctest runs one process per test, several at a time.
 std::string file_in_temp(const std::string& name) {
     static const TemporaryFolder folder;
     return (folder.path() / name).string();
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, RoundTrip,
                                          SampleTrace{.transfer = 0}, SampleTrace{.transfer = 9'000'000},
                                          SampleTrace{.microbatches = 16, .asynchronous = true}));
 
-TEST(TraceFile, KeepsWhatIsNotPartOfATasksIdentity) {
+TEST(TraceFile, KeepsFieldsOutsideATasksIdentity) {
     Trace trace = sample_trace();
     trace.events[1].task.with_next = true;
     trace.events[2].task.slice = 3;
@@ -73,8 +73,8 @@ TEST(TraceFile, KeepsWhatIsNotPartOfATasksIdentity) {
     EXPECT_FALSE(back.events[0].task.with_next);
 }
 
-// What a device reserves is in files of this version; an older one does not say it.
-TEST(TraceFile, KeepsWhatIsReserved) {
+// Files of this version have the reserved memory of each device; older ones do not.
+TEST(TraceFile, KeepsReservedMemory) {
     Trace trace = sample_trace({.devices = 2, .microbatches = 2});
     trace.reserved = {0, Bytes{1} << 40};
     const std::string path = file_in_temp("reserved.json");
@@ -89,7 +89,7 @@ TEST(TraceFile, WritesAnEmptyTrace) {
     EXPECT_TRUE(read_trace(path) == Trace{});
 }
 
-TEST(TraceFile, SaysWhereItCannotWrite) {
+TEST(TraceFile, NamesAPathThatCannotBeWritten) {
     try {
         write_trace(sample_trace(), "/nonexistent/trace.json");
         FAIL();
@@ -117,7 +117,7 @@ TEST(ChromeTrace, TimesAreMicrosecondsToTheNanosecond) {
 }
 
 TEST(ChromeTrace, SlicesOfAThreadNeverOverlap) {
-    // Transfers far longer than tasks: many are under way at once.
+    // Transfers far longer than tasks: many overlap.
     const json file = written(sample_trace({.microbatches = 16, .transfer = 9'000'000}));
     std::map<std::pair<int, int>, std::vector<std::pair<Ns, Ns>>> slices;
     for (const json& event : file.at("traceEvents"))
@@ -235,7 +235,7 @@ TEST(MalformedTrace, NotJson) {
     expect_rejected(R"({"traceEvents":[{"ph":1e999}]})", {"not JSON"});
 }
 
-TEST(MalformedTrace, AFileThatIsNotThereOrADirectory) {
+TEST(MalformedTrace, AMissingFileOrADirectory) {
     EXPECT_THROW(read_trace("/nonexistent/trace.json"), Error);
     EXPECT_THROW(read_trace(testing::TempDir()), Error);
 }
@@ -252,7 +252,7 @@ TEST(MalformedTrace, EveryHeaderKeyIsNeeded) {
     expect_rejected_after([](json& changed) { changed["otherData"]["stages_of"][0][0] = 9; }, {"stages_of", "9"});
 }
 
-TEST(MalformedTrace, WhatIsReservedIsANumberOfBytesPerDevice) {
+TEST(MalformedTrace, ReservedMemoryIsANumberOfBytesPerDevice) {
     for (const json& wrong : {json(7), json{1}, json{1, -1}, json{1, "2"}, json{1, 2, 3}})
         expect_rejected_after([&](json& changed) { changed["otherData"]["reserved_memory_bytes"] = wrong; },
                               {"otherData", "reserved_memory_bytes"});
@@ -288,7 +288,7 @@ TEST(MalformedTrace, NegativeDurations) {
         {"traceEvents[", "end_ns", "7 ns before"});
 }
 
-// Whatever byte is lost or changed, the reader either restores a trace or throws Error.
+// Whichever byte is lost or changed, the reader either restores a trace or throws Error.
 TEST(MalformedTrace, NoDamageCrashesTheReader) {
     const std::string path = file_in_temp("damaged.json");
     write_trace(sample_trace({.devices = 2, .microbatches = 1}), path);
@@ -329,7 +329,7 @@ TEST(OnlyStep, StartsAtZeroAndKeepsTheLengths) {
     EXPECT_EQ(one.memory.size() * 3, trace.memory.size());
 }
 
-TEST(OnlyStep, StartsWithTheMemoryOfTheStepBefore) {
+TEST(OnlyStep, StartsWithTheMemoryOfThePreviousStep) {
     Trace trace = sample_trace({.devices = 1, .microbatches = 1, .steps = 2});
     const Ns begin = only_step(trace, 0).events.back().end;
     std::erase_if(trace.memory, [&](const MemorySample& sample) { return sample.step == 1; });

@@ -1,4 +1,4 @@
-// What a trace promises is checked, task by task: nonsense that is well-formed is refused with its place.
+// The rules of traces are checked task by task: well-formed nonsense is refused with its place.
 #include "schedules/trace/trace.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/refusal.h"
@@ -40,7 +40,7 @@ TEST(BadTrace, AStageIsOnNoDevice) {
     expect_refused([](Trace& trace) { trace.stages = 3; }, {"stage 2 is on no device"});
 }
 
-TEST(BadTrace, HasNothingInIt) {
+TEST(BadTrace, IsEmpty) {
     expect_refused([](Trace& trace) { trace.events.clear(); }, {"it has no tasks"});
     expect_refused([](Trace& trace) { trace.micro_batches = 0; }, {"otherData.micro_batches is 0"});
     expect_refused([](Trace& trace) { trace.label = "made up"; }, {"'predicted' nor 'measured'"});
@@ -68,11 +68,11 @@ TEST(BadTrace, ATaskIsMissingOrRunsTwice) {
         [](Trace& trace) {
             std::erase_if(trace.events, [](const TraceEvent& event) { return event.task == Task{Op::Backward, 0, 1}; });
         },
-        {"0B1", "never or both"});
+        {"0B1", "neither this task nor both"});
     expect_refused([](Trace& trace) { event_of(trace, Op::Backward, 1, 1).task.op = Op::BackwardInput; },
-                   {"1B1", "never or both"});
+                   {"1B1", "neither this task nor both"});
     expect_refused([](Trace& trace) { trace.events.push_back(event_of(trace, Op::Forward, 1, 0)); },
-                   {"1F0 of device 1", "runs once more"});
+                   {"1F0 of device 1", "it runs again"});
     expect_refused([](Trace& trace) { event_of(trace, Op::Update, 1, 2).step = 2; }, {"no device runs 0F0 in step 1"});
 }
 
@@ -110,10 +110,10 @@ TEST(BadTrace, ATaskRunsBeforeItsInput) {
         [](Trace& trace) {
             std::erase_if(trace.events, [](const TraceEvent& event) { return event.task.op == Op::SendForward; });
         },
-        {"nobody sends it"});
+        {"no device sends it"});
 }
 
-// The clocks of devices that measure themselves are not better.
+// The clocks of devices that measure times themselves are no more exact.
 TEST(BadTrace, MeasuredTimesMayOverlapByAMicrosecond) {
     Trace trace = sample_trace({.devices = 2, .microbatches = 3, .label = "measured"});
     event_of(trace, Op::Forward, 0, 0).end += 1000;

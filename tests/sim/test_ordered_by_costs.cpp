@@ -162,7 +162,7 @@ TEST(OrderedByCosts, PlansWithoutCostsAreRefused) {
     Shape shape;
     shape.devices = shape.stages = 2;
     expect_says(refusal([&] { (void)make_plan(kGreedy, shape); }),
-                {"schedule greedy orders tasks by their costs, which nothing gives here"});
+                {"schedule greedy orders tasks by their costs, and this plan has none"});
 }
 
 }  // namespace

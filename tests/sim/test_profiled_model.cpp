@@ -243,7 +243,7 @@ TEST(ModelFile, IsRefusedWhereItCannotServe) {
     expect_says(refusal([&] { build_model(instance); }), {"only `search` takes", "cfg.yaml:1:19", "help: "});
     expect_says(refusal([&] { build_model(load("workload: {model: no.yaml}")); }), {"no.yaml", "cfg.yaml:1:19"});
     const Config both = load("workload: {model: small.graph.txt}\ncluster: {profile: p.yaml}");
-    expect_says(refusal([&] { profile_of(both, build_model(both)); }), {"brings its own", "cfg.yaml:2:20"});
+    expect_says(refusal([&] { profile_of(both, build_model(both)); }), {"has its own", "cfg.yaml:2:20"});
 }
 
 struct Malformed {

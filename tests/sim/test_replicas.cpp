@@ -282,7 +282,7 @@ TEST(Replicas, OfAConfigArePlaced) {
     expect_says(refusal([] { planned("schedule: interleaved, replicas: [2, 1]"); }),
                 {"cfg.yaml:2:", "replicas are for naive, gpipe, 1f1b"});
     expect_says(refusal([] { planned("schedule: mine.csv, replicas: [2, 1]"); }),
-                {"cfg.yaml:2:", "says itself which devices hold a stage"});
+                {"cfg.yaml:2:", "determines which devices hold a stage"});
 }
 
 std::string refusal_of(const Plan& plan) {

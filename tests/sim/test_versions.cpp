@@ -204,7 +204,7 @@ TEST(AsynchronousReplicas, ReadTheNewestVersionOfTheirOwnList) {
         for (int stage = 0; stage < plan.shape.stages; ++stage)
             for (int mb = 0; mb < m; ++mb) {
                 const Holding own = Holdings(plan.shape).of(plan.shape.devices_of(stage).front());
-                const int newest = std::max(0, mb - share_ahead(own) * replicas[stage]) / share;
+                const int newest = std::max(0, mb - lead_of(own) * replicas[stage]) / share;
                 EXPECT_EQ(stash.forward[stage][mb], newest);
                 EXPECT_EQ(stash.backward[stage][mb], newest);
                 EXPECT_EQ(vertical.forward[stage][mb], stash.forward[0][mb]);
@@ -321,7 +321,7 @@ TEST(Config, OfReplicasNamesTheNextNumberOfMicroBatchesThatComesOutEven) {
 TEST(Tables, SayPolicyDistancesAndVersions) {
     const Plan plan = plan_of("pipedream", 3, 4, 1, with_policy(WeightPolicy::Latest, Prediction::SpecTrain));
     EXPECT_EQ(print(plan, versions_of(plan)),
-              "weights: latest, predicted as spectrain does, so many updates ahead\n\n"
+              "weights: latest, predicted as spectrain does, this many updates ahead:\n\n"
               "stage  versions held  ahead in F  ahead in B\n"
               "    0              1           2           0\n"
               "    1              1           1           0\n"

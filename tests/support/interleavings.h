@@ -20,27 +20,27 @@ class Oracle {
 public:
     Oracle(const Plan& plan, TransferMode mode) : plan_(plan), mode_(mode) {
         for (int device = 0; device < plan.shape.devices; ++device) {
-            first_.push_back(static_cast<int>(places_.size()));
+            first_.push_back(static_cast<int>(positions_.size()));
             for (int position = 0; position < length(device); ++position) {
-                const int id = static_cast<int>(places_.size());
+                const int id = static_cast<int>(positions_.size());
                 id_[plan.order[device][position]] = id;
-                places_.push_back({device, position});
+                positions_.push_back({device, position});
             }
         }
         for (int stage = 0; stage < plan.shape.stages; ++stage)
             holders_.push_back(plan.shape.devices_of(stage));
-        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+        for (int id = 0; id < static_cast<int>(positions_.size()); ++id)
             if (is_transfer(task(id).op)) {
                 std::vector<int>& lane = lanes_[lane_name(id)];
                 lane.push_back(id);
-                places_[id].lane = &lane;
-                places_[id].other_end = id_of(other_end(task(id)));
+                positions_[id].lane = &lane;
+                positions_[id].other_end = id_of(other_end(task(id)));
             }
     }
 
     // Follows every interleaving; returns false when one of them gets stuck.
     bool always_ends() {
-        const State begin(plan_.order.size() + places_.size(), 0);
+        const State begin(plan_.order.size() + positions_.size(), 0);
         std::vector<State> open{begin};
         std::unordered_set<State> seen{begin};
         bool ends = true;
@@ -66,14 +66,14 @@ private:
     using State = std::string;
     bool is_complete(const State& state, int id) const { return state[plan_.order.size() + id] != 0; }
 
-    struct Place {
+    struct TaskPosition {
         int device, position;
         const std::vector<int>* lane = nullptr;  // of a transfer: those of its lane, in order
         int other_end = 0;                       // of a transfer
     };
 
     int length(int device) const { return static_cast<int>(plan_.order[device].size()); }
-    const Task& task(int id) const { return plan_.order[places_[id].device][places_[id].position]; }
+    const Task& task(int id) const { return plan_.order[positions_[id].device][positions_[id].position]; }
     int id_of(const Task& task) const { return id_.at(task); }
     int holder(int stage, int microbatch) const {
         return holders_[stage][static_cast<std::size_t>(microbatch) % holders_[stage].size()];
@@ -82,7 +82,7 @@ private:
     std::string lane_name(int id) const {
         const Task& transfer = task(id);
         const bool gradient = transfer.op == Op::SendBackward || transfer.op == Op::RecvBackward;
-        const int device = places_[id].device;
+        const int device = positions_[id].device;
         if (mode_.communicator == TransferMode::Communicator::One)
             return fmt::format("{}", device);
         if (mode_.communicator == TransferMode::Communicator::Direction)
@@ -91,12 +91,14 @@ private:
         return fmt::format("{} {} {} {}", device, other, gradient, is_send(transfer.op));
     }
 
-    bool has_reached(const State& state, int id) const { return state[places_[id].device] > places_[id].position; }
+    bool has_reached(const State& state, int id) const {
+        return state[positions_[id].device] > positions_[id].position;
+    }
     bool is_posted(const State& state, int id) const {
         return has_reached(state, id) || (is_recv(task(id).op) && mode_.early_receive());
     }
     bool heads_lane(const State& state, int id) const {
-        for (const int other : *places_[id].lane) {
+        for (const int other : *positions_[id].lane) {
             if (other == id)
                 return true;
             if (!is_complete(state, other))
@@ -112,13 +114,13 @@ private:
         if (!has_reached(state, send) || !heads_lane(state, send))
             return false;
         if (mode_.protocol == TransferMode::Protocol::Rendezvous)
-            return is_active(state, places_[send].other_end);
+            return is_active(state, positions_[send].other_end);
         if (mode_.protocol == TransferMode::Protocol::Eager)
             return true;
-        for (const int other : *places_[send].lane) {
+        for (const int other : *positions_[send].lane) {
             if (other == send)
                 break;
-            if (is_send(task(other).op) && !is_active(state, places_[other].other_end))
+            if (is_send(task(other).op) && !is_active(state, positions_[other].other_end))
                 return false;  // its message is still in the slot
         }
         return true;
@@ -129,7 +131,7 @@ private:
             return false;
         if (is_send(task(transfer).op))
             return may_leave(state, transfer);
-        return is_active(state, transfer) && is_complete(state, places_[transfer].other_end);
+        return is_active(state, transfer) && is_complete(state, positions_[transfer].other_end);
     }
 
     // Returns whether a tensor of `stage` that `by` makes is ready.
@@ -155,8 +157,8 @@ private:
 
     // Returns whether the transfers between a task and the previous one that computes are complete.
     bool has_exchanged(const State& state, int id) const {
-        for (int position = places_[id].position - 1; position >= 0; --position) {
-            const int before = id_at(places_[id].device, position);
+        for (int position = positions_[id].position - 1; position >= 0; --position) {
+            const int before = id_at(positions_[id].device, position);
             if (!is_transfer(task(before).op))
                 return true;
             if (!is_complete(state, before))
@@ -167,7 +169,7 @@ private:
 
     bool may_run(const State& state, int id) const {
         const Task& at = task(id);
-        const int device = places_[id].device;
+        const int device = positions_[id].device;
         if (mode_.exchange == TransferMode::Exchange::Blocking && !is_transfer(at.op) && !has_exchanged(state, id))
             return false;
         switch (at.op) {
@@ -182,7 +184,7 @@ private:
                 return has_reached(state, by_stage(Op::BackwardInput, at.stage, id));
             case Op::SendForward:
             case Op::SendBackward: {  // the list waits until the earlier one on the edge has left
-                for (int position = places_[id].position - 1; position >= 0; --position) {
+                for (int position = positions_[id].position - 1; position >= 0; --position) {
                     const Task& earlier = plan_.order[device][position];
                     if (earlier.op == at.op && earlier.stage == at.stage && earlier.peer == at.peer)
                         return is_complete(state, id_of(earlier));
@@ -207,7 +209,7 @@ private:
                 next.push_back(state);
                 ++next.back()[device];
             }
-        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+        for (int id = 0; id < static_cast<int>(positions_.size()); ++id)
             if (is_transfer(task(id).op) && may_complete(state, id)) {
                 next.push_back(state);
                 next.back()[plan_.order.size() + id] = 1;
@@ -217,13 +219,13 @@ private:
     int id_at(int device, int position) const { return first_[device] + position; }
 
     bool is_final(const State& state) const {
-        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+        for (int id = 0; id < static_cast<int>(positions_.size()); ++id)
             if (!has_reached(state, id) || (is_transfer(task(id).op) && !is_complete(state, id)))
                 return false;
         return true;
     }
     void note_stuck(const State& state) {
-        for (int id = 0; id < static_cast<int>(places_.size()); ++id)
+        for (int id = 0; id < static_cast<int>(positions_.size()); ++id)
             if (!has_reached(state, id) || (is_transfer(task(id).op) && !is_complete(state, id)))
                 stuck_.insert(task(id));
     }
@@ -233,7 +235,7 @@ private:
     std::map<Task, int> id_;                 // of U and S that of some holder
     std::vector<int> first_;                 // id, by device
     std::vector<std::vector<int>> holders_;  // [stage]
-    std::vector<Place> places_;
+    std::vector<TaskPosition> positions_;
     std::map<std::string, std::vector<int>> lanes_;
     std::set<Task> stuck_;
 };

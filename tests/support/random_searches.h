@@ -17,7 +17,7 @@ struct RandomSearch {
     // The features that are always drawn; others are drawn less often.
     enum class Kind { Chunks, ForwardOnly, Branches, Shares, Orders, Hosts, Memory, Rules, Asynchronous };
     static constexpr int kKinds = 9;
-    struct Row {
+    struct LayerRow {
         std::string inputs;
         Ns forward, backward_input, backward_weight, update, accumulate, recompute;
         Bytes output, weights, saved;
@@ -39,7 +39,7 @@ struct RandomSearch {
     };
 
     Kind kind = Kind::Chunks;
-    std::vector<Row> rows;
+    std::vector<LayerRow> rows;
     std::vector<Device> devices;
     std::vector<Pair> links;
     std::vector<Bus> buses;
@@ -55,7 +55,7 @@ struct RandomSearch {
     std::string layers() const {
         std::string text = "samples: 1\nlayers:\n";
         for (std::size_t layer = 0; layer < rows.size(); ++layer) {
-            const Row& row = rows[layer];
+            const LayerRow& row = rows[layer];
             text += fmt::format(
                 "  - {{name: l{}{}, forward: {} ns, backward_input: {} ns, backward_weight: {} ns, output: {} B, "
                 "weights: {} B, saved: {} B}}\n",
@@ -199,7 +199,7 @@ private:
     }
 
     void make_last_layer_heavy() {
-        RandomSearch::Row& last = search_.rows.back();
+        RandomSearch::LayerRow& last = search_.rows.back();
         last.forward = 10 * last.forward + 100;
         if (search_.devices.front().memory != kUnlimited)
             last.weights = search_.devices.front().memory / 128 * 64;  // gradients and momentum take as much each
@@ -208,7 +208,7 @@ private:
     // Branches without time, in turn with more memory than the first device has left and with none.
     void make_every_other_branch_large() {
         for (std::size_t layer = 1; layer + 1 < search_.rows.size(); ++layer) {
-            RandomSearch::Row& row = search_.rows[layer];
+            RandomSearch::LayerRow& row = search_.rows[layer];
             row.weights = layer % 2 == 0 ? 0 : 1024;
             if (layer % 2 == 1)
                 row.forward = row.backward_input = row.backward_weight = row.recompute = 0;
@@ -222,7 +222,7 @@ private:
         const int heavy = one_in(2) ? 1 : is(Kind::ForwardOnly) ? 20 : one_of<int>({1, 20});
         const int large = one_in(3) ? 10 : 1;
         for (int layer = 0; layer < count; ++layer) {
-            RandomSearch::Row& row = search_.rows.emplace_back();
+            RandomSearch::LayerRow& row = search_.rows.emplace_back();
             if (branches && layer + 1 == count && count > 2) {
                 std::vector<std::string> inputs;
                 for (int input = 1; input < layer; ++input)

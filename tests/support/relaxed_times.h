@@ -37,7 +37,7 @@ public:
                 if (task.op != Op::Update && task.op != Op::SumGradients)
                     number_of_[task] = static_cast<int>(tasks_.size());
                 if (meets(task))
-                    meetings_[meeting_of(task)].push_back(static_cast<int>(tasks_.size()));
+                    barriers_[barrier_of(task)].push_back(static_cast<int>(tasks_.size()));
                 tasks_.push_back(task);
                 device_.push_back(static_cast<int>(device));
             }
@@ -70,7 +70,7 @@ private:
 
     // Tasks that begin together have one key: sums of a stage, or at the end of all stages that share parameters, and
     // with a common norm all updates.
-    std::pair<int, int> meeting_of(const Task& task) const {
+    std::pair<int, int> barrier_of(const Task& task) const {
         std::set<int> stages = {task.stage};
         for (bool grows = task.op == Op::SumGradients; grows;) {
             const std::size_t before = stages.size();
@@ -133,14 +133,14 @@ private:
                            {Op::RecvBackward, stage, mb, 0, edge.to});
         }
         if (meets(task))
-            add_arrivals(meetings_.at(meeting_of(task)), rule.inputs);
+            add_arrivals(barriers_.at(barrier_of(task)), rule.inputs);
         return rule;
     }
 
-    // A device has come to a meeting when it has computed the tasks before its first task there.
-    void add_arrivals(const std::vector<int>& meeting, std::vector<int>& inputs) const {
+    // A device arrives at a barrier when it has computed the tasks before its first task there.
+    void add_arrivals(const std::vector<int>& barrier, std::vector<int>& inputs) const {
         std::set<int> devices;
-        for (const int first : meeting) {
+        for (const int first : barrier) {
             if (!devices.insert(device_[first]).second)
                 continue;
             int before = first - 1;
@@ -197,7 +197,7 @@ private:
     std::vector<Task> tasks_;
     std::vector<int> device_;
     std::map<Task, int> number_of_;
-    std::map<std::pair<int, int>, std::vector<int>> meetings_;
+    std::map<std::pair<int, int>, std::vector<int>> barriers_;
     std::map<std::array<int, 4>, int> last_in_lane_, last_copied_;
     std::vector<Rule> rules_;
     std::vector<TaskTime> times_;

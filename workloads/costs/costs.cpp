@@ -226,7 +226,7 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
     return profile;
 }
 
-bool knows_times(const LayerProfile& layer, int samples) {
+bool has_times(const LayerProfile& layer, int samples) {
     return layer.times.contains(samples) || std::all_of(layer.times.begin(), layer.times.end(),
                                                         [](const auto& times) { return times.second == LayerTimes{}; });
 }
@@ -295,7 +295,7 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
         }
         bytes_.push_back(all_aligned(raw_bytes(layer, samples)));
         sizes.add(layer, all_bytes_of(bytes_.back()));
-        interpolated_ = interpolated_ || !knows_times(layer, samples);
+        interpolated_ = interpolated_ || !has_times(layer, samples);
     }
     const bool reads_data =
         std::any_of(profile.data.begin(), profile.data.end(), [](const auto& data) { return data.second.median > 0; });

@@ -46,7 +46,7 @@ struct LayerProfile {
 
 // Returns whether a layer's times at a size were measured. Times of other sizes are interpolated linearly between
 // neighbours, and extrapolated from the nearest two; from a single size they are proportional.
-bool knows_times(const LayerProfile& layer, int samples);
+bool has_times(const LayerProfile& layer, int samples);
 
 // A profile is a versioned file.
 struct Profile {

@@ -1,4 +1,4 @@
-#include "schedules/orders/turns.h"
+#include "schedules/orders/chunk_groups.h"
 
 #include "workloads/error.h"
 
@@ -7,42 +7,42 @@
 
 namespace pw {
 
-std::vector<Turn> turns_in_groups(int chunks, int microbatches, int group) {
-    std::vector<Turn> turns;
+std::vector<VirtualMicrobatch> virtual_microbatches(int chunks, int microbatches, int group) {
+    std::vector<VirtualMicrobatch> sequence;
     for (int first = 0; first < microbatches; first += group)
         for (int chunk = 0; chunk < chunks; ++chunk)
             for (int mb = first; mb < std::min(first + group, microbatches); ++mb)
-                turns.push_back({chunk, mb});
-    return turns;
+                sequence.push_back({chunk, mb});
+    return sequence;
 }
 
-void take_turns(const Holding& own, int group, int ahead, Tasks& order, const BackwardOf& backward) {
+void interleave_stages(const Holding& own, int group, int ahead, Tasks& order, const BackwardOf& backward) {
     const int p = own.shape.devices, v = own.shape.stages / p, device = own.device;
-    const std::vector<Turn> turns = turns_in_groups(v, own.shape.microbatches, group);
-    const auto all = static_cast<int>(turns.size());
+    const std::vector<VirtualMicrobatch> sequence = virtual_microbatches(v, own.shape.microbatches, group);
+    const auto all = static_cast<int>(sequence.size());
     ahead = std::min(ahead, all);
     const auto forward = [&](int k) {
-        order.push_back({Op::Forward, turns[k].chunk * p + device, turns[k].microbatch});
+        order.push_back({Op::Forward, sequence[k].chunk * p + device, sequence[k].microbatch});
     };
     for (int k = 0; k < ahead; ++k)
         forward(k);
     for (int k = 0; k < all; ++k) {
         if (ahead + k < all)
             forward(ahead + k);
-        backward((v - 1 - turns[k].chunk) * p + device, turns[k].microbatch);
+        backward((v - 1 - sequence[k].chunk) * p + device, sequence[k].microbatch);
     }
 }
 
 namespace {
 
-// PyTorch: as many rounds of one group as there are times p micro-batches; they must come out even.
+// PyTorch: one group per p micro-batches; all groups must be equally large.
 int rounds_of(int devices, int microbatches) { return std::max(1, microbatches / devices); }
 
 bool fills_rounds(int devices, int microbatches) {
     return microbatches > 0 && microbatches % rounds_of(devices, microbatches) == 0;
 }
 
-// Megatron: at least p, at most m, and no last group that is shorter than p.
+// Megatron: a group has at least p and at most m micro-batches, and the last group is not shorter than p.
 bool is_group(int group, int devices, int microbatches) {
     return group >= devices && group <= microbatches && (microbatches % group == 0 || microbatches % group >= devices);
 }
@@ -56,7 +56,7 @@ int group_of_even_rounds(const Shape& shape) {
         --less;
     while (!fills_rounds(p, more))
         ++more;
-    int group = p;  // m is one, so that the loop ends
+    int group = p;  // m itself is a group, so that the loop ends
     while (!is_group(group, p, m))
         ++group;
     fail_about({Setting::MicroBatches, Setting::Group},
