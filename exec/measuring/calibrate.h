@@ -9,7 +9,9 @@ namespace pw {
 
 struct ProbeTrace {
     const Job* job;
-    std::vector<Trace> traces;  // one of all its steps, or of an asynchronous job one for each turn
+    // One of all its steps, or of the first of them where the run was stopped; of an asynchronous job one for each
+    // turn.
+    std::vector<Trace> traces;
     int turns;
 };
 

@@ -21,7 +21,8 @@ struct InterleavedRun {
 bool can_interleave(const Job& job);
 
 // Runs the job in `turns` turns, fewer where it has fewer than two steps for each. Ranks call it together; rank 0 alone
-// gets traces and a calibration.
+// gets traces and a calibration. Once options.should_stop returns true, the job and its probes end after their next
+// step. Throws Error (RunFailed) where they have not run enough by then to calibrate anything.
 InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options);
 
 }  // namespace pw

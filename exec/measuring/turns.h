@@ -15,6 +15,8 @@ struct TurnTaker {
 };
 
 // Returns what each has run: one result, or one per run of an asynchronous job. All keep their memory in the meantime.
+// Once `should_stop` of a taker's options has ended its run, every other one ends after its next step, and those that
+// have not begun have no result.
 // `between` is called when nobody runs: before the first turn, between two, and after the last. Throws what a run
 // throws. Ranks call it together: since each does the same in the same order, their turns are in step.
 std::vector<std::vector<RunResult>> run_in_turns(const std::vector<TurnTaker>& takers, int turns,
