@@ -91,7 +91,7 @@ void CudaTraining::make_lanes() {
             streams_[lane] = cuda_device(device).device().add_stream();
         const Op op = plan.graph.task(node).op;
         if (is_send(op))
-            routes.insert({device, plan.graph.device_of(lanes_.partner(node)), op == Op::SendForward});
+            routes.insert({device, plan.graph.device_of(lanes_.partner(node)), !carries_gradients(op)});
     }
     Network network{{}, {}, {routes.begin(), routes.end()}};
     for (int device = 0; device < job.plan.shape.devices; ++device) {
@@ -238,7 +238,7 @@ Parcel CudaTraining::parcel_of(int send) const {
     Parcel parcel;
     parcel.from_device = plan.graph.device_of(send);
     parcel.to_device = plan.graph.device_of(recv);
-    parcel.forward = task.op == Op::SendForward;
+    parcel.forward = !carries_gradients(task.op);
     parcel.bytes = plan.moved[send];
     if (parcel.bytes > 0) {
         parcel.from = plan.tensors.made(parcel.forward, edge, task.microbatch);
