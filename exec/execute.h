@@ -101,6 +101,8 @@ void check_runnable(const Job& job);
 // Throws the same when a trace of all steps, every task of which leaves an event that is copied once, takes too much
 // memory.
 void check_whole_trace(const Job& job);
+// This is the part of check_runnable() that profiles need too: kernels are those of one optimizer.
+void check_optimizer(const Config& config);
 // This is the part of check_runnable() that needs no job: it checks that the transport `link` carries all that the plan
 // moves.
 void check_link(const Config& config, const Shape& shape);
