@@ -3,6 +3,7 @@
 
 #include "workloads/costs/stage_cost.h"
 #include "workloads/stages/stage_bytes.h"
+#include "workloads/text/choice.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -34,6 +35,12 @@ enum class Op : std::uint8_t {
 inline constexpr int kOps = static_cast<int>(Op::Last) + 1;
 
 enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive };
+template <>
+inline constexpr Choice<OpRole> kChoices<OpRole>[] = {{"compute", OpRole::Compute},
+                                                      {"update", OpRole::Update},
+                                                      {"sum", OpRole::Sum},
+                                                      {"send", OpRole::Send},
+                                                      {"receive", OpRole::Receive}};
 
 // The gradients that an operation makes; of a transfer, those that it carries.
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
