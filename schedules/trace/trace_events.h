@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace pw {
 
@@ -25,6 +26,14 @@ inline constexpr const char* kTraceForms =
     "only traces that pipewright wrote can be read, and those of others whose tasks are events with ph X and args: op "
     "(F B I W R U S SEND_F RECV_F SEND_B RECV_B), stage, microbatch, for transfers peer, and start_ns and end_ns, or "
     "ts and dur in place of them; device is args.device or pid; or the files of torch.profiler, one per rank";
+
+// A form of trace files. Its row is defined where its reader is; trace_forms.cpp lists the rows.
+struct TraceForm {
+    bool of_one_rank;                              // a trace is several files
+    bool (*is_task)(const nlohmann::json& event);  // the first task of a file says its form
+    // Throws Error (BadInput) naming file and position.
+    Trace (*read)(const std::vector<std::string>& paths);
+};
 
 // An object of a trace file and where it is there, for messages.
 struct JsonPlace {

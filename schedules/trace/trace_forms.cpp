@@ -1,5 +1,4 @@
-// The forms of traces that can be read, a row for each.
-#include "schedules/trace/kineto.h"
+// The forms of traces that can be read.
 #include "schedules/trace/trace_events.h"
 #include "schedules/trace/trace_json.h"
 
@@ -8,15 +7,12 @@
 
 namespace pw {
 
+// Each row is defined where its reader is.
+extern const TraceForm kKineto;
+
 namespace {
 
 using nlohmann::json;
-
-struct TraceForm {
-    bool of_one_rank;  // a trace is several files
-    bool (*is_task)(const json& event);
-    Trace (*read)(const std::vector<std::string>& paths);
-};
 
 bool has_our_args(const json& event) {
     const auto args = event.find("args");
@@ -29,10 +25,9 @@ Trace read_tasks(const std::vector<std::string>& paths) {
     return read_foreign_trace(paths.front());
 }
 
-constexpr TraceForm kForms[] = {
-    {false, has_our_args, read_tasks},
-    {true, is_kineto_task, read_kineto},
-};
+constexpr TraceForm kTasks{.of_one_rank = false, .is_task = has_our_args, .read = read_tasks};
+
+constexpr const TraceForm* kForms[] = {&kTasks, &kKineto};
 
 // The first task of a file says its form. One without tasks is read as the first form, which says what it lacks.
 const TraceForm& form_of(const std::string& path) {
@@ -42,14 +37,14 @@ const TraceForm& form_of(const std::string& path) {
     try {
         parse_events(path, kTraceForms, [](const JsonPlace& event, std::size_t) {
             const auto form = std::find_if(std::begin(kForms), std::end(kForms),
-                                           [&](const TraceForm& row) { return row.is_task(event.object); });
+                                           [&](const TraceForm* row) { return row->is_task(event.object); });
             if (form != std::end(kForms))
-                throw Found{form};
+                throw Found{*form};
         });
     } catch (const Found& found) {
         return *found.form;
     }
-    return kForms[0];
+    return kTasks;
 }
 
 }  // namespace

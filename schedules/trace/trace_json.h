@@ -22,12 +22,6 @@ Trace read_any_trace(const std::vector<std::string>& paths);
 // Returns whether the file is that of one rank of several.
 bool is_of_one_rank(const std::string& path);
 
-// Reads the files of torch.profiler (Kineto) of the ranks of one pipeline. Tasks are the annotations of PyTorch's
-// schedules: `PP:0F1` (the cell of a schedule's CSV), or `Forward 1` and `Backward 1`, whose stage is the rank. Times
-// are those of the annotation on the GPU where all tasks have one, else those of the host's thread. Steps are those of
-// `ProfilerStep#n`. What PyTorch annotates besides F, B, I and W is left out: transfers and sums of gradients overlap.
-Trace read_kineto(const std::vector<std::string>& paths);
-
 // Checks that it is the trace of a plan: every stage on a device, every compute task once in every step on a device
 // that holds its stage, no two at once, none before its inputs. Throws Error (BadInput) naming file, task and fact.
 void check_trace(const Trace& trace, const std::string& path);
