@@ -21,11 +21,8 @@ namespace pw {
 inline constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 inline constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two times do not overflow
 
-// How an event of a trace that pipewright did not write says which task it is.
-inline constexpr const char* kTraceForms =
-    "only traces that pipewright wrote can be read, and those of others whose tasks are events with ph X and args: op "
-    "(F B I W R U S SEND_F RECV_F SEND_B RECV_B), stage, microbatch, for transfers peer, and start_ns and end_ns, or "
-    "ts and dur in place of them; device is args.device or pid; or the files of torch.profiler, one per rank";
+// Returns how an event of a trace that pipewright did not write says which task it is, as a help text.
+const char* help_on_forms();
 
 // A form of trace files. Its row is defined where its reader is; trace_forms.cpp lists the rows.
 struct TraceForm {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace pw {
 
@@ -35,7 +38,7 @@ const TraceForm& form_of(const std::string& path) {
         const TraceForm* form;
     };
     try {
-        parse_events(path, kTraceForms, [](const JsonPlace& event, std::size_t) {
+        parse_events(path, help_on_forms(), [](const JsonPlace& event, std::size_t) {
             const auto form = std::find_if(std::begin(kForms), std::end(kForms),
                                            [&](const TraceForm* row) { return row->is_task(event.object); });
             if (form != std::end(kForms))
@@ -48,6 +51,20 @@ const TraceForm& form_of(const std::string& path) {
 }
 
 }  // namespace
+
+const char* help_on_forms() {
+    static const std::string help = [] {
+        std::vector<std::string_view> letters;
+        for (const OpFacts& facts : kOpFacts)
+            letters.push_back(facts.letters);
+        return fmt::format(
+            "only traces that pipewright wrote can be read, and those of others whose tasks are events with ph X and "
+            "args: op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur in place of "
+            "them; device is args.device or pid; or the files of torch.profiler, one per rank",
+            fmt::join(letters, " "));
+    }();
+    return help.c_str();
+}
 
 Trace read_any_trace(const std::vector<std::string>& paths) { return form_of(paths.front()).read(paths); }
 
