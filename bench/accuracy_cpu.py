@@ -111,17 +111,24 @@ def without_neighbours(profile, folder):
     return path
 
 
-def formulas_of(answer, config):
+def roles_of_operations(program):
+    """Returns the role of each operation by its letters, as `list operations` has them."""
+    lines = subprocess.run([program, "list", "operations"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    return dict(line.split()[:2] for line in lines[1:])
+
+
+def formulas_of(answer, config, roles):
     """Returns two simpler predictions of the step time from the calibrated means of the tasks, in ns."""
     mean = {}
     for task in answer["calibrated"]["tasks"]:
         mean[task["op"], task["stage"]] = task["mean_ns"]
     devices, stages, micro_batches = 2, answer["stages"], answer["micro_batches"]
-    of_stage = [sum(time for (op, stage), time in mean.items() if stage == s and op in ("F", "B", "I", "W", "R"))
+    of_stage = [sum(time for (op, stage), time in mean.items() if stage == s and roles[op] == "compute")
                 for s in range(stages)]
     if "replicas" in config["pipeline"]:
         of_stage = [time / devices for time in of_stage]
-    updates = [sum(mean.get((op, s), 0) for op in ("U", "S")) for s in range(stages)]
+    updates = [sum(time for (op, stage), time in mean.items() if stage == s and roles[op] in ("update", "sum"))
+               for s in range(stages)]
     per_device = sum(of_stage) / devices
     chunks = max(1, stages // devices)
     replicated = "replicas" in config["pipeline"]
@@ -144,7 +151,7 @@ def point_of(program, workload, pipeline, link, profile, folder):
     answer = json.loads(call(program, "compare", config, folder, "--json", "--interleave", str(turns)))
     measured, calibrated = answer["measured"], answer["calibrated"]
     step = measured["step_time_ns"]
-    simple = formulas_of(answer, config)
+    simple = formulas_of(answer, config, roles_of_operations(program))
     free = json.loads(call(program, "simulate", config, folder, "--json", "--set",
                            "cluster.link={latency: 0 ns, bandwidth: inf}", "--set", "cluster.shared=[]"))
     config["cluster"]["profile"] = without_neighbours(profile, folder)

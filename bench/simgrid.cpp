@@ -106,7 +106,7 @@ struct SendingLane {
 Bytes bytes_of(const Task& send, const Costs& costs) {
     for (const EdgeBytes& edge : costs.edges)
         if (edge.from == edge_of(send).from && edge.to == edge_of(send).to)
-            return send.op == Op::SendForward ? edge.forward : edge.backward;
+            return !carries_gradients(send.op) ? edge.forward : edge.backward;
     return 0;
 }
 
@@ -127,7 +127,7 @@ void run_simgrid(const Plan& plan, const Costs& costs, SimgridTimes& simgrid) {
     const auto device_of = [&](int stage) { return plan.shape.devices_of(stage).front(); };
     std::map<std::tuple<int, int, bool>, SendingLane> lanes;  // from, to, gradients
     const auto lane_of = [&](const Task& send) -> SendingLane& {
-        return lanes[{device_of(send.stage), device_of(send.peer), send.op == Op::SendBackward}];
+        return lanes[{device_of(send.stage), device_of(send.peer), carries_gradients(send.op)}];
     };
     std::vector<std::size_t> first_end;
     std::size_t computing = 0;
@@ -188,7 +188,7 @@ void run_simgrid(const Plan& plan, const Costs& costs, SimgridTimes& simgrid) {
                 if (is_send(task.op)) {
                     lane_of(task).ready->release();
                 } else if (is_recv(task.op)) {
-                    const bool gradients = task.op == Op::RecvBackward;
+                    const bool gradients = carries_gradients(task.op);
                     const Task send = other_end(task);
                     coming[{gradients, task.stage, task.microbatch}] =
                         lane_of(send).mailbox->get_async<int>(&tokens[received++]);

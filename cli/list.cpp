@@ -86,6 +86,13 @@ void list_keys() {
     print_result("{}", table.print());
 }
 
+void list_operations() {
+    Table table({"letters", "role", "meaning"}, true);
+    for (const OpFacts& facts : kOpFacts)
+        table.add({std::string(facts.letters), std::string(name_of(facts.role)), std::string(facts.words)});
+    print_result("{}", table.print());
+}
+
 struct List {
     std::string_view name;
     void (*list)();
@@ -96,6 +103,7 @@ constexpr List kLists[] = {
     {"schedules", list_schedules},
     {"backends", [] { list_rows(backends()); }},
     {"transports", [] { list_rows(transports()); }},
+    {"operations", list_operations},
     {"keys", list_keys},
     {"schema", [] { print_result("{}\n", config_schema()); }},
 };

@@ -23,6 +23,14 @@ void check_link(const Config& config, const Shape& shape) {
                            "write transport: threads, or take a plan without replicas and shared parameters");
 }
 
+void check_optimizer(const Config& config) {
+    if (config.training.optimizer != OptimizerKind::Sgd)
+        config.fail_at("training.optimizer",
+                       fmt::format("devices of {} have no kernels of {}", name_of(config.run.backend),
+                                   name_of(config.training.optimizer)),
+                       fmt::format("simulate it, set run.backend: emulated, or write {}", name_of(OptimizerKind::Sgd)));
+}
+
 namespace {
 
 // Holders exchange the new weights of their parts in the barrier of S, the sum of gradients. A task between S and
@@ -117,6 +125,7 @@ void check_runnable(const Job& job) {
         job.config.fail_at("transfer.sum_bucket",
                            "devices of cuda sum all gradients of a stage when the last of them is ready",
                            "simulate it, choose another run.backend, or remove the key");
+    check_optimizer(job.config);
     if (job.config.training.shard_optimizer)
         check_shards(job);
     check_initial(job.config, *job.model);

@@ -43,14 +43,17 @@ Jitter jitter_of(const std::string& text, const Job& job) {
     return normal_jitter(spreads_of(job.split, job.profile, job.config.pipeline.micro_batch_size));
 }
 
-StepTimeDraws draws_of(const Questions& questions, const Job& job, Simulator& simulator) {
+std::optional<StepTimeDraws> draws_of(const Questions& questions, const Job& job, Simulator& simulator,
+                                      const Hooks& hooks) {
     constexpr std::pair<const char*, double> kQuantiles[] = {{"min", 0},    {"p05", 0.05}, {"p50", 0.5},
                                                              {"p95", 0.95}, {"p99", 0.99}, {"max", 1}};
     const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    const Samples samples =
-        simulator.sample(job.costs, jitter_of(questions.jitter, job), questions.samples, questions.seed, threads);
-    const double count = questions.samples;
-    StepTimeDraws draws{questions.samples, questions.jitter, questions.seed, 0, {}, {}};
+    const Samples samples = simulator.sample(job.costs, jitter_of(questions.jitter, job), questions.samples,
+                                             questions.seed, threads, hooks.should_stop);
+    if (samples.step_times.empty())
+        return std::nullopt;
+    const auto count = static_cast<double>(samples.step_times.size());
+    StepTimeDraws draws{static_cast<int>(samples.step_times.size()), questions.jitter, questions.seed, 0, {}, {}};
     draws.mean = std::accumulate(samples.step_times.begin(), samples.step_times.end(), 0.0) / count;
     for (const auto& [name, part] : kQuantiles)
         draws.quantiles.emplace_back(name, quantile_of(samples, part));
@@ -251,7 +254,7 @@ Answers answers_to(const Questions& questions, const ConfigSource& source, const
     Simulator simulator = simulator_of(job);
     at_its_place(job.config, [&] {
         if (questions.samples > 0 && !hooks.stops())
-            answers.draws = draws_of(questions, job, simulator);
+            answers.draws = draws_of(questions, job, simulator, hooks);
         if (questions.stragglers)
             answers.stragglers = stragglers_of(job, simulator, answers.step_time, hooks);
         if ((questions.explain || questions.slack) && !hooks.stops()) {

@@ -45,6 +45,7 @@ void keep_remarks(const RunResult& result, Comparison& comparison) {
 void run_with_probes(const Job& job, int turns, const Hooks& hooks, Comparison& comparison) {
     RunOptions options;
     options.progress = progress_for(hooks);
+    options.should_stop = hooks.should_stop;
     InterleavedRun run;
     as_this_rank(job, [&] { run = run_interleaved(job, turns, options); });
     keep_remarks(run.runs.front(), comparison);

@@ -104,7 +104,7 @@ int peak_of_pairs(Events events, Frees frees) {
     const auto is_freed = [&](const Task& task) { return find(Pair{task.stage, task.microbatch}) != freed.end(); };
     std::vector<std::pair<Ns, int>> changes;
     for (const TraceEvent& event : events) {
-        const bool forward = event.task.op == Op::Forward;
+        const bool forward = saves_first(event.task.op);
         if (forward)
             changes.emplace_back(event.start, 1);
         if (frees(event.task.op) || (forward && !is_freed(event.task)))
@@ -157,8 +157,8 @@ Ns exposed_communication(Events events, Ns start_of_step) {
         if (is_transfer(event.task.op))
             continue;
         const Task& task = event.task;
-        if (event.start > idle_since && (task.op == Op::Forward || makes_input_gradient(task.op))) {
-            const bool forward = task.op == Op::Forward;
+        if (event.start > idle_since && (reads(task.op, Op::RecvForward) || reads(task.op, Op::RecvBackward))) {
+            const bool forward = reads(task.op, Op::RecvForward);
             const std::vector<Arrival>& all = forward ? activations : gradients;
             const Tensor tensor{task.stage, task.microbatch, task.slice};
             own.clear();

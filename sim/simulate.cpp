@@ -58,7 +58,8 @@ public:
         run_events();
     }
 
-    Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads);
+    Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads,
+                   const std::function<bool()>& should_stop);
     Explanation explain(const Costs& costs);
 
     // These are of the costs last run.
@@ -254,7 +255,8 @@ Explanation Simulation::explain(const Costs& costs) {
     return all;
 }
 
-Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
+Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads,
+                           const std::function<bool()>& should_stop) {
     if (may_wait_for_calls(plan_.shape, costs))
         fail_about(
             {Setting::Dispatcher},
@@ -268,11 +270,20 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
     const int groups = (draws - 1) / kCount + 1;
     Samples samples{std::vector<Ns>(static_cast<std::size_t>(groups) * kCount), {}};
     std::vector<int> busiest(samples.step_times.size());  // by draw
-    std::atomic<int> next = 0;
+    std::atomic<int> next = 0;                            // every group below it is drawn in the end
+    std::atomic<bool> stops = false;
+    const auto goes_on = [&] {
+        if (should_stop && should_stop())
+            stops = true;
+        return !stops;
+    };
     const auto work = [&] {
         Recurrence::Draws drawn;
         drawn.busy.resize(own_.size() * kCount);
-        for (int group = next++; group < groups; group = next++) {
+        while (goes_on()) {
+            const int group = next++;
+            if (group >= groups)
+                break;
             pass.recurrence->draw(*pass.times, jitter, mixed(seed, static_cast<std::uint64_t>(group)), drawn);
             for (int draw = 0; draw < kCount; ++draw) {
                 const auto at = static_cast<std::size_t>(group) * kCount + static_cast<std::size_t>(draw);
@@ -298,9 +309,10 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
     };
     const int workers = std::min(threads, groups);
     for_each_index(static_cast<std::size_t>(workers), workers, [&](std::size_t) { work(); });
-    samples.step_times.resize(static_cast<std::size_t>(draws));
+    const int count = std::min(draws, std::min(next.load(), groups) * kCount);
+    samples.step_times.resize(static_cast<std::size_t>(count));
     samples.slowest.assign(own_.size(), 0);
-    for (int draw = 0; draw < draws; ++draw)
+    for (int draw = 0; draw < count; ++draw)
         ++samples.slowest[static_cast<std::size_t>(busiest[static_cast<std::size_t>(draw)])];
     return samples;
 }
@@ -347,8 +359,9 @@ Metrics Simulator::metrics(const Costs& costs, const Trace& head) {
 
 Explanation Simulator::explain(const Costs& costs) { return simulation_->explain(costs); }
 
-Samples Simulator::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads) {
-    return simulation_->sample(costs, jitter, draws, seed, threads);
+Samples Simulator::sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads,
+                          const std::function<bool()>& should_stop) {
+    return simulation_->sample(costs, jitter, draws, seed, threads, should_stop);
 }
 
 Ns Simulator::step_time(const Costs& costs) {

@@ -10,6 +10,7 @@
 #include "sim/samples.h"
 #include "workloads/costs/costs.h"
 
+#include <functional>
 #include <memory>
 
 namespace pw {
@@ -42,8 +43,10 @@ public:
     // Explains the step time. Throws Error (BadInput) where devices slow each other down, as sample() does.
     Explanation explain(const Costs& costs);
     // Draws `draws` step times on `threads` threads, whose number does not change them. Throws Error (BadInput) if
-    // devices slow each other down: the order of their tasks then changes from draw to draw.
-    Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads);
+    // devices slow each other down: the order of their tasks then changes from draw to draw. `should_stop` is asked by
+    // all threads; once it returns true, there are only the first draws.
+    Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads,
+                   const std::function<bool()>& should_stop = {});
     // The same as trace(), from the queue of events, which devices that share something need. Tests compare both.
     Trace trace_by_events(const Costs& costs);
 

@@ -91,7 +91,7 @@ void CudaTraining::make_lanes() {
             streams_[lane] = cuda_device(device).device().add_stream();
         const Op op = plan.graph.task(node).op;
         if (is_send(op))
-            routes.insert({device, plan.graph.device_of(lanes_.partner(node)), op == Op::SendForward});
+            routes.insert({device, plan.graph.device_of(lanes_.partner(node)), !carries_gradients(op)});
     }
     Network network{{}, {}, {routes.begin(), routes.end()}};
     for (int device = 0; device < job.plan.shape.devices; ++device) {
@@ -239,7 +239,7 @@ DeviceMessage CudaTraining::message_of(int send) const {
     DeviceMessage message;
     message.from_device = plan.graph.device_of(send);
     message.to_device = plan.graph.device_of(recv);
-    message.forward = task.op == Op::SendForward;
+    message.forward = !carries_gradients(task.op);
     message.bytes = plan.moved[send];
     if (message.bytes > 0) {
         message.from = plan.tensors.made(message.forward, edge, task.microbatch);

@@ -147,7 +147,7 @@ std::vector<int> landing_positions(const RunPlan& plan) {
     std::vector<int> positions(static_cast<std::size_t>(plan.graph.size()), 0);
     for (int node = 0; node < plan.graph.size(); ++node)
         if (const Task& task = plan.graph.task(node); is_recv(task.op))
-            if (const auto found = first.find({task.op == Op::RecvForward, plan.edge_of(task), task.microbatch});
+            if (const auto found = first.find({!carries_gradients(task.op), plan.edge_of(task), task.microbatch});
                 found != first.end())
                 positions[node] = found->second;
     return positions;

@@ -119,7 +119,8 @@ public:
         for (const Trace& trace : probe.traces)
             for (int step = 0; step < steps_of(*probe.job); ++step)
                 if (probe.job->plan.asynchronous || !begins_turn(step, steps_of(*probe.job), probe.turns))
-                    steps.emplace_back(probe.job->plan, trace, step);
+                    if (Step run(probe.job->plan, trace, step); !run.events().empty())
+                        steps.push_back(std::move(run));
         std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.makespan() < b.makespan(); });
         const auto out = static_cast<std::size_t>(kLeftOut * static_cast<double>(steps.size()));
         for (std::size_t k = out; k + out < steps.size(); ++k) {

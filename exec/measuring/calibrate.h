@@ -9,7 +9,8 @@ namespace pw {
 
 struct ProbeTrace {
     const Job* job;
-    std::vector<Trace> traces;  // one of all steps; for an asynchronous job one per turn
+    // One of all steps, or of the first ones if the run was stopped; for an asynchronous job one per turn.
+    std::vector<Trace> traces;
     int turns;
 };
 

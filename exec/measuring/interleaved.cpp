@@ -24,6 +24,12 @@ void leave_out_first_steps(Trace& trace, int steps, int turns) {
                   [&](const TraceEvent& event) { return event.step > 0 && begins_turn(event.step, steps, turns); });
 }
 
+// Every turn leaves out its first step.
+void require_second_step(const std::vector<RunResult>& of_probe) {
+    if (of_probe.empty() || of_probe.front().stopped_after == 1)
+        fail_with(ExitCode::RunFailed, "the run was stopped before its probes had run two steps");
+}
+
 // The time of the slowest rank.
 Ns slowest_reference_work(const CorePlan& cores, Ranks& ranks) {
     const Ns own = reference_work_time(cores);
@@ -50,11 +56,17 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     const std::shared_ptr<Ranks> ranks = ranks_of_process(job.config.run.transport == RunConfig::Transport::Mpi);
     const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, *ranks);
     const auto between = [&] { interleaved.reference_work.times.push_back(slowest_reference_work(cores, *ranks)); };
-    std::vector<std::vector<RunResult>> results =
-        run_in_turns({{&probes.near}, {&probes.alone}, {&job, options, kTurnsOfARun}}, interleaved.turns, between);
+    RunOptions probing;
+    probing.should_stop = options.should_stop;
+    std::vector<std::vector<RunResult>> results = run_in_turns(
+        {{&probes.near, probing}, {&probes.alone, probing}, {&job, options, kTurnsOfARun}}, interleaved.turns, between);
     interleaved.runs = std::move(results[2]);
+    if (interleaved.runs.empty())
+        fail_with(ExitCode::RunFailed, "the run was stopped before its first step");
     if (ranks->rank() != 0)
         return interleaved;
+    for (const std::size_t probe : {0, 1})
+        require_second_step(results[probe]);
     interleaved.calibration = calibrate(job, {{&probes.alone, traces_of(std::move(results[1])), interleaved.turns},
                                               {&probes.near, traces_of(std::move(results[0])), interleaved.turns}});
     if (!job.plan.asynchronous)

@@ -23,7 +23,8 @@ struct InterleavedRun {
 bool can_interleave(const Job& job);
 
 // Runs the job in `turns` turns, or in fewer so that each has at least two steps. All ranks call it together; only
-// rank 0 gets traces and a calibration.
+// rank 0 gets traces and a calibration. After options.should_stop has returned true, the job and its probes end after
+// their next step. Throws Error (RunFailed) if they have then run too few steps to calibrate.
 InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options);
 
 }  // namespace pw

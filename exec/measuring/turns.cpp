@@ -4,6 +4,7 @@
 #include "workloads/first_failure.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace pw {
 
@@ -16,6 +17,10 @@ class TurnOrder {
 public:
     TurnOrder(std::size_t takers, const std::function<void()>& between) : has_left_(takers, false), between_(between) {}
 
+    // The runs of a taker tell all ranks at once that they were asked to stop, so that the takers of all ranks stop
+    // alike.
+    void stop() { stopped_ = true; }
+    bool is_stopped() const { return stopped_; }
     void wait_for_turn(std::size_t taker) {
         std::unique_lock lock(mutex_);
         wait(lock, taker);
@@ -59,27 +64,37 @@ private:
     std::size_t turn_ = 0;
     std::vector<bool> has_left_;
     bool aborted_ = false;
+    std::atomic<bool> stopped_ = false;
     const std::function<void()>& between_;
 };
 
 std::vector<RunResult> take_turns(const TurnTaker& taker, std::size_t number, int turns, TurnOrder& order) {
     std::vector<RunResult> results;
+    RunOptions options = taker.options;
+    options.should_stop = [&] {
+        return order.is_stopped() || (taker.options.should_stop && taker.options.should_stop());
+    };
+    const auto run_now = [&] {
+        results.push_back(run(*taker.job, options));
+        if (results.back().asked_to_stop)
+            order.stop();
+    };
     order.wait_for_turn(number);
     if (taker.job->plan.asynchronous) {
-        for (int turn = 0; turn < turns; ++turn) {
+        for (int turn = 0; turn < turns && !order.is_stopped(); ++turn) {
             if (turn > 0)
                 order.pass_on(number);
-            if (runs_in_turn(turn, turns, taker.every))
-                results.push_back(run(*taker.job, taker.options));
+            if (runs_in_turn(turn, turns, taker.every) && !order.is_stopped())
+                run_now();
         }
         return results;
     }
-    RunOptions options = taker.options;
     options.between_steps = [&](int done, int steps) {
         if (begins_turn(done, steps, turns))
             order.pass_on(number);
     };
-    results.push_back(run(*taker.job, options));
+    if (!order.is_stopped())
+        run_now();
     return results;
 }
 

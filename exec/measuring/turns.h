@@ -15,7 +15,9 @@ struct TurnTaker {
     int every = 1;  // an asynchronous job, which is a single step, runs completely in one of this many turns
 };
 
-// Returns the results of each: one, or one per run of an asynchronous job. All keep their memory between turns.
+// Returns the results of each: one, or one per run of an asynchronous job. All keep their memory between turns. After
+// `should_stop` of a taker's options has ended its run, every other run ends after its next step; runs that have not
+// begun have no result.
 // `between` is called while no run computes: before the first turn, between two turns, and after the last one.
 // Throws the exception of a run. All ranks call it together: since each does the same in the same order, their
 // turns coincide.

@@ -49,7 +49,7 @@ Sample Training::sample(std::int64_t index) const {
 void Training::leave(int send) {
     const Task& task = plan.graph.task(send);
     const int edge = plan.edge_of(task);
-    const bool forward = task.op == Op::SendForward;
+    const bool forward = !carries_gradients(task.op);
     if (const Bytes bytes = plan.moved[send]; bytes > 0)
         std::memcpy(plan.tensors.landed(forward, edge, task.microbatch),
                     plan.tensors.made(forward, edge, task.microbatch), static_cast<std::size_t>(bytes));

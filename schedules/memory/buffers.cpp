@@ -44,7 +44,7 @@ public:
         for (int device = 0; device < plan_.shape.devices; ++device)
             add_persistent(device);
         for (int node = 0; node < graph_.size(); ++node)
-            if (graph_.task(node).op == Op::Forward)
+            if (saves_first(graph_.task(node).op))
                 add_activations(node);
         for (int edge = 0; edge < static_cast<int>(costs_.edges.size()); ++edge) {
             add_landings(edge, true);
@@ -115,30 +115,33 @@ private:
         buffers_.reserve(each * static_cast<std::size_t>(plan_.shape.microbatches));
     }
 
-    // The nodes of a stage's tasks, by micro-batch; -1 for none.
-    struct Positions {
-        const PlanGraph& graph;
-        std::span<const int> forwards, inputs, weights, wholes, agains;
+    // The positions of a stage's tasks in the list of their device, by micro-batch; -1 for none.
+    class Positions {
+    public:
+        Positions(const PlanGraph& graph, int stage) : graph_(graph) {
+            for (std::size_t row = 0; row < kComputing.size(); ++row)
+                nodes_[row] = graph.nodes(kComputing[row].op, stage);
+        }
 
-        Positions(const PlanGraph& of, int stage)
-            : graph(of),
-              forwards(of.nodes(Op::Forward, stage)),
-              inputs(of.nodes(Op::BackwardInput, stage)),
-              weights(of.nodes(Op::BackwardWeight, stage)),
-              wholes(of.nodes(Op::Backward, stage)),
-              agains(of.nodes(Op::Recompute, stage)) {}
-
-        static int at(std::span<const int> nodes, int mb) { return nodes.empty() ? -1 : nodes[mb]; }
-        int input_node(int mb) const { return at(inputs, mb) >= 0 ? inputs[mb] : at(wholes, mb); }  // I, or B
-        int forward(int mb) const { return position(at(forwards, mb)); }
-        int again(int mb) const { return position(at(agains, mb)); }
+        // Returns the last task of the micro-batch whose operation is one of `ops`.
+        int node(int mb, OpSet ops) const {
+            int last = -1;
+            for (std::size_t row = 0; row < kComputing.size(); ++row)
+                if (is_in(kComputing[row].op, ops) && !nodes_[row].empty())
+                    last = std::max(last, nodes_[row][static_cast<std::size_t>(mb)]);
+            return last;
+        }
+        int again(int mb) const { return position(node(mb, kSavesAgain)); }
         // Without a backward, F is the last task.
-        int input(int mb) const { return or_forward(input_node(mb), mb); }
-        int weight(int mb) const { return or_forward(at(weights, mb) >= 0 ? weights[mb] : at(wholes, mb), mb); }
+        int input(int mb) const { return or_forward(node(mb, kMakesInputGradients), mb); }
+        int weight(int mb) const { return or_forward(node(mb, kMakesWeightGradients), mb); }
 
     private:
-        int position(int node) const { return node < 0 ? -1 : graph.position_of(node); }
-        int or_forward(int node, int mb) const { return node < 0 ? forward(mb) : graph.position_of(node); }
+        int position(int node) const { return node < 0 ? -1 : graph_.position_of(node); }
+        int or_forward(int node, int mb) const { return position(node < 0 ? this->node(mb, kSavesFirst) : node); }
+
+        const PlanGraph& graph_;
+        std::array<std::span<const int>, kComputing.size()> nodes_;
     };
 
     void add_activations(int node) {
@@ -173,20 +176,21 @@ private:
         const EdgeBytes& bytes = costs_.edges[number];
         const Bytes size = forward ? bytes.forward : bytes.backward;
         const int receiver_stage = forward ? bytes.to : bytes.from, sender_stage = forward ? bytes.from : bytes.to;
+        const Op send_op = forward ? Op::SendForward : Op::SendBackward;
+        const OpSet readers = ops_that([&](const OpFacts& op) { return reads(op.op, *facts_of(send_op).other_end); });
+        const OpSet makers = forward ? kSavesFirst : kMakesInputGradients;
         const Positions of_reader(graph_, receiver_stage), of_maker(graph_, sender_stage);
         const int row = graph_.index().edge(bytes.from, bytes.to);
-        const std::span<const int> sends =
-            row < 0 ? std::span<const int>{} : graph_.nodes(forward ? Op::SendForward : Op::SendBackward, row);
+        const std::span<const int> sends = row < 0 ? std::span<const int>{} : graph_.nodes(send_op, row);
         for (int mb = 0; size > 0 && mb < plan_.shape.microbatches; ++mb) {
-            const int reader = forward ? Positions::at(of_reader.forwards, mb) : of_reader.input_node(mb);
-            const int maker = forward ? Positions::at(of_maker.forwards, mb) : of_maker.input_node(mb);
+            const int reader = of_reader.node(mb, readers), maker = of_maker.node(mb, makers);
             if (reader < 0 || maker < 0)
                 continue;
             const int device = graph_.device_of(reader);
             int first = graph_.position_of(maker);
             if (graph_.device_of(maker) != device) {
-                const Task task{forward ? Op::SendForward : Op::SendBackward, sender_stage, mb, 0, receiver_stage};
-                const int send = Positions::at(sends, mb);
+                const Task task{send_op, sender_stage, mb, 0, receiver_stage};
+                const int send = sends.empty() ? -1 : sends[static_cast<std::size_t>(mb)];
                 if (send < 0)
                     fail("plan '{}' has no {}: its transfers were not added", plan_.schedule, print(task));
                 first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
@@ -217,7 +221,7 @@ private:
             const Task& task = graph_.task(node);
             if (!is_send(task.op))
                 continue;
-            const bool forward = task.op == Op::SendForward;
+            const bool forward = !carries_gradients(task.op);
             const int edge = graph_.index().edge(edge_of(task).from, edge_of(task).to);
             const int number = edge < 0 ? -1 : number_of[edge];
             if (number < 0)

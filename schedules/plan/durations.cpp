@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -22,23 +23,25 @@ Ns time_of(Op op, const StageCost& cost) {
     return part == nullptr ? 0 : cost.*part;
 }
 
+// The factor of the whole of several operations is the mean of theirs, by their times.
 double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
     if (!is_compute(op))
         return 1;  // once per mini-batch
-    switch (facts_of(op).gradients) {
-        case Gradients::None:
-            return length.forward;
-        case Gradients::OfInputs:
-            return length.backward_input;
-        case Gradients::OfWeights:
-            return length.backward_weight;
-        case Gradients::OfBoth:
-            break;
-    }
-    const auto input = static_cast<double>(cost.backward_input), weight = static_cast<double>(cost.backward_weight);
-    const bool alike = length.backward_input == length.backward_weight || input + weight == 0;
-    return alike ? length.backward_input
-                 : (input * length.backward_input + weight * length.backward_weight) / (input + weight);
+    if (double MicroBatchLength::*const own = facts_of(op).length)
+        return length.*own;
+    double times = 0, scaled = 0;
+    std::optional<double> first;
+    bool alike = true;
+    for (const OpFacts& part : kOpFacts)
+        if (part.whole == op) {
+            const auto time = static_cast<double>(time_of(part.op, cost));
+            const double factor = length.*part.length;
+            times += time;
+            scaled += time * factor;
+            alike = alike && factor == first.value_or(factor);
+            first = first.value_or(factor);
+        }
+    return alike || times == 0 ? *first : scaled / times;
 }
 
 Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }

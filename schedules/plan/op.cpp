@@ -13,6 +13,8 @@ constexpr bool is_in_order() {
     return true;
 }
 static_assert(is_in_order(), "the rows of facts are in the order of Op");
+static_assert(std::ranges::count(kComputing, OpRole::Compute, &OpFacts::role) == std::ssize(kComputing),
+              "operations that compute come first");
 
 constexpr bool has_names(const OpFacts& facts) {
     return !facts.letters.empty() && !facts.words.empty() &&
@@ -25,6 +27,23 @@ constexpr bool has_costs(const OpFacts& facts) {
 }
 static_assert(std::ranges::all_of(kOpFacts, has_costs),
               "operations that compute have a time and a workspace, U and S a time");
+
+constexpr bool has_length(const OpFacts& facts) {
+    const bool is_whole = std::ranges::count(kOpFacts, std::optional(facts.op), &OpFacts::whole) > 0;
+    return (facts.length != nullptr) == (is_compute(facts.op) && !is_whole) && (!is_whole || is_compute(facts.op));
+}
+static_assert(std::ranges::all_of(kOpFacts, has_length),
+              "what computes has a length of its own, or those of its parts");
+
+static_assert(std::ranges::count(kOpFacts, Saved::Made, &OpFacts::saved) == 1, "one operation saves activations first");
+static_assert(std::ranges::all_of(kOpFacts,
+                                  [](const OpFacts& facts) {
+                                      return facts.saved == Saved::None || is_compute(facts.op);
+                                  }),
+              "only what computes saves activations");
+
+static_assert(std::ranges::count(kOpFacts, OpRole::Send, &OpFacts::role) == 2,
+              "a third kind of transfer needs an answer wherever carries_gradients() is asked");
 
 constexpr bool has_ends(const OpFacts& facts) {
     if (!is_transfer(facts.op))

@@ -3,7 +3,9 @@
 
 #include "workloads/costs/stage_cost.h"
 #include "workloads/stages/stage_bytes.h"
+#include "workloads/text/choice.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -33,9 +35,19 @@ enum class Op : std::uint8_t {
 inline constexpr int kOps = static_cast<int>(Op::Last) + 1;
 
 enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive };
+template <>
+inline constexpr Choice<OpRole> kChoices<OpRole>[] = {{"compute", OpRole::Compute},
+                                                      {"update", OpRole::Update},
+                                                      {"sum", OpRole::Sum},
+                                                      {"send", OpRole::Send},
+                                                      {"receive", OpRole::Receive}};
 
 // The gradients that an operation makes, or a transfer carries.
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
+
+// What an operation does with the tensors that F saves for the backward pass. The last operation that makes gradients
+// of inputs, or of weights, frees what these need.
+enum class Saved : std::uint8_t { None, Made, MadeAgain };
 
 // The stages at the other ends of a transfer: those that feed the task's stage, or those that it feeds.
 enum class PeerStages : std::uint8_t { None, Before, After };
@@ -61,13 +73,16 @@ struct OpFacts {
     std::uint32_t colour;      // on plots, 0xrrggbb
     OpRole role;
     Gradients gradients;
+    Saved saved;
     bool reads_weights;       // of a version (schedules/plan/versions.h)
     std::optional<Op> whole;  // the operation that includes this one
     PeerStages peers;         // of a transfer
     std::optional<Op> other_end;
-    Ns StageCost::*cost;              // null for transfers, whose times are those of links
-    Bytes StageBytes::*workspace;     // null if the task needs none
     std::span<const OpInput> inputs;  // the dependency rule, without what barriers add
+    Ns StageCost::*cost;              // null for transfers, whose times are those of links
+    // Null for tasks that run once per mini-batch, for transfers, and for operations that include others.
+    double MicroBatchLength::*length;
+    Bytes StageBytes::*workspace;  // null if the task needs none
 };
 
 namespace op_inputs {
@@ -87,34 +102,50 @@ inline constexpr OpInput kRecvBackward[] = {{From::OtherEnd, Op::SendBackward}};
 // Blue, orange, teal and lime differ in lightness too, so that they stay distinct in grey and for colour-blind readers.
 // clang-format off
 inline constexpr OpFacts kOpFacts[] = {
-    // op, letters, words, colour, role, gradients, reads weights,
-    //     whole, peers, other end, cost, workspace, inputs
-    {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, Gradients::None, true,
-     {}, PeerStages::None, {}, &StageCost::forward, &StageBytes::forward_workspace, op_inputs::kForward},
-    {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, true,
-     {}, PeerStages::None, {}, &StageCost::backward, &StageBytes::backward_workspace, op_inputs::kBackward},
-    {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, true,
-     Op::Backward, PeerStages::None, {}, &StageCost::backward_input, &StageBytes::input_workspace, op_inputs::kBackward},
-    {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, false,
-     Op::Backward, PeerStages::None, {}, &StageCost::backward_weight, &StageBytes::weight_workspace, op_inputs::kAfterInput},
-    {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, true,
-     {}, PeerStages::None, {}, &StageCost::recompute, &StageBytes::recompute_workspace, op_inputs::kAfterForward},
-    {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, false,
-     {}, PeerStages::None, {}, &StageCost::update, nullptr, op_inputs::kUpdate},
-    {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, Gradients::None, false,
-     {}, PeerStages::None, {}, &StageCost::sum_gradients, nullptr, op_inputs::kSum},
-    {Op::SendForward, "SEND_F", "send activations", 0x79a9dd, OpRole::Send, Gradients::None, false,
-     {}, PeerStages::After, Op::RecvForward, nullptr, nullptr, op_inputs::kAfterForward},
-    {Op::RecvForward, "RECV_F", "receive activations", 0x79a9dd, OpRole::Receive, Gradients::None, false,
-     {}, PeerStages::Before, Op::SendForward, nullptr, nullptr, op_inputs::kRecvForward},
-    {Op::SendBackward, "SEND_B", "send gradients", 0xe3975a, OpRole::Send, Gradients::OfInputs, false,
-     {}, PeerStages::Before, Op::RecvBackward, nullptr, nullptr, op_inputs::kAfterInput},
-    {Op::RecvBackward, "RECV_B", "receive gradients", 0xe3975a, OpRole::Receive, Gradients::OfInputs, false,
-     {}, PeerStages::After, Op::SendBackward, nullptr, nullptr, op_inputs::kRecvBackward},
+    // op, letters, words, colour, role, gradients, saved,
+    //     reads weights, whole, peers, other end, inputs,
+    //     cost, length, workspace
+    {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, Gradients::None, Saved::Made,
+     true, {}, PeerStages::None, {}, op_inputs::kForward,
+     &StageCost::forward, &MicroBatchLength::forward, &StageBytes::forward_workspace},
+    {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, Saved::None,
+     true, {}, PeerStages::None, {}, op_inputs::kBackward,
+     &StageCost::backward, nullptr, &StageBytes::backward_workspace},
+    {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, Saved::None,
+     true, Op::Backward, PeerStages::None, {}, op_inputs::kBackward,
+     &StageCost::backward_input, &MicroBatchLength::backward_input, &StageBytes::input_workspace},
+    {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, Saved::None,
+     false, Op::Backward, PeerStages::None, {}, op_inputs::kAfterInput,
+     &StageCost::backward_weight, &MicroBatchLength::backward_weight, &StageBytes::weight_workspace},
+    {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, Saved::MadeAgain,
+     true, {}, PeerStages::None, {}, op_inputs::kAfterForward,
+     &StageCost::recompute, &MicroBatchLength::forward, &StageBytes::recompute_workspace},
+    {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, Saved::None,
+     false, {}, PeerStages::None, {}, op_inputs::kUpdate,
+     &StageCost::update, nullptr, nullptr},
+    {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, Gradients::None, Saved::None,
+     false, {}, PeerStages::None, {}, op_inputs::kSum,
+     &StageCost::sum_gradients, nullptr, nullptr},
+    {Op::SendForward, "SEND_F", "send activations", 0x79a9dd, OpRole::Send, Gradients::None, Saved::None,
+     false, {}, PeerStages::After, Op::RecvForward, op_inputs::kAfterForward,
+     nullptr, nullptr, nullptr},
+    {Op::RecvForward, "RECV_F", "receive activations", 0x79a9dd, OpRole::Receive, Gradients::None, Saved::None,
+     false, {}, PeerStages::Before, Op::SendForward, op_inputs::kRecvForward,
+     nullptr, nullptr, nullptr},
+    {Op::SendBackward, "SEND_B", "send gradients", 0xe3975a, OpRole::Send, Gradients::OfInputs, Saved::None,
+     false, {}, PeerStages::Before, Op::RecvBackward, op_inputs::kAfterInput,
+     nullptr, nullptr, nullptr},
+    {Op::RecvBackward, "RECV_B", "receive gradients", 0xe3975a, OpRole::Receive, Gradients::OfInputs, Saved::None,
+     false, {}, PeerStages::After, Op::SendBackward, op_inputs::kRecvBackward,
+     nullptr, nullptr, nullptr},
 };
 // clang-format on
 
 static_assert(std::size(kOpFacts) == static_cast<std::size_t>(kOps), "every operation has one row of facts");
+
+// The first rows are those of the operations that compute.
+inline constexpr std::span<const OpFacts> kComputing(
+    kOpFacts, static_cast<std::size_t>(std::ranges::count(kOpFacts, OpRole::Compute, &OpFacts::role)));
 
 constexpr const OpFacts& facts_of(Op op) { return kOpFacts[static_cast<std::size_t>(op)]; }
 
@@ -122,25 +153,51 @@ constexpr std::string_view letters_of(Op op) { return facts_of(op).letters; }
 std::optional<Op> op_from(std::string_view letters);
 constexpr std::string_view words_of(Op op) { return facts_of(op).words; }
 
-// F B I W R, which the metrics ideal, busy and span count.
-constexpr bool is_compute(Op op) { return facts_of(op).role == OpRole::Compute; }
-constexpr bool is_send(Op op) { return facts_of(op).role == OpRole::Send; }
-constexpr bool is_recv(Op op) { return facts_of(op).role == OpRole::Receive; }
-constexpr bool is_transfer(Op op) { return is_send(op) || is_recv(op); }
-// U and S, which end a mini-batch: they run once on every holder of a stage.
-constexpr bool is_closing(Op op) { return facts_of(op).role == OpRole::Update || facts_of(op).role == OpRole::Sum; }
+// A set of operations, a bit each: what is asked of every task reads no row.
+using OpSet = std::uint32_t;
+static_assert(kOps <= 32);
+template <class Is>
+constexpr OpSet ops_that(Is is) {
+    OpSet ops = 0;
+    for (const OpFacts& facts : kOpFacts)
+        if (is(facts))
+            ops |= OpSet{1} << static_cast<unsigned>(facts.op);
+    return ops;
+}
+constexpr bool is_in(Op op, OpSet ops) { return (ops >> static_cast<unsigned>(op) & 1) != 0; }
 
-constexpr bool makes_input_gradient(Op op) {
-    const Gradients made = facts_of(op).gradients;
-    return is_compute(op) && (made == Gradients::OfInputs || made == Gradients::OfBoth);
-}
-constexpr bool makes_weight_gradient(Op op) {
-    const Gradients made = facts_of(op).gradients;
-    return is_compute(op) && (made == Gradients::OfWeights || made == Gradients::OfBoth);
-}
-constexpr bool is_backward(Op op) { return is_compute(op) && facts_of(op).gradients != Gradients::None; }
-// The other transfers carry activations.
-constexpr bool carries_gradients(Op op) { return is_transfer(op) && facts_of(op).gradients != Gradients::None; }
+// F B I W R, which the metrics ideal, busy and span count.
+inline constexpr OpSet kComputes = ops_that([](const OpFacts& op) { return op.role == OpRole::Compute; });
+inline constexpr OpSet kSending = ops_that([](const OpFacts& op) { return op.role == OpRole::Send; });
+inline constexpr OpSet kReceiving = ops_that([](const OpFacts& op) { return op.role == OpRole::Receive; });
+// U and S, which end a mini-batch: they run once on every holder of a stage.
+inline constexpr OpSet kClosing =
+    ops_that([](const OpFacts& op) { return op.role == OpRole::Update || op.role == OpRole::Sum; });
+inline constexpr OpSet kMakesInputGradients =
+    kComputes & ops_that([](const OpFacts& op) {
+        return op.gradients == Gradients::OfInputs || op.gradients == Gradients::OfBoth;
+    });
+inline constexpr OpSet kMakesWeightGradients =
+    kComputes & ops_that([](const OpFacts& op) {
+        return op.gradients == Gradients::OfWeights || op.gradients == Gradients::OfBoth;
+    });
+// The other transfers carry activations. The two kinds have lanes, sizes and buffers of their own.
+inline constexpr OpSet kCarriesGradients =
+    (kSending | kReceiving) & ops_that([](const OpFacts& op) { return op.gradients != Gradients::None; });
+inline constexpr OpSet kSavesFirst = ops_that([](const OpFacts& op) { return op.saved == Saved::Made; });
+inline constexpr OpSet kSavesAgain = ops_that([](const OpFacts& op) { return op.saved == Saved::MadeAgain; });
+
+constexpr bool is_compute(Op op) { return is_in(op, kComputes); }
+constexpr bool is_send(Op op) { return is_in(op, kSending); }
+constexpr bool is_recv(Op op) { return is_in(op, kReceiving); }
+constexpr bool is_transfer(Op op) { return is_in(op, kSending | kReceiving); }
+constexpr bool is_closing(Op op) { return is_in(op, kClosing); }
+constexpr bool makes_input_gradient(Op op) { return is_in(op, kMakesInputGradients); }
+constexpr bool makes_weight_gradient(Op op) { return is_in(op, kMakesWeightGradients); }
+constexpr bool saves_first(Op op) { return is_in(op, kSavesFirst); }
+constexpr bool is_backward(Op op) { return is_in(op, kMakesInputGradients | kMakesWeightGradients); }
+constexpr bool carries_gradients(Op op) { return is_in(op, kCarriesGradients); }
+
 // Returns whether `op` is `part` or includes it: B includes I and W.
 constexpr bool does(Op op, Op part) { return op == part || facts_of(part).whole == op; }
 // Returns whether an operation reads the tensor that a RECV receives.

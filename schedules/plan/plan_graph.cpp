@@ -4,7 +4,6 @@
 #include "workloads/error.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace pw {
@@ -13,16 +12,18 @@ namespace {
 
 std::size_t number_of(Op op) { return static_cast<std::size_t>(op); }
 
-// Whether U or S waits for all tasks of an operation since the last U.
-constexpr std::array<bool, kOps> kCountedSinceUpdate = [] {
-    std::array<bool, kOps> counted{};
-    for (const OpFacts& waiting : kOpFacts)
-        for (const OpInput& input : waiting.inputs)
-            for (const OpFacts& made : kOpFacts)
-                if (input.from == OpInput::From::SinceUpdate && does(made.op, input.made_by))
-                    counted[static_cast<std::size_t>(made.op)] = true;
-    return counted;
-}();
+constexpr bool waits_since_update(const OpInput& input) { return input.from == OpInput::From::SinceUpdate; }
+
+// The operations that wait for all tasks of others since the last U, and those others.
+constexpr OpSet kWaitsSinceUpdate =
+    ops_that([](const OpFacts& waiting) { return std::ranges::any_of(waiting.inputs, waits_since_update); });
+constexpr OpSet kCountedSinceUpdate = ops_that([](const OpFacts& made) {
+    return std::ranges::any_of(kOpFacts, [&](const OpFacts& waiting) {
+        return std::ranges::any_of(waiting.inputs, [&](const OpInput& input) {
+            return waits_since_update(input) && does(made.op, input.made_by);
+        });
+    });
+});
 
 bool in_shape(const Task& task, const Shape& shape, const ShapeIndex& index, int device) {
     if (task.stage < 0 || task.stage >= shape.stages || task.microbatch < 0 || task.microbatch >= shape.microbatches)
@@ -114,9 +115,14 @@ int PlanGraph::find(const Task& task) const {
         return -1;
     if (is_transfer(task.op) && (task.peer < 0 || task.peer >= stages_))
         return -1;
-    const int node = at_cell_of(task);
+    return find_in_shape(task);
+}
+
+int PlanGraph::find_in_shape(const Task& task) const {
+    if (const int node = at_cell_of(task); node >= 0)
+        return node;
     const std::optional<Op> whole = facts_of(task.op).whole;
-    return node < 0 && whole ? at_cell_of({*whole, task.stage, task.microbatch, task.slice}) : node;
+    return whole ? at_cell_of({*whole, task.stage, task.microbatch, task.slice}) : -1;
 }
 
 int PlanGraph::holder(int stage, int microbatch) const {
@@ -124,29 +130,34 @@ int PlanGraph::holder(int stage, int microbatch) const {
     return node < 0 ? -1 : device_[node];
 }
 
-// Visits the inputs of a task except those that follow from positions in the list.
+// Calls visit(input, its node or -1) for the inputs of a task, without those that follow from positions in the list.
 template <class Visit>
 void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
     const auto task_of = [&](Op op, int stage, int peer = -1) {
         return Task{op, stage, task.microbatch, task.slice, peer};
     };
-    const auto visit_peers = [&](const OpInput& input) {
-        for (const int maker : index_.peers_of(*input.received_by, task.stage))
-            visit(has_transfers_ && holder(maker, task.microbatch) != device
-                      ? task_of(*input.received_by, task.stage, maker)
-                      : task_of(input.made_by, maker));
+    const auto is_received_from = [&](int maker) {
+        if (!has_transfers_)
+            return false;
+        const int forward = at_cell_of({Op::Forward, maker, task.microbatch});
+        return forward < 0 || device_[forward] != device;
     };
+    const auto visit_task = [&](const Task& input) { visit(input, find_in_shape(input)); };
     for (const OpInput& input : facts_of(task.op).inputs)
         switch (input.from) {
-            case OpInput::From::Stage:
-                if (const Task made = task_of(input.made_by, task.stage); !input.if_any || find(made) >= 0)
-                    visit(made);
+            case OpInput::From::Stage: {
+                const Task made = task_of(input.made_by, task.stage);
+                if (const int node = find_in_shape(made); node >= 0 || !input.if_any)
+                    visit(made, node);
                 break;
+            }
             case OpInput::From::Peers:
-                visit_peers(input);
+                for (const int maker : index_.peers_of(*input.received_by, task.stage))
+                    visit_task(is_received_from(maker) ? task_of(*input.received_by, task.stage, maker)
+                                                       : task_of(input.made_by, maker));
                 break;
             case OpInput::From::OtherEnd:
-                visit(other_end(task));
+                visit_task(other_end(task));
                 break;
             case OpInput::From::SinceUpdate:
                 break;
@@ -161,21 +172,20 @@ void PlanGraph::connect(const Plan& plan) {
         if (position_of(here) == 0)
             for (const int stage : index_.stages_of(device_[here]))
                 since_update[stage].clear();
-        visit_inputs(task, device_[here], [&](const Task& input) {
-            const int made = find(input);
+        visit_inputs(task, device_[here], [&](const Task& input, int made) {
             if (made < 0)
                 fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs", plan.schedule,
                      device_[here], position_of(here), print(task), print(input));
             inputs_.push(made);
         });
-        for (const OpInput& input : facts_of(task.op).inputs)
-            if (input.from == OpInput::From::SinceUpdate)
+        if (is_in(task.op, kWaitsSinceUpdate))
+            for (const OpInput& input : facts_of(task.op).inputs)
                 for (const int node : since_update[task.stage])
-                    if (does(tasks_[node].op, input.made_by))
+                    if (waits_since_update(input) && does(tasks_[node].op, input.made_by))
                         inputs_.push(node);
         if (task.op == Op::Update)
             since_update[task.stage].clear();
-        else if (kCountedSinceUpdate[number_of(task.op)])
+        else if (is_in(task.op, kCountedSinceUpdate))
             since_update[task.stage].push_back(here);
         inputs_.close();
     }

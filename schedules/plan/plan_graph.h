@@ -58,6 +58,7 @@ private:
     int row_of(const Task& task) const;  // -1 for a transfer between stages without an edge
     int& cell_of(const Task& task);
     int at_cell_of(const Task& task) const;
+    int find_in_shape(const Task& task) const;  // find() of a task whose stages and micro-batch exist
     void add_nodes(const Plan& plan);
     void connect(const Plan& plan);
     void connect_barriers(const Plan& plan);

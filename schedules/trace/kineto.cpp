@@ -1,8 +1,9 @@
-// Traces of torch.profiler: one file for each rank.
-#include "schedules/trace/kineto.h"
-
+// Traces of torch.profiler (Kineto): one file for each rank of a pipeline. Tasks are the annotations of PyTorch's
+// schedules: `PP:0F1` (the cell of a schedule's CSV), or `Forward 1` and `Backward 1`, whose stage is the rank. Times
+// are those of the annotation on the GPU if all tasks have one, else those of the host's thread. Steps are those of
+// `ProfilerStep#n`. Other annotations of PyTorch than F, B, I and W are left out: transfers and sums of gradients
+// overlap.
 #include "schedules/trace/trace_events.h"
-#include "schedules/trace/trace_json.h"
 
 #include <algorithm>
 #include <charconv>
@@ -219,8 +220,6 @@ std::vector<RankFile> read_ranks(const std::vector<std::string>& paths) {
     return files;
 }
 
-}  // namespace
-
 bool is_kineto_task(const nlohmann::json& event) {
     return is_annotation(event) && task_of(event.at("name").get_ref<const std::string&>()).has_value();
 }
@@ -254,5 +253,9 @@ Trace read_kineto(const std::vector<std::string>& paths) {
     complete_from_tasks(trace, paths.front());
     return trace;
 }
+
+}  // namespace
+
+extern const TraceForm kKineto{.of_one_rank = true, .is_task = is_kineto_task, .read = read_kineto};
 
 }  // namespace pw

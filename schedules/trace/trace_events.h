@@ -14,17 +14,23 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace pw {
 
 inline constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 inline constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences of two times do not overflow
 
-// Which traces can be read, and how an event of another program's trace describes its task.
-inline constexpr const char* kTraceForms =
-    "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args op "
-    "(F B I W R U S SEND_F RECV_F SEND_B RECV_B), stage, microbatch, for transfers peer, and start_ns and end_ns, or "
-    "ts and dur instead, where the device is args.device or pid; or the files of torch.profiler, one per rank";
+// Returns a help text: which traces can be read, and how an event of another program's trace describes its task.
+const char* help_on_forms();
+
+// A format of trace files. Its row is defined next to its reader; trace_forms.cpp lists the rows.
+struct TraceForm {
+    bool of_one_rank;                              // one trace is several files
+    bool (*is_task)(const nlohmann::json& event);  // the first task of a file decides its format
+    // Throws Error (BadInput) with file and position.
+    Trace (*read)(const std::vector<std::string>& paths);
+};
 
 // An object of a trace file and its path in the file, for messages.
 struct JsonPlace {

@@ -1,22 +1,21 @@
-// The formats of traces that can be read, with a row for each.
-#include "schedules/trace/kineto.h"
+// The formats of traces that can be read.
 #include "schedules/trace/trace_events.h"
 #include "schedules/trace/trace_json.h"
 
 #include <algorithm>
 #include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace pw {
+
+// Each row is defined where its reader is.
+extern const TraceForm kKineto;
 
 namespace {
 
 using nlohmann::json;
-
-struct TraceForm {
-    bool of_one_rank;  // one trace is several files
-    bool (*is_task)(const json& event);
-    Trace (*read)(const std::vector<std::string>& paths);
-};
 
 bool has_our_args(const json& event) {
     const auto args = event.find("args");
@@ -29,10 +28,9 @@ Trace read_tasks(const std::vector<std::string>& paths) {
     return read_foreign_trace(paths.front());
 }
 
-constexpr TraceForm kForms[] = {
-    {false, has_our_args, read_tasks},
-    {true, is_kineto_task, read_kineto},
-};
+constexpr TraceForm kTasks{.of_one_rank = false, .is_task = has_our_args, .read = read_tasks};
+
+constexpr const TraceForm* kForms[] = {&kTasks, &kKineto};
 
 // The first task of a file decides its format. A file without tasks is read in the first format, whose reader reports
 // what is missing.
@@ -41,19 +39,33 @@ const TraceForm& form_of(const std::string& path) {
         const TraceForm* form;
     };
     try {
-        parse_events(path, kTraceForms, [](const JsonPlace& event, std::size_t) {
+        parse_events(path, help_on_forms(), [](const JsonPlace& event, std::size_t) {
             const auto form = std::find_if(std::begin(kForms), std::end(kForms),
-                                           [&](const TraceForm& row) { return row.is_task(event.object); });
+                                           [&](const TraceForm* row) { return row->is_task(event.object); });
             if (form != std::end(kForms))
-                throw Found{form};
+                throw Found{*form};
         });
     } catch (const Found& found) {
         return *found.form;
     }
-    return kForms[0];
+    return kTasks;
 }
 
 }  // namespace
+
+const char* help_on_forms() {
+    static const std::string help = [] {
+        std::vector<std::string_view> letters;
+        for (const OpFacts& facts : kOpFacts)
+            letters.push_back(facts.letters);
+        return fmt::format(
+            "only traces that pipewright wrote can be read, and those of others whose tasks are events with ph X and "
+            "args: op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur in place of "
+            "them; device is args.device or pid; or the files of torch.profiler, one per rank",
+            fmt::join(letters, " "));
+    }();
+    return help.c_str();
+}
 
 Trace read_any_trace(const std::vector<std::string>& paths) { return form_of(paths.front()).read(paths); }
 

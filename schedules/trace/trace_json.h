@@ -22,13 +22,6 @@ Trace read_any_trace(const std::vector<std::string>& paths);
 // Returns whether the file is from one rank of several.
 bool is_of_one_rank(const std::string& path);
 
-// Reads the files of torch.profiler (Kineto) of the ranks of one pipeline. Tasks are the annotations of PyTorch's
-// schedules: `PP:0F1` (the cell of a schedule's CSV), or `Forward 1` and `Backward 1`, whose stage is the rank. Times
-// are those of the annotation on the GPU if all tasks have one, else those of the host's thread. Steps are those of
-// `ProfilerStep#n`. Other annotations of PyTorch than F, B, I and W are left out: transfers and sums of gradients
-// overlap.
-Trace read_kineto(const std::vector<std::string>& paths);
-
 // Checks that it is the trace of a plan: every stage is on a device; every compute task runs once in every step, on a
 // device that holds its stage; no two overlap; none starts before its inputs. Throws Error (BadInput) with file, task
 // and fact.

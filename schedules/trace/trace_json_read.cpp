@@ -99,7 +99,7 @@ class Reader {
 public:
     // With `foreign`, another program may have written the file: keys are optional if their values follow from others.
     explicit Reader(const std::string& path, bool foreign = false)
-        : path_(path), foreign_(foreign), help_(foreign ? kTraceForms : kOnlyOwn) {}
+        : path_(path), foreign_(foreign), help_(foreign ? help_on_forms() : kOnlyOwn) {}
 
     Trace read() {
         const json root = parse_events(path_, help_, [this](const JsonPlace& event, std::size_t index) {
@@ -329,7 +329,7 @@ void complete_from_tasks(Trace& trace, const std::string& path) {
     }
     if (std::int64_t{trace.stages} * trace.micro_batches > std::ssize(trace.events))
         fail("trace '{}': {} tasks are not all of {} micro-batches on {} stages\n  help: {}", path, trace.events.size(),
-             trace.micro_batches, trace.stages, kTraceForms);
+             trace.micro_batches, trace.stages, help_on_forms());
     trace.stages_of.assign(static_cast<std::size_t>(trace.devices), {});
     for (const auto& [device, stage] : held)
         trace.stages_of[static_cast<std::size_t>(device)].push_back(stage);

@@ -22,11 +22,14 @@ std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
     return tasks;
 }
 
+// Returns by how many the micro-batches between F and their backward grow.
+int opened_by(const Task& task) { return saves_first(task.op) ? 1 : makes_input_gradient(task.op) ? -1 : 0; }
+
 // Returns the most micro-batches that are between F and their backward at once.
 int in_flight_of(const std::vector<Task>& tasks) {
     int now = 0, most = 0;
     for (const Task& task : tasks) {
-        now += task.op == Op::Forward ? 1 : makes_input_gradient(task.op) ? -1 : 0;
+        now += opened_by(task);
         most = std::max(most, now);
     }
     return now == 0 ? most : 0;  // without backwards no activation is kept
@@ -102,10 +105,10 @@ PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
     if (lengths_.empty())
         return {};
     const MicroBatchLength& length = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()];
-    const double weight = length.backward_weight, input = length.backward_input;
-    return {length.forward, task.op == Op::BackwardWeight  ? weight
-                            : task.op == Op::BackwardInput ? input
-                                                           : std::min(input, weight)};
+    double MicroBatchLength::*const own = facts_of(task.op).length;
+    return {length.forward, is_backward(task.op) && own != nullptr
+                                ? length.*own
+                                : std::min(length.backward_input, length.backward_weight)};
 }
 
 void PlanBound::count(const Task& task, PathCounts& counts) const {
@@ -114,14 +117,24 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
         lengths += length;
     };
     const Lengths length = lengths_of(task);
-    if (task.op == Op::Forward)
-        add(counts.forwards, counts.forward, length.forward);
-    if (makes_input_gradient(task.op))
-        add(counts.backwards, counts.backward, length.backward);
-    if (task.op == Op::BackwardWeight)
-        add(counts.weights, counts.weight, length.backward);
-    if (task.op == Op::Recompute)
-        add(counts.recomputes, counts.recompute, length.forward);
+    switch (task.op) {
+        case Op::Forward:
+            return add(counts.forwards, counts.forward, length.forward);
+        case Op::Backward:
+        case Op::BackwardInput:
+            return add(counts.backwards, counts.backward, length.backward);
+        case Op::BackwardWeight:
+            return add(counts.weights, counts.weight, length.backward);
+        case Op::Recompute:
+            return add(counts.recomputes, counts.recompute, length.forward);
+        case Op::Update:  // update_time()
+        case Op::SumGradients:
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
+            return;
+    }
 }
 
 // Every length's time is rounded by half a nanosecond, and that divided by a speed once more.
@@ -203,7 +216,7 @@ void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const
             stage.last = lengths_of(task).backward;
             longest = std::max(longest, bytes);
         }
-        now += task.op == Op::Forward ? bytes : makes_input_gradient(task.op) ? -bytes : 0;
+        now += opened_by(task) * bytes;
         most = std::max(most, now);
     }
     stage.in_flight_bytes = stage.recomputes ? longest : stage.in_flight > 0 ? most : 0;

@@ -61,7 +61,8 @@ TEST_F(Cli, UsageMistakesExitWithTwoAndAWayOut) {
         EXPECT_TRUE(contains(error_of(arguments, 2), "help: ")) << arguments;
     EXPECT_TRUE(contains(error_of("simulte x.yaml", 2), "did you mean 'simulate'?"));
     EXPECT_TRUE(contains(error_of("simulate uniform.yaml --jsn", 2), "did you mean '--json'?"));
-    EXPECT_TRUE(contains(error_of("list colours", 2), "list models, schedules, backends, transports, keys or schema"));
+    EXPECT_TRUE(contains(error_of("list colours", 2),
+                         "list models, schedules, backends, transports, operations, keys or schema"));
     EXPECT_TRUE(contains(error_of("run mlp.yaml --resume x", 2), "'x' has no checkpoint"));
 }
 
@@ -299,6 +300,7 @@ TEST_F(Cli, ListsNameAllChoices) {
     EXPECT_TRUE(contains(run_well("list schedules").out, "1f1b"));
     EXPECT_TRUE(contains(run_well("list backends").out, "reference"));
     EXPECT_TRUE(contains(run_well("list transports").out, "threads"));
+    EXPECT_TRUE(contains(run_well("list operations").out, "\nW        compute  backward (weights)\n"));
     EXPECT_TRUE(contains(run_well("list keys").out, "training.momentum"));
     EXPECT_TRUE(contains(run_well("list schema").out, "json-schema.org"));
 }

@@ -171,7 +171,7 @@ TEST_F(Messages, ProfilesAreValidated) {
 TEST_F(Messages, PicturesAreRefusedBeforeTheWork) {
     expect_all({{"simulate four.yaml --plot nowhere/x.svg", {"cannot write 'nowhere/x.svg': there is no folder"}, 1},
                 {"plot nothing.json -o nowhere/x.html", {"cannot write 'nowhere/x.html'"}, 1},
-                {"simulate four.yaml --plot x.gif", {".svg .png .pdf .html .txt .json .gp"}}});
+                {"simulate four.yaml --plot x.gif", {".svg .png"}}});
     // So large that its simulation would take too long to wait for.
     const std::string large =
         "simulate four.yaml --set cluster.devices=30000 --set workload.stages=30000 --plot x.html";

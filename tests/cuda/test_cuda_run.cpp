@@ -5,6 +5,7 @@
 #include "job/build.h"
 #include "job/load.h"
 #include "schedules/plan/plan_graph.h"
+#include "tests/support/bidirectional.h"
 #include "tests/support/execution.h"
 #include "tests/support/many_readers.h"
 #include "workloads/error.h"
@@ -190,6 +191,19 @@ TEST_P(Precisions, ReplicasAndClippingEqualTheirOracle) {
                                std::string("training.clip_norm=") + clip, std::string("run.graph=") + graph}));
                 expect_equal(execution.run(), execution.oracle(), fmt::format("{} {} {}", replicas, clip, graph));
             }
+}
+
+// Holders of a stage in opposite directions: they meet for its sum, each with another stage of its own.
+TEST_P(Precisions, TwoDirectionsEqualTheirOracle) {
+    for (const int devices : {2, 4})
+        for (const char* more : {"run.graph=false", "run.graph=true", "transfer.receive=deferred", "run.transport=nccl",
+                                 "training.clip_norm=0.5", "pipeline.recompute=all"}) {
+            const Execution execution(kMlp,
+                                      set({fmt::format("cluster.devices={}", devices),
+                                           fmt::format("pipeline.stages={}", devices), "pipeline.split=even", more}),
+                                      kBidirectional);
+            expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", devices, more));
+        }
 }
 
 TEST(CudaRun, EveryStepOfAGraphDropsOtherValues) {

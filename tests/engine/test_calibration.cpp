@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <set>
 
 namespace pw {
@@ -247,6 +249,57 @@ TEST(Turns, HaveTwoStepsEach) {
             }
             EXPECT_EQ(begun, turns);
         }
+}
+
+// Returns a function that is false the first `times` times that it is called.
+std::function<bool()> after(int times) {
+    return [times, asked = std::make_shared<int>(0)] { return (*asked)++ >= times; };
+}
+
+RunOptions stopping_after(int steps) {
+    RunOptions options;
+    options.should_stop = after(steps - 1);
+    return options;
+}
+
+// Turns of two steps: the first is asked after its third step, when the second has run two.
+TEST(Turns, AStopOfOneEndsAllAfterTheirNextStep) {
+    const Execution first(kMlp, {"training.steps=8"}), second(kMlp, {"training.steps=8"});
+    const auto results = run_in_turns({{&first.job(), stopping_after(3)}, {&second.job()}}, 4, [] {});
+    EXPECT_EQ(results[0].front().stopped_after, 3);
+    EXPECT_EQ(results[1].front().stopped_after, 3);
+}
+
+TEST(Turns, AfterAStopNothingBegins) {
+    for (const char* schedule : {"pipeline.schedule=gpipe", "pipeline.schedule=pipedream"}) {
+        const Execution first(kMlp, {"training.steps=8", schedule}), second(kMlp, {"training.steps=8", schedule});
+        const auto results = run_in_turns({{&first.job(), stopping_after(1)}, {&second.job()}}, 4, [] {});
+        EXPECT_EQ(results[0].size(), 1u) << schedule;
+        EXPECT_TRUE(results[1].empty()) << schedule;
+    }
+}
+
+// Turns of two steps: at the end of the second turn of the job the answer becomes true, and every run has one more
+// step.
+TEST(Calibration, OfAStoppedRunIsThatOfItsSteps) {
+    const Execution execution(kMlp, {"cluster.devices=2", "pipeline.schedule=1f1b", "training.steps=40"});
+    RunOptions options;
+    const auto stop = std::make_shared<bool>(false);
+    options.progress = [stop](const Progress& progress) { *stop = *stop || progress.step == 4; };
+    options.should_stop = [stop] { return *stop; };
+    const InterleavedRun run = run_interleaved(execution.job(), 20, options);
+    EXPECT_EQ(run.runs.front().stopped_after, 5);
+    for (const TaskTimes& times : run.calibration.tasks)
+        EXPECT_GT(times.samples, 0);
+    EXPECT_FALSE(run.calibration.tasks.empty());
+    for (const TraceEvent& event : run.runs.front().trace.events)
+        EXPECT_TRUE(event.step == 0 || event.step == 1 || event.step == 3) << event.step;
+}
+
+TEST(Calibration, OfARunThatIsStoppedAtOnceIsRefused) {
+    const Execution execution(kMlp, {"cluster.devices=2", "pipeline.schedule=1f1b", "training.steps=40"});
+    expect_says(refusal([&] { (void)run_interleaved(execution.job(), 20, stopping_after(1)); }, ExitCode::RunFailed),
+                {"was stopped before its first step"});
 }
 
 TEST(Turns, AFailureOfOneEndsAll) {

@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, run: {backend: emulated, transport: link}}",
                   "transport link is for run.backend cpu or reference, not emulated"},
         Rejection{"{workload: {model: mlp}, run: {transport: link}}", "no cluster.link to emulate"},
-        Rejection{"{workload: {model: mlp}, training: {optimizer: adam}}", "'training.optimizer' is 'adam'"},
+        Rejection{"{workload: {model: mlp}, training: {optimizer: none}}", "'training.optimizer' is 'none'"},
         Rejection{"{workload: {model: mlp}, training: {momentum: 2}}", "'training.momentum' is 2"},
         Rejection{"{workload: {model: mlp}, search: 3}", "'search' must be a map"},
         Rejection{"{workload: {model: mlp}, search: {objective: speed}}", "'search.objective' is 'speed'"},

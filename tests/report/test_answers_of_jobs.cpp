@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -106,6 +107,17 @@ TEST_F(AnswersOfAJob, ExplainTheStep) {
     EXPECT_EQ(causes, 3'000'000);
     EXPECT_TRUE(answers.slack.starts_with("device,step,task,slack_ns\n0,0,0F0,0\n"));
     EXPECT_TRUE(contains(to_text(answers), "on the critical path"));
+}
+
+TEST_F(AnswersOfAJob, StopInTheMiddleOfDraws) {
+    Questions questions;
+    questions.samples = 100'000;
+    std::atomic<int> asked = 0;
+    const Answers answers = ask(questions, {{}, [&] { return ++asked > 100; }});
+    ASSERT_TRUE(answers.draws);
+    EXPECT_GT(answers.draws->draws, 0);
+    EXPECT_LT(answers.draws->draws, questions.samples);
+    EXPECT_DOUBLE_EQ(answers.draws->slowest[0] + answers.draws->slowest[1], 1);
 }
 
 TEST_F(AnswersOfAJob, StopBetweenAnswers) {

@@ -2,7 +2,7 @@
 // is free.
 #include "schedules/memory/buffers.h"
 #include "schedules/memory/packing_search.h"
-#include "schedules/orders/schedule.h"
+#include "tests/support/shapes.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -88,13 +88,10 @@ TEST(Packing, IsLegalForEverySchedule) {
     for (const Schedule& schedule : schedules())
         for (const int p : {1, 3})
             for (const int m : {3, 9}) {
-                Shape shape;
-                shape.devices = p;
-                shape.stages = p * schedule.chunks;
-                shape.microbatches = m;
+                Shape shape = shape_taken(schedule, p, m);
                 if (schedule.updates == Updates::PerMiniBatch)
                     shape.per_update = 3;
-                const Plan plan = make_plan(schedule, shape);
+                const Plan plan = plan_in(schedule, shape);
                 std::mt19937_64 random(static_cast<std::uint64_t>(m));
                 const auto size = [&] { return static_cast<Bytes>(1 + random() % 40) * 64; };
                 Costs costs;
@@ -108,7 +105,8 @@ TEST(Packing, IsLegalForEverySchedule) {
                 }
                 for (const bool early : {true, false}) {
                     const auto buffers = buffers_of(plan, costs, versions_of(plan), early);
-                    expect_legal(buffers, pack(buffers, p), fmt::format("{} p={} m={}", schedule.name, p, m));
+                    expect_legal(buffers, pack(buffers, shape.devices),
+                                 fmt::format("{} p={} m={}", schedule.name, p, m));
                 }
             }
 }

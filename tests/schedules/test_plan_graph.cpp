@@ -45,7 +45,7 @@ TEST(ShapeIndex, AgreesWithTheShape) {
     for (const Replicas& replicas : all_replicas(3))
         expect_index_of(shape_of(replicas, 4));
     for (const Schedule& schedule : schedules())
-        expect_index_of(plan_of(schedule.name, 3, 4, schedule.chunks).shape);
+        expect_index_of(plan_in(schedule, shape_taken(schedule, 3, 4)).shape);
     Shape skips = shape_of(schedule_named("gpipe"), 4, 2);
     skips.edges = std::vector<Edge>{{2, 3}, {0, 3}, {0, 1}, {1, 2}, {0, 2}};
     expect_index_of(skips);
@@ -152,8 +152,8 @@ TEST(Landings, AreFreeUntilTheirMessageCanArrive) {
     for (const Schedule& schedule : schedules())
         for (const int devices : {3, 5})
             for (const int m : {1, 5, 8})
-                expect_earliest_landings(plan_of(schedule.name, devices,
-                                                 std::max(m, schedule.asynchronous() ? devices : 1), schedule.chunks));
+                expect_earliest_landings(plan_in(
+                    schedule, shape_taken(schedule, devices, std::max(m, schedule.asynchronous() ? devices : 1))));
     for (const Replicas& replicas : all_replicas(3))
         expect_earliest_landings(plan_of("1f1b", replicas, 7));
 }

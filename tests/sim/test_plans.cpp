@@ -7,7 +7,6 @@
 #include "tests/support/longest_path.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
-#include "workloads/error.h"
 
 #include <gtest/gtest.h>
 
@@ -94,17 +93,6 @@ std::size_t compute_tasks(const Plan& plan) {
     return compute;
 }
 
-// Nullopt where the schedule is not defined.
-std::optional<Plan> try_plan(const Schedule& schedule, int p, int m, int chunks, const PlanOptions& options = {}) {
-    try {
-        return plan_of(schedule.name, p, m, chunks, options);
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
-        EXPECT_FALSE(error.settings().empty()) << error.what();
-        return std::nullopt;
-    }
-}
-
 class Plans : public testing::TestWithParam<std::string_view> {
 protected:
     const Schedule& schedule() const { return schedule_named(GetParam()); }
@@ -123,7 +111,7 @@ protected:
 // make_plan() has proven it: each task once, inputs before outputs, no deadlock under rendezvous.
 TEST_P(Plans, AreWhollyThereWithinTheirMemory) {
     for_shapes([&](int p, int v, int m) {
-        const std::optional<Plan> plan = try_plan(schedule(), p, m, v);
+        const std::optional<Plan> plan = try_plan(schedule(), shape_of(schedule(), p, m, v));
         if (!plan)
             return;
         const std::size_t passes = GetParam() == "forward-only" ? 1 : splits_backward(*plan) ? 3 : 2;
@@ -149,7 +137,7 @@ TEST_P(Plans, NeverDeadlockInAnyModeAndProtocol) {
             for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                 PlanOptions options;
                 options.transfers = {communicator, receive, Protocol::Rendezvous, true};
-                const std::optional<Plan> plan = try_plan(schedule(), p, m, v, options);
+                const std::optional<Plan> plan = try_plan(schedule(), shape_of(schedule(), p, m, v), options);
                 if (!plan)
                     continue;
                 for (const auto protocol : {Protocol::Eager, Protocol::OneSlot, Protocol::Rendezvous}) {

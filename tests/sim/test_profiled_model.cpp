@@ -1,8 +1,8 @@
 // Models from files: how they are read, planned and simulated, and which files are refused.
 #include "job/build.h"
 #include "job/config/config.h"
+#include "job/job.h"
 #include "job/load.h"
-#include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
 #include "tests/support/public_data.h"
@@ -207,11 +207,9 @@ TEST(ModelFile, ScalesToMicroBatches) {
 
 // The end of a simulated run of 4 micro-batches of 2 on two devices.
 Ns simulated_end(const Config& config) {
-    const Model model = build_model(config);
-    const Profile profile = profile_of(config, model);
-    const StageSplit split = make_split(config, model, profile);
-    const Plan plan = make_plan(config, links_of(model.layers, split), 2);
-    const Trace trace = simulate(plan, costs_of(model, split, profile, 2));
+    Notices notices;
+    const Job job = make_job(config, notices);
+    const Trace trace = simulate(job.plan, job.costs, job.mode);
     Ns end = 0;
     for (const TraceEvent& event : trace.events)
         end = std::max(end, event.end);

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -66,6 +68,28 @@ TEST(Samples, ScatterAsTheProfileOfTheirLayers) {
     const double expected = relative * 1e6 * std::sqrt(100.0);
     EXPECT_NEAR(moments.mean, 300e6, 4 * expected / std::sqrt(20'000.0));
     EXPECT_NEAR(moments.deviation, expected, 0.03 * expected);
+}
+
+// Asked a few times, on one thread or on several: the draws are the first of all draws.
+TEST(Samples, OfAStoppedCallAreTheFirst) {
+    Shape shape;
+    shape.microbatches = 10;
+    const Plan plan = make_plan(schedule_named("gpipe"), shape);
+    Costs costs;
+    costs.stage.push_back({.forward = 1'000'000, .backward = 2'000'000});
+    costs.bytes.emplace_back();
+    const Jitter jitter = lognormal_jitter(0.2);
+    const Samples all = Simulator(plan, {}).sample(costs, jitter, 1000, 3, 1);
+    for (const int threads : {1, 4})
+        for (const int times : {0, 1, 5}) {
+            std::atomic<int> asked = 0;
+            const Samples some =
+                Simulator(plan, {}).sample(costs, jitter, 1000, 3, threads, [&] { return asked++ >= times; });
+            ASSERT_LT(some.step_times.size(), all.step_times.size());
+            EXPECT_EQ(some.step_times.empty(), times == 0);
+            EXPECT_TRUE(std::equal(some.step_times.begin(), some.step_times.end(), all.step_times.begin()));
+            EXPECT_EQ(some.slowest, std::vector<int>{static_cast<int>(some.step_times.size())});
+        }
 }
 
 }  // namespace

@@ -1,12 +1,19 @@
 // Plans and costs of equal stages, as the tests of the schedules use them.
 #pragma once
 
+#include "schedules/orders/order_costs.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/costs/costs.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -21,13 +28,20 @@ inline std::vector<std::string_view> names_of_schedules() {
     return all;
 }
 
-// Returns a shape with as many stages as the schedule has on each of `devices`.
-inline Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
+// Returns a shape with `chunks` stages on each of `devices`; for pipedream-2bw one mini-batch has all micro-batches.
+inline Shape shape_of(const Schedule& schedule, int devices, int microbatches, int chunks) {
     Shape shape;
     shape.devices = devices;
-    shape.stages = devices * schedule.chunks;
+    shape.stages = devices * chunks;
     shape.microbatches = microbatches;
+    if (schedule.updates == Updates::PerMiniBatch)
+        shape.per_update = microbatches;
     return shape;
+}
+
+// Returns a shape with as many stages as the schedule has on each device.
+inline Shape shape_of(const Schedule& schedule, int devices, int microbatches) {
+    return shape_of(schedule, devices, microbatches, schedule.chunks);
 }
 
 // Returns a shape with stage s on replicas[s] devices.
@@ -66,21 +80,6 @@ inline std::string row_of(const Plan& plan, int device) {
     return text;
 }
 
-// Returns a plan with `chunks` stages on each of p devices; for pipedream-2bw one mini-batch has all m micro-batches.
-inline Plan plan_of(std::string_view schedule, int p, int m, int chunks = 1, const PlanOptions& options = {}) {
-    Shape shape;
-    shape.devices = p;
-    shape.stages = p * chunks;
-    shape.microbatches = m;
-    if (schedule_named(schedule).updates == Updates::PerMiniBatch)
-        shape.per_update = m;
-    return make_plan(schedule_named(schedule), shape, options);
-}
-
-inline Plan plan_of(std::string_view schedule, const Replicas& replicas, int m, const PlanOptions& options = {}) {
-    return make_plan(schedule_named(schedule), shape_of(replicas, m), options);
-}
-
 // Returns costs in which every stage has these times.
 inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0) {
     Costs costs;
@@ -88,6 +87,44 @@ inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0
     costs.bytes.resize(static_cast<std::size_t>(stages));
     ClusterEdit(costs)->link.latency = latency;
     return costs;
+}
+
+// Returns the plan of a shape. A schedule that orders tasks by their costs gets those of equal stages.
+inline Plan plan_in(const Schedule& schedule, Shape shape, const PlanOptions& options = {}) {
+    if (!schedule.needs_costs)
+        return make_plan(schedule, std::move(shape), options);
+    shape = placed(schedule, std::move(shape));
+    const OrderCosts costs =
+        order_costs(shape, uniform(shape.stages, 10, 20, 10),
+                    std::vector<Bytes>(static_cast<std::size_t>(shape.devices), std::numeric_limits<Bytes>::max()));
+    return ordered(schedule, std::move(shape), options, &costs).plan;
+}
+
+// Returns the same, or nothing where the schedule is not defined for the shape: the error names settings to change.
+inline std::optional<Plan> try_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {}) {
+    try {
+        return plan_in(schedule, std::move(shape), options);
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
+        EXPECT_FALSE(error.settings().empty()) << error.what();
+        return std::nullopt;
+    }
+}
+
+// Returns a shape of these numbers, or of even ones where the schedule is defined for no others.
+inline Shape shape_taken(const Schedule& schedule, int devices, int microbatches) {
+    const Shape shape = shape_of(schedule, devices, microbatches);
+    return try_plan(schedule, shape) ? shape
+                                     : shape_of(schedule, devices + devices % 2, microbatches + microbatches % 2);
+}
+
+// Returns a plan with `chunks` stages on each of p devices; for pipedream-2bw one mini-batch has all m micro-batches.
+inline Plan plan_of(std::string_view schedule, int p, int m, int chunks = 1, const PlanOptions& options = {}) {
+    return plan_in(schedule_named(schedule), shape_of(schedule_named(schedule), p, m, chunks), options);
+}
+
+inline Plan plan_of(std::string_view schedule, const Replicas& replicas, int m, const PlanOptions& options = {}) {
+    return plan_in(schedule_named(schedule), shape_of(replicas, m), options);
 }
 
 }  // namespace pw

@@ -89,14 +89,14 @@ TEST(Clipping, TakesTheStepOfTheFormula) {
 
 Plan plan_with_norm(const Schedule& schedule, Shape shape, const PlanOptions& options = {}) {
     shape.global_norm = true;
-    return make_plan(schedule, std::move(shape), options);
+    return plan_in(schedule, std::move(shape), options);
 }
 
 TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
     for (const Schedule& schedule : schedules()) {
         if (schedule.asynchronous() || schedule.name == "forward-only")
             continue;
-        const Plan plan = plan_with_norm(schedule, shape_of(schedule, 3, 5));
+        const Plan plan = plan_with_norm(schedule, shape_taken(schedule, 3, 5));
         const PlanGraph graph(plan);
         for (int node = 0; node < graph.size(); ++node) {
             if (graph.task(node).op != Op::Update)
@@ -107,7 +107,7 @@ TEST(Clipping, UpdatesWhenAllStagesHaveTheirGradients) {
                 gradients[graph.task(input).stage] += op == Op::Backward || op == Op::BackwardWeight;
             }
             for (int stage = 0; stage < plan.shape.stages; ++stage)
-                EXPECT_EQ(gradients[stage], 5) << schedule.name << " " << print(graph.task(node));
+                EXPECT_EQ(gradients[stage], plan.shape.microbatches) << schedule.name << " " << print(graph.task(node));
         }
         for (const std::vector<Task>& order : plan.order) {
             const auto first = std::ranges::find(order, Op::Update, &Task::op);
@@ -124,7 +124,7 @@ TEST(Clipping, NeverDeadlocks) {
                 for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {
                     PlanOptions options;
                     options.transfers = {communicator, receive, TransferMode::Protocol::Rendezvous, true};
-                    EXPECT_NO_THROW(plan_with_norm(schedule, shape_of(schedule, 3, 4), options)) << schedule.name;
+                    EXPECT_NO_THROW(plan_with_norm(schedule, shape_taken(schedule, 3, 4), options)) << schedule.name;
                 }
 }
 

@@ -46,7 +46,7 @@ Model tied(bool shares = true) {
 
 Plan tied_plan(const Schedule& schedule, Shape shape, std::vector<Edge> ties, const PlanOptions& options = {}) {
     shape.ties = std::move(ties);
-    return make_plan(schedule, std::move(shape), options);
+    return plan_in(schedule, std::move(shape), options);
 }
 
 TEST(Ties, AreFoundInTheModelAndBetweenStages) {
@@ -88,7 +88,7 @@ TEST(Ties, WaitForTheGradientsOfBothStages) {
     for (const Schedule& schedule : schedules()) {
         if (schedule.asynchronous() || schedule.name == "forward-only")
             continue;
-        const Shape shape = shape_of(schedule, 3, 4);
+        const Shape shape = shape_taken(schedule, 3, 4);
         const Plan plan = tied_plan(schedule, shape, {{0, shape.stages - 1}});
         const PlanGraph graph(plan);
         for (int node = 0; node < graph.size(); ++node) {
@@ -113,7 +113,7 @@ TEST(Ties, NeverDeadlock) {
             for (const Schedule& schedule : schedules()) {
                 if (schedule.asynchronous())
                     continue;
-                const Shape shape = shape_of(schedule, 3, 4);
+                const Shape shape = shape_taken(schedule, 3, 4);
                 EXPECT_NO_THROW(tied_plan(schedule, shape, {{0, shape.stages - 1}}, options)) << schedule.name;
                 EXPECT_NO_THROW(tied_plan(schedule, shape, {{0, 1}, {1, 2}}, options)) << schedule.name;
                 if (!schedule.takes_replicas())

@@ -84,15 +84,6 @@ std::string text_of(const Profile& profile);
 // links.
 Ns ring_sum(int holders, Bytes bytes, const Link& link);
 
-// How long a micro-batch is, as multiples of the costs of a micro-batch: sequences differ in tokens, and attention
-// grows faster with them than the rest.
-struct MicroBatchLength {
-    double forward = 1;                              // times of F and R
-    double backward_input = 1, backward_weight = 1;  // times of I and W; B takes both
-    double bytes = 1;                                // activations, messages and workspaces
-    auto operator<=>(const MicroBatchLength&) const = default;
-};
-
 // Returns a size of a micro-batch that is this long.
 Bytes scaled_bytes(Bytes bytes, double length);
 

@@ -1,7 +1,9 @@
-// The times of a stage's tasks.
+// The times of a stage's tasks, and by how much a micro-batch changes them.
 #pragma once
 
 #include "workloads/units.h"
+
+#include <compare>
 
 namespace pw {
 
@@ -12,6 +14,15 @@ struct StageCost {
     Ns accumulate = 0;      // additional time of every B or W of a mini-batch except the stage's first
     Ns gather_weights = 0;  // additional time of U, whatever the speeds: holders distribute their updated parts
     StageCost& operator+=(const StageCost& other);
+};
+
+// How long a micro-batch is, as multiples of the costs of a micro-batch: sequences differ in tokens, and attention
+// grows faster with them than the rest.
+struct MicroBatchLength {
+    double forward = 1;                              // times of F and R
+    double backward_input = 1, backward_weight = 1;  // times of I and W; B takes both
+    double bytes = 1;                                // activations, messages and workspaces
+    auto operator<=>(const MicroBatchLength&) const = default;
 };
 
 }  // namespace pw
