@@ -162,7 +162,7 @@ Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
     Trial trial(problem, space, sized, choice);
     Deadline never(1e9);
     trial.open(never);
-    trial.sharpen(Trial::kNever, never);
+    trial.sharpen(kNeverFits, never);
     return trial.bound();
 }
 

@@ -355,7 +355,7 @@ private:
                 of_size = std::make_unique<SizedModel>(problem, space, choice.micro_batch_size);
             Trial trial(problem, space, *of_size, choice);
             trial.open(never);
-            trial.sharpen(Trial::kNever, never);
+            trial.sharpen(kNeverFits, never);
             const std::optional<Ns> least = every.best_of(choice);
             EXPECT_TRUE(!least || trial.bound() <= *least) << print(choice) << ": " << trial.bound();
         }
