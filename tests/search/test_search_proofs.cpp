@@ -194,7 +194,8 @@ private:
             auto made = std::make_unique<Made>();
             made->proven = proven_plan(config, links, config.training.steps);
             made->versions = std::make_shared<const VersionTable>(versions_of(made->proven.plan));
-            made->simulator = std::make_unique<Simulator>(made->proven.plan, made->proven.proof, made->versions, mode);
+            made->simulator = std::make_unique<Simulator>(std::make_shared<const Plan>(made->proven.plan),
+                                                          made->proven.proof, made->versions, mode);
             place->second = std::move(made);
         } catch (const Error&) {
         }
