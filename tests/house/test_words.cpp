@@ -57,7 +57,6 @@ constexpr std::string_view kNotYetClean[] = {
     "schedules/",
     "scripts/demo",
     "scripts/gpu-bundle",
-    "scripts/gpu-report",
     "scripts/test",
     "tests/allocations/",
     "tests/checkpoint/",
@@ -318,7 +317,7 @@ TEST(WordsTest, FindsNoFaultInCodeAndFinePhrases) {
 }
 
 TEST(WordsTest, LeavesOutRoomsThatAreNotYetClean) {
-    EXPECT_FALSE(is_clean_room("scripts/gpu-report"));
+    EXPECT_FALSE(is_clean_room("CHANGELOG.md"));
     EXPECT_TRUE(is_clean_room("scripts/format"));
     EXPECT_TRUE(is_clean_room("tests/sim/test_sums.cpp"));
 }
