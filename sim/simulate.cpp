@@ -290,6 +290,7 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
                         slowest = device;
                 }
                 std::vector<Ns> ends;
+                ends.reserve(updates.size());
                 for (const int node : updates)
                     ends.push_back(end_of_node(node));
                 samples.step_times[at] =

@@ -71,7 +71,7 @@ private:
                 "{} index 'thin' using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror lc rgb variable fs solid 1 "
                 "noborder, \\\n     ",
                 kGnuplotData);
-            script_.names.parts.push_back("several tasks");
+            script_.names.parts.emplace_back("several tasks");
         }
         for (const auto& [key, rows] : texts_) {
             const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
