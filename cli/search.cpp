@@ -3,7 +3,7 @@
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "exec/execute.h"
+#include "exec/runnable.h"
 #include "job/idle_keys.h"
 #include "job/settings.h"
 #include "report/notes.h"

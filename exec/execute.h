@@ -2,11 +2,9 @@
 #pragma once
 
 #include "exec/checkpoint/checkpoint_folder.h"
-#include "exec/kernels.h"
 #include "exec/system/disturbance.h"
 #include "job/job.h"
 #include "schedules/memory/buffers.h"
-#include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"
 #include "schedules/trace/trace.h"
 
@@ -91,57 +89,8 @@ struct RunResult {
 
 // Where the devices are on several ranks every rank calls run(), and only on rank 0 the result has more than the losses
 // and norms, and options but between_steps are called.
-
-// Returns the plan's sequential oracle on one device: it has the same micro-batches, the same grouping of gradient sums
-// and the same weight versions, and runs one task at a time.
-Job oracle_of(const Job& job);
-
-// Throws Error (BadInput) when the plan asks for what no backend of this build does.
-void check_runnable(const Job& job);
-// Throws the same when a trace of all steps, every task of which leaves an event that is copied once, takes too much
-// memory.
-void check_whole_trace(const Job& job);
-// This is the part of check_runnable() that needs no job: it checks that the transport `link` carries all that the plan
-// moves.
-void check_link(const Config& config, const Shape& shape);
-
 // When it throws Error (PeerSilent) the thread of the silent device may still be there, and use what `job` refers to
 // when it comes back.
 RunResult run(const Job& job, const RunOptions& options);
-
-// Returns the NUMA node that each of `devices` devices of `run.backend` is nearest to, or -1 where it is not known. The
-// list is empty where the devices are the cores themselves.
-std::vector<int> numa_nodes(const Config& config, int devices);
-// Returns the kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. It throws Error
-// (RunFailed) when this build or this machine does not have them.
-std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices);
-
-struct BackendRow {
-    std::string_view name;
-    std::string_view summary;
-    std::string status;  // "ready", or why not: "not installed", "no NVIDIA driver"
-};
-// Both load the module of the backend cuda to ask for its status.
-std::vector<BackendRow> backends();
-std::vector<BackendRow> transports();
-// The names of those that need no module.
-std::vector<std::string_view> built_in_backends();
-
-// The cost of messages between devices on the backend and transport of `config`.
-struct TransferCost {
-    Link link;  // as in Profile, these three
-    std::optional<Link> between_hosts = {};
-    Link sums;
-    bool sent_copies = false;  // the sender keeps a copy
-};
-TransferCost measure_transfer_cost(const Config& config);
-// Does the part of another rank in a profile: rank 0 measures, and messages have two ends.
-void help_to_measure(const Config& config);
-TransferCost measure_host_transfer_cost(const Config& config);
-
-// Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at
-// the given micro-batch sizes.
-Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
-                        const std::function<void(int done, int all)>& progress);
 
 }  // namespace pw

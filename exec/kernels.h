@@ -13,6 +13,7 @@
 #include "workloads/stages/stage_layout.h"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -193,6 +194,10 @@ public:
     Ns time_between(Mark from, Mark to) const override { return to - from; }
     void finish() const override {}
 };
+
+// Opens one of the devices of a job, by number; it is called on the device's own thread. What the devices share, such
+// as chosen algorithms, lasts as long as the function and the kernels that it has opened.
+using OpenDevice = std::function<std::shared_ptr<const Kernels>(int device)>;
 
 const HostKernels& cpu_kernels();               // oneDNN; fp32
 const HostKernels& reference_kernels();         // plain loops; fp32

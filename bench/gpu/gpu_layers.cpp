@@ -6,7 +6,7 @@
 #include "bench/gpu/measuring.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
-#include "exec/execute.h"
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "schedules/orders/schedule.h"

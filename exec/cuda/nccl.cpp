@@ -79,7 +79,7 @@ ncclUniqueId new_id() {
 namespace {
 
 // Held from the beginning of a group until no communicator of it is in progress: threads of this process may share
-// GPUs.
+// GPUs. It is one in a process, whatever the job: so are the GPUs and NCCL.
 std::mutex& turn() {
     static std::mutex mutex;
     return mutex;

@@ -105,6 +105,7 @@ public:
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
 
+    const std::shared_ptr<JobGpus> shared;
     const std::vector<Place> places;
     // The events of a node. A RECV starts with its SEND, unless that is on another rank; `posted` is when a transfer
     // came up in its device's list. What may follow waits for `done`, which graphs need beside the timed end.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/engine/pin.h"
+#include "exec/kernels.h"
 #include "exec/system/threads.h"
 #include "job/config/config.h"
 #include "workloads/data/dataset.h"
@@ -19,7 +20,8 @@ public:
     static constexpr int kInFlight = 1;
 
     // They have warmed up, and rest, when this returns. It and the functions below throw what a neighbour threw.
-    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples);
+    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores,
+               const OpenDevice& open, int samples);
     ~Neighbours();
     Neighbours(const Neighbours&) = delete;
     Neighbours& operator=(const Neighbours&) = delete;

@@ -175,7 +175,8 @@ private:
 }  // namespace
 
 Ranks& join_ranks() {
-    static MpiRanks ranks;  // until the process ends
+    // MPI starts once in a process and ends with it, and its processes are the ranks, whatever the job.
+    static MpiRanks ranks;
     return ranks;
 }
 

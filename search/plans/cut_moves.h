@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// Of two splits, the one that lacks fewer bytes is better; then the one that takes less time.
+// A split is better than another if it lacks fewer bytes, or as many and takes less time.
 struct CutValue {
     Bytes shortage;
     Ns time;

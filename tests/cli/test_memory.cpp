@@ -1,4 +1,6 @@
 // What a run reserves is what was predicted, byte for byte, and what limits are checked against.
+#include "exec/measuring/profile.h"
+#include "exec/oracle.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "job/plan.h"

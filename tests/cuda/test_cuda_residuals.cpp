@@ -1,6 +1,7 @@
 // Batch norms and the adds that they are run with give the bits of those that a cut keeps apart, and the numbers of the
 // reference kernels; memory is what is predicted. Small networks with every way to reach an add.
 #include "exec/cuda/backend.h"
+#include "exec/measuring/profile.h"
 #include "job/load.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/thoroughness.h"

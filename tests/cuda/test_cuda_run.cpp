@@ -2,6 +2,7 @@
 // bit for bit, memory is as predicted, and failures are named. Built twice: for GPUs, and for the host
 // stand-in of the toolkit.
 #include "exec/cuda/nccl.h"
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "schedules/plan/plan_graph.h"

@@ -1,5 +1,6 @@
 // When other programs disturb a measurement, and when nobody does.
 #include "exec/engine/machine.h"
+#include "exec/measuring/profile.h"
 #include "exec/system/disturbance.h"
 #include "tests/support/execution.h"
 

@@ -1,6 +1,8 @@
 // What the emulated backend shows without a model: every plan runs in its order, in the lanes of the
 // config, within the predicted memory, and does what its oracle does.
 #include "exec/execute.h"
+#include "exec/oracle.h"
+#include "exec/runnable.h"
 #include "job/build.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"

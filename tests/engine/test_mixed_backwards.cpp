@@ -1,5 +1,6 @@
 // Lists that hold B of some micro-batches and I and W of others: memory is that of the passes which a device runs, and
 // the numbers are the oracle's.
+#include "exec/oracle.h"
 #include "schedules/csv/csv.h"
 #include "tests/support/execution.h"
 

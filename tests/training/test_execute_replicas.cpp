@@ -1,5 +1,6 @@
 // Stages on several devices, executed: every plan equals its oracle, which adds up the gradients of each holder apart.
 #include "exec/engine/barriers.h"
+#include "exec/oracle.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"

@@ -1,5 +1,6 @@
 // ZeRO-1, executed: holders that keep the optimizer's states of a part of their stage, and hand new weights round,
 // learn bit for bit what holders of all states do.
+#include "exec/runnable.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Seat {
 };
 inline constexpr int kGroup = 8;  // multiprocessors: the least share, and its step, on Hopper
 
-int groups_on(int gpu);           // number of groups that can be shared out
+struct JobGpus;  // exec/cuda/device/job_gpus.h
+
 std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 
 // Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for so many devices.
@@ -36,7 +38,7 @@ void check_gpu(const Config& config, int device, int gpus);
 // and `run.sms` is silent; else neighbours share one: evenly many, or as many as the shares in `run.sms` fill it. A
 // device has its GPU whole, or a share of it: as `run.sms` says, or equal. It throws Error (BadInput) when the shares
 // do not fit.
-std::vector<Seat> seats_of(const Config& config, int devices);
+std::vector<Seat> seats_of(const Config& config, int devices, JobGpus& job);
 
 // Tells the driver how many streams are to run side by side, and on ranks to load all code at once: loading may wait
 // for kernels, which there may wait for another rank. Call it before the process's first CUDA call.
@@ -55,7 +57,8 @@ void destroy_green_context(CUgreenCtx context);
 
 class GpuShare {
 public:
-    GpuShare(const Seat& seat, Precision precision, bool deterministic);
+    GpuShare(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job);
+    GpuShare(const Seat& seat, Precision precision, bool deterministic);  // the only device of a job
     ~GpuShare();
     GpuShare(const GpuShare&) = delete;
     GpuShare& operator=(const GpuShare&) = delete;
@@ -67,6 +70,7 @@ public:
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
     cublasHandle_t cublas() const { return cublas_.get(); }
 
+    JobGpus& job() const { return *job_; }
     const Seat& seat() const { return seat_; }
     int gpu() const { return seat_.gpu; }
     int multiprocessors() const { return multiprocessors_; }  // number in the share
@@ -82,6 +86,7 @@ private:
     void make_cudnn();
     void make_libraries();
 
+    const std::shared_ptr<JobGpus> job_;
     const Seat seat_;
     const Precision precision_;
     const bool deterministic_;

@@ -1,0 +1,21 @@
+// Profiles: the times of a model's layers on a backend, measured.
+#pragma once
+
+#include "job/config/config.h"
+#include "workloads/costs/costs.h"
+#include "workloads/models/models.h"
+
+#include <functional>
+#include <vector>
+
+namespace pw {
+
+// Measures every layer and pass of the model, the optimizer, the data and the hand-over on the backend of `config`, at
+// the given micro-batch sizes.
+Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
+                        const std::function<void(int done, int all)>& progress);
+
+// Does the part of another rank in a profile: rank 0 measures, and messages have two ends.
+void help_to_measure(const Config& config);
+
+}  // namespace pw
