@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+from records import write_records
+
 WORKLOADS = {
     "resnet50-64": {"model": "resnet50", "image_size": 64, "classes": 10},
     "resnet50-32": {"model": "resnet50", "image_size": 32, "classes": 10},
@@ -263,8 +265,7 @@ def main():
                     continue
                 done[workload].append(point)
                 print(f"{workload} {point['name']}: {100 * point['step_time_error']:+.2f} %", file=sys.stderr, flush=True)
-                with open(os.path.join(out, workload + ".json"), "w") as file:
-                    json.dump({"points": done[workload]}, file, indent=1)
+                write_records(os.path.join(out, workload + ".json"), {"points": done[workload]})
     points = [p for of in done.values() for p in of]
     with open(os.path.join(out, "table.txt"), "w") as file:
         file.write(table_of(points))

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+from records import write_records
+
 SCHEDULES = ["naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb-v"]
 CHUNKED = ("interleaved", "zb-v")
 
@@ -84,8 +86,7 @@ def main():
                        "step_time_error": answer["step_time_error"], "mechanics_error": answer["mechanics_error"],
                        "unshared_error": free["step_time_ns"] / measured - 1})
         print(f"{k}: {config['pipeline']['schedule']} {100 * answer['step_time_error']:+.2f} %", file=sys.stderr, flush=True)
-    with open(out, "w") as file:
-        json.dump({"points": points}, file, indent=1)
+    write_records(out, {"points": points})
     print(table_of(points))
 
 

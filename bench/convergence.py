@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from records import write_records
+
 CONFIG = """\
 workload: {model: mlp, image_size: 12, classes: 10, hidden: [96, 96, 96]}
 cluster: {devices: 4, memory_bandwidth: 15 GB/s, link: {latency: 1 us, bandwidth: 10 GB/s}}
@@ -113,7 +115,7 @@ for policy, settings in POLICIES.items():
                        "rates": {rate: train_all(policy, rate) for rate in RATES}}
     print(policy, *(results[policy]["rates"][rate]["ends"] for rate in RATES), file=sys.stderr)
 record = {"updates": updates, "samples_per_update": SAMPLES, "seeds": SEEDS, "policies": results}
-(out / "losses.json").write_text(json.dumps(record) + "\n")
+write_records(out / "losses.json", record)
 (out / "table.txt").write_text(table_of(results))
 plot(results, "samples.svg", "samples", lambda _, k: k * SAMPLES)
 plot(results, "time.svg", "predicted time, ms", lambda result, k: k * result["update_ns"] / 1e6)

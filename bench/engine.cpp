@@ -73,8 +73,8 @@ Times times_of(const Size& size, std::int64_t& tasks) {
     const ProvenPlan proven = proven_plan(schedule_named(size.schedule), shape, {});
     const Plan& plan = proven.plan;
     lap(0);
-    Simulator simulator(plan, proven.proof, std::make_shared<const VersionTable>(versions_of(plan)),
-                        {.sent_copies = costs.sent_copies});
+    Simulator simulator(std::make_shared<const Plan>(plan), proven.proof,
+                        std::make_shared<const VersionTable>(versions_of(plan)), {.sent_copies = costs.sent_copies});
     lap(1);
     (void)simulator.step_time(costs);
     lap(2);
@@ -110,7 +110,8 @@ void measure_draws() {
     shape.microbatches = size.micro_batches;
     const Costs costs = costs_of(size.stages);
     const ProvenPlan proven = proven_plan(schedule_named(size.schedule), shape, {});
-    Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
+    Simulator simulator(std::make_shared<const Plan>(proven.plan), proven.proof,
+                        std::make_shared<const VersionTable>(versions_of(proven.plan)),
                         {.sent_copies = costs.sent_copies});
     const Jitter jitter = lognormal_jitter(0.05);
     std::vector<double> times;

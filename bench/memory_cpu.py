@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from records import write_records
+
 MODELS = {
     "mlp": "{model: mlp, hidden: [4096, 4096]}",
     "gpt": "{model: gpt, sequence_length: 64, vocabulary: 4096, embedding: 384, blocks: 6, heads: 6}",
@@ -76,9 +78,7 @@ def main():
         os.makedirs(sys.argv[2], exist_ok=True)
         with open(os.path.join(sys.argv[2], "table.txt"), "w") as file:
             file.write(table(runs))
-        with open(os.path.join(sys.argv[2], "runs.json"), "w") as file:
-            json.dump(runs, file, indent=1)
-            file.write("\n")
+        write_records(os.path.join(sys.argv[2], "runs.json"), runs)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from records import write_records
+
 try:
     import torch
     import torch.distributed as dist
@@ -269,7 +271,7 @@ def main():
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         (arguments.out / "table.txt").write_text(table)
-        (arguments.out / "runs.json").write_text(json.dumps({"versions": versions, "rows": rows}, indent=1) + "\n")
+        write_records(arguments.out / "runs.json", {"versions": versions, "rows": rows})
     bad = [row for row in rows if not is_good(row)]
     for row in bad:
         print(f"unexpected: {line_of(row)}", file=sys.stderr)

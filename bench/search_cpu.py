@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from records import write_records
+
 CONFIG = """\
 workload: {model: resnet50, image_size: 64, classes: 10}
 cluster: {devices: 2}
@@ -99,7 +101,7 @@ for _ in range(rounds):
 
 runs = {"cap_bytes": cap, "free_peak_bytes": free["best"]["reserved_memory_bytes"], "free": describe(free),
         "best": describe(best), "rows": rows}
-(out / "runs.json").write_text(json.dumps(runs, indent=1) + "\n")
+write_records(out / "runs.json", runs)
 (out / "table.txt").write_text(table_of(runs))
 config.unlink()
 print(table_of(runs), end="")

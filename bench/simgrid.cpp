@@ -263,8 +263,8 @@ void measure(const Case& one) {
         };
         const ProvenPlan proven = proven_plan(schedule_named(one.schedule), shape);
         lap(plans);
-        Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
-                            {.sent_copies = false});
+        Simulator simulator(std::make_shared<const Plan>(proven.plan), proven.proof,
+                            std::make_shared<const VersionTable>(versions_of(proven.plan)), {.sent_copies = false});
         (void)simulator.step_time(costs);
         lap(firsts);
         (void)simulator.step_time(costs);
@@ -332,8 +332,8 @@ double shared_distance(std::mt19937& random, bool network, double& slower) {
     for (int device = 0; device < shape.devices; ++device)
         ClusterEdit(costs)->host.push_back(pick(0, 2));
     const ProvenPlan proven = proven_plan(schedule_named(one.schedule), shape);
-    Simulator simulator(proven.plan, proven.proof, std::make_shared<const VersionTable>(versions_of(proven.plan)),
-                        {.sent_copies = false});
+    Simulator simulator(std::make_shared<const Plan>(proven.plan), proven.proof,
+                        std::make_shared<const VersionTable>(versions_of(proven.plan)), {.sent_copies = false});
     ClusterEdit(costs)->between_hosts = Link{0, 1e18};
     const auto without = static_cast<double>(simulator.step_time(costs));  // anything shared
     ClusterEdit(costs)->between_hosts->bandwidth = costs.cluster->link.bandwidth;

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from records import write_records
+
 MODEL = {"workload": {"model": "resnet50", "image_size": 64, "classes": 10}, "cluster": {"devices": 2, "devices_per_host": 1},
          "training": {"steps": 12, "learning_rate": 0.001}, "run": {"backend": "cpu", "transport": "mpi"}}
 PLANS = [("naive", 4), ("gpipe", 4), ("1f1b", 8), ("zb-h1", 8)]
@@ -165,8 +167,8 @@ def main():
     points = json.load(open(kept)) if os.path.exists(kept) else {}
 
     def store(points):
-        with open(kept, "w") as file, open(os.path.join(out, "two_hosts.txt"), "w") as table:
-            json.dump(points, file, indent=1)
+        write_records(kept, points)
+        with open(os.path.join(out, "two_hosts.txt"), "w") as table:
             table.writelines(line_of(point) + "\n" for point in points.values())
 
     with tempfile.TemporaryDirectory() as folder:

@@ -26,6 +26,15 @@ void show(const std::string& text) {
     finish_results();
 }
 
+// Writes one line per point, so that a changed point is a changed line.
+std::string lines_of(const Json& comparison) {
+    std::string points;
+    for (const Json& point : comparison["points"])
+        points += (points.empty() ? "\n  " : ",\n  ") + point.dump();
+    return fmt::format("{{\n \"schema_version\": {},\n \"points\": [{}\n ]\n}}\n", comparison["schema_version"].dump(),
+                       points);
+}
+
 // Prints the comparison row by row, and writes the rows so far to the folder.
 class ComparisonOutput {
 public:
@@ -59,7 +68,7 @@ public:
             return;
         outputs_.attempt([&] { draw(run); });
         outputs_.attempt([&] {
-            write_file(file("accuracy.json"), to_json(so_far).dump(1) + "\n");
+            write_file(file("accuracy.json"), lines_of(to_json(so_far)));
             write_file(file("table.txt"), to_text(so_far));
         });
     }

@@ -1,7 +1,7 @@
 // list: the models, schedules, backends, transports and keys that can be chosen.
 #include "cli/command.h"
 #include "cli/streams.h"
-#include "exec/execute.h"
+#include "exec/backends.h"
 #include "job/build.h"
 #include "job/config/keys.h"
 #include "report/table.h"

@@ -1,9 +1,9 @@
 // profile: measures the costs of layers, transfers and updates on the backend of a config.
+#include "exec/measuring/profile.h"
 #include "cli/command.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
-#include "exec/execute.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"
 #include "report/measure.h"

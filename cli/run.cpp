@@ -6,6 +6,7 @@
 #include "cli/streams.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/engine/machine.h"
+#include "exec/oracle.h"
 #include "exec/ranks/control_connection.h"
 #include "exec/run_in_segments.h"
 #include "job/config/config.h"

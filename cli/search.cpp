@@ -3,7 +3,7 @@
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
 #include "cli/streams.h"
-#include "exec/execute.h"
+#include "exec/runnable.h"
 #include "job/idle_keys.h"
 #include "job/settings.h"
 #include "report/notes.h"
@@ -166,16 +166,16 @@ void write_found(const PlanSearch& search, const SearchArguments& arguments) {
 void search_makespan(const Config& config, const SearchArguments& arguments) {
     const auto start = std::chrono::steady_clock::now();
     const Bytes memory = memory_limit_of(arguments);
-    PosedSearch posed = posed_search(config);
+    SearchProblem problem = posed_search(config);
     SearchResult result;
     {
         ProgressLine line;
         const MakespanLimits limits = limits_of(arguments, seconds_since(start));
         within_memory(memory, [&] {
-            result = search_plans(posed.problem, limits, [&](const std::string& state) { line.show(state); });
+            result = search_plans(problem, limits, [&](const std::string& state) { line.show(state); });
         });
     }
-    PlanSearch search = found_plans(std::move(posed), std::move(result));
+    PlanSearch search = found_plans(std::move(problem), std::move(result));
     search.seconds = seconds_since(start);
     print_notes_of(search.result, memory);
     if (arguments.json)

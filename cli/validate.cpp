@@ -3,7 +3,7 @@
 #include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "exec/checkpoint/checkpoint.h"
-#include "exec/execute.h"
+#include "exec/runnable.h"
 #include "report/accuracy.h"
 #include "report/notes.h"
 #include "report/report.h"

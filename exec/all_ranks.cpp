@@ -2,7 +2,7 @@
 
 #include "exec/engine/progress_monitor.h"
 #include "exec/engine/ranks_of_run.h"
-#include "exec/execute.h"
+#include "exec/measuring/profile.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"
 #include "exec/ranks/watchdog.h"

@@ -1,9 +1,11 @@
 // The tables of backends and transports. The functions of the backend cuda are in a module.
+#include "exec/backends.h"
 #include "exec/cuda/module.h"
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/ranks_of_run.h"
 #include "exec/execute.h"
+#include "exec/measuring/transfer_cost.h"
 #include "exec/ranks/measure_link.h"
 #include "exec/ranks/ranks.h"
 
@@ -24,9 +26,11 @@ namespace {
 std::string ready() { return "ready"; }
 
 template <const HostKernels& (*kernels)()>
-std::shared_ptr<const Kernels> open_host(const Config& config, int, int) {
-    kernels().start_device(config.run.threads_per_device);
-    return {std::shared_ptr<void>(), &kernels()};  // they exist until the program ends
+OpenDevice open_host(const Config& config, int) {
+    return [threads = config.run.threads_per_device](int) -> std::shared_ptr<const Kernels> {
+        kernels().start_device(threads);
+        return {std::shared_ptr<void>(), &kernels()};  // they have no state and exist until the program ends
+    };
 }
 
 using Backend = RunConfig::Backend;
@@ -99,14 +103,14 @@ const BackendFunctions& functions_of(const Config& config) {
 
 }  // namespace
 
-std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices) {
+OpenDevice open_kernels(const Config& config, int devices) {
     const BackendFunctions& functions = functions_of(config);
     if (functions.open == nullptr)
         fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use {}",
              name_of(config.run.backend), ready_where([](const Row& each) {
                  return functions_of(each) == nullptr || functions_of(each)->open != nullptr;
              }));
-    return functions.open(config, device, devices);
+    return functions.open(config, devices);
 }
 
 std::vector<int> numa_nodes(const Config& config, int devices) {

@@ -2,11 +2,9 @@
 #pragma once
 
 #include "exec/checkpoint/checkpoint_folder.h"
-#include "exec/kernels.h"
 #include "exec/system/disturbance.h"
 #include "job/job.h"
 #include "schedules/memory/buffers.h"
-#include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"
 #include "schedules/trace/trace.h"
 
@@ -93,59 +91,8 @@ struct RunResult {
 
 // If the devices are on several ranks, every rank calls run(). Only rank 0 gets more than the losses and norms, and
 // only rank 0 calls functions of the options other than between_steps.
-
-// Returns the plan's sequential oracle on one device: it has the same micro-batches, groups of gradient sums and
-// weight versions, and runs one task at a time.
-Job oracle_of(const Job& job);
-
-// Throws Error (BadInput) if the plan needs something that no backend of this build does.
-void check_runnable(const Job& job);
-// Throws Error (BadInput) if a trace of all steps takes too much memory. Every task of a step has an event, which
-// is copied once.
-void check_whole_trace(const Job& job);
-// The part of check_runnable() that profiles need too: checks that the backend has kernels for the optimizer.
-void check_optimizer(const Config& config);
-// The part of check_runnable() that needs no job: checks that the transport `link` can carry everything that the
-// plan moves.
-void check_link(const Config& config, const Shape& shape);
-
 // When it throws Error (PeerSilent), the thread of the silent device may still exist, and may access the data that
 // `job` refers to.
 RunResult run(const Job& job, const RunOptions& options);
-
-// Returns the nearest NUMA node of each of `devices` devices of `run.backend`, or -1 if it is not known. The list
-// is empty if the devices are the cores themselves.
-std::vector<int> numa_nodes(const Config& config, int devices);
-// Returns the kernels of one of `devices` devices of `run.backend`; call it on the device's own thread. Throws
-// Error (RunFailed) if this build or this machine does not have them.
-std::shared_ptr<const Kernels> open_kernels(const Config& config, int device, int devices);
-
-struct BackendRow {
-    std::string_view name;
-    std::string_view summary;
-    std::string status;  // "ready", or the reason why it is not: "not installed", "no NVIDIA driver"
-};
-// Both load the module of the backend cuda for its status.
-std::vector<BackendRow> backends();
-std::vector<BackendRow> transports();
-// The names of the backends that need no module.
-std::vector<std::string_view> built_in_backends();
-
-// The cost of messages between devices on the backend and transport of `config`.
-struct TransferCost {
-    Link link;  // as in Profile, these three
-    std::optional<Link> between_hosts = {};
-    Link sums;
-    bool sent_copies = false;  // whether the sender keeps a copy
-};
-TransferCost measure_transfer_cost(const Config& config);
-// The part of the other ranks in a profile that rank 0 measures: they send and receive the measured messages.
-void help_to_measure(const Config& config);
-TransferCost measure_host_transfer_cost(const Config& config);
-
-// Measures every layer and pass of the model, the optimizer, the data and the transfers on the backend of `config`,
-// at the given micro-batch sizes.
-Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
-                        const std::function<void(int done, int all)>& progress);
 
 }  // namespace pw

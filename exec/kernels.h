@@ -13,6 +13,7 @@
 #include "workloads/stages/stage_layout.h"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -194,6 +195,10 @@ public:
     Ns time_between(Mark from, Mark to) const override { return to - from; }
     void finish() const override {}
 };
+
+// Opens the kernels of one of the devices of a job, by number; called on the device's own thread. The state that the
+// devices share, such as chosen algorithms, exists as long as the function or kernels that it has opened.
+using OpenDevice = std::function<std::shared_ptr<const Kernels>(int device)>;
 
 const HostKernels& cpu_kernels();               // oneDNN; fp32
 const HostKernels& reference_kernels();         // plain loops; fp32

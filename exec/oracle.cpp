@@ -1,5 +1,6 @@
 // The sequential oracle of a plan: one device, one task at a time.
-#include "exec/execute.h"
+#include "exec/oracle.h"
+#include "exec/runnable.h"
 #include "job/launched_ranks.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"

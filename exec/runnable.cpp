@@ -1,5 +1,5 @@
 // Refuses plans that runs cannot execute yet, before anything is set up.
-#include "exec/execute.h"
+#include "exec/runnable.h"
 #include "exec/training/parameter_files.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"

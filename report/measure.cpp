@@ -1,7 +1,7 @@
 #include "report/measure.h"
 
 #include "exec/all_ranks.h"
-#include "exec/execute.h"
+#include "exec/measuring/profile.h"
 #include "exec/system/disturbance.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"

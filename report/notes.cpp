@@ -1,8 +1,9 @@
 #include "report/notes.h"
 
+#include "exec/backends.h"
 #include "exec/engine/pin.h"
-#include "exec/execute.h"
 #include "exec/measuring/reference_work.h"
+#include "exec/system/disturbance.h"
 #include "job/config/config.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"

@@ -101,7 +101,7 @@ std::string bubble_of(const PlanSearch& search, const FoundPlan& plan) {
         return print_percent(*plan.bubble_rate);
     if (search.result.stop == SearchStop::Time && &plan != search.result.best())
         return "-";
-    return print_percent(metrics_of(predict(quiet_job_of(config_of(search.posed.problem, plan)))).bubble_rate);
+    return print_percent(metrics_of(predict(quiet_job_of(config_of(search.problem, plan)))).bubble_rate);
 }
 
 // Returns whether two choices differ in the name of the schedule alone: their plans are the same, task by task.
@@ -111,8 +111,8 @@ bool is_same_plan(const PlanSearch& search, const FoundPlan& a, const FoundPlan&
     if (renamed != b.choice || a.step_time != b.step_time || a.reserved != b.reserved ||
         a.split.layers != b.split.layers)
         return false;
-    return quiet_job_of(config_of(search.posed.problem, a)).plan.order ==
-           quiet_job_of(config_of(search.posed.problem, b)).plan.order;
+    return quiet_job_of(config_of(search.problem, a)).plan.order ==
+           quiet_job_of(config_of(search.problem, b)).plan.order;
 }
 
 struct PlanRow {
@@ -139,13 +139,13 @@ std::vector<PlanRow> plan_rows(const PlanSearch& search, std::size_t most) {
 }
 
 std::string plans_text(const PlanSearch& search, std::size_t most) {
-    const Bytes limit = common_limit(search.posed.config->cluster.devices);
+    const Bytes limit = common_limit(search.problem.config.cluster.devices);
     Table table({"plan", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
     for (const auto& [found, also] : plan_rows(search, most)) {
         const FoundPlan& plan = *found;
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
-            stages += (stages.empty() ? "" : " | ") + search.posed.model->layers[layers.front()].name;
+            stages += (stages.empty() ? "" : " | ") + search.problem.model.layers[layers.front()].name;
         table.add({print(plan.choice) + (also.empty() ? "" : fmt::format(" (also {})", fmt::join(also, ", "))),
                    print_time(plan.step_time), print_percent(gap_of(plan.step_time, plan.lower_bound)),
                    bubble_of(search, plan), print_bytes_as(plan.most_reserved(), limit), stages});
@@ -169,11 +169,11 @@ std::string numbers_text(const std::vector<int>& numbers) {
 std::string stages_text(const PlanSearch& search) {
     const FoundPlan& plan = *search.result.best();
     const Job& job = *search.best;
-    const Bytes limit = common_limit(search.posed.config->cluster.devices);
+    const Bytes limit = common_limit(search.problem.config.cluster.devices);
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
-        const LayerGraph& graph = search.posed.model->layers;
+        const LayerGraph& graph = search.problem.model.layers;
         std::vector<int> devices;
         Bytes memory = 0;
         for (const int device : job.plan.shape.devices_of(stage)) {
@@ -214,30 +214,27 @@ void note_missing_replicas(const Config& config, SearchResult& result) {
 
 }  // namespace
 
-PosedSearch posed_search(Config config) {
+SearchProblem posed_search(const Config& config) {
     refuse_uniform(config);
-    auto owned = std::make_shared<const Config>(std::move(config));
-    auto model = std::make_shared<const Model>(build_model(*owned));
-    SearchProblem problem = problem_of(*owned, *model);
-    return {std::move(owned), std::move(model), std::move(problem)};
+    return problem_of(config, build_model(config));
 }
 
-PlanSearch found_plans(PosedSearch posed, SearchResult result) {
-    PlanSearch search{std::move(posed), std::move(result)};
+PlanSearch found_plans(SearchProblem problem, SearchResult result) {
+    PlanSearch search{std::move(problem), std::move(result)};
     if (const FoundPlan* best = search.result.best()) {
-        search.best = make_job(config_of(search.posed.problem, *best), search.result.notes);
-        note_missing_replicas(*search.posed.config, search.result);
+        search.best = make_job(config_of(search.problem, *best), search.result.notes);
+        note_missing_replicas(search.problem.config, search.result);
     }
     return search;
 }
 
-PlanSearch search_best_plan(Config config, MakespanLimits limits, const Hooks& hooks) {
+PlanSearch search_best_plan(const Config& config, MakespanLimits limits, const Hooks& hooks) {
     const auto start = std::chrono::steady_clock::now();
-    PosedSearch posed = posed_search(std::move(config));
+    SearchProblem problem = posed_search(config);
     if (hooks.should_stop)
         limits.should_stop = hooks.should_stop;
-    SearchResult result = search_plans(posed.problem, limits, [&](const std::string& state) { hooks.show(state); });
-    PlanSearch search = found_plans(std::move(posed), std::move(result));
+    SearchResult result = search_plans(problem, limits, [&](const std::string& state) { hooks.show(state); });
+    PlanSearch search = found_plans(std::move(problem), std::move(result));
     search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return search;
 }
@@ -252,10 +249,10 @@ std::string to_text(const PlanSearch& search, std::size_t most) {
                     result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
     text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
                         stages_text(search));
-    const WorkloadConfig& workload = search.posed.config->workload;
-    if (const std::string layout = megatron_layout(workload, search.posed.model->layers, best.split); !layout.empty())
+    const WorkloadConfig& workload = search.problem.config.workload;
+    if (const std::string layout = megatron_layout(workload, search.problem.model.layers, best.split); !layout.empty())
         text += fmt::format("Megatron layout: {}\n", layout);
-    if (const std::string spec = pytorch_split_spec(workload, search.posed.model->layers, best.split); !spec.empty())
+    if (const std::string spec = pytorch_split_spec(workload, search.problem.model.layers, best.split); !spec.empty())
         text += fmt::format("PyTorch split_spec: {}\n", spec);
     return text;
 }
@@ -264,8 +261,8 @@ namespace {
 
 Json json_of_best(const PlanSearch& search) {
     const FoundPlan& best = *search.result.best();
-    const WorkloadConfig& workload = search.posed.config->workload;
-    const LayerGraph& graph = search.posed.model->layers;
+    const WorkloadConfig& workload = search.problem.config.workload;
+    const LayerGraph& graph = search.problem.model.layers;
     return {{"schedule", best.choice.schedule},
             {"devices", best.choice.devices.size()},
             {"micro_batches", best.choice.micro_batches},
@@ -345,9 +342,9 @@ std::string without_defaults(const std::string& yaml) {
 }  // namespace
 
 std::string best_config_yaml(const PlanSearch& search, const std::string& file) {
-    const Config& config = *search.posed.config;
+    const Config& config = search.problem.config;
     const FoundPlan& best = *search.result.best();
-    const Config of_best = config_of(search.posed.problem, best);
+    const Config of_best = config_of(search.problem, best);
     const auto folder = std::filesystem::absolute(file).parent_path();
     const std::string yaml = print_config(with_paths_from(of_best, folder.string()));
     const std::int64_t profile_batch = config.search.profile_batch;

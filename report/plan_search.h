@@ -8,31 +8,25 @@
 #include "viz/plot.h"
 
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 
 namespace pw {
 
-// The problem that a config poses, with the config and the model that it refers to.
-struct PosedSearch {
-    std::shared_ptr<const Config> config;
-    std::shared_ptr<const Model> model;
-    SearchProblem problem;
-};
-// Throws Error (BadInput) at the key whose value cannot be used, and for a workload without layers.
-PosedSearch posed_search(Config config);
+// Returns the problem that a config poses. Throws Error (BadInput) at the key whose value cannot be used, and for a
+// workload without layers.
+SearchProblem posed_search(const Config& config);
 
 struct PlanSearch {
-    PosedSearch posed;
+    SearchProblem problem;
     SearchResult result;           // its notes are for the user
     std::optional<Job> best = {};  // of the best plan; absent where none was found that fits
     double seconds = 0;            // that the search took
 };
 // Makes the job of the best plan that was found.
-PlanSearch found_plans(PosedSearch posed, SearchResult result);
+PlanSearch found_plans(SearchProblem problem, SearchResult result);
 // Does all three: poses the problem, searches, and makes the job. The limits ask `hooks` whether to stop.
-PlanSearch search_best_plan(Config config, MakespanLimits limits = {}, const Hooks& hooks = {});
+PlanSearch search_best_plan(const Config& config, MakespanLimits limits = {}, const Hooks& hooks = {});
 
 Json to_json(const PlanSearch& search);
 // Returns the `most` best plans as a table, each once, and the stages of the best one. There must be one.

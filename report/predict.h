@@ -8,14 +8,14 @@
 namespace pw {
 
 // Returns the predicted trace of the job's plan under its costs, with the trace's facts from the config. Throws Error:
-// BadInput if the costs are not of training.precision or exceed the limits of integers, at their keys; Infeasible if the
-// plan deadlocks.
+// BadInput if the costs are not of training.precision or exceed the limits of integers, at their keys; Infeasible if
+// the plan deadlocks.
 Trace predict(const Job& job);
 
 // Returns the mode of the job's plan under its costs.
 TransferMode simulated_mode(const Job& job);
 
-// Returns the simulator of the job's plan, under its costs or others. It keeps a reference to the job.
+// Returns the simulator of the job's plan, under its costs or others.
 Simulator simulator_of(const Job& job);
 
 // The numbers of that trace, and the trace without its events and memory: a plan may have too many tasks to keep them.

@@ -25,16 +25,17 @@ namespace pw {
 
 class Simulation {
 public:
-    Simulation(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
-               TransferMode mode)
-        : plan_(plan),
+    Simulation(std::shared_ptr<const Plan> plan, std::shared_ptr<const Proof> proof,
+               std::shared_ptr<const VersionTable> versions, TransferMode mode)
+        : known_plan_(std::move(plan)),
+          plan_(*known_plan_),
           proof_(std::move(proof)),
           graph_(proof_->graph),
           known_versions_(std::move(versions)),
           versions_(*known_versions_),
-          kinds_(plan, graph_, versions_),
+          kinds_(plan_, graph_, versions_),
           mode_(mode) {
-        for (const std::vector<Task>& order : plan.order)
+        for (const std::vector<Task>& order : plan_.order)
             own_.push_back(own_.empty() ? own_of(order, 0) : own_of(order, own_.back().end));
     }
 
@@ -117,6 +118,7 @@ private:
         refuse_long(graph_, kinds_, times_.durations, busy_duration_, costs);
     }
 
+    const std::shared_ptr<const Plan> known_plan_;
     const Plan& plan_;
     const Costs* costs_ = nullptr;
     const std::shared_ptr<const Proof> proof_;
@@ -299,6 +301,7 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
                         slowest = device;
                 }
                 std::vector<Ns> ends;
+                ends.reserve(updates.size());
                 for (const int node : updates)
                     ends.push_back(end_of_node(node));
                 samples.step_times[at] =
@@ -338,12 +341,21 @@ Metrics Simulation::metrics(const Trace& head) const {
     return metrics;
 }
 
-Simulator::Simulator(const Plan& plan, TransferMode mode)
-    : Simulator(plan, std::make_shared<const Proof>(Proof{PlanGraph(plan)}),
-                std::make_shared<const VersionTable>(versions_of(plan)), mode) {}
-Simulator::Simulator(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
-                     TransferMode mode)
-    : simulation_(std::make_unique<Simulation>(plan, std::move(proof), std::move(versions), mode)) {}
+namespace {
+
+Simulator unproven(std::shared_ptr<const Plan> plan, TransferMode mode) {
+    auto proof = std::make_shared<const Proof>(Proof{PlanGraph(*plan)});
+    auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
+    return {std::move(plan), std::move(proof), std::move(versions), mode};
+}
+
+}  // namespace
+
+Simulator::Simulator(Plan plan, TransferMode mode)
+    : Simulator(unproven(std::make_shared<const Plan>(std::move(plan)), mode)) {}
+Simulator::Simulator(std::shared_ptr<const Plan> plan, std::shared_ptr<const Proof> proof,
+                     std::shared_ptr<const VersionTable> versions, TransferMode mode)
+    : simulation_(std::make_unique<Simulation>(std::move(plan), std::move(proof), std::move(versions), mode)) {}
 Simulator::~Simulator() = default;
 Simulator::Simulator(Simulator&&) noexcept = default;
 
@@ -376,7 +388,7 @@ Trace Simulator::trace_by_events(const Costs& costs) {
 
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode) {
     mode.sent_copies = keeps_copies(costs, mode.early_receive());
-    return Simulator(plan, mode).trace(costs);
+    return unproven({std::shared_ptr<const void>(), &plan}, mode).trace(costs);  // the plan outlives this call
 }
 
 }  // namespace pw

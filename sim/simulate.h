@@ -24,14 +24,14 @@ inline constexpr const char* kPredicted = "predicted";  // the label of a simula
 // every device waits for.
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode = {});
 
-// Simulates one plan under the costs of many splits: everything that depends on the plan alone is made once. It keeps a
-// reference to the plan; `mode.sent_copies` is keeps_copies() of the costs that follow.
+// Simulates one plan under the costs of many splits: everything that depends on the plan alone is made once.
+// `mode.sent_copies` is keeps_copies() of the costs that follow.
 class Simulator {
 public:
-    Simulator(const Plan& plan, TransferMode mode);
+    Simulator(Plan plan, TransferMode mode);
     // Takes the existing proof of that very plan.
-    Simulator(const Plan& plan, std::shared_ptr<const Proof> proof, std::shared_ptr<const VersionTable> versions,
-              TransferMode mode);
+    Simulator(std::shared_ptr<const Plan> plan, std::shared_ptr<const Proof> proof,
+              std::shared_ptr<const VersionTable> versions, TransferMode mode);
     ~Simulator();
     Simulator(Simulator&&) noexcept;
 

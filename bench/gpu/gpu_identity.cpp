@@ -5,6 +5,7 @@
 #include "bench/gpu/measuring.h"
 #include "exec/engine/mailbox.h"
 #include "exec/execute.h"
+#include "exec/oracle.h"
 #include "job/load.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/temporary_folder.h"

@@ -6,7 +6,7 @@
 #include "bench/gpu/measuring.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
-#include "exec/execute.h"
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "schedules/orders/schedule.h"
@@ -246,8 +246,8 @@ cluster: {devices: 1}
 pipeline: {schedule: naive, micro_batches: 1}
 run: {backend: cuda}
 )");
-    std::vector<std::string> set = {fmt::format("pipeline.micro_batch_size={}", samples), "training.precision=" + precision,
-                                    fmt::format("run.deterministic={}", !by_timing)};
+    std::vector<std::string> set = {fmt::format("pipeline.micro_batch_size={}", samples),
+                                    "training.precision=" + precision, fmt::format("run.deterministic={}", !by_timing)};
     if (share > 0) {  // the second device takes part in nothing but the hand-over
         set.emplace_back("cluster.devices=2");
         set.push_back(fmt::format("run.sms=[{}, {}]", share, kGroup));

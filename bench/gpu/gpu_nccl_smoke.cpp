@@ -5,6 +5,7 @@
 //     gpu_nccl_smoke --self   messages of one rank to itself, against plain copies
 #include "bench/gpu/measuring.h"
 #include "exec/cuda/device/device.h"
+#include "exec/cuda/device/job_gpus.h"
 #include "exec/cuda/events.h"
 #include "exec/cuda/nccl.h"
 #include "exec/engine/mailbox.h"
@@ -340,7 +341,8 @@ private:
 int run_self() {
     constexpr Bytes kMost = Bytes{256} << 20;
     const Config config;
-    Self whole(Seat{}), half(seats_of(config, 2).front());
+    JobGpus job;
+    Self whole(Seat{}), half(seats_of(config, 2, job).front());
     const DeviceMemory from = allocate(kMost), to = allocate(kMost);
     std::vector<std::byte> sent = pattern(kMost, 1);
     put(sent, from.get());

@@ -5,6 +5,7 @@
 #include "bench/gpu/measuring.h"
 #include "bench/gpu/spin.h"
 #include "exec/cuda/device/device.h"
+#include "exec/cuda/device/job_gpus.h"
 #include "job/config/config.h"
 
 #include <fmt/format.h>
@@ -136,10 +137,11 @@ Finding measure(const std::string& title, const std::vector<std::unique_ptr<GpuS
 
 Finding measure_shares(int devices) {
     const Config config;
-    const std::vector<Seat> seats = seats_of(config, devices);
+    const auto job = std::make_shared<JobGpus>();
+    const std::vector<Seat> seats = seats_of(config, devices, *job);
     std::vector<std::unique_ptr<GpuShare>> shares, whole;
     for (const Seat& seat : seats) {
-        shares.push_back(std::make_unique<GpuShare>(seat, Precision::Fp32, true));
+        shares.push_back(std::make_unique<GpuShare>(seat, Precision::Fp32, true, job));
         whole.push_back(std::make_unique<GpuShare>(Seat{}, Precision::Fp32, true));
     }
     const auto blocks = static_cast<unsigned>(kBlocksPerMultiprocessor * shares.front()->multiprocessors());

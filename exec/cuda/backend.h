@@ -2,6 +2,7 @@
 // here.
 #pragma once
 
+#include "exec/backends.h"
 #include "exec/engine/device.h"
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace pw {
 struct BackendFunctions {
     std::string (*status)();  // returns "ready", or the reason why this machine cannot run the backend
     std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
-    std::shared_ptr<const Kernels> (*open)(const Config& config, int device, int devices);  // null: it has no kernels
+    OpenDevice (*open)(const Config& config, int devices);  // null: it has no kernels
     TransferCost (*transfer)(const Config& config);
     std::vector<std::string> (*addresses)(const Config& config, int devices);  // on the PCI bus; null: not on the bus
 };
@@ -25,7 +26,7 @@ std::unique_ptr<Devices> make_cuda_training(const RunPlan& plan, const RunOption
 TransferCost measure_cuda_transfer_cost(const Config& config);
 // Returns the addresses of the devices' GPUs on the PCI bus: "0000:3B:00.0".
 std::vector<std::string> cuda_addresses(const Config& config, int devices);
-std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices);
+OpenDevice open_cuda_kernels(const Config& config, int devices);
 
 inline constexpr BackendFunctions kCudaFunctions = {cuda_status, make_cuda_training, open_cuda_kernels,
                                                     measure_cuda_transfer_cost, cuda_addresses};

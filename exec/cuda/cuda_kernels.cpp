@@ -1,7 +1,7 @@
 #include "exec/cuda/cuda_kernels.h"
 
 #include "exec/cuda/backend.h"
-#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/device/job_gpus.h"
 #include "exec/cuda/layers/family.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/stage_update.h"
@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace pw {
 
@@ -147,7 +148,11 @@ struct CudaKernels::Stored {
 };
 
 CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic)
-    : device_(std::make_unique<GpuShare>(seat, precision, deterministic)), factor_(allocate(sizeof(double))) {}
+    : CudaKernels(seat, precision, deterministic, std::make_shared<JobGpus>()) {}
+
+CudaKernels::CudaKernels(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job)
+    : device_(std::make_unique<GpuShare>(seat, precision, deterministic, std::move(job))),
+      factor_(allocate(sizeof(double))) {}
 
 CudaKernels::~CudaKernels() = default;
 
@@ -279,7 +284,9 @@ std::unique_ptr<Memory> CudaKernels::shared(Bytes bytes) const {
     return std::make_unique<SharedMemory>(std::max<Bytes>(bytes, 1));
 }
 
-std::vector<ConvolutionChoice> CudaKernels::convolutions() const { return timed_ways(device_->precision()); }
+std::vector<ConvolutionChoice> CudaKernels::convolutions() const {
+    return device_->job().ways.timed(device_->precision());
+}
 
 Mark CudaKernels::mark() const {
     if (marks_used_ == marks_.size())
@@ -304,15 +311,18 @@ void CudaKernels::finish() const {
 }  // namespace cuda
 
 std::vector<std::string> cuda_addresses(const Config& config, int devices) {
+    cuda::JobGpus job;
     std::vector<std::string> addresses;
-    for (const cuda::Seat& seat : cuda::seats_of(config, devices))
+    for (const cuda::Seat& seat : cuda::seats_of(config, devices, job))
         addresses.push_back(cuda::address_of(seat.gpu));
     return addresses;
 }
 
-std::shared_ptr<const Kernels> open_cuda_kernels(const Config& config, int device, int devices) {
-    const cuda::Seat seat = cuda::seats_of(config, devices)[static_cast<std::size_t>(device)];
-    return std::make_shared<cuda::CudaKernels>(seat, config.training.precision, config.run.deterministic);
+OpenDevice open_cuda_kernels(const Config& config, int devices) {
+    return [config, devices, job = std::make_shared<cuda::JobGpus>()](int device) -> std::shared_ptr<const Kernels> {
+        const cuda::Seat seat = cuda::seats_of(config, devices, *job)[static_cast<std::size_t>(device)];
+        return std::make_shared<cuda::CudaKernels>(seat, config.training.precision, config.run.deterministic, job);
+    };
 }
 
 }  // namespace pw

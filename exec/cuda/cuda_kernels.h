@@ -14,7 +14,8 @@ namespace pw::cuda {
 class CudaKernels : public Kernels {
 public:
     // Opens the device; call it on the device's own thread.
-    CudaKernels(const Seat& seat, Precision precision, bool deterministic);
+    CudaKernels(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job);
+    CudaKernels(const Seat& seat, Precision precision, bool deterministic);  // those of the only device of a job
     ~CudaKernels() override;
 
     GpuShare& device() const { return *device_; }

@@ -80,7 +80,7 @@ ncclUniqueId new_id() {
 namespace {
 
 // Locked from the beginning of a group until none of its communicators is in progress, since threads of this
-// process may share GPUs.
+// process may share GPUs. The process has one, as it has the GPUs and NCCL: all its jobs use it.
 std::mutex& group_mutex() {
     static std::mutex mutex;
     return mutex;

@@ -37,7 +37,7 @@ Config of_devices(const Config& config, const std::vector<int>& devices) {
 }
 
 // The seats of this rank's devices.
-std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
+std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank, JobGpus& job) {
     const Config& config = plan.job.config;
     const int own = plan.map.own();
     check_seats(config, plan.job.plan.shape.devices);
@@ -54,7 +54,7 @@ std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Message>& gpu
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     for (const int device : together)
         check_gpu(config, device, gpus);
-    const std::vector<Seat> seats = seats_of(of_devices(config, together), static_cast<int>(together.size()));
+    const std::vector<Seat> seats = seats_of(of_devices(config, together), static_cast<int>(together.size()), job);
     const auto first = seats.begin() + static_cast<std::ptrdiff_t>(before);
     return {first, first + static_cast<std::ptrdiff_t>(plan.devices_of_rank(own).size())};
 }
@@ -73,13 +73,13 @@ struct SeatReport {
     std::exception_ptr failure;
 };
 
-SeatReport report_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank) {
+SeatReport report_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank, JobGpus& job) {
     SeatReport report;
     try {
         Message seats;
         write_text(seats, "");
         write_text(seats, host_name());
-        for (const Seat& seat : own_seats(plan, gpus_of_rank)) {
+        for (const Seat& seat : own_seats(plan, gpus_of_rank, job)) {
             pw::write(seats, seat);
             pw::write(seats, multiprocessors_of(seat));
             write_text(seats, address_of(seat.gpu));
@@ -94,16 +94,16 @@ SeatReport report_seats(const RunPlan& plan, const std::vector<Message>& gpus_of
 
 }  // namespace
 
-std::vector<Place> places_of(const RunPlan& plan) {
+std::vector<Place> places_of(const RunPlan& plan, JobGpus& job) {
     const Config& config = plan.job.config;
     std::vector<Place> places(static_cast<std::size_t>(plan.job.plan.shape.devices));
     if (!plan.on_ranks) {
-        const std::vector<Seat> seats = seats_of(config, static_cast<int>(places.size()));
+        const std::vector<Seat> seats = seats_of(config, static_cast<int>(places.size()), job);
         for (std::size_t device = 0; device < places.size(); ++device)
             places[device] = {seats[device], {0, seats[device].gpu}, 0};
         return places;
     }
-    const SeatReport own = report_seats(plan, all_gather(plan.ranks, visible_gpus()));
+    const SeatReport own = report_seats(plan, all_gather(plan.ranks, visible_gpus()), job);
     const std::vector<Message> messages = all_gather(plan.ranks, own.message);
     if (own.failure)
         std::rethrow_exception(own.failure);

@@ -1,7 +1,7 @@
 #include "exec/cuda/training.h"
 
 #include "exec/cuda/backend.h"
-#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/device/job_gpus.h"
 #include "exec/engine/ranks_of_run.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
@@ -39,7 +39,8 @@ void CudaTraining::record_end(int node, cudaStream_t stream) const {
 
 CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
     : Training(the_plan, options),
-      places(places_of(the_plan)),
+      shared(std::make_shared<JobGpus>()),
+      places(places_of(the_plan, *shared)),
       events(static_cast<std::size_t>(the_plan.graph.size())),
       names(static_cast<std::size_t>(the_plan.graph.size())),
       early_(the_plan.job.config.transfer.early_receive()),
@@ -48,7 +49,7 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic && has_precision(job.config, job.profile))
-        take_ways(job.profile.convolutions, job.config.training.precision);
+        shared->ways.take(job.profile.convolutions, job.config.training.precision);
     if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();
     const std::string obstacle = obstacle_to_graphs();
@@ -354,7 +355,7 @@ std::vector<GpuUse> CudaTraining::gpus() const {
 std::vector<std::string> CudaTraining::notes() const {
     std::vector<std::string> notes;
     const std::string whose = !plan.on_ranks ? "" : fmt::format("rank {}: ", plan.map.own());
-    if (const int ways = count_impossible_ways(); ways > 0)
+    if (const int ways = shared->ways.impossible(); ways > 0)
         notes.push_back(
             fmt::format("{}cuDNN cannot run {} of the convolutions with the profile's algorithms: they "
                         "were timed again, and may take longer than predicted",

@@ -106,6 +106,7 @@ public:
     void record_start(int node, cudaStream_t stream) const;
     void record_end(int node, cudaStream_t stream) const;
 
+    const std::shared_ptr<JobGpus> shared;
     const std::vector<Place> places;
     // The events of a node. A RECV starts with its SEND, unless that is on another rank; `posted` is when the
     // device's list reached the transfer. Later work waits for `done`, which graphs need in addition to the timed

@@ -38,8 +38,8 @@ Training& CudaDevice::work_of(CudaTraining& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
     const Config& config = work_.job.config;
-    kernels_ =
-        std::make_shared<CudaKernels>(work_.places[device_].seat, config.training.precision, config.run.deterministic);
+    kernels_ = std::make_shared<CudaKernels>(work_.places[device_].seat, config.training.precision,
+                                             config.run.deterministic, work_.shared);
     return kernels_;
 }
 

@@ -1,12 +1,15 @@
 // Measures the cost of a message between two CUDA devices: a line through the times of small and large messages.
+#include "exec/backends.h"
 #include "exec/cuda/backend.h"
 #include "exec/cuda/device/device.h"
+#include "exec/cuda/device/job_gpus.h"
 #include "exec/cuda/events.h"
 #include "exec/cuda/transport.h"
 #include "workloads/median.h"
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 namespace pw {
 
@@ -31,9 +34,10 @@ private:
     void* data_ = nullptr;
 };
 
-GpuShare open(const Config& config, int number) {
-    const std::vector<Seat> seats = seats_of(config, std::max<int>(2, static_cast<int>(config.cluster.devices.size())));
-    return GpuShare(seats[static_cast<std::size_t>(number)], config.training.precision, config.run.deterministic);
+GpuShare open(const Config& config, int number, const std::shared_ptr<JobGpus>& job) {
+    const int devices = std::max<int>(2, static_cast<int>(config.cluster.devices.size()));
+    const Seat seat = seats_of(config, devices, *job)[static_cast<std::size_t>(number)];
+    return GpuShare(seat, config.training.precision, config.run.deterministic, job);
 }
 
 // The median time on the sender's stream from the beginning of a message until the receiver's stream can continue.
@@ -66,7 +70,8 @@ Ns time_of(const DeviceMessage& message, int receiver_gpu, Transport& transport)
 
 TransferCost measure_cuda_transfer_cost(const Config& config) {
     using namespace cuda;
-    GpuShare sender = open(config, 0), receiver = open(config, 1);
+    const auto job = std::make_shared<JobGpus>();
+    GpuShare sender = open(config, 0, job), receiver = open(config, 1, job);
     const Block from(sender.gpu()), to(receiver.gpu());
     const Network network{{&sender, &receiver}, {{0, sender.gpu()}, {0, receiver.gpu()}}, {{0, 1, true}}};
     const std::unique_ptr<Transport> transport = config.run.transport == RunConfig::Transport::Nccl

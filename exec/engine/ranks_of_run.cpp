@@ -1,5 +1,6 @@
 #include "exec/engine/ranks_of_run.h"
 
+#include "exec/backends.h"
 #include "exec/ranks/local_ranks.h"
 #include "workloads/error.h"
 #include "workloads/process.h"

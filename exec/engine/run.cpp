@@ -15,6 +15,7 @@
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"
 #include "exec/ranks/watchdog.h"
+#include "exec/runnable.h"
 #include "exec/system/periodic_call.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"

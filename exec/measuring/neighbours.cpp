@@ -1,6 +1,5 @@
 #include "exec/measuring/neighbours.h"
 
-#include "exec/execute.h"
 #include "exec/measuring/bench.h"
 
 #include <fmt/format.h>
@@ -10,12 +9,12 @@
 namespace pw {
 
 Neighbours::Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores,
-                       int samples)
+                       const OpenDevice& open, int samples)
     : count_(static_cast<int>(cores.cores.size()) - 1) {
-    const auto neighbour = [&config, &model, &data, &cores, this, samples](int device) {
+    const auto neighbour = [&config, &model, &data, &cores, &open, this, samples](int device) {
         const auto compute = [&] {
             pin_this_thread(cores.cores[device]);
-            const std::shared_ptr<const Kernels> kernels = open_kernels(config, device, count_ + 1);
+            const std::shared_ptr<const Kernels> kernels = open(device);
             Bench bench(config, model, data, *kernels, samples, kInFlight);
             while (wait_for_work())
                 while (is_state(State::Compute))

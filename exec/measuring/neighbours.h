@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/engine/pin.h"
+#include "exec/kernels.h"
 #include "exec/system/threads.h"
 #include "job/config/config.h"
 #include "workloads/data/dataset.h"
@@ -20,7 +21,8 @@ public:
 
     // Returns when all have warmed up and are idle. This and the functions below throw the exception of a
     // neighbour.
-    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores, int samples);
+    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores,
+               const OpenDevice& open, int samples);
     ~Neighbours();
     Neighbours(const Neighbours&) = delete;
     Neighbours& operator=(const Neighbours&) = delete;

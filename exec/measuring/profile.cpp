@@ -1,5 +1,7 @@
 // The profile: runs the whole model as one stage on one device and times every kernel call in its pass, so that the
 // caches are as warm or cold as in a run.
+#include "exec/measuring/profile.h"
+#include "exec/backends.h"
 #include "exec/engine/machine.h"
 #include "exec/engine/pin.h"
 #include "exec/engine/ranks_of_run.h"
@@ -134,7 +136,8 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     const CorePlan cores = cores_to_measure_on(config);
     const auto devices = static_cast<int>(cores.cores.size());
     pin_this_thread(cores.cores[0]);
-    const std::shared_ptr<const Kernels> kernels = open_kernels(config, 0, devices);
+    const OpenDevice open = open_kernels(config, devices);
+    const std::shared_ptr<const Kernels> kernels = open(0);
     const Dataset data = open_dataset(config, model);
     Profile profile = described(config, model, transfer, *kernels);
     ReferenceWork reference_work;
@@ -151,7 +154,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
             why_alone = reason_against_neighbours(bench, cores);
         std::optional<Neighbours> neighbours;
         if (has_neighbours && why_alone.empty())
-            neighbours.emplace(config, model, data, cores, samples[size]);
+            neighbours.emplace(config, model, data, cores, open, samples[size]);
         PassTimes alone(profile.layers.size()), busy = alone;
         for (int turn = 0; turn < kTurns; ++turn) {
             if (progress)

@@ -1,5 +1,7 @@
 // Measures the cost of a message by pointer between the threads of two devices, and of a sum of gradients in their
 // shared memory.
+#include "exec/measuring/transfer_cost.h"
+#include "exec/backends.h"
 #include "exec/engine/device.h"
 #include "exec/engine/pin.h"
 #include "exec/execute.h"
@@ -108,7 +110,7 @@ private:
     std::vector<Ns> run(int device, const std::vector<Bytes>& sizes) {
         constexpr int kRepeats = 9;
         pin_device(cores_, device);
-        const std::shared_ptr<const Kernels> kernels = open_kernels(config_, device, 2);
+        const std::shared_ptr<const Kernels> kernels = open_kernels(config_, 2)(device);
         const std::unique_ptr<Memory> memory =
             kernels->reserve(*std::max_element(sizes.begin(), sizes.end()), "the profile");
         block_[device] = memory->data();

@@ -175,7 +175,8 @@ private:
 }  // namespace
 
 Ranks& join_ranks() {
-    static MpiRanks ranks;  // exists until the process ends
+    // MPI starts once in a process and exists until the process ends; the processes are the ranks of every job.
+    static MpiRanks ranks;
     return ranks;
 }
 

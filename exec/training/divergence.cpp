@@ -1,4 +1,5 @@
 // The diagnosis of a run whose numbers are no longer finite. It begins only when a loss or a norm is not finite.
+#include "exec/backends.h"
 #include "exec/training/training.h"
 #include "workloads/error.h"
 
@@ -102,7 +103,7 @@ void Training::explain() {
     }
     for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
         const int device = plan.graph.holder(stage, microbatch);
-        (void)open_kernels(job.config, device, devices);  // for this thread
+        (void)open_kernels(job.config, devices)(device);  // for this thread
         const Task forward{Op::Forward, stage, microbatch};
         const int layer = devices_[device]->first_not_finite(forward, tensors);
         if (layer < 0)

@@ -1,5 +1,6 @@
 #include "exec/training/training_device.h"
 
+#include "exec/backends.h"
 #include "exec/training/parameter_files.h"
 #include "exec/training/training.h"
 #include "workloads/error.h"
@@ -30,14 +31,14 @@ TrainingDevice::TrainingDevice(Training& run, int device)
 }
 
 std::shared_ptr<const Kernels> TrainingDevice::open() {
-    return open_kernels(run_.job.config, device_, run_.job.plan.shape.devices);
+    return open_kernels(run_.job.config, run_.job.plan.shape.devices)(device_);
 }
 
 // Opens the kernels with one thread.
 void TrainingDevice::open_bucket_thread() const {
     Config config = run_.job.config;
     config.run.threads_per_device = 1;
-    (void)open_kernels(config, device_, run_.job.plan.shape.devices);
+    (void)open_kernels(config, run_.job.plan.shape.devices)(device_);
 }
 
 void TrainingDevice::prepare() {

@@ -72,10 +72,10 @@ Ns bound_of_sharing(const Pieces& pieces, int stages, int devices, const TimeOn&
     Balancer balancer(pieces, stages, devices, time_on, deadline);
     Ns reached = std::max(above, below);
     while (!balancer.reaches(reached)) {
-        if (reached >= kNeverShared)
-            return kNeverShared;
+        if (reached >= kNeverFits)
+            return kNeverFits;
         below = reached + 1;
-        reached = std::min(kNeverShared, 2 * reached + 1);
+        reached = std::min(kNeverFits, 2 * reached + 1);
     }
     for (int halving = 0; halving < kHalvings && below < reached; ++halving) {
         const Ns middle = below + (reached - below) / 2;

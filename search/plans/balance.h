@@ -5,7 +5,6 @@
 #include "search/plans/stage_space.h"
 
 #include <functional>
-#include <limits>
 #include <vector>
 
 namespace pw {
@@ -16,9 +15,8 @@ using TimeOn = std::function<Ns(int replicas, const Piece& piece)>;
 
 // Returns a lower bound on the step time over all splits and all ways to share out the devices among the stages.
 // Dynamic programming over the cuts finds the fewest devices that keep every stage within a time; bisection finds the
-// time, between `below`, a lower bound, and `above`, where the search begins. Returns kNeverShared if no sharing holds
+// time, between `below`, a lower bound, and `above`, where the search begins. Returns kNeverFits if no sharing holds
 // every stage. Throws TimeIsUp.
-inline constexpr Ns kNeverShared = std::numeric_limits<Ns>::max() / 4;
 Ns bound_of_sharing(const Pieces& pieces, int stages, int devices, const TimeOn& time_on, Ns below, Ns above,
                     Deadline& deadline);
 

@@ -56,15 +56,14 @@ std::vector<Window> windows_of(const Plan& plan, const PlanBound& bound) {
 // to the stage.
 class Splits {
 public:
-    Splits(const Plan& plan, const PlanBound& bound, const Pieces& pieces, const StageSpace& space,
-           const TimeOfStage& time_of, Ns limit, Deadline& deadline)
-        : cuts_(static_cast<std::size_t>(pieces.cuts())),
+    Splits(const Plan& plan, const StageBounds& bounds, const StageSpace& space, Ns limit, Deadline& deadline)
+        : cuts_(static_cast<std::size_t>(bounds.pieces().cuts())),
           stages_(plan.shape.stages),
-          windows_(windows_of(plan, bound)) {
+          windows_(windows_of(plan, bounds.plan())) {
         for (int stage = 0; stage < stages_; ++stage) {
             own_windows_.emplace_back();
             for (std::size_t number = 0; number < windows_.size(); ++number)
-                if (windows_[number].device == bound.device_of(stage))
+                if (windows_[number].device == bounds.plan().device_of(stage))
                     own_windows_.back().push_back(number);
         }
         std::vector<char> is_cut(cuts_, false);  // before the stage
@@ -76,10 +75,10 @@ public:
                 first_.push_back(to_.size());
                 if (!is_cut[cut] || too_many())
                     continue;
-                for (const Piece& piece : pieces.from(static_cast<int>(cut)))
+                for (const Piece& piece : bounds.pieces().from(static_cast<int>(cut)))
                     if ((piece.to == space.whole()) == (stage + 1 == stages_))
-                        if (const Ns time = time_of(stage, piece); time < limit) {
-                            add(bound, stage, piece, time);
+                        if (const Ns time = bounds.step_time(stage, piece); time < limit) {
+                            add(bounds.plan(), stage, piece, time);
                             is_cut_after[static_cast<std::size_t>(piece.to)] = true;
                         }
             }
@@ -178,9 +177,9 @@ private:
 
 }  // namespace
 
-Ns bound_of_devices(const Plan& plan, const PlanBound& bound, const Pieces& pieces, const StageSpace& space,
-                    const TimeOfStage& time_of, Ns limit, std::int64_t& looked, Deadline& deadline) {
-    const Splits splits(plan, bound, pieces, space, time_of, limit, deadline);
+Ns bound_of_devices(const Plan& plan, const StageBounds& bounds, const StageSpace& space, Ns limit,
+                    std::int64_t& looked, Deadline& deadline) {
+    const Splits splits(plan, bounds, space, limit, deadline);
     looked += static_cast<std::int64_t>(splits.size() / 16);
     if (splits.too_many())
         return 0;

@@ -2,15 +2,11 @@
 #pragma once
 
 #include "search/deadline.h"
-#include "search/plans/plan_bound.h"
+#include "search/plans/stage_bounds.h"
 
 #include <cstdint>
-#include <functional>
 
 namespace pw {
-
-// Returns a step time that no split undercuts in which a piece is the stage.
-using TimeOfStage = std::function<Ns(int stage, const Piece& piece)>;
 
 // Returns a lower bound on the step time of all splits: 0 if there are too many pieces to evaluate, and `limit` instead
 // of more. Adds the number of evaluated pieces to `looked`. Throws TimeIsUp.
@@ -21,7 +17,7 @@ using TimeOfStage = std::function<Ns(int stage, const Piece& piece)>;
 // mean of these times, which is no longer than the longest. Dynamic programming over the cuts finds the split with the
 // least mean, which bounds every split. Then the weights move towards the times that are long in that split
 // (multiplicative weights: Arora, Hazan, Kale 2012, section 3.2); the greatest bound counts.
-Ns bound_of_devices(const Plan& plan, const PlanBound& bound, const Pieces& pieces, const StageSpace& space,
-                    const TimeOfStage& time_of, Ns limit, std::int64_t& looked, Deadline& deadline);
+Ns bound_of_devices(const Plan& plan, const StageBounds& bounds, const StageSpace& space, Ns limit,
+                    std::int64_t& looked, Deadline& deadline);
 
 }  // namespace pw

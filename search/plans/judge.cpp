@@ -25,35 +25,7 @@ std::vector<Edge> chain_of(int stages) {
     return edges;
 }
 
-// Times of any size would make the largest micro-batches the best ones.
-[[noreturn]] void refuse_several_sizes(const Config& config, int one, int other) {
-    config.fail_at(
-        "search.micro_batch_sizes",
-        fmt::format("'{}' does not say how many samples its times are for, and the search tries micro-batches of {} "
-                    "and {}",
-                    config.workload.model, std::min(one, other), std::max(one, other)),
-        "write samples: N into a layer graph, or times by samples, as in forward: {1: 2 ms, 4: 7 ms}; or "
-        "search.profile_batch: N, the samples that the times are for");
-}
-
 }  // namespace
-
-SearchProblem problem_of(const Config& config, const Model& model) {
-    const auto first = std::make_shared<int>(0);  // size that was asked for
-    const auto profile_at = [&config, &model, first](int samples) {
-        Config sized = config;
-        sized.pipeline.micro_batch_size = samples;
-        sized.pipeline.micro_batches = static_cast<int>(config.search.mini_batch / samples);
-        sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
-        Profile profile = profile_of(sized, model);
-        check_precision(config, profile);
-        *first = *first == 0 ? samples : *first;
-        if (profile.any_size && samples != *first)
-            refuse_several_sizes(config, *first, samples);
-        return profile;
-    };
-    return {config, model, profile_at, executed_mode(config)};
-}
 
 Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs)
     : problem_(problem),
@@ -80,8 +52,11 @@ Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
     }
     std::unique_ptr<Candidate>& candidate = candidates_[links];
     try {
-        candidate = std::make_unique<Candidate>(proven_plan(config_, links, config_.training.steps), mode_);
-        for (const std::vector<Task>& order : candidate->plan.order)
+        ProvenPlan proven = proven_plan(config_, links, config_.training.steps);
+        const auto plan = std::make_shared<const Plan>(std::move(proven.plan));
+        const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
+        candidate.reset(new Candidate{plan, proven.proof, versions, Simulator(plan, proven.proof, versions, mode_)});
+        for (const std::vector<Task>& order : plan->order)
             kept_tasks_ += std::ssize(order);
     } catch (const Error&) {  // the schedule refuses these edges: no candidate
     }
@@ -96,7 +71,7 @@ std::optional<Ns> Judge::step_time(const StageSplit& split) {
     Candidate* candidate = candidate_for(split);
     if (candidate == nullptr)
         return std::nullopt;
-    return candidate->simulator.step_time(executed(costs_.times_of(split), split, candidate->plan));
+    return candidate->simulator.step_time(executed(costs_.times_of(split), split, *candidate->plan));
 }
 
 std::optional<double> Judge::bubble_rate(const StageSplit& split) {
@@ -104,7 +79,7 @@ std::optional<double> Judge::bubble_rate(const StageSplit& split) {
     if (candidate == nullptr)
         return std::nullopt;
     const Costs costs = costs_.costs_of(split);
-    return candidate->simulator.metrics(executed(costs, split, candidate->plan), without_hash(candidate->plan))
+    return candidate->simulator.metrics(executed(costs, split, *candidate->plan), without_hash(*candidate->plan))
         .bubble_rate;
 }
 
@@ -114,10 +89,10 @@ std::vector<Bytes> Judge::reserved(const StageSplit& split, std::span<const Byte
     const Candidate* candidate = candidate_for(split);
     if (candidate == nullptr)
         return {};
-    const Costs costs = executed(costs_.costs_of(split), split, candidate->plan);
+    const Costs costs = executed(costs_.costs_of(split), split, *candidate->plan);
     const std::vector<Buffer> buffers =
-        buffers_of(candidate->plan, *candidate->proof, costs, *candidate->versions, mode_.early_receive());
-    return pack(buffers, candidate->plan.shape.devices, enough).arena;
+        buffers_of(*candidate->plan, *candidate->proof, costs, *candidate->versions, mode_.early_receive());
+    return pack(buffers, candidate->plan->shape.devices, enough).arena;
 }
 
 std::optional<Shortage> Judge::shortage(const std::vector<Bytes>& reserved) const {

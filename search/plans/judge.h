@@ -2,12 +2,10 @@
 #pragma once
 
 #include "job/plan.h"
-#include "schedules/orders/schedule.h"
 #include "search/partition.h"
-#include "search/plans/plan_choice.h"
+#include "search/plans/search_problem.h"
 #include "sim/simulate.h"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,20 +14,9 @@
 
 namespace pw {
 
-struct SearchProblem {
-    const Config& config;
-    const Model& model;
-    std::function<Profile(int samples)> profile_at;  // the profile for micro-batches of this size
-    TransferMode mode;                               // as the plans will be executed
-};
-
-// Makes the search problem of `config` for its model, with the profiles and the transfer mode of the config. It keeps
-// references to both.
-SearchProblem problem_of(const Config& config, const Model& model);
-
 class Judge {
 public:
-    // The judge keeps references to all arguments. Throws Error if the schedule is not defined for the choice.
+    // It refers to all arguments. Throws Error if the schedule is not defined for the choice.
     Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
 
     const Config& config() const { return config_; }
@@ -49,15 +36,10 @@ public:
 
 private:
     struct Candidate {
-        Plan plan;
+        std::shared_ptr<const Plan> plan;
         std::shared_ptr<const Proof> proof;
         std::shared_ptr<const VersionTable> versions;
         Simulator simulator;
-        Candidate(ProvenPlan made, TransferMode mode)
-            : plan(std::move(made.plan)),
-              proof(std::move(made.proof)),
-              versions(std::make_shared<const VersionTable>(versions_of(plan))),
-              simulator(plan, proof, versions, mode) {}
     };
     Candidate* candidate_for(const StageSplit& split);
     std::vector<Bytes> reserved(const StageSplit& split, std::span<const Bytes> enough);

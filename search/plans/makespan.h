@@ -4,7 +4,7 @@
 #pragma once
 
 #include "search/partition.h"
-#include "search/plans/judge.h"
+#include "search/plans/search_problem.h"
 
 #include <cstdint>
 #include <functional>

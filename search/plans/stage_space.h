@@ -6,9 +6,13 @@
 #include "search/downsets.h"
 #include "workloads/costs/costs.h"
 
+#include <limits>
 #include <vector>
 
 namespace pw {
+
+// The time of a stage or plan that does not fit, or has not been found.
+inline constexpr Ns kNeverFits = std::numeric_limits<Ns>::max() / 4;
 
 // The cuts are downsets of the layer graph, numbered by size: 0 is before the first layer, the last one after all
 // layers. If there are too many, only the prefixes of the forward order are used.

@@ -2,41 +2,18 @@
 
 #include "job/build.h"
 #include "schedules/orders/schedule.h"
+#include "search/plans/descent.h"
 #include "search/plans/device_bound.h"
 #include "search/plans/longest_time.h"
-#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace pw {
 
-SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples)
-    : profile(problem.profile_at(samples)), costs(problem.model, profile, samples), problem_(problem), space_(space) {
-    const auto backward_of = [](const StageCost& cost) {
-        return std::min(cost.backward, cost.backward_input + cost.backward_weight);
-    };
-    for (std::size_t layer = 0; layer < costs.alone().size(); ++layer) {
-        const StageCost& alone = costs.alone()[layer];
-        const StageCost& busy = costs.busy().empty() ? alone : costs.busy()[layer];
-        forward += std::min(alone.forward, busy.forward);
-        backward += std::min(backward_of(alone), backward_of(busy));
-        weights += costs.bytes()[layer].weights;
-    }
-}
-
-const Pieces& SizedModel::pieces(bool split_backward, Deadline& deadline) const {
-    const std::lock_guard lock(mutex_);
-    std::optional<Pieces>& pieces = split_backward ? split_ : fused_;
-    if (!pieces)
-        pieces.emplace(problem_.model.layers, space_, costs, split_backward, deadline);
-    return *pieces;
-}
-
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
-    : problem_(problem), space_(space), model_(model) {
+    : problem_(problem), space_(space), model_(model), moves_(space, choice.stages) {
     found_.choice = std::move(choice);
     if (const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule); !schedule.asynchronous())
         work_ = model.forward + (schedule.trains ? model.backward : 0);
@@ -69,7 +46,7 @@ void Trial::expect() {
     const TrainingBytes state = training_bytes(weights, training.optimizer);
     const Bytes states = training.shard_optimizer ? state.states / pipelines : state.states;
     if (schedule_named(problem_.config, choice.schedule).trains && weights + state.gradients + states > most) {
-        expected_ = kNever;
+        expected_ = kNeverFits;
         return;
     }
     const double filling = static_cast<double>(depth - 1) * pipelines / choice.micro_batches;
@@ -113,48 +90,64 @@ void Trial::refuse(const Error& error) {
     sharp_ = true;
 }
 
-void Trial::open(Deadline& deadline) {
-    if (open_ || refused_)
-        return;
-    deadline.check();
-    check_time_for_plan(deadline);
-    const auto start = std::chrono::steady_clock::now();
+// Makes the plan. Returns false, and refuses the choice, if there is none or if some of its splits go beyond what is
+// counted.
+bool Trial::is_defined() {
     try {
         judge();
     } catch (const Error& error) {  // the schedule is not defined for this choice
         refuse(error);
-        found_.lower_bound = kNever;
+        found_.lower_bound = kNeverFits;
         found_.may_fit = false;
-        return;
+        return false;
     }
     try {
         refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().config(), model_.profile);
     } catch (const Error& error) {  // some of its splits may be plans
         refuse(error);
         beyond_ = true;
-        return;
+        return false;
     }
-    step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed
-    deadline.leave(step_lasts_);
+    return true;
+}
+
+void Trial::find_bounds(Deadline& deadline) {
     const Plan& plan = judge().plan();
-    const std::vector<DeviceConfig>& devices = judge().config().cluster.devices;
-    pieces_ = &model_.pieces(splits_backward(plan), deadline);
-    plan_bound_.emplace(plan, model_.profile.dispatch.median, judge().config());
-    limited_ = std::any_of(devices.begin(), devices.end(),
-                           [](const DeviceConfig& device) { return device.memory != kUnlimited; });
-    same_speed_ = std::all_of(devices.begin(), devices.end(),
-                              [&](const DeviceConfig& device) { return device.speed == devices.front().speed; });
+    bounds_.emplace(plan, judge().config(), model_.profile.dispatch.median,
+                    model_.pieces(splits_backward(plan), deadline));
     tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks_of_plan_ += std::ssize(order);
-    bounds_ = least_bottleneck([this](int stage, const Piece& piece) { return bound_of(stage, piece); }, deadline);
-    work_ = plan_bound_->work_of(pieces_->model());
-    found_.lower_bound =
-        std::max({plan_bound_->of_work(*pieces_), plan_bound_->of_path(*pieces_), plan_bound_->of_calls()});
+    least_ = least_bottleneck(*bounds_, space_, least_step_time(), deadline);
+    const PlanBound& bound = bounds_->plan();
+    const Pieces& pieces = bounds_->pieces();
+    work_ = bound.work_of(pieces.model());
+    found_.lower_bound = std::max({bound.of_work(pieces), bound.of_path(pieces), bound.of_calls()});
     if (space_.complete())
-        found_.lower_bound = std::max(found_.lower_bound, bounds_[0][0]);
-    found_.may_fit = found_.lower_bound < kNever;
+        found_.lower_bound = std::max(found_.lower_bound, least_[0][0]);
+    found_.may_fit = found_.lower_bound < kNeverFits;
+}
+
+void Trial::open(Deadline& deadline) {
+    if (open_ || refused_)
+        return;
+    deadline.check();
+    check_time_for_plan(deadline);
+    const auto start = std::chrono::steady_clock::now();
+    if (!is_defined())
+        return;
+    step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed
+    deadline.leave(step_lasts_);
+    find_bounds(deadline);
     open_ = true;
+}
+
+NumberOfStage Trial::least_step_time() const {
+    return [this](int stage, const Piece& piece) { return bounds_->step_time(stage, piece); };
+}
+
+NumberOfStage Trial::work() const {
+    return [this](int stage, const Piece& piece) { return bounds_->work(stage, piece); };
 }
 
 Ns Trial::bound_of_any_devices(double speeds) const {
@@ -165,7 +158,7 @@ Ns Trial::bound_of_any_devices(double speeds) const {
 // Other ways to share out the devices may use other devices.
 TimeOn Trial::time_on() const {
     return [this, best = best_of(problem_.config.cluster.devices)](int replicas, const Piece& piece) {
-        return plan_bound_->time_on(replicas, piece, best);
+        return bounds_->plan().time_on(replicas, piece, best);
     };
 }
 
@@ -174,19 +167,18 @@ Ns Trial::bound_of_any_shares(Deadline& deadline) const {
     double speeds = 0;
     for (const DeviceConfig& device : devices)
         speeds += device.speed;
-    const Ns below = bound_of_any_devices(speeds), above = std::min(found_.lower_bound, kNever / 4);
+    const Ns below = bound_of_any_devices(speeds), above = std::min(found_.lower_bound, kNeverFits / 4);
     if (!space_.complete())
         return below;  // the stages may be other pieces
-    return bound_of_sharing(*pieces_, found_.choice.stages, static_cast<int>(devices.size()), time_on(), below, above,
-                            deadline);
+    return bound_of_sharing(bounds_->pieces(), bounds_->stages(), static_cast<int>(devices.size()), time_on(), below,
+                            above, deadline);
 }
 
 std::vector<int> Trial::shares_by_work(Deadline& deadline) const {
-    const auto work = [this](int stage, const Piece& piece) { return work_of(stage, piece); };
-    const Cuts cuts = cuts_of(least_bottleneck(work, deadline), work);
+    const Cuts cuts = cuts_of(least_bottleneck(*bounds_, space_, work(), deadline), *bounds_, work());
     std::vector<const Piece*> stages;
     for (std::size_t stage = 0; stage + 1 < cuts.size(); ++stage)
-        for (const Piece& piece : pieces_->from(cuts[stage]))
+        for (const Piece& piece : bounds_->pieces().from(cuts[stage]))
             if (piece.to == cuts[stage + 1])
                 stages.push_back(&piece);
     if (stages.empty())
@@ -194,143 +186,53 @@ std::vector<int> Trial::shares_by_work(Deadline& deadline) const {
     return pw::shares_by_time(stages, static_cast<int>(problem_.config.cluster.devices.size()), time_on());
 }
 
-Bytes Trial::shortage_of(int stage, const Piece& piece) const {
-    if (!limited_)
-        return 0;
-    const Bytes needs = plan_bound_->memory(stage, piece), has = plan_bound_->available(stage);
-    return needs > has ? needs - has : 0;
-}
-
-Ns Trial::bound_of(int stage, const Piece& piece) const {
-    return shortage_of(stage, piece) > 0 ? kNever : plan_bound_->time(stage, piece);
-}
-
-Ns Trial::work_of(int stage, const Piece& piece) const {
-    if (shortage_of(stage, piece) > 0)
-        return kNever;
-    const int device = found_.choice.devices[plan_bound_->device_of(stage)];
-    const auto time = static_cast<double>(plan_bound_->passes_of(piece));
-    return bounded(time / problem_.config.cluster.devices[device].speed);
-}
-
-// Returns the cost of the best path from a cut to the end in stages: `joined` combines the costs of a stage and of the
-// later stages.
-template <class Cost, class Joined>
-Trial::Table Trial::least(Cost cost, Joined joined, Deadline& deadline) const {
-    const int stages = found_.choice.stages;
-    Table table(static_cast<std::size_t>(stages) + 1, std::vector<Ns>(static_cast<std::size_t>(space_.cuts()), kNever));
-    table[stages][space_.whole()] = 0;
-    for (int stage = stages - 1; stage >= 0; --stage)
-        for (int cut = 0; cut < space_.cuts(); ++cut) {
-            deadline.check();
-            if (space_.size_of(cut) < stage || (stage == 0 && cut != 0))
-                continue;
-            Ns& least = table[stage][cut];
-            for (const Piece& piece : pieces_->from(cut))
-                if (const Ns rest = table[stage + 1][piece.to]; rest < least)
-                    least = std::min(least, joined(cost(stage, piece), rest));
-        }
-    return table;
-}
-
-template <class Cost>
-Trial::Table Trial::least_bottleneck(Cost cost, Deadline& deadline) const {
-    return least(
-        cost, [](Ns a, Ns b) { return std::max(a, b); }, deadline);
-}
-
-// Returns the cuts with the work of stages as even as possible: the sum of its squares is the least.
-Trial::Cuts Trial::even_cuts(Deadline& deadline) const {
-    const Piece& model = pieces_->model();
-    const double mean = std::max(1.0, static_cast<double>(plan_bound_->passes_of(model)) / found_.choice.stages);
-    const auto square = [&](int stage, const Piece& piece) {
-        const Ns work = work_of(stage, piece);
-        return work >= kNever ? kNever : bounded(static_cast<double>(work) * (static_cast<double>(work) / mean));
-    };
-    const auto sum = [](Ns a, Ns b) { return std::min(bounded_sum(a, b), kNever); };
-    const Table table = least(square, sum, deadline);
-    Cuts cuts = {0};
-    while (table[0][0] < kNever && std::ssize(cuts) <= found_.choice.stages) {
-        const int stage = static_cast<int>(cuts.size()) - 1;
-        const std::vector<Piece>& pieces = pieces_->from(cuts.back());
-        const auto best = std::find_if(pieces.begin(), pieces.end(), [&](const Piece& piece) {
-            const Ns rest = table[stage + 1][piece.to];
-            return rest < kNever && sum(square(stage, piece), rest) == table[stage][cuts.back()];
-        });
-        cuts.push_back(best->to);
-    }
-    return table[0][0] < kNever ? cuts : Cuts{};
-}
-
-// Returns the path with the least bottleneck; among several, the one with the cheapest stages, compared from the first
-// on.
-template <class Cost>
-Trial::Cuts Trial::cuts_of(const Table& table, Cost cost) const {
-    Cuts cuts = {0};
-    if (table[0][0] >= kNever)
-        return {};  // no remaining path reaches the end
-    for (int stage = 0; stage < found_.choice.stages; ++stage) {
-        int next = -1;
-        Ns least = kNever;
-        for (const Piece& piece : pieces_->from(cuts.back())) {
-            if (table[stage + 1][piece.to] > table[0][0])
-                continue;
-            const Ns own = cost(stage, piece);
-            if (own <= table[0][0] && own < least) {
-                least = own;
-                next = piece.to;
-            }
-        }
-        if (next < 0)
-            return {};
-        cuts.push_back(next);
-    }
-    return cuts;
+void Trial::propose_by(const CutTable& table, const NumberOfStage& number) {
+    if (const Cuts cuts = cuts_of(table, *bounds_, number); !cuts.empty())
+        try_cuts(cuts, best_);
 }
 
 void Trial::propose(Deadline& deadline) {
-    const auto propose_by = [&](const Table& table, auto cost) {
+    const auto propose_least = [&](const NumberOfStage& number) {
+        const CutTable table = least_bottleneck(*bounds_, space_, number, deadline);
         deadline.check();
-        if (const Cuts cuts = cuts_of(table, cost); !cuts.empty())
-            try_cuts(cuts);
+        propose_by(table, number);
     };
-    const auto bound = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
-    const auto work = [this](int stage, const Piece& piece) { return work_of(stage, piece); };
-    propose_by(bounds_, bound);
-    propose_by(least_bottleneck(work, deadline), work);
-    if (shares_devices())
-        if (const Cuts cuts = balanced_cuts(deadline); !cuts.empty())
-            try_cuts(cuts);
-    if (limited_) {
+    deadline.check();
+    propose_by(least_, least_step_time());
+    propose_least(work());
+    if (bounds_->shares_devices())
+        if (const Cuts cuts = balanced_cuts(*bounds_, space_, moves_, deadline); !cuts.empty())
+            try_cuts(cuts, best_);
+    if (bounds_->limited()) {
         propose_what_fits(deadline);
-        const auto shortage = [this](int stage, const Piece& piece) { return shortage_of(stage, piece); };
-        propose_by(least_bottleneck(shortage, deadline), shortage);
+        propose_least([this](int stage, const Piece& piece) { return bounds_->shortage(stage, piece); });
     }
 }
 
 // A simulated plan shows how much memory it needs beyond its bound; the next proposal leaves room for that.
 void Trial::propose_what_fits(Deadline& deadline) {
     constexpr int kRounds = 4;
-    std::vector<Bytes> beyond(static_cast<std::size_t>(found_.choice.stages), 0);
+    std::vector<Bytes> beyond(static_cast<std::size_t>(bounds_->stages()), 0);
+    const PlanBound& plan = bounds_->plan();
     const auto bound = [&](int stage, const Piece& piece) {
-        const bool fits = plan_bound_->memory(stage, piece) + beyond[stage] <= plan_bound_->available(stage);
-        return fits ? plan_bound_->time(stage, piece) : kNever;
+        const bool fits = plan.memory(stage, piece) + beyond[stage] <= plan.available(stage);
+        return fits ? plan.time(stage, piece) : kNeverFits;
     };
-    Cuts cuts = cuts_of(bounds_, bound);
+    Cuts cuts = cuts_of(least_, *bounds_, bound);
     for (int round = 0; round < kRounds && !cuts.empty(); ++round) {
         deadline.check();
         const std::vector<Bytes> reserved = judge().reserved(split_of(cuts));
         spent_ += 3 * tasks_of_plan_;
         if (reserved.empty() || !judge().shortage(reserved))
             return;
-        for (int stage = 0; stage < found_.choice.stages; ++stage)
-            for (const Piece& piece : pieces_->from(cuts[stage]))
+        for (int stage = 0; stage < bounds_->stages(); ++stage)
+            for (const Piece& piece : bounds_->pieces().from(cuts[stage]))
                 if (piece.to == cuts[stage + 1])
-                    beyond[stage] = std::max(
-                        beyond[stage], reserved[plan_bound_->device_of(stage)] - plan_bound_->memory(stage, piece));
-        cuts = cuts_of(least_bottleneck(bound, deadline), bound);
+                    beyond[stage] =
+                        std::max(beyond[stage], reserved[plan.device_of(stage)] - plan.memory(stage, piece));
+        cuts = cuts_of(least_bottleneck(*bounds_, space_, bound, deadline), *bounds_, bound);
         if (!cuts.empty())
-            try_cuts(cuts);
+            try_cuts(cuts, best_);
     }
 }
 
@@ -341,7 +243,7 @@ StageSplit Trial::split_of(const Cuts& cuts) const {
 }
 
 // Returns the value of the cuts where it is below this one.
-std::optional<Trial::Value> Trial::try_cuts(const Cuts& cuts, const Value& above) {
+std::optional<CutValue> Trial::try_cuts(const Cuts& cuts, const CutValue& above) {
     const StageSplit split = split_of(cuts);
     const std::optional<Ns> time = judge().step_time(split);
     ++candidates_;
@@ -349,123 +251,75 @@ std::optional<Trial::Value> Trial::try_cuts(const Cuts& cuts, const Value& above
     if (!time || (above.shortage == 0 && *time >= above.time))
         return std::nullopt;
     if (best_.shortage == 0 && *time >= best_.time)
-        return Value{0, *time};  // on the way to better ones, whether or not it fits
+        return CutValue{0, *time};  // on the way to better ones, whether or not it fits
     std::optional<Shortage> shortage;
-    if (limited_) {
+    if (bounds_->limited()) {
         shortage = judge().shortage(split);
         spent_ += 2 * tasks_of_plan_;
     }
-    const Value value{shortage ? shortage->needs - shortage->has : 0, *time};
+    const CutValue value{shortage ? shortage->needs - shortage->has : 0, *time};
     if (value >= above)
         return std::nullopt;
-    if (value < best_) {
-        best_ = value;
-        cuts_ = cuts;
-        at_rest_ = false;
-        tries_in_vain_ = 0;
-        found_.split = split;
-        found_.step_time = value.time;
-        found_.fits = !shortage;
-        found_.shortage = shortage;
-        found_.reserved.clear();
-        found_.bubble_rate.reset();
-    }
+    if (value < best_)
+        keep(cuts, split, value, shortage);
     return value;
+}
+
+void Trial::keep(const Cuts& cuts, const StageSplit& split, const CutValue& value,
+                 const std::optional<Shortage>& shortage) {
+    best_ = value;
+    cuts_ = cuts;
+    at_rest_ = false;
+    tries_in_vain_ = 0;
+    found_.split = split;
+    found_.step_time = value.time;
+    found_.fits = !shortage;
+    found_.shortage = shortage;
+    found_.reserved.clear();
+    found_.bubble_rate.reset();
+}
+
+// Climbs from the best cuts, and then from cuts near them, however bad these are: further away after more failures.
+void Trial::climb(std::int64_t tasks, Deadline& deadline) {
+    constexpr int kTries = 50;  // at one distance
+    const std::int64_t end = spent_ + tasks;
+    const auto is_over = [&] { return spent_ >= end || deadline.passed(); };
+    const auto value_below = [&](const Cuts& cuts, const CutValue& above) {
+        return is_over() ? std::nullopt : try_cuts(cuts, above);
+    };
+    const auto descend_from = [&](const Cuts& cuts, const CutValue& value) {
+        const ValuedCuts rest = moves_.descend({cuts, value}, value_below);
+        at_rest_ = at_rest_ || (rest.cuts == cuts_ && !is_over());
+    };
+    if (!at_rest_)
+        descend_from(cuts_, best_);
+    const int inner = static_cast<int>(cuts_.size()) - 2;
+    while (inner > 0 && !is_over()) {
+        const Cuts cuts = moves_.perturbed(cuts_, 3 + tries_in_vain_ / kTries % inner);
+        ++tries_in_vain_;
+        if (cuts == cuts_)
+            spent_ += tasks_of_plan_;  // else there might be no end
+        else if (const std::optional<CutValue> value = try_cuts(cuts, kWorstCuts))
+            descend_from(cuts, *value);
+    }
 }
 
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
-    if (!shares_devices() || !space_.complete() ||
+    if (!bounds_->shares_devices() || !space_.complete() ||
         schedule_named(problem_.config, found_.choice.schedule).asynchronous())
         return;
-    const auto bound_of_stage = [this](int stage, const Piece& piece) { return bound_of(stage, piece); };
-    const Ns bound =
-        bound_of_devices(judge().plan(), *plan_bound_, *pieces_, space_, bound_of_stage, limit, spent_, deadline);
+    const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, limit, spent_, deadline);
     found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
-Trial::Load Trial::with(Load load, int stage, const Piece& piece) const {
-    if (load.head < 0) {
-        load.head = plan_bound_->path(pieces_->least_head(piece.from));
-        load.tail = plan_bound_->trains() ? plan_bound_->path(pieces_->least_tail(piece.from)) : 0;
-    }
-    load.until_last_backward += plan_bound_->until_last_backward(stage, piece);
-    load.whole += plan_bound_->whole_time(stage, piece);
-    return load;
-}
-
-// Returns, for devices with several stages, whether this device can take the piece, and all devices the later pieces,
-// below the limit.
-bool Trial::leaves_room(const Descent& descent, int stage, const Piece& piece) const {
-    const Ns limit = found_.fits ? std::min(descent.limit, found_.step_time) : descent.limit;
-    const int device = plan_bound_->device_of(stage);
-    const Load load = with(descent.loads[device], stage, piece);
-    if (std::max(load.in_all(), load.with_way_back()) >= limit)
-        return false;
-    const std::vector<Piece>& rest = pieces_->from(piece.to);
-    if (rest.empty() || !same_speed_)
-        return true;
-    Ns room = 0, room_on_the_way = 0;  // of all devices
-    for (int other = 0; other < std::ssize(descent.loads); ++other) {
-        const Load& has = other == device ? load : descent.loads[other];
-        room = bounded_sum(room, std::max<Ns>(0, limit - 1 - has.in_all()));
-        room_on_the_way = bounded_sum(room_on_the_way, std::max<Ns>(0, limit - 1 - has.with_way_back()));
-    }
-    const int last = found_.choice.stages - 1, parts = last - stage;  // the last one runs R only where all stages do
-    return plan_bound_->whole_time_in_parts(last, rest.back(), parts) <= room &&
-           plan_bound_->until_last_backwards_in_parts(last, rest.back(), parts) <= room_on_the_way;
-}
-
-bool Trial::is_too_slow(const Descent& descent, Ns bound) const {
-    return bound >= descent.limit || (found_.fits && bound >= found_.step_time);
-}
-
-Trial::Level Trial::next_level(const Descent& descent, Ns so_far) {
-    const int stage = static_cast<int>(descent.cuts.size()) - 1, cut = descent.cuts.back();
-    Level level;
-    for (const Piece& piece : pieces_->from(cut)) {
-        const Ns rest = bounds_[stage + 1][piece.to];
-        if (rest >= kNever || is_too_slow(descent, std::max(so_far, rest)))
-            continue;
-        if (const Ns bound = std::max({so_far, rest, bound_of(stage, piece)}); !is_too_slow(descent, bound))
-            level.steps.emplace_back(bound, &piece);
-    }
-    spent_ += std::ssize(pieces_->from(cut));
-    std::stable_sort(level.steps.begin(), level.steps.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    return level;
-}
-
 bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
-    const std::int64_t end = spent_ + tasks;
-    Descent descent{{0}, std::vector<Load>(found_.choice.devices.size()), limit};
-    std::vector<Level> levels = {next_level(descent, 0)};
-    while (!levels.empty()) {
-        const int stage = static_cast<int>(levels.size()) - 1;
-        Level& level = levels.back();
-        Load& load = descent.loads[plan_bound_->device_of(stage)];
-        if (level.before) {
-            descent.cuts.pop_back();
-            load = *std::exchange(level.before, std::nullopt);
-        }
-        if (level.next == level.steps.size()) {
-            levels.pop_back();
-            continue;
-        }
-        const auto [bound, piece] = level.steps[level.next++];
-        if (is_too_slow(descent, bound) || (shares_devices() && !leaves_room(descent, stage, *piece)))
-            continue;
-        if (spent_ >= end || deadline.passed())
-            return false;
-        level.before = load;
-        load = with(load, stage, *piece);
-        descent.cuts.push_back(piece->to);
-        if (stage + 1 == found_.choice.stages)
-            try_cuts(descent.cuts);
-        else
-            levels.push_back(next_level(descent, bound));
-    }
-    return true;
+    const auto least_so_far = [this] { return fits() ? step_time() : kNeverFits; };
+    Descent descent(*bounds_, least_, std::min(limit, least_so_far()), spent_);
+    return descent.run(spent_ + tasks, deadline, [&](const Cuts& cuts) {
+        try_cuts(cuts, best_);
+        return least_so_far();
+    });
 }
 
 void Trial::settle() {

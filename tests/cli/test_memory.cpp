@@ -1,4 +1,6 @@
 // The memory that a run reserves equals the prediction, byte for byte, and limits are checked against it.
+#include "exec/measuring/profile.h"
+#include "exec/oracle.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "job/plan.h"

@@ -1,7 +1,8 @@
 // The algorithms of convolutions if cuDNN does not have all of them in every math for every shape: only the host
 // stand-in can be such a cuDNN.
 #include "exec/cuda/cuda_kernels.h"
-#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/device/job_gpus.h"
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/load.h"
@@ -28,7 +29,6 @@ protected:
         forget();
     }
     static void forget() {
-        forget_ways();
         (void)host_cuda::take_convolutions();
         (void)host_cuda::take_timings();
     }
@@ -114,22 +114,27 @@ TEST_F(CudaConvolutions, FailWithoutAnAlgorithm) {
 
 TEST_F(CudaConvolutions, TimeEachShapeOnce) {
     const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
-    const CudaKernels one({.groups = 2}, Precision::Bf16, false);
-    const CudaKernels other({.first_group = 2, .groups = 2}, Precision::Bf16, false);
+    const auto job = std::make_shared<JobGpus>();
+    const CudaKernels one({.groups = 2}, Precision::Bf16, false, job);
+    const CudaKernels other({.first_group = 2, .groups = 2}, Precision::Bf16, false, job);
     for (const CudaKernels* kernels : {&one, &one, &other})
         EXPECT_TRUE(kernels->make(layer, 2, false));
     EXPECT_EQ(host_cuda::take_timings(), 3);  // one per pass
 
     EXPECT_TRUE(one.make(layer, 3, false));
     EXPECT_EQ(host_cuda::take_timings(), 3);
-    const CudaKernels larger({.groups = 4}, Precision::Bf16, false);
+    const CudaKernels larger({.groups = 4}, Precision::Bf16, false, job);
     EXPECT_TRUE(larger.make(layer, 2, false));
     EXPECT_EQ(host_cuda::take_timings(), 3);
-    const CudaKernels fp32({.groups = 2}, Precision::Fp32, false);
+    const CudaKernels fp32({.groups = 2}, Precision::Fp32, false, job);
     EXPECT_TRUE(fp32.make(layer, 2, true));
     EXPECT_EQ(host_cuda::take_timings(), 2);
     EXPECT_EQ(one.convolutions().size(), 9u);
     EXPECT_EQ(fp32.convolutions().size(), 2u);
+    const CudaKernels of_another_job({.groups = 2}, Precision::Bf16, false);
+    EXPECT_TRUE(of_another_job.convolutions().empty());
+    EXPECT_TRUE(of_another_job.make(layer, 2, false));
+    EXPECT_EQ(host_cuda::take_timings(), 3);
 }
 
 constexpr const char* kUNet = R"(
@@ -176,7 +181,6 @@ TEST_F(CudaConvolutions, DependOnlyOnTheShapeIfDeterministic) {
     job.profile.convolutions = profiled_convolutions();
     forget();
     (void)pw::run(job, {});
-    EXPECT_TRUE(CudaKernels({}, Precision::Fp32, true).convolutions().empty());  // a profile does not contain them
     take();
     EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
     EXPECT_EQ(host_cuda::take_timings(), 0);

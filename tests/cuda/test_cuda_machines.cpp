@@ -1,9 +1,12 @@
 // Machines that only the host stand-in can imitate: without a GPU, with several, with little memory, with clocks
 // that drift.
+#include "exec/backends.h"
 #include "exec/cuda/backend.h"
 #include "exec/cuda/cuda_kernels.h"
+#include "exec/cuda/device/job_gpus.h"
 #include "exec/cuda/transport.h"
 #include "exec/engine/mailbox.h"
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/load.h"
@@ -54,9 +57,10 @@ TEST_F(CudaMachines, RunEachDeviceOnItsGpu) {
     Config config;
     const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
     std::vector<std::vector<float>> outputs;
+    const OpenDevice open = open_cuda_kernels(config, 3);
     for (int device = 0; device < 3; ++device)
         std::thread([&] {
-            const auto opened = open_cuda_kernels(config, device, 3);
+            const auto opened = open(device);
             const auto& kernels = dynamic_cast<const CudaKernels&>(*opened);
             EXPECT_EQ(kernels.device().gpu(), device);
             LayerRig rig(kernels, layer, 2);
@@ -229,11 +233,12 @@ TEST_F(CudaMachines, CorrectClocksThatDrift) {
 TEST_F(CudaMachines, UseNcclOnOneThreadAtATime) {
     constexpr int kDevices = 3;
     constexpr Bytes kBytes = 4096;
+    const auto job = std::make_shared<JobGpus>();
     std::vector<std::unique_ptr<GpuShare>> own;
     Network network;
     std::vector<cudaStream_t> lanes;
     for (int number = 0; number < kDevices; ++number) {
-        own.push_back(std::make_unique<GpuShare>(Seat{0, number, 1}, Precision::Fp32, true));
+        own.push_back(std::make_unique<GpuShare>(Seat{0, number, 1}, Precision::Fp32, true, job));
         network.devices.push_back(own.back().get());
         network.gpus.push_back({0, own.back()->gpu()});
         lanes.push_back(own.back()->add_stream());
@@ -272,6 +277,11 @@ Config on_gpus(std::vector<int> gpus, std::vector<int> sms = {}) {
     config.run.gpus = std::move(gpus);
     config.run.sms = std::move(sms);
     return config;
+}
+
+std::vector<Seat> seats_of(const Config& config, int devices) {
+    JobGpus job;
+    return seats_of(config, devices, job);
 }
 
 std::string print(const std::vector<Seat>& seats) {

@@ -1,6 +1,7 @@
 // Batch norms that run together with adds have the same bits as those that a cut separates, and the numbers of the
 // reference kernels; the memory is the predicted one. The small networks have all kinds of inputs of an add.
 #include "exec/cuda/backend.h"
+#include "exec/measuring/profile.h"
 #include "job/load.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/thoroughness.h"

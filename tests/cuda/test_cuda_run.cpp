@@ -2,6 +2,7 @@
 // the memory is the predicted one, and errors name the cause. Built twice: for GPUs, and for the host stand-in of
 // the toolkit.
 #include "exec/cuda/nccl.h"
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "schedules/plan/plan_graph.h"
@@ -230,7 +231,8 @@ TEST(CudaRun, ImpossibleGraphsAreRefused) {
 TEST(CudaRun, LossesAreThoseOfTheReference) {
     const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
     for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
-        const std::vector<double> losses = Execution(kMlp, with(kOnCuda, {"training.precision=" + precision})).run().losses;
+        const std::vector<double> losses =
+            Execution(kMlp, with(kOnCuda, {"training.precision=" + precision})).run().losses;
         ASSERT_EQ(losses.size(), expected.size());
         for (std::size_t step = 0; step < losses.size(); ++step)
             EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;

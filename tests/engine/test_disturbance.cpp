@@ -1,5 +1,6 @@
 // Measurements with and without disturbance by other programs.
 #include "exec/engine/machine.h"
+#include "exec/measuring/profile.h"
 #include "exec/system/disturbance.h"
 #include "tests/support/execution.h"
 

@@ -1,6 +1,8 @@
 // Runs of the emulated backend without a model: every plan runs in its order, in the lanes of the config, in the
 // predicted memory, and has the results of its oracle.
 #include "exec/execute.h"
+#include "exec/oracle.h"
+#include "exec/runnable.h"
 #include "job/build.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"

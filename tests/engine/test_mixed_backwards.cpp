@@ -1,5 +1,6 @@
 // Lists that have B of some micro-batches and I and W of others: the memory is that of the passes that a device
 // runs, and the numbers are the oracle's.
+#include "exec/oracle.h"
 #include "schedules/csv/csv.h"
 #include "tests/support/execution.h"
 

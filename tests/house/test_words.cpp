@@ -47,11 +47,6 @@ constexpr Fault kFaults[] = {
     {"knows", "has, stores, uses", Where::Sources},
 };
 
-// What is not yet clean: folders and files, by the begin of their paths.
-constexpr std::string_view kNotYetClean[] = {
-    "scripts/gpu-report",
-};
-
 enum class Kind { Source, Page, Text, Other };
 
 Kind kind_of(const std::filesystem::path& path) {
@@ -239,11 +234,6 @@ std::string faults_in(Kind kind, const std::string& text) {
     return complaints;
 }
 
-bool is_clean_room(const std::string& path) {
-    return std::none_of(std::begin(kNotYetClean), std::end(kNotYetClean),
-                        [&](std::string_view room) { return path.starts_with(room); });
-}
-
 }  // namespace
 
 TEST(Words, AreThoseOfTheField) {
@@ -254,8 +244,7 @@ TEST(Words, AreThoseOfTheField) {
                                       path == "tests/fuzz" || path == "shared"))
             entry.disable_recursion_pending();
         const Kind kind = kind_of(entry->path());
-        if (!entry->is_regular_file() || kind == Kind::Other || !is_clean_room(path) ||
-            path == "tests/house/test_words.cpp")
+        if (!entry->is_regular_file() || kind == Kind::Other || path == "tests/house/test_words.cpp")
             continue;
         EXPECT_EQ(faults_in(kind, text_of(entry->path())), "") << path;
         ++files;
@@ -291,10 +280,4 @@ TEST(WordsTest, FindsNoFaultInCodeAndFinePhrases) {
          {"People who want to know", "`behind`", "    behind\n", "```\nbehind\n```\n", "[a](behind.md)",
           "Why a step takes so long", "since the first step", "so\n\n    a\n\nmany"})
         EXPECT_EQ(faults_in(Kind::Page, page), "") << page;
-}
-
-TEST(WordsTest, LeavesOutRoomsThatAreNotYetClean) {
-    EXPECT_FALSE(is_clean_room("scripts/gpu-report"));
-    EXPECT_TRUE(is_clean_room("scripts/format"));
-    EXPECT_TRUE(is_clean_room("tests/sim/test_sums.cpp"));
 }

@@ -5,6 +5,7 @@
 // With `reference`, and without mpirun, it runs the plan's oracle.
 #include "tests/support/many_readers.h"
 #include "exec/execute.h"
+#include "exec/oracle.h"
 #include "job/config/config.h"
 #include "job/job.h"
 #include "job/launched_ranks.h"

@@ -194,7 +194,8 @@ private:
             auto made = std::make_unique<Made>();
             made->proven = proven_plan(config, links, config.training.steps);
             made->versions = std::make_shared<const VersionTable>(versions_of(made->proven.plan));
-            made->simulator = std::make_unique<Simulator>(made->proven.plan, made->proven.proof, made->versions, mode);
+            made->simulator = std::make_unique<Simulator>(std::make_shared<const Plan>(made->proven.plan),
+                                                          made->proven.proof, made->versions, mode);
             place->second = std::move(made);
         } catch (const Error&) {
         }
@@ -355,7 +356,7 @@ private:
                 of_size = std::make_unique<SizedModel>(problem, space, choice.micro_batch_size);
             Trial trial(problem, space, *of_size, choice);
             trial.open(never);
-            trial.sharpen(Trial::kNever, never);
+            trial.sharpen(kNeverFits, never);
             const std::optional<Ns> least = every.best_of(choice);
             EXPECT_TRUE(!least || trial.bound() <= *least) << print(choice) << ": " << trial.bound();
         }

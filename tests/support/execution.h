@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/execute.h"
+#include "exec/oracle.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "job/plan.h"

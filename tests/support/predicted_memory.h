@@ -1,6 +1,7 @@
 // Predicted memory against the memory that a run counts.
 #pragma once
 
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/plan.h"
 #include "tests/support/execution.h"

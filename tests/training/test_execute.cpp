@@ -1,6 +1,8 @@
 // The guarantees of a run: the same numbers for every split, schedule and number of devices, the oracle's numbers,
 // and the predicted memory.
+#include "exec/backends.h"
 #include "exec/engine/machine.h"
+#include "exec/measuring/profile.h"
 #include "schedules/trace/trace_json.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"

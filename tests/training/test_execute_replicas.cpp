@@ -1,6 +1,7 @@
 // Runs with stages on several devices: every plan equals its oracle, which first adds up the gradients of each
 // holder.
 #include "exec/engine/barriers.h"
+#include "exec/oracle.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"

@@ -1,7 +1,6 @@
 // cpu against reference on the tensors of a ResNet-50 run: a cpu run saves every layer's inputs, parameters and
 // output gradient, and both backends run each layer on them.
 #include "exec/engine/arena.h"
-#include "exec/execute.h"
 #include "exec/training/stage_program.h"
 #include "job/build.h"
 #include "job/plan.h"

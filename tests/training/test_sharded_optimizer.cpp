@@ -1,5 +1,6 @@
 // Runs with ZeRO-1: holders that keep the optimizer's states of a part of their stage, and exchange new weights,
 // have bit for bit the weights of holders that keep all states.
+#include "exec/runnable.h"
 #include "exec/training/training.h"
 #include "schedules/orders/schedule.h"
 #include "tests/support/execution.h"

@@ -1,4 +1,5 @@
 // A mini-batch whose samples the micro-batch size does not divide: its last micro-batch is smaller.
+#include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/load.h"
 #include "job/plan.h"

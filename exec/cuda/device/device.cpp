@@ -1,5 +1,6 @@
 #include "exec/cuda/device/device.h"
 
+#include "exec/cuda/device/job_gpus.h"
 #include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "workloads/error.h"
@@ -8,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
+#include <utility>
 
 namespace pw::cuda {
 
@@ -43,6 +44,7 @@ struct Driver {
     decltype(&cuCtxSetCurrent) make_current = required<decltype(&cuCtxSetCurrent)>("cuCtxSetCurrent");
 };
 
+// The process has one driver, whatever the number of jobs.
 const Driver& driver() {
     static const Driver functions;
     return functions;
@@ -52,14 +54,8 @@ const Driver& driver() {
 // current.
 thread_local CUcontext context_of_thread = nullptr;
 
-struct Groups {
-    CUdevice device = 0;
-    unsigned multiprocessors = 0;       // of the GPU
-    std::vector<CUdevResource> groups;  // of kGroup multiprocessors each
-};
-
-Groups split(int gpu) {
-    Groups all;
+SplitGpu split_anew(int gpu) {
+    SplitGpu all;
     CUdevResource whole{}, rest{};
     check(driver().device(&all.device, gpu), "cuDeviceGet");
     check(driver().resource(all.device, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
@@ -72,18 +68,9 @@ Groups split(int gpu) {
     return all;
 }
 
-// A share can only have groups of the same split, so that a GPU is split once per process.
-const Groups& split_of(int gpu) {
-    static std::mutex mutex;
-    static std::map<int, Groups> splits;
-    const std::lock_guard lock(mutex);
-    const auto found = splits.find(gpu);
-    return found != splits.end() ? found->second : splits.emplace(gpu, split(gpu)).first->second;
-}
-
 // Returns the GPU of every device. Neighbours in the pipeline share a GPU; shares from the config fill one GPU
 // after the other.
-std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
+std::vector<int> gpus_of(const Config& config, int devices, int gpus, JobGpus& job) {
     if (!config.run.gpus.empty())
         return config.run.gpus;
     std::vector<int> all;
@@ -94,7 +81,7 @@ std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
             continue;
         }
         const int share = config.run.sms[static_cast<std::size_t>(device)] / kGroup;
-        const bool is_full = used > 0 && used + share > groups_on(gpu);
+        const bool is_full = used > 0 && used + share > job.groups_on(gpu);
         if (is_full && gpu + 1 < gpus) {
             ++gpu;
             used = 0;
@@ -107,16 +94,17 @@ std::vector<int> gpus_of(const Config& config, int devices, int gpus) {
 
 // Sets the shares of the devices on `gpu`. A device that is alone there, and has no share in the config, gets the
 // whole GPU.
-void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& config, std::vector<Seat>& seats) {
+void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& config, JobGpus& job,
+               std::vector<Seat>& seats) {
     const std::vector<int>& shares = config.run.sms;
     if (shares.empty() && devices.size() <= 1)
         return;
-    const int groups = groups_on(gpu), count = static_cast<int>(devices.size());
+    const int groups = job.groups_on(gpu), count = static_cast<int>(devices.size());
     if (shares.empty() && count > groups)
         config.fail_at("run.gpus",
                        fmt::format("{} devices do not fit on GPU {}: a device takes {} multiprocessors at least, and "
                                    "{} of {} can be divided",
-                                   count, gpu, kGroup, groups * kGroup, split_of(gpu).multiprocessors),
+                                   count, gpu, kGroup, groups * kGroup, job.split(gpu).multiprocessors),
                        "use fewer devices, or more GPUs");
     std::int64_t sum = 0;
     for (const std::size_t device : devices) {
@@ -127,7 +115,7 @@ void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& c
     if (sum > groups)
         config.fail_at("run.sms",
                        fmt::format("the shares add up to {} multiprocessors, but GPU {} can divide {} of {}",
-                                   sum * kGroup, gpu, groups * kGroup, split_of(gpu).multiprocessors),
+                                   sum * kGroup, gpu, groups * kGroup, job.split(gpu).multiprocessors),
                        "make the shares smaller, or write in run.gpus which device uses which GPU");
 }
 
@@ -187,9 +175,13 @@ PinnedMemory allocate_pinned(Bytes bytes) {
     return PinnedMemory(static_cast<std::byte*>(memory));
 }
 
-int groups_on(int gpu) { return static_cast<int>(split_of(gpu).groups.size()); }
+const SplitGpu& JobGpus::split(int gpu) {
+    const std::lock_guard lock(mutex_);
+    const auto found = splits_.find(gpu);
+    return found != splits_.end() ? found->second : splits_.emplace(gpu, split_anew(gpu)).first->second;
+}
 
-std::vector<Seat> seats_of(const Config& config, int devices) {
+std::vector<Seat> seats_of(const Config& config, int devices, JobGpus& job) {
     set_up_process();
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
@@ -202,21 +194,24 @@ std::vector<Seat> seats_of(const Config& config, int devices) {
         return seats;
     }
     check_seats(config, devices);
-    const std::vector<int> own = gpus_of(config, devices, gpus);
+    const std::vector<int> own = gpus_of(config, devices, gpus, job);
     std::map<int, std::vector<std::size_t>> devices_of;
     for (std::size_t device = 0; device < seats.size(); ++device) {
         seats[device].gpu = own[device];
         devices_of[own[device]].push_back(device);
     }
     for (const auto& [gpu, on_it] : devices_of)
-        share_out(gpu, on_it, config, seats);
+        share_out(gpu, on_it, config, job, seats);
     return seats;
 }
 
 void destroy_green_context(CUgreenCtx context) { (void)driver().destroy(context); }
 
 GpuShare::GpuShare(const Seat& seat, Precision precision, bool deterministic)
-    : seat_(seat), precision_(precision), deterministic_(deterministic) {
+    : GpuShare(seat, precision, deterministic, std::make_shared<JobGpus>()) {}
+
+GpuShare::GpuShare(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job)
+    : job_(std::move(job)), seat_(seat), precision_(precision), deterministic_(deterministic) {
     set_up_process();
     make_current();
     check(cudaFree(nullptr), "cudaFree");  // green contexts need the GPU's own context
@@ -261,7 +256,7 @@ CurrentGpu::~CurrentGpu() {
 }
 
 void GpuShare::make_green_context() {
-    const Groups& gpu = split_of(seat_.gpu);
+    const SplitGpu& gpu = job_->split(seat_.gpu);
     const auto first = gpu.groups.begin() + seat_.first_group;
     std::vector<CUdevResource> own(first, first + seat_.groups);
     CUdevResourceDesc described{};

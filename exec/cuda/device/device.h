@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct Seat {
     int first_group = 0, groups = 0;  // groups of kGroup multiprocessors; no groups: the whole GPU
 };
 inline constexpr int kGroup = 8;  // multiprocessors: on Hopper the smallest share and its granularity
-int groups_on(int gpu);           // the number of groups into which the GPU can be divided
+
+struct JobGpus;  // exec/cuda/device/job_gpus.h
+
 std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 
 // Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for `devices` devices.
@@ -35,7 +38,7 @@ void check_gpu(const Config& config, int device, int gpus);
 // if there are enough and `run.sms` is not set; otherwise neighbours share a GPU: equal numbers of them, or those
 // whose shares in `run.sms` fill it. A device has the whole GPU, or a share of it: that of `run.sms`, or an equal
 // one. Throws Error (BadInput) if the shares do not fit.
-std::vector<Seat> seats_of(const Config& config, int devices);
+std::vector<Seat> seats_of(const Config& config, int devices, JobGpus& job);
 
 // Sets the number of streams that the driver runs concurrently. On several ranks it also makes the driver load all
 // code at once: loading may wait for kernels, and these may wait for another rank. Call it before the process's
@@ -54,7 +57,8 @@ void destroy_green_context(CUgreenCtx context);
 
 class GpuShare {
 public:
-    GpuShare(const Seat& seat, Precision precision, bool deterministic);
+    GpuShare(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job);
+    GpuShare(const Seat& seat, Precision precision, bool deterministic);  // the only device of a job
     ~GpuShare();
     GpuShare(const GpuShare&) = delete;
     GpuShare& operator=(const GpuShare&) = delete;
@@ -66,6 +70,7 @@ public:
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
     cublasHandle_t cublas() const { return cublas_.get(); }
 
+    JobGpus& job() const { return *job_; }
     const Seat& seat() const { return seat_; }
     int gpu() const { return seat_.gpu; }
     int multiprocessors() const { return multiprocessors_; }  // of the share
@@ -81,6 +86,7 @@ private:
     void make_cudnn();
     void make_libraries();
 
+    const std::shared_ptr<JobGpus> job_;
     const Seat seat_;
     const Precision precision_;
     const bool deterministic_;

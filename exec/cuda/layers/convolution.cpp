@@ -1,4 +1,5 @@
 // Convolutions by cuDNN's legacy interface: NHWC tensors, KRSC filters.
+#include "exec/cuda/device/job_gpus.h"
 #include "exec/cuda/layers/algorithms.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
@@ -220,7 +221,7 @@ private:
             status = workspace_of(made.convolution.get(), made.algorithm, &made.workspace);
             return status == CUDNN_STATUS_SUCCESS;
         };
-        way_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
+        device_.job().ways.way_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
             std::vector<ConvolutionWay> ways;
             if (timed)
                 ways = listed<Perf>(layer_, device_, [&](auto... asked) {

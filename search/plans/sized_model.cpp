@@ -1,0 +1,29 @@
+#include "search/plans/sized_model.h"
+
+#include <algorithm>
+
+namespace pw {
+
+SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples)
+    : profile(problem.profile_at(samples)), costs(problem.model, profile, samples), problem_(problem), space_(space) {
+    const auto backward_of = [](const StageCost& cost) {
+        return std::min(cost.backward, cost.backward_input + cost.backward_weight);
+    };
+    for (std::size_t layer = 0; layer < costs.alone().size(); ++layer) {
+        const StageCost& alone = costs.alone()[layer];
+        const StageCost& busy = costs.busy().empty() ? alone : costs.busy()[layer];
+        forward += std::min(alone.forward, busy.forward);
+        backward += std::min(backward_of(alone), backward_of(busy));
+        weights += costs.bytes()[layer].weights;
+    }
+}
+
+const Pieces& SizedModel::pieces(bool split_backward, Deadline& deadline) const {
+    const std::lock_guard lock(mutex_);
+    std::optional<Pieces>& pieces = split_backward ? split_ : fused_;
+    if (!pieces)
+        pieces.emplace(problem_.model.layers, space_, costs, split_backward, deadline);
+    return *pieces;
+}
+
+}  // namespace pw

@@ -1,0 +1,175 @@
+// The boxes of a timeline and the numbers in them.
+#include "viz/timeline_script.h"
+#include "workloads/median.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+class BoxPlot {
+public:
+    explicit BoxPlot(TimelineScript& script) : script_(script) {}
+
+    void plot() {
+        for (const Timeline& timeline : script_.picture.timelines)
+            chunks_ = std::max(chunks_, timeline.chunks);
+        choose_font();
+        for (std::size_t i = 0; i < script_.picture.timelines.size(); ++i) {
+            const Timeline& timeline = script_.picture.timelines[i];
+            for (const Row& row : timeline.rows) {
+                const double top = script_.layout.rows[i][row.device];
+                const std::set<Op> numbered = numbered_in(row);
+                for (const Box& box : row.tasks)
+                    place_task(timeline, box, top, i, numbered.count(box.event->task.op) > 0);
+                for (const Box& box : row.transfers)
+                    place_transfer(box, top, i);
+                thin_ += thin_columns(script_, timeline, row, top, chunks_);
+            }
+        }
+        plot_boxes();
+    }
+
+private:
+    // Boxes of one colour are one block of data and one line of the plot.
+    void plot_boxes() {
+        script_.put(
+            "# Boxes: start and end in {}, upper and lower edge, panel, device, stage, micro-batch, version, ahead\n",
+            script_.picture.time.name);
+        std::string lines;
+        const bool narrow = script_.pixels(median_) <= 4;
+        for (const auto& [key, rows] : blocks_) {
+            const auto [task, op, chunk] = key;
+            const std::string words =
+                fmt::format("{}{}", words_of(op), chunk > 0 ? fmt::format(", stage {} of its device", chunk + 1) : "");
+            const std::string name = fmt::format("{}.{}", letters_of(op), chunk);
+            script_.put("# {}\n{}\n\n", name, rows);
+            const std::string boxes = fmt::format(
+                "{} index '{}' using (($1+$2)/2):(($3+$4)/2):1:2:3:4 with boxxyerror lw 0.8", kGnuplotData, name);
+            lines += fmt::format("{} lc rgb '{}' fs solid 1 {}, \\\n     ", boxes,
+                                 hex(colour_of(op, chunk, task ? chunks_ : 1)),
+                                 task && !narrow ? "border lc rgb '#ffffff'" : "noborder");
+            script_.names.parts.push_back(words);
+            if (op == Op::Recompute) {
+                script_.names.parts.push_back(words);
+                lines += fmt::format("{} lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ", boxes, hex(kHatch));
+            }
+        }
+        if (!thin_.empty()) {
+            script_.put(
+                "# thin: boxes below {} pixels wide: each column of pixels has the mean colour of its "
+                "boxes\n{}\n\n",
+                kThin, thin_);
+            lines += fmt::format(
+                "{} index 'thin' using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror lc rgb variable fs solid 1 "
+                "noborder, \\\n     ",
+                kGnuplotData);
+            script_.names.parts.emplace_back("several tasks");
+        }
+        for (const auto& [key, rows] : texts_) {
+            const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
+            script_.put("# {}\n{}\n\n", name, rows);
+            lines += fmt::format(
+                "{} index '{}' using 1:2:(stringcolumn(3)) with labels center "
+                "font 'sans-serif,{}' tc rgb '{}', \\\n     ",
+                kGnuplotData, name, key.second, hex(key.first));
+            script_.names.parts.emplace_back();
+        }
+        if (lines.empty())
+            lines = "NaN notitle,";  // no task takes time
+        lines.resize(lines.rfind(','));
+        script_.add("\nplot {}\n", lines);
+    }
+
+    bool fits(const Box& box, int font) const {
+        const std::string number = std::to_string(box.event->task.microbatch);
+        return text_width(number, font) + 2 <= script_.pixels(box.end - box.start);
+    }
+
+    // The numbered operations: those whose numbers mostly fit. A few numbers would be noise.
+    std::set<Op> numbered_in(const Row& row) const {
+        std::map<Op, std::pair<int, int>> fitting;  // of all
+        for (const Box& box : row.tasks)
+            if (is_compute(box.event->task.op)) {
+                auto& [good, all] = fitting[box.event->task.op];
+                good += fits(box, font_);
+                ++all;
+            }
+        std::set<Op> numbered;
+        for (const auto& [op, counts] : fitting)
+            if (counts.first * 4 >= counts.second * 3)
+                numbered.insert(op);
+        return numbered;
+    }
+
+    // 10 when the numbers of most boxes fit, else 8.
+    void choose_font() {
+        std::vector<Ns> lengths;
+        std::size_t fitting = 0;
+        for (const Timeline& timeline : script_.picture.timelines)
+            for (const Row& row : timeline.rows)
+                for (const Box& box : row.tasks)
+                    if (is_compute(box.event->task.op)) {
+                        lengths.push_back(box.end - box.start);
+                        fitting += fits(box, 10);
+                    }
+        font_ = fitting * 10 >= lengths.size() * 9 ? 10 : 8;
+        if (lengths.empty())
+            return;
+        median_ = upper_median(std::move(lengths));
+    }
+
+    std::string box_row(const Box& box, double y0, double y1, std::size_t panel) const {
+        const TraceEvent& event = *box.event;
+        return fmt::format("{:.6f} {:.6f} {:.2f} {:.2f} {} {} {} {} {} {}\n", script_.in_unit(box.start),
+                           script_.in_unit(box.end), y0, y1, panel, event.device, event.task.stage,
+                           event.task.microbatch, event.version, event.ahead);
+    }
+
+    void place_task(const Timeline& timeline, const Box& box, double top, std::size_t panel, bool numbered) {
+        const double height = script_.layout.task / timeline.lanes;
+        const double y = top + height * box.lane;
+        const Task& task = box.event->task;
+        const double width = script_.pixels(box.end - box.start);
+        if (width >= kThin)
+            blocks_[{true, task.op, box.chunk}] += box_row(box, y, y + height, panel);
+        const Colour colour = text_colour_on(colour_of(task.op, box.chunk, chunks_));
+        const bool versions = timeline.has_versions && timeline.lanes == 1 && box.event->version >= 0;
+        const double x = script_.in_unit(box.start + (box.end - box.start) / 2);
+        const std::string version = version_label(*box.event);
+        if (numbered && fits(box, font_))
+            texts_[{colour, font_}] +=
+                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), task.microbatch);
+        if (versions && text_width(version, 7) + 2 <= width)
+            texts_[{colour, 7}] +=
+                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 + (is_compute(task.op) ? 8 : 0), version);
+    }
+
+    void place_transfer(const Box& box, double top, std::size_t panel) {
+        const Op op = box.event->task.op;
+        const double y = script_.top_of_lane(top, is_recv(op));
+        if (script_.pixels(box.end - box.start) >= kThin)
+            blocks_[{false, op, 0}] += box_row(box, y, y + kLane, panel);
+    }
+
+    TimelineScript& script_;
+    // Rows of data: tasks above transfers, operation, chunk; colour and font size of texts.
+    std::map<std::tuple<bool, Op, int>, std::string> blocks_;
+    std::map<std::pair<Colour, int>, std::string> texts_;
+    std::string thin_;
+    int chunks_ = 1, font_ = 10;
+    Ns median_ = 0;
+};
+
+}  // namespace
+
+void add_boxes(TimelineScript& script) { BoxPlot(script).plot(); }
+
+}  // namespace pw

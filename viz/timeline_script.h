@@ -1,0 +1,69 @@
+// A gnuplot script that draws timelines, under construction, and its parts. Script and data are built together: the
+// script plots named blocks of the data.
+#pragma once
+
+#include "viz/gnuplot.h"
+#include "viz/picture.h"
+#include "viz/timeline_layout.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace pw {
+
+// It refers to the arguments of its constructor.
+struct TimelineScript {
+    TimelineScript(const Picture& drawn, const std::string& output)
+        : picture(drawn), file(output), layout(layout_of(drawn)) {}
+
+    // Add to the script, and to the data.
+    template <class... Args>
+    void add(fmt::format_string<Args...> text, Args&&... args) {
+        fmt::format_to(std::back_inserter(script), text, std::forward<Args>(args)...);
+    }
+    template <class... Args>
+    void put(fmt::format_string<Args...> text, Args&&... args) {
+        fmt::format_to(std::back_inserter(data), text, std::forward<Args>(args)...);
+    }
+    // Positions in pixels, from the top left of the picture; `y` is the middle of the text and of the swatch.
+    void add_label(double x, double y, std::string_view text, std::string_view font);
+    void add_swatch(double x, double y, double width, double height, Colour colour, std::string_view fill = "solid 1");
+
+    // Return positions as parts of the picture, from its left and its bottom.
+    double x_of(double pixel) const { return pixel / layout.width; }
+    double y_of(double pixel) const { return 1 - pixel / layout.height; }
+    double pixels(Ns time) const { return layout.pixels(picture, time); }
+    double in_unit(Ns time) const { return static_cast<double>(time) / picture.time.size; }
+    // Returns the top of a row's lane of transfers.
+    double top_of_lane(double row, bool receives) const {
+        return row + layout.task + kLaneGap + (receives ? kLane + kLaneGap : 0);
+    }
+
+    const Picture& picture;
+    const std::string& file;
+    const TimelineLayout layout;
+    std::string script, data;
+    PictureNames names;
+};
+
+inline constexpr Colour kHatch = 0x2f6db5, kLaneBed = 0xf1f3f5;
+
+// Plots the boxes of all rows, with their numbers.
+void add_boxes(TimelineScript& script);
+
+// Boxes thinner than this are not drawn one by one. Browsers would leave them out or widen them, by their position,
+// which makes patterns that are not in the trace. Instead, columns of pixels with such boxes get the mean of the
+// colours in them.
+inline constexpr double kThin = 2;  // pixels
+// Returns the rows of data of these columns: start and end, upper and lower edge, colour.
+std::string thin_columns(const TimelineScript& script, const Timeline& timeline, const Row& row, double top,
+                         int chunks);
+
+// Plots the curves of the memory below the rows; for pictures with such curves.
+void add_memory(TimelineScript& script);
+
+}  // namespace pw

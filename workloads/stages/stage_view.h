@@ -1,0 +1,55 @@
+// A stage among the others of its split: its layers, and the tensors and gradients that cross its cuts.
+#pragma once
+
+#include "workloads/stages/edge_offsets.h"
+#include "workloads/stages/fan_outs.h"
+
+#include <vector>
+
+namespace pw {
+
+// A gradient that a stage sends: its home is the landing buffer, its summands are the stage's own.
+struct SentGradient {
+    Slot home;
+    std::vector<Contribution> parts;
+    int producer;  // the layer that made the tensor
+};
+
+// It refers to the arguments of its constructor.
+struct StageView {
+    StageView(const LayerGraph& graph, const StageSplit& split, int stage, const std::vector<LayerBytes>& bytes);
+
+    bool local(int layer) const { return split.stage_of[layer] == stage; }
+    LayerKind kind(int layer) const { return graph[layer].kind; }
+    // Returns the position of a layer among those of the stage.
+    int step(int layer) const;
+    Bytes largest_scratch() const;
+    // Returns whether the input of an add is a batch norm that it is run with.
+    bool joins(int norm, int add) const;
+
+    // Returns where a tensor of another stage arrives here.
+    Slot inbox(int producer) const;
+    // Returns the landing slots that a tensor made here has on other stages, nearest stage first.
+    std::vector<Slot> landing_slots(int layer) const;
+
+    // Returns the summands of the gradient of the tensor that `layer` makes, in the order of the sum.
+    std::vector<Contribution> contributions_of(int layer) const;
+    std::vector<SentGradient> sent_gradients() const;
+
+    const LayerGraph& graph;
+    const StageSplit& split;
+    const std::vector<LayerBytes>& bytes;  // by layer
+    int stage;
+    const std::vector<int>& layers;  // those of the stage, ascending
+    std::vector<Boundary> boundaries;
+    std::vector<EdgeOffsets> offsets;  // by boundary
+};
+
+// Returns a slot at the end of a region of a stage, which grows by it.
+inline Slot slot_at_end(Bytes& region_size, Region region, Bytes bytes) {
+    const Slot slot{region, region_size, -1};
+    region_size += bytes;
+    return slot;
+}
+
+}  // namespace pw
