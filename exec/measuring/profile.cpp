@@ -12,6 +12,7 @@
 #include "exec/measuring/stop_watch.h"
 #include "exec/ranks/measure_link.h"
 #include "exec/ranks/ranks.h"
+#include "exec/runnable.h"
 #include "exec/system/threads.h"
 #include "job/build.h"
 #include "workloads/first_failure.h"

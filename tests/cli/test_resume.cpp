@@ -174,12 +174,12 @@ TEST_F(Resume, RefusesAFolderOfAnotherRun) {
 
 TEST_F(Resume, RefusesASecondRunInTheSameFolder) {
     write("two.sh", R"(
-"$1" run four.yaml --steps 1000000 --checkpoint kept --checkpoint-every 1 >first.out 2>first.err &
+"$1" run four.yaml --set cluster.devices=1 --steps 1000000 --checkpoint kept --checkpoint-every 1 >first.out 2>first.err &
 first=$!
 for i in $(seq 3000); do [ -e kept/step-00000002 ] && break; sleep 0.01; done
-"$1" run four.yaml --checkpoint kept --resume kept --steps 1000001 >second.out 2>second.err
+"$1" run four.yaml --set cluster.devices=1 --checkpoint kept --resume kept --steps 1000001 >second.out 2>second.err
 echo $? >code
-"$1" launch -n 2 --launcher false four.yaml --steps 1000001 --checkpoint kept --checkpoint-every 1 --resume kept 2>third.err
+"$1" launch -n 2 --launcher false four.yaml --set cluster.devices=1 --steps 1000001 --checkpoint kept --checkpoint-every 1 --resume kept 2>third.err
 kill -KILL $first
 wait $first
 echo $first >process
@@ -194,7 +194,7 @@ echo $first >process
     EXPECT_FALSE(says(read("third.err"), "restart")) << read("third.err");
     EXPECT_EQ(read("second.out"), "");
     const int step = run_well("validate kept --json").json()["step"];  // the lock ended with the process
-    run_well(fmt::format("run four.yaml --checkpoint kept --resume kept --steps {}", step + 2));
+    run_well(fmt::format("run four.yaml --set cluster.devices=1 --checkpoint kept --resume kept --steps {}", step + 2));
     EXPECT_FALSE(std::filesystem::exists(file("kept/pipewright.lock")));
 }
 

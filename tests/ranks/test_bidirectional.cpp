@@ -65,8 +65,8 @@ TEST_P(BidirectionalOnRanks, EqualTheirOracleOnGpus) {
     expect_oracle("gpt.yaml --set run.backend=cuda", {4});
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, BidirectionalOnRanks, testing::ValuesIn(kMpis),
-                         [](const auto& mpi) { return std::string(mpi.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ranks, BidirectionalOnRanks, testing::ValuesIn(usual_mpis()), name_of_mpi);
+});
 
 }  // namespace
 }  // namespace pw

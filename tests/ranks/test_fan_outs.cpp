@@ -47,8 +47,8 @@ TEST_P(FanOutOnRanks, OverNccl) {
         expect_oracle(MANY_READERS, fmt::format("run.backend=cuda {} {}", kFourStages, set));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, FanOutOnRanks, testing::Values(kMpis[0]),
-                         [](const auto& mpi) { return std::string(mpi.param.name); });
+INSTANTIATE_TEST_SUITE_P(Ranks, FanOutOnRanks, testing::ValuesIn(usual_mpis()), name_of_mpi);
+});
 
 }  // namespace
 }  // namespace pw

@@ -52,7 +52,7 @@ exec "$1" run four.yaml --set training.seed=$rank
 }
 
 // If any rank is killed at any task, the others end, and one reports the lost rank.
-TEST_P(UnderMpi, ARankThatIsKilledIsNamed) {
+TEST_P(UnderEveryMpi, ARankThatIsKilledIsNamed) {
     const std::string config = "four.yaml";
     for (const int rank : {0, 1, 3})
         for (const char* op : {"F", "SEND_F", "RECV_B", "U"}) {
@@ -70,7 +70,7 @@ TEST_P(UnderMpi, ARankThatIsKilledIsNamed) {
 }
 
 // When the other ranks have detected the stopped one and ended, the launcher ends it.
-TEST_P(UnderMpi, ARankThatIsStoppedIsNamed) {
+TEST_P(UnderEveryMpi, ARankThatIsStoppedIsNamed) {
     std::string config = read("four.yaml");
     write("short.yaml", config.replace(config.find("60 s"), 4, "1500 ms"));
     for (const int rank : {0, 1}) {
@@ -86,7 +86,7 @@ TEST_P(UnderMpi, ARankThatIsStoppedIsNamed) {
     }
 }
 
-TEST_P(UnderMpi, AFailureOfOneEndsAll) {
+TEST_P(UnderEveryMpi, AFailureOfOneEndsAll) {
     const Said said = on_ranks(4, "run four.yaml --set training.learning_rate=1e6");
     EXPECT_NE(said.code, 0);
     EXPECT_NE(said.err.find("is not finite"), std::string::npos) << said.err;
@@ -96,7 +96,7 @@ TEST_P(UnderMpi, AFailureOfOneEndsAll) {
 }
 
 // In one run a rank is killed from outside, in another one the launcher: its ranks are then ended only by `launch`.
-TEST_P(UnderMpi, LaunchResumesFromTheLatestCheckpoint) {
+TEST_P(UnderEveryMpi, LaunchResumesFromTheLatestCheckpoint) {
     write("launcher.sh", fmt::format(R"sh(for rank in $(cat "$victim.ranks" 2>/dev/null); do
     kill -0 "$rank" && echo "$rank" >>alive
 done 2>/dev/null

@@ -13,7 +13,7 @@
 namespace pw {
 
 // The trace has one clock, every device, and the rank of each.
-TEST_P(UnderMpi, OneTraceOfAllRanks) {
+TEST_P(UnderEveryMpi, OneTraceOfAllRanks) {
     const Said said = on_ranks(2, "run four.yaml --trace trace.json");
     ASSERT_EQ(said.code, 0) << said.err;
     EXPECT_NE(said.err.find("2 ranks on 1 host"), std::string::npos) << said.err;
@@ -27,7 +27,7 @@ TEST_P(UnderMpi, OneTraceOfAllRanks) {
     EXPECT_EQ(homes, (std::set<std::pair<int, int>>{{0, 0}, {1, 0}, {2, 1}, {3, 1}}));
 }
 
-TEST_P(UnderMpi, OnlyTheFirstRankPrints) {
+TEST_P(UnderEveryMpi, OnlyTheFirstRankPrints) {
     const Said said = on_ranks(4, "run four.yaml");
     EXPECT_EQ(said.code, 0);
     EXPECT_EQ(said.out.find("weights"), said.out.rfind("weights")) << said.out;
@@ -35,7 +35,7 @@ TEST_P(UnderMpi, OnlyTheFirstRankPrints) {
 }
 
 // Hosts have the names that the system reports; in this test each group of ranks gets another name.
-TEST_P(UnderMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
+TEST_P(UnderEveryMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
     const Said alone = on_ranks(2, "profile four.yaml -o alone.yaml");
     ASSERT_EQ(alone.code, 0) << alone.err;
     EXPECT_EQ(alone.out.find("hand-over"), alone.out.rfind("hand-over")) << alone.out;

@@ -43,4 +43,7 @@ run: {timeout: 60 s}
     }
 };
 
+// What depends on the MPI: its launcher, how it ends ranks, its messages and clocks.
+class UnderEveryMpi : public UnderMpi {};
+
 }  // namespace pw

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,10 @@ inline const Mpi kMpis[] = {
     {"Mpich", PIPEWRIGHT_MPIRUN_MPICH, PIPEWRIGHT_BINARY_MPICH, UNDER_FIRE_MPICH, "-disable-auto-cleanup"},
 #endif
 };
+
+// Returns the MPI that the build found; with PIPEWRIGHT_SOAK=1 every one that is here.
+inline std::vector<Mpi> usual_mpis() { return {std::begin(kMpis), soaks() ? std::end(kMpis) : std::begin(kMpis) + 1}; }
+inline std::string name_of_mpi(const testing::TestParamInfo<Mpi>& mpi) { return mpi.param.name; }
 
 class MpiRig : public Cli, public testing::WithParamInterface<Mpi> {
 protected:
