@@ -41,8 +41,8 @@ constexpr ConfigKey kRunKeys[] = {
      "([schedules.md](schedules.md#tensors-with-several-readers)). Predictions, runs and `search` follow it"},
     {"allow_nan", flag_key<kRun, &Run::allow_nan>(), KeyShown::IfSet, "",
      "continue when a loss or a gradient norm is not finite; otherwise the run ends with exit code 1"},
-    {"precision", earlier_name_of_precision(), KeyShown::IfSet, "", "the earlier name of `training.precision`",
-     kOnGpus},
+    {"precision", earlier_name_of_precision(), KeyShown::IfSet, "`training.precision`",
+     "the earlier name of `training.precision`", kOnGpus},
     {"deterministic", flag_key<kRun, &Run::deterministic>(), KeyShown::Always, "",
      "algorithms chosen by shape, so that bits repeat; `false`: the fastest by timing or by `cluster.profile`, and "
      "sums "

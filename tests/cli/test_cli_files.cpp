@@ -103,7 +103,7 @@ TEST_F(CliFiles, AnIncompleteSaveIsRefused) {
     run_well("run mlp.yaml --save weights");
     run_well("run mlp.yaml --set training.initial=weights");
     fs::create_directory(file("weights/.pipewright-moving"));
-    EXPECT_TRUE(contains(error_of("run mlp.yaml --set training.initial=weights", 2), "was cut off"));
+    EXPECT_TRUE(contains(error_of("run mlp.yaml --set training.initial=weights", 2), "was interrupted"));
 }
 
 TEST_F(CliFiles, TargetsAreCheckedBeforeTheWork) {

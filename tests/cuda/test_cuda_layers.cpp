@@ -408,12 +408,12 @@ TEST(CudaItems, AreRefusedIfTooMany) {
     for (const LayerKind kind : {LayerKind::BatchNorm, LayerKind::MaxPool, LayerKind::AveragePool}) {
         const std::string message = refused(kind, {64, 128, 128}, 1 << 14);  // packs of eight channels
         expect_says(message,
-                    {"layer 'large': 16384 samples make 2147483648 items", "smaller pipeline.micro_batch_size"});
+                    {"layer 'large': 16384 samples have 2147483648 items", "smaller pipeline.micro_batch_size"});
         EXPECT_TRUE(kernels.make(make_layer(kind, {64, 128, 128}, 64, 2, 1, 0), (1 << 14) - 1, false));
     }
     expect_says(refused(LayerKind::BatchNorm, {3, 256, 256}, 1 << 14),
-                {"layer 'large': 16384 samples make 3221225472 items"});
-    expect_says(refused(LayerKind::CrossEntropy, {1 << 15, 1, 1}, 1 << 16), {"make 2147483648 items"});
+                {"layer 'large': 16384 samples have 3221225472 items"});
+    expect_says(refused(LayerKind::CrossEntropy, {1 << 15, 1, 1}, 1 << 16), {"have 2147483648 items"});
 }
 
 TEST(CudaMaxPool, RefusesWindowsThatAByteCannotNumber) {

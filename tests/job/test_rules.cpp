@@ -88,8 +88,9 @@ TEST(MindSpore, HasEqualMicroBatches) {
 
 TEST(MindSpore, ComputesInFp32) {
     for (const char* precision : {"tf32", "bf16"})
-        expect_says(error_of_rules(strict(kAll), fmt::format("{{backend: cuda, precision: {}}}", precision)),
-                    {"cfg.yaml:3:", fmt::format("not in {}", precision), "write precision: fp32"});
+        expect_says(
+            error_of_rules(strict(kAll), fmt::format("{{backend: cuda}}\ntraining: {{precision: {}}}", precision)),
+            {"cfg.yaml:4:", fmt::format("not in {}", precision), "write precision: fp32"});
 }
 
 TEST(MindSpore, RefusesPlansThatPipewrightAccepts) {
