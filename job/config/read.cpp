@@ -94,6 +94,8 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
                 config.absolute.insert(at.path());
     config.source = root.shared_source();
     collect_places(root, config.places);
+    if (const auto earlier = config.places.find("run.precision"); earlier != config.places.end())
+        config.places["training.precision"] = earlier->second;
     return written;
 }
 
