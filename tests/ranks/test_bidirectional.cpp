@@ -66,7 +66,6 @@ TEST_P(BidirectionalOnRanks, EqualTheirOracleOnGpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BidirectionalOnRanks, testing::ValuesIn(usual_mpis()), name_of_mpi);
-});
 
 }  // namespace
 }  // namespace pw

@@ -48,7 +48,6 @@ TEST_P(FanOutOnRanks, OverNccl) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FanOutOnRanks, testing::ValuesIn(usual_mpis()), name_of_mpi);
-});
 
 }  // namespace
 }  // namespace pw
