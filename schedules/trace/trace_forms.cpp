@@ -59,9 +59,10 @@ const char* help_on_forms() {
         for (const OpFacts& facts : kOpFacts)
             letters.push_back(facts.letters);
         return fmt::format(
-            "only traces that pipewright wrote can be read, and those of others whose tasks are events with ph X and "
-            "args: op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur in place of "
-            "them; device is args.device or pid; or the files of torch.profiler, one per rank",
+            "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
+            "op "
+            "({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
+            "device is args.device or pid; or the files of torch.profiler, one per rank",
             fmt::join(letters, " "));
     }();
     return help.c_str();
