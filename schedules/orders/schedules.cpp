@@ -25,7 +25,7 @@ std::span<const Schedule> schedules() {
 
 namespace {
 
-// Schedules of the literature that are not implemented here.
+// Names of published schedules that have no row: the error about such a name says so and suggests no similar one.
 constexpr std::string_view kNotHere[] = {"auto",  "bpipe",  "chimera",  "dualpipe", "dualpipe-v", "dualpipev",
                                          "gems",  "hanayo", "pipemare", "seq1f1b",  "terapipe",   "v-half",
                                          "v-min", "vhalf",  "vmin",     "xpipe",    "zb-1p",      "zb-2p"};

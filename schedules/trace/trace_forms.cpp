@@ -60,8 +60,7 @@ const char* help_on_forms() {
             letters.push_back(facts.letters);
         return fmt::format(
             "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
-            "op "
-            "({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
+            "op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
             "device is args.device or pid; or the files of torch.profiler, one per rank",
             fmt::join(letters, " "));
     }();
