@@ -3,6 +3,7 @@
 #include "exec/engine/machine.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
@@ -24,15 +25,17 @@ void expect_same(const char* yaml, const std::vector<std::string>& set) {
 }
 
 TEST(GuardedRuns, OfAnMlpEqualUnguardedOnesInEverySchedule) {
+    OneIn some(3);
     for (const Schedule& schedule : schedules())
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
                 for (const char* recompute : {"none", "[0]"})
-                    expect_same(
-                        kMlp,
-                        {"cluster.devices=2", "pipeline.split=even", "training.steps=2",
-                         fmt::format("pipeline.schedule={}", schedule.name), fmt::format("run.backend={}", backend),
-                         fmt::format("transfer.receive={}", receive), fmt::format("pipeline.recompute={}", recompute)});
+                    if (some.picks())
+                        expect_same(
+                            kMlp, {"cluster.devices=2", "pipeline.split=even", "training.steps=2",
+                                   fmt::format("pipeline.schedule={}", schedule.name),
+                                   fmt::format("run.backend={}", backend), fmt::format("transfer.receive={}", receive),
+                                   fmt::format("pipeline.recompute={}", recompute)});
 }
 
 TEST(GuardedRuns, OfAGptEqualUnguardedOnes) {
@@ -45,13 +48,15 @@ TEST(GuardedRuns, OfAGptEqualUnguardedOnes) {
 }
 
 TEST(GuardedRuns, OfAUNetEqualUnguardedOnes) {
+    OneIn some(3);
     for (const char* schedule : {"1f1b", "zb-h1", "pipedream"})
         for (const char* backend : {"reference", "cpu"})
             for (const char* receive : {"early", "deferred"})
-                expect_same(kSmallUNet,
-                            {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]",
-                             fmt::format("pipeline.schedule={}", schedule), fmt::format("run.backend={}", backend),
-                             fmt::format("transfer.receive={}", receive)});
+                if (some.picks())
+                    expect_same(kSmallUNet,
+                                {"cluster.devices=3", "pipeline.split=[down1.pool, bottom.bn1]",
+                                 fmt::format("pipeline.schedule={}", schedule), fmt::format("run.backend={}", backend),
+                                 fmt::format("transfer.receive={}", receive)});
 }
 
 TEST(GuardedRuns, OfAResNetEqualUnguardedOnes) {

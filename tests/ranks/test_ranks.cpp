@@ -15,11 +15,14 @@ INSTANTIATE_TEST_SUITE_P(Ranks, UnderMpi, testing::ValuesIn(usual_mpis()), name_
 INSTANTIATE_TEST_SUITE_P(Ranks, UnderEveryMpi, testing::ValuesIn(kMpis), name_of_mpi);
 
 TEST_P(UnderEveryMpi, EverySchedule) {
+    OneIn some(is_mpich() ? 5 : 1);
     for (const char* schedule :
          {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "pipedream", "pipedream-2bw"})
-        expect_same(fmt::format("four.yaml --set pipeline.schedule={}", schedule), {4});
+        if (some.picks())
+            expect_same(fmt::format("four.yaml --set pipeline.schedule={}", schedule), {4});
     for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v"})
-        expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages=8", schedule), {2});
+        if (some.picks())
+            expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages=8", schedule), {2});
 }
 
 TEST_P(UnderMpi, AnyNumberOfRanks) { expect_same("four.yaml"); }

@@ -140,7 +140,7 @@ void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
 }
 
 TEST_P(Makespan, IsTheLeastOfAllPlans) {
-    expect_the_least(20260u, soaks() ? 12 : 4, [](const Profile&, const Config&) {});
+    expect_the_least(20260u, soaks() ? 12 : 2, [](const Profile&, const Config&) {});
 }
 
 // The work after the last backward may overlap the way back, and the other way round.
@@ -158,7 +158,7 @@ TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
 // The times are too long for rounded lengths to matter, and differ by operation.
 TEST_P(Makespan, IsTheLeastWhereMicroBatchesAreOfUnequalLength) {
     Random random(77);
-    expect_the_least(20263u, soaks() ? 12 : 3, [&](Profile& profile, Config& config) {
+    expect_the_least(20263u, soaks() ? 12 : 2, [&](Profile& profile, Config& config) {
         for (LayerProfile& layer : profile.layers)
             for (auto& [samples, times] : layer.times)
                 for (Measured* pass :

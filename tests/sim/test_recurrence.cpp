@@ -187,7 +187,7 @@ std::optional<Drawn> draw(Random& random) {
 TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     Random random(2026);
     int compared = 0;
-    const int count = soaks() ? 200'000 : rounds(4000);
+    const int count = soaks() ? 200'000 : rounds(1500);
     for (int round = 0; round < count; ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
@@ -243,7 +243,7 @@ TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
 TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
     Random random(41);
     int compared = 0;
-    for (int round = 0; round < rounds(4000); ++round) {
+    for (int round = 0; round < rounds(1500); ++round) {
         const Schedule& schedule = schedules()[static_cast<std::size_t>(pick(random, 0, std::ssize(schedules()) - 1))];
         PlanOptions options;
         options.transfers = random_mode(random);
@@ -277,7 +277,7 @@ TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
         }
         ++compared;
     }
-    EXPECT_GT(compared, rounds(4000) / 4);
+    EXPECT_GT(compared, rounds(1500) / 4);
 }
 
 TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {

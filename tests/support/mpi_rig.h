@@ -41,9 +41,8 @@ protected:
              {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
             setenv(variable, "1", 1);
         // Without a search for networks and launchers of a cluster a launch takes half the time.
-        for (const auto& [variable, value] :
-             {std::pair("OMPI_MCA_plm", "isolated"), std::pair("OMPI_MCA_pml", "ob1"),
-              std::pair("OMPI_MCA_btl", "self,vader")})
+        for (const auto& [variable, value] : {std::pair("OMPI_MCA_plm", "isolated"), std::pair("OMPI_MCA_pml", "ob1"),
+                                              std::pair("OMPI_MCA_btl", "self,vader")})
             setenv(variable, value, 1);
         setenv("PIPEWRIGHT_CUDA_MODULE", CUDA_ON_HOST, 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse

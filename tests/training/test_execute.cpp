@@ -6,6 +6,7 @@
 #include "schedules/trace/trace_json.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
@@ -264,6 +265,7 @@ TEST(Mlp, ProfileOfTwoDevicesHasTheirTimesInParallel) {
 
 TEST(Mlp, CountedPeakIsThePredictedOneForEverySchedule) {
     const Profile profile = measured(kMlp, 3);
+    OneIn some(5);
     for (const Schedule& schedule : schedules())
         for (const char* receive : {"early", "deferred"})
             for (const char* communicator : {"edge", "one"}) {
@@ -272,7 +274,9 @@ TEST(Mlp, CountedPeakIsThePredictedOneForEverySchedule) {
                 set.push_back(std::string("transfer.receive=") + receive);
                 set.push_back(std::string("transfer.communicator=") + communicator);
                 for (const char* stages : {"none", "all", "[0]"})
-                    expect_predicted_memory(kMlp, with(set, {std::string("pipeline.recompute=") + stages}), profile);
+                    if (some.picks())
+                        expect_predicted_memory(kMlp, with(set, {std::string("pipeline.recompute=") + stages}),
+                                                profile);
             }
 }
 

@@ -7,6 +7,7 @@
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
 #include "tests/support/execution.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <fmt/ranges.h>
@@ -37,16 +38,18 @@ void expect_oracle(const char* yaml, const std::vector<std::string>& set) {
 }
 
 TEST(ExecutedReplicas, EqualTheirOracleInEverySchedule) {
+    OneIn some(3);
     for (const Schedule& schedule : schedules())
         if (schedule.takes_replicas())
             for (const Replicas& replicas :
                  {Replicas{2}, Replicas{3}, Replicas{2, 1}, Replicas{1, 2}, Replicas{3, 1, 2}})
                 for (const char* backend : {"reference", "emulated"})
-                    expect_oracle(kMlp,
-                                  on(std::string(schedule.name), replicas,
-                                     {std::string("run.backend=") + backend, "training.steps=2",
-                                      // without a flush the replicas of every stage share them out evenly
-                                      fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
+                    if (some.picks())
+                        expect_oracle(kMlp,
+                                      on(std::string(schedule.name), replicas,
+                                         {std::string("run.backend=") + backend, "training.steps=2",
+                                          // without a flush the replicas of every stage share them out evenly
+                                          fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
 TEST(ExecutedReplicas, EqualTheirOracleForAnySizes) {

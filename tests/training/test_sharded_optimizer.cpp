@@ -6,6 +6,7 @@
 #include "tests/support/execution.h"
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <fmt/ranges.h>
@@ -42,14 +43,17 @@ void expect_same_when_sharded(const char* yaml, const std::vector<std::string>& 
 }
 
 TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
+    OneIn some(5);
     for (const Schedule& schedule : schedules())
         if (schedule.takes_replicas() && schedule.trains)
             for (const std::vector<int>& replicas : {std::vector{2}, {3, 1}, {2, 3}})
                 for (const char* backend : {"reference", "cpu"})
-                    expect_same_when_sharded(
-                        kMlp, replicated(std::string(schedule.name), replicas,
-                                         {std::string("run.backend=") + backend, "training.steps=2",
-                                          fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
+                    if (some.picks())
+                        expect_same_when_sharded(
+                            kMlp,
+                            replicated(std::string(schedule.name), replicas,
+                                       {std::string("run.backend=") + backend, "training.steps=2",
+                                        fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
 TEST(ShardedOptimizer, ChangesNoBitWithOtherOptions) {
