@@ -40,9 +40,11 @@ protected:
         for (const char* variable :
              {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
             setenv(variable, "1", 1);
-        // Without a search for networks and launchers of a cluster a launch takes half the time.
-        for (const auto& [variable, value] : {std::pair("OMPI_MCA_plm", "isolated"), std::pair("OMPI_MCA_pml", "ob1"),
-                                              std::pair("OMPI_MCA_btl", "self,vader")})
+        // Open MPI otherwise looks for networks, launchers of clusters, and for GPUs on the displays of an X server,
+        // whose name it resolves: a launch then takes four times as long, and seconds without /etc/hosts.
+        for (const auto& [variable, value] :
+             {std::pair("OMPI_MCA_plm", "isolated"), std::pair("OMPI_MCA_pml", "ob1"),
+              std::pair("OMPI_MCA_btl", "self,vader"), std::pair("HWLOC_COMPONENTS", "-gl,-opencl,-pci")})
             setenv(variable, value, 1);
         setenv("PIPEWRIGHT_CUDA_MODULE", CUDA_ON_HOST, 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
