@@ -125,8 +125,8 @@ void add_uses_of_sums(const std::vector<StageSum>& sums, const Cluster& cluster,
             std::map<int, double> of_round;
             for (const SumRound::Pair& pair : round.messages)
                 for (const int capacity : cluster.routes.takes(pair.from, pair.to))
-                    of_round[capacity] +=
-                        std::min(sum_link_of(pair, cluster).bandwidth, cluster.routes.most(pair.from, pair.to));
+                    of_round[capacity] += std::min(adapters_of(pair, cluster) * sum_link_of(pair, cluster).bandwidth,
+                                                   cluster.routes.most(pair.from, pair.to));
             for (const auto& [capacity, use] : of_round) {
                 double& most = uses[capacity][-1 - static_cast<int>(stage)];
                 most = std::max(most, std::min(use, cluster.routes.capacities()[capacity]));

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 namespace pw {
@@ -60,9 +61,43 @@ TEST(Sums, HaveClosedFormsOnEqualLinks) {
 TEST(Sums, ARingGoesThroughAllDevicesOfAHostBeforeItLeavesIt) {
     const std::vector<SumRound> rounds = rounds_of(SumAlgorithm::Ring, {0, 1, 2, 3}, {7, 8, 7, 8});
     ASSERT_EQ(rounds.size(), 1u);
-    EXPECT_EQ(rounds[0], (SumRound{{{0, 2}, {2, 1}, {1, 3}, {3, 0}}, 6, 4}));
+    EXPECT_EQ(rounds[0], (SumRound{{{0, 2, 2}, {2, 1, 2}, {1, 3, 2}, {3, 0, 2}}, 6, 4}));
     // hosts with unequally many devices have no parts in common
     EXPECT_EQ(rounds_of(SumAlgorithm::TwoLevel, {0, 1, 2}, {0, 0, 1}), rounds_of(SumAlgorithm::Ring, {0, 1, 2}, {}));
+}
+
+// 400 bytes on two hosts of two devices and two adapters: a step between hosts sends 50 bytes over each.
+TEST(Sums, InARingUseAnAdapterForEachDeviceOfAHost) {
+    Costs costs = costs_on_hosts(1, {0, 0, 1, 1});
+    ClusterEdit(costs)->adapters = 2;
+    EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * 60);
+    ClusterEdit(costs)->adapters = 8;  // more than there are devices
+    EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * 60);
+    // Two messages of 100 bytes leave a host in parallel, each through one adapter.
+    EXPECT_EQ(alone(SumAlgorithm::TwoLevel, 4, 400, costs), 55 + 2 * 110 + 55);
+    // One device of each host: one adapter.
+    EXPECT_EQ(sum_among({0, 2}, 400, *costs.cluster, SumAlgorithm::Ring).alone, 2 * 210);
+}
+
+// NVIDIA shows 192 GB/s for hosts with eight adapters of 200 Gbit/s and 380 GB/s with 400 Gbit/s: the bus bandwidth of
+// an all-reduce of many hosts, 2 (n - 1) / n of the bytes by the time (GTC 2024, S62129). With one adapter for a host
+// a prediction would be an eighth of that.
+TEST(Sums, HaveTheBusBandwidthOfHostsWithEightAdapters) {
+    constexpr Bytes kBytes = Bytes{16} << 30;
+    constexpr int kHosts = 16, kDevices = 8 * kHosts;
+    for (const auto& [adapter, inside, measured] : {std::array{25e9, 300e9, 192e9}, {50e9, 450e9, 380e9}}) {
+        Costs costs = uniform(1, 1, 1, 1);
+        std::vector<int> host;
+        for (int device = 0; device < kDevices; ++device)
+            host.push_back(device / 8);
+        ClusterEdit(costs)->host = host;
+        ClusterEdit(costs)->link = ClusterEdit(costs)->sums = Link{.latency = 3'400, .bandwidth = inside};
+        ClusterEdit(costs)->between_hosts = Link{.latency = 14'000, .bandwidth = adapter};
+        ClusterEdit(costs)->adapters = 8;
+        const auto time = static_cast<double>(alone(SumAlgorithm::Ring, kDevices, kBytes, costs));
+        const double bus = 2.0 * (kDevices - 1) / kDevices * static_cast<double>(kBytes) / time * 1e9;
+        EXPECT_NEAR(bus / measured, 1, 0.06) << adapter;
+    }
 }
 
 // A ring of four on a bus: each step is four messages at a quarter each.

@@ -15,7 +15,7 @@ std::vector<Capacity> capacities_of(const ClusterFacts& facts) {
             devices_on[facts.host[device]].push_back(device);
         for (const std::vector<int>& devices : devices_on)
             for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
-                all.push_back({of, devices, facts.between_hosts->bandwidth});
+                all.push_back({of, devices, facts.adapters * facts.between_hosts->bandwidth});
     }
     all.insert(all.end(), facts.shared.begin(), facts.shared.end());
     return all;

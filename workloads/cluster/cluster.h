@@ -23,9 +23,10 @@ struct ClusterFacts {
     std::vector<int> kind;  // per device; when empty, all devices are as fast as the times say
     std::vector<int> host;  // per device; when empty, all devices are on one
     Link link;              // between two devices
-    // Between devices of different hosts, where that is another link. The messages that leave a host share its
-    // bandwidth, and those that enter it do.
+    // Between devices of different hosts, where that is another link: of one adapter, as a message takes it. The
+    // messages that leave a host share the bandwidth of its adapters, and those that enter it do.
     std::optional<Link> between_hosts;
+    int adapters = 1;                               // of every host
     std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
     std::vector<Capacity> shared;                   // in addition to what leads out of hosts and into them
     Link sums;                                      // instead of `link`, for sums of gradients

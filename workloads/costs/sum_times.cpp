@@ -27,15 +27,15 @@ std::vector<Devices> by_host(const Devices& devices, const std::vector<int>& hos
     return all;
 }
 
-void add_ring(const Devices& devices, std::vector<SumRound::Pair>& messages) {
+void add_ring(const Devices& devices, std::vector<SumRound::Pair>& messages, int adapters = 1) {
     for (std::size_t place = 0; place < devices.size(); ++place)
-        messages.push_back({devices[place], devices[(place + 1) % devices.size()]});
+        messages.push_back({devices[place], devices[(place + 1) % devices.size()], adapters});
 }
 
-SumRound ring(const Devices& devices, SumPart part) {
+SumRound ring(const Devices& devices, SumPart part, int adapters) {
     const auto count = static_cast<int>(devices.size());
     SumRound round{{}, (part == SumPart::All ? 2 : 1) * (count - 1), count};
-    add_ring(devices, round.messages);
+    add_ring(devices, round.messages, adapters);
     return round;
 }
 
@@ -131,9 +131,15 @@ const Link& sum_link_of(const SumRound::Pair& pair, const Cluster& cluster) {
     return &link == &cluster.link ? cluster.sums : link;
 }
 
+int adapters_of(const SumRound::Pair& pair, const Cluster& cluster) {
+    const bool leaves = cluster.between_hosts && &sum_link_of(pair, cluster) == &*cluster.between_hosts;
+    return leaves ? std::min(pair.adapters, cluster.adapters) : 1;
+}
+
 Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Cluster& cluster) {
+    const int adapters = adapters_of(pair, cluster);
     Demand demand{.takes = bytes > 0 ? cluster.routes.takes(pair.from, pair.to) : std::vector<int>{},
-                  .most = bandwidth_for(bytes, sum_link_of(pair, cluster))};
+                  .most = adapters * bandwidth_for(bytes / adapters, sum_link_of(pair, cluster))};
     for (const int capacity : demand.takes)
         demand.most = std::min(demand.most, cluster.routes.capacities()[capacity]);
     return demand;
@@ -159,7 +165,10 @@ std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices
         case SumAlgorithm::Ring:
             break;
     }
-    return {ring(devices, part)};
+    std::size_t fewest = devices.size();
+    for (const Devices& on_host : hosts)
+        fewest = std::min(fewest, on_host.size());
+    return {ring(devices, part, hosts.size() > 1 ? static_cast<int>(fewest) : 1)};
 }
 
 std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets) {

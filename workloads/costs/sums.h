@@ -30,6 +30,9 @@ inline constexpr Choice<SumAlgorithm> kChoices<SumAlgorithm>[] = {
 struct SumRound {
     struct Pair {
         int from, to;  // devices
+        // Adapters of each host that carry the message between hosts: a ring through all devices of a host is as many
+        // rings, each with a part of the bytes and an adapter of its own, as NCCL's channels are.
+        int adapters = 1;
         bool operator==(const Pair&) const = default;
     };
     std::vector<Pair> messages;
