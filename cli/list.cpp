@@ -1,4 +1,4 @@
-// list: the models, schedules, backends, transports and keys that can be chosen.
+// list: the models, schedules, backends, transports, kinds of devices and keys that can be chosen.
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "exec/backends.h"
@@ -6,6 +6,7 @@
 #include "job/config/keys.h"
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
+#include "workloads/cluster/device_kinds.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/error.h"
 
@@ -93,6 +94,21 @@ void list_operations() {
     print_result("{}", table.print());
 }
 
+void list_devices() {
+    Table table({"name", "bf16 peak", "bf16 measured", "fp8 peak", "fp8 measured", "memory", "memory bandwidth", "link",
+                 "source"},
+                true);
+    const auto rate = [](const RatesByPrecision& rates, const char* precision) {
+        const auto found = rates.find(precision);
+        return found == rates.end() ? std::string("-") : exact_flops(found->second);
+    };
+    for (const DeviceKindFacts& kind : device_kinds())
+        table.add({kind.name, rate(kind.peak, "bf16"), rate(kind.best, "bf16"), rate(kind.peak, "fp8"),
+                   rate(kind.best, "fp8"), print_bytes(kind.memory), exact_bandwidth(kind.memory_bandwidth),
+                   exact_bandwidth(kind.link.bandwidth), kind.source});
+    print_result("{}", table.print());
+}
+
 struct List {
     std::string_view name;
     void (*list)();
@@ -104,6 +120,7 @@ constexpr List kLists[] = {
     {"backends", [] { list_rows(backends()); }},
     {"transports", [] { list_rows(transports()); }},
     {"operations", list_operations},
+    {"devices", list_devices},
     {"keys", list_keys},
     {"schema", [] { print_result("{}\n", config_schema()); }},
 };

@@ -23,7 +23,14 @@ void check_link(const Config& config, const Shape& shape) {
                            "write transport: threads, or take a plan without replicas and shared parameters");
 }
 
-void check_optimizer(const Config& config) {
+void check_kernels(const Config& config) {
+    using Backend = RunConfig::Backend;
+    const Backend backend = config.run.backend;
+    if (config.training.precision != Precision::Fp32 && (backend == Backend::Cpu || backend == Backend::Reference))
+        config.fail_at("training.precision",
+                       fmt::format("devices of {} compute in fp32, not in {}", name_of(backend),
+                                   name_of(config.training.precision)),
+                       "simulate it, set run.backend: cuda or emulated, or write fp32");
     if (config.training.optimizer != OptimizerKind::Sgd)
         config.fail_at("training.optimizer",
                        fmt::format("devices of {} have no kernels of {}", name_of(config.run.backend),
@@ -125,7 +132,7 @@ void check_runnable(const Job& job) {
         job.config.fail_at("transfer.sum_bucket",
                            "devices of cuda sum all gradients of a stage when the last of them is ready",
                            "simulate it, choose another run.backend, or remove the key");
-    check_optimizer(job.config);
+    check_kernels(job.config);
     if (job.config.training.shard_optimizer)
         check_shards(job);
     check_initial(job.config, *job.model);

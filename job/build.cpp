@@ -219,6 +219,7 @@ std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& p
     facts.link = profiled ? profile.link : cluster.link;
     facts.sums = profiled ? profile.sums : cluster.link;
     facts.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
+    facts.adapters = cluster.adapters;
     facts.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
     add_network(facts, cluster, hosts);
     return std::make_shared<const Cluster>(std::move(facts));

@@ -26,8 +26,11 @@ Profile measured_profile(const Config& config, const Model&) {
 // Makes an analytic profile for every size of micro-batches.
 Profile profile_by_rates(const Config& config, const Model& model) {
     const MicroBatchSizes sizes = sizes_of(config.pipeline);
-    const TrainingKind training{.optimizer = config.training.optimizer};
+    const TrainingKind training{.precision = config.cluster.kind ? config.training.precision : Precision::Fp32,
+                                .optimizer = config.training.optimizer};
     Profile profile = analytic_profile(model, sizes.full, config.cluster.rates, training);
+    if (config.cluster.kind)
+        profile.precision = training.precision;
     if (sizes.is_even())
         return profile;
     const Profile last = analytic_profile(model, sizes.last(), config.cluster.rates, training);

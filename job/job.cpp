@@ -148,7 +148,8 @@ Job with_plan(Job job, ProvenPlan proven) {
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
 
 bool has_precision(const Config& config, const Profile& profile) {
-    if (!cost_source_of(config).has_kernels || config.run.backend != RunConfig::Backend::Cuda)
+    const bool may_differ = config.run.backend == RunConfig::Backend::Cuda || config.cluster.kind;
+    if (!cost_source_of(config).has_kernels || !may_differ)
         return true;  // other backends have one precision; times that the user wrote are for any
     return config.training.precision == precision_of(profile);
 }
@@ -165,7 +166,8 @@ void check_precision(const Config& config, const Profile& profile) {
             : fmt::format("the profile {}, but the config runs in {}",
                           known ? fmt::format("was measured in {}", name_of(*known)) : "does not say its precision",
                           asked),
-        "measure one in this precision (`pipewright profile CONFIG -o PROFILE.yaml`) and name it in cluster.profile");
+        "measure one in this precision (`pipewright profile CONFIG -o PROFILE.yaml`) and name it in cluster.profile, "
+        "or name the kind of the devices in cluster.device");
 }
 
 void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config) {

@@ -159,6 +159,16 @@ Notices notes_on_file(const Job& job, const std::vector<int>& used) {
     return notes;
 }
 
+std::string note_on_rates(const Config& config) {
+    const std::optional<ProductRate> rate = rate_of_kind(config);
+    if (!rate || rate->flops != config.cluster.rates.flops)
+        return "analytic costs: run `pipewright profile` to calibrate";
+    return fmt::format(
+        "analytic costs at {}, {} of {} in {}: no layer takes less; run `pipewright profile` to calibrate",
+        exact_flops(rate->flops), rate->is_measured ? "the fastest measured product" : "the vendor's peak",
+        config.cluster.device, name_of(config.training.precision));
+}
+
 Notices notes_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
@@ -168,7 +178,7 @@ Notices notes_on_source(const Job& job, const std::vector<int>& used) {
         case CostSource::Measured:
             return {note_on_profile(job, used)};
         case CostSource::Analytic:
-            return {"analytic costs: run `pipewright profile` to calibrate"};
+            return {note_on_rates(job.config)};
     }
     return {};
 }

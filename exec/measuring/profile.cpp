@@ -195,7 +195,7 @@ void help_to_measure(const Config& config) {
 
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress) {
-    check_optimizer(config);
+    check_kernels(config);
     Profile profile;
     FirstFailure failure;
     Thread device = start_thread("the profile", [&] {  // the cores of the caller's thread do not change

@@ -4,6 +4,8 @@
 #include "job/config/config.h"
 #include "job/config/key.h"
 
+#include <fmt/format.h>
+
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +16,7 @@ namespace pw {
 inline constexpr int kMostDevices = 1'000'000;
 inline constexpr int kMostStages = 65'536;
 inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of one tensor or one set of weights
+inline constexpr int kMostAdapters = 1024;             // of a host
 inline constexpr std::int64_t kMostBatches = 1'000'000;
 
 struct ConfigBlock {
@@ -37,6 +40,13 @@ std::span<const ConfigBlock> config_blocks();
 inline constexpr KeyLimit<Config> kOnGpus{
     [](const Config& config, std::string_view) { return config.run.backend == RunConfig::Backend::Cuda; },
     [](std::string_view) { return std::string(name_of(RunConfig::Backend::Cuda)); }};
+
+// Precisions other than fp32: of the backend cuda, or of costs by the rates of a named kind of devices.
+inline constexpr KeyLimit<Config> kPrecisions{
+    [](const Config& config, std::string_view key) {
+        return kOnGpus.is_for(config, key) || config.cluster.kind.has_value();
+    },
+    [](std::string_view key) { return fmt::format("{}, or with cluster.device", kOnGpus.words(key)); }};
 
 void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading);
 
@@ -62,6 +72,7 @@ std::string print_pairs(const ClusterConfig& cluster);
 std::string print_shared(const ClusterConfig& cluster);
 std::string print_switches(const ClusterConfig& cluster);
 std::string link_schema();
+std::string between_schema();
 std::string pair_schema();
 std::string shared_schema();
 std::string switch_schema();

@@ -5,11 +5,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string>
 
 namespace pw {
 namespace {
+
+// Reads the link of one adapter, by name or by its numbers, and how many a host has.
+void read_between(const Yaml& at, ClusterConfig& cluster) {
+    const Yaml named = at["link"], adapters = at["adapters"];
+    if (!adapters.present()) {
+        cluster.between_hosts = read_link(at);
+        return;
+    }
+    cluster.adapters = static_cast<int>(adapters.integer(1, 1, kMostAdapters));
+    if (!named.present()) {
+        cluster.between_hosts = read_link(at, {"adapters"});
+        return;
+    }
+    at.allow({"link", "adapters"});
+    cluster.between_hosts = read_link(named);
+}
 
 void read_links(const Yaml& at, ClusterConfig& cluster) {
     const Yaml link = at["link"], inside = at["inside"], between = at["between"];
@@ -18,11 +35,15 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
                         "write inside: and between:, or link: for all devices");
     const Yaml own = inside.present() ? inside : link;
     cluster.link_given = own.is_map() || own.is_text();
-    if (own.present())
+    if (own.present()) {
         cluster.link = read_link(own);
+    } else if (cluster.kind && cluster.profile.empty()) {  // a profile has the measured link
+        cluster.link = cluster.kind->link;
+        cluster.link_given = true;
+    }
     if (!between.present())
         return;
-    cluster.between_hosts = read_link(between);
+    read_between(between, cluster);
     if (!cluster.link_given)
         between.complain("'cluster.between' needs the link inside a host",
                          "write inside: {bandwidth: .., latency: ..}");
@@ -53,17 +74,52 @@ void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
             "write between: too, or link: for all devices");
 }
 
+// Finds the kind of the devices, whose memory and link are those of devices that the file gives none.
+void read_kind(const Yaml& at, ClusterConfig& cluster) {
+    if (cluster.device.empty()) {
+        if (!cluster.device_kinds.empty())
+            at["device_kinds"].complain("'cluster.device_kinds' has kinds of devices, but no device is of a named kind",
+                                        "write cluster.device, or remove the key");
+        return;
+    }
+    if (std::error_code error;
+        !cluster.device_kinds.empty() && !std::filesystem::is_regular_file(cluster.device_kinds, error)) {
+        at["device_kinds"].complain(fmt::format("there is no file '{}'", cluster.device_kinds),
+                                    "check the path, which starts at the folder of this file");
+        return;
+    }
+    const std::vector<DeviceKindFacts> kinds = device_kinds(cluster.device_kinds);
+    if (const DeviceKindFacts* kind = find_device_kind(kinds, cluster.device)) {
+        cluster.kind = *kind;
+        if (!at["memory"].present())
+            cluster.memory = kind->memory;
+        return;
+    }
+    std::vector<std::string_view> names;
+    for (const DeviceKindFacts& kind : kinds)
+        names.push_back(kind.name);
+    const std::optional<std::string_view> meant = nearest(cluster.device, names);
+    at["device"].complain(fmt::format("'cluster.device' is '{}', which is no kind of device", cluster.device),
+                          meant
+                              ? fmt::format("did you mean {}?", *meant)
+                              : "`pipewright list devices` names them; cluster.device_kinds may name a file of yours");
+}
+
 using Cluster = ClusterConfig;
 constexpr auto kCluster = &Config::cluster;
 
-// The rates are printed if costs are computed from them.
+// The rates are printed if costs are computed from them, except those of a named kind.
 std::string print_compute(const Config& config) {
     const double rate = config.cluster.rates.flops;
+    if (const std::optional<ProductRate> own = rate_of_kind(config); own && own->flops == rate)
+        return "";
     return has_analytic_costs(config) || rate != DeviceRates{}.flops ? exact_flops(rate) : "";
 }
 
 std::string print_memory_bandwidth(const Config& config) {
     const double rate = config.cluster.rates.memory_bandwidth;
+    if (const std::optional<DeviceKindFacts>& kind = config.cluster.kind; kind && kind->memory_bandwidth == rate)
+        return "";
     return has_analytic_costs(config) || rate != DeviceRates{}.memory_bandwidth ? exact_bandwidth(rate) : "";
 }
 
@@ -79,7 +135,9 @@ std::string print_inside(const Config& config) { return config.cluster.between_h
 
 std::string print_between(const Config& config) {
     const std::optional<Link>& between = config.cluster.between_hosts;
-    return between ? fmt::format("{{{}}}", print_link(*between)) : "";
+    const std::string adapters =
+        config.cluster.adapters == 1 ? "" : fmt::format(", adapters: {}", config.cluster.adapters);
+    return between ? fmt::format("{{{}{}}}", print_link(*between), adapters) : "";
 }
 
 template <std::string PrintedDevices::*member>
@@ -117,6 +175,12 @@ constexpr ConfigKey kClusterKeys[] = {
      KeyShown::Always,
      "none",
      "with `devices` instead of `hosts`: as many hosts as the devices fill"},
+    {"device", text_key<kCluster, &Cluster::device>(), KeyShown::IfSet, "none",
+     "the kind of all devices, one of `pipewright list devices`: it sets `memory`, `compute` (in "
+     "`training.precision`), `memory_bandwidth` and the link inside a host where the file does not have them, see "
+     "[devices by name](#devices-by-name)"},
+    {"device_kinds", path_key<kCluster, &Cluster::device_kinds>(), KeyShown::IfSet, "none",
+     "file with kinds of devices of your own"},
     {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),
      KeyShown::Always, "`inf`", "memory of every device that has no `memory` of its own"},
     {"link",
@@ -133,10 +197,12 @@ constexpr ConfigKey kClusterKeys[] = {
      "the link inside a host, see [hosts](#hosts); with several hosts `inside` needs `between`, unless `links` has "
      "every pair of devices on two hosts"},
     {"between",
-     {special(kLinkText, "%", link_schema), nullptr, print_between},
+     {special("`{bandwidth, latency, adapters}`, `{link, adapters}`, a name", "%", between_schema), nullptr,
+      print_between},
      KeyShown::Always,
      "none",
-     "the link between hosts, see [hosts](#hosts)"},
+     "the link between hosts, see [hosts](#hosts): that of one adapter, of which every host has `adapters` (default "
+     "1)"},
     {"links",
      {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
       print_of_cluster<print_pairs>},
@@ -171,6 +237,7 @@ constexpr ConfigKey kClusterKeys[] = {
 
 void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     ClusterConfig& cluster = config.cluster;
+    read_kind(at, cluster);
     read_devices(at, cluster, reading);
     read_links(at, cluster);
     read_network(at, cluster);

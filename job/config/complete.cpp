@@ -2,6 +2,8 @@
 #include "job/config/blocks.h"
 #include "job/config/read.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -112,6 +114,27 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
                : fmt::format("write cluster.devices: {}, or other replicas", needed));
 }
 
+// Gives analytic costs the rates of a named kind of devices where the file has none.
+void take_rates_of_kind(const Yaml& root, Config& config) {
+    const ClusterConfig& cluster = config.cluster;
+    if (!cluster.kind)
+        return;
+    if (!root["cluster"]["memory_bandwidth"].present())
+        config.cluster.rates.memory_bandwidth = cluster.kind->memory_bandwidth;
+    if (root["cluster"]["compute"].present())
+        return;
+    if (const std::optional<ProductRate> rate = rate_of_kind(config)) {
+        config.cluster.rates.flops = rate->flops;
+        return;
+    }
+    std::vector<std::string_view> known;
+    for (const auto& [precision, rate] : cluster.kind->peak)
+        known.push_back(precision);
+    root["training"]["precision"].complain(
+        fmt::format("devices of kind {} have no rate in {}", cluster.device, name_of(config.training.precision)),
+        fmt::format("write cluster.compute, or another precision (known: {})", fmt::join(known, ", ")));
+}
+
 }  // namespace
 
 Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) {
@@ -121,6 +144,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
     if (run.transport == RunConfig::Transport::Auto)
         run.transport = usual_transport(run.backend, ranks);
     check_transport(root["run"]["transport"], run, config.cluster);
+    take_rates_of_kind(root, config);
     apply_file(root, schedule, config, written.claims);
     check_lengths(root["pipeline"], config.pipeline);
     config.pipeline.stages = resolve_stages(written.claims, config.cluster.devices.size(), schedule.chunks);

@@ -41,6 +41,10 @@ bool has_analytic_costs(const Config& config) {
            config.cluster.profile.empty();
 }
 
+std::optional<ProductRate> rate_of_kind(const Config& config) {
+    return config.cluster.kind ? product_rate(*config.cluster.kind, config.training.precision) : std::nullopt;
+}
+
 bool is_emulated(const Config& config) { return config.run.backend == RunConfig::Backend::Emulated; }
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {

@@ -4,6 +4,7 @@
 
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/lanes.h"
+#include "workloads/cluster/device_kinds.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/dataset.h"
@@ -49,27 +50,14 @@ struct DeviceConfig {
     std::string host;
 };
 
-// A named link has the bandwidth in one direction that its makers state, and the latency that NCCL assumes for one hop
-// of its kind: the constants of its ring algorithm and simple protocol, 3.4 us for NVLink and 14 us for a network
-// (src/graph/tuning.cc of NCCL).
-struct NamedLink {
-    std::string_view name;
-    Link link;
-};
-inline const NamedLink kNamedLinks[] = {
-    {"nvlink3", {3'400, 300e9}},   // A100: 12 links of 25 GB/s (NVIDIA A100 architecture, 2020)
-    {"nvlink4", {3'400, 450e9}},   // H100: 18 links of 25 GB/s (NVIDIA H100 architecture, 2022)
-    {"hdr200", {14'000, 25e9}},    // InfiniBand HDR, four lanes: 200 Gbit/s
-    {"ndr400", {14'000, 50e9}},    // InfiniBand NDR, four lanes: 400 Gbit/s
-    {"roce100", {14'000, 12.5e9}}  // Ethernet of 100 Gbit/s
-};
-
 struct ClusterConfig {
     std::vector<DeviceConfig> devices;
     Bytes memory = kUnlimited;  // of devices that have no `memory` of their own
     Link link;
-    bool link_given = false;            // whether the config has a link; else the measured one of a profile is used
-    std::optional<Link> between_hosts;  // between devices of different hosts, if there is a separate one
+    bool link_given = false;  // whether the config has a link; else the measured one of a profile is used
+    std::optional<Link>
+        between_hosts;  // of one adapter, between devices of different hosts, if there is a separate one
+    int adapters = 1;   // of every host; a message between hosts takes one
     struct PairLink {
         int from, to;  // devices
         Link link;
@@ -91,8 +79,11 @@ struct ClusterConfig {
     std::optional<Ns> dispatch;  // of each task, in addition to its work; absent: the profile's
     // One dispatcher per device, or one per host, which issues the calls of its devices one at a time.
     enum class Dispatcher { PerDevice, PerHost } dispatcher = Dispatcher::PerDevice;
-    std::string profile;     // absolute path; empty: costs are analytic
-    std::string rank_table;  // absolute path of a file with the devices and their hosts; empty: none
+    std::string profile;                  // absolute path; empty: costs are analytic
+    std::string rank_table;               // absolute path of a file with the devices and their hosts; empty: none
+    std::string device;                   // the kind of all devices; empty: none is named
+    std::string device_kinds;             // absolute path of a file with further kinds; empty: none
+    std::optional<DeviceKindFacts> kind;  // what is known of `device`
     DeviceRates rates;
 };
 
@@ -285,6 +276,9 @@ bool is_uniform(const Config& config);
 
 // Returns whether the costs of layers are computed from FLOPs and bytes by the rates of the cluster.
 bool has_analytic_costs(const Config& config);
+
+// Returns the rate of the named kind of devices in the precision of the training; nothing without one.
+std::optional<ProductRate> rate_of_kind(const Config& config);
 
 // Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Config& config);

@@ -1,6 +1,7 @@
 // What messages cost: links, and the capacities that they share.
 #include "job/config/blocks.h"
 #include "workloads/cluster/link_yaml.h"
+#include "workloads/cluster/named_links.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,13 +9,6 @@
 
 namespace pw {
 namespace {
-
-std::string names_of_links() {
-    std::string names;
-    for (const NamedLink& one : kNamedLinks)
-        names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
-    return names;
-}
 
 std::optional<int> number_from(const std::string& text) {
     int number = -1;
@@ -174,9 +168,8 @@ std::vector<std::string> hosts_of(const ClusterConfig& cluster) {
 Link read_link(const Yaml& at, std::vector<std::string_view> further) {
     if (at.is_text() && further.empty()) {
         const std::string name = at.text();
-        for (const NamedLink& one : kNamedLinks)
-            if (one.name == name)
-                return one.link;
+        if (const NamedLink* named = find_named_link(name))
+            return named->link;
         at.complain(fmt::format("'{}' is '{}', which is not a link", at.path(), name),
                     fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
         return {};
@@ -219,6 +212,16 @@ std::string link_schema() {
         names.push_back(fmt::format(R"("{}")", one.name));
     return fmt::format(R"({{"anyOf": [{{"enum": [{}]}}, {}]}})", fmt::join(names, ", "),
                        object_schema<Link>(kLinkKeys));
+}
+
+std::string between_schema() {
+    const std::string link = link_schema();
+    constexpr std::string_view kAdapters = R"("adapters": {"type": "integer", "minimum": 1, "maximum": %})";
+    std::string adapters(kAdapters);
+    adapters.replace(adapters.find('%'), 1, std::to_string(kMostAdapters));
+    return fmt::format(R"({{"anyOf": [{}, {{"type": "object", "properties": {{{}, {}}}, "additionalProperties": false}},
+        {{"type": "object", "properties": {{"link": {}, {}}}, "required": ["link"], "additionalProperties": false}}]}})",
+                       link, properties_schema<Link>(kLinkKeys), adapters, link, adapters);
 }
 
 std::string pair_schema() {

@@ -35,10 +35,11 @@ void refuse_keys_of_gpus(const Yaml& root, const Config& config) {
     for (const ConfigBlock& block : config_blocks())
         for (const ConfigKey& key : block.keys)
             if (const Yaml at = root[block.name][key.name];
-                key.limit.is_for == kOnGpus.is_for && !key.is_for(config) && at.present())
+                (key.limit.is_for == kOnGpus.is_for || key.limit.is_for == kPrecisions.is_for) && !key.is_for(config) &&
+                at.present())
                 at.complain(fmt::format("'{}' is for run.backend {}, not {}", at.path(), key.limit.words(key.name),
                                         name_of(config.run.backend)),
-                            fmt::format("remove the key, or set run.backend: {}", key.limit.words(key.name)));
+                            fmt::format("remove the key, or set run.backend: {}", kOnGpus.words(key.name)));
 }
 
 void refuse_two_precisions(const Yaml& root) {

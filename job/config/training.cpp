@@ -33,7 +33,9 @@ constexpr ConfigKey kTrainingKeys[] = {
     {"seed", integer_key<kTraining, &Training::seed>(0, std::numeric_limits<std::int64_t>::max()), KeyShown::Always, "",
      "of initial weights, synthetic data and the order of samples"},
     {"precision", choice_key<kTraining, &Training::precision>(), KeyShown::Always, "",
-     "analytic costs are those of fp32; other precisions need a profile measured in them", kOnGpus},
+     "analytic costs are those of fp32, or of any precision with `cluster.device`; otherwise other precisions need a "
+     "profile measured in them; `cpu` and `reference` compute in fp32",
+     kPrecisions},
     {"shard_optimizer", flag_key<kTraining, &Training::shard_optimizer>(), KeyShown::IfSet, "",
      "each replica of a stage keeps the optimizer's states of its part only, and updates that part (ZeRO-1, "
      "[schedules.md](schedules.md#replicas)); everywhere but on `cuda`"},

@@ -62,7 +62,7 @@ TEST_F(Cli, UsageMistakesExitWithTwoAndAWayOut) {
     EXPECT_TRUE(contains(error_of("simulte x.yaml", 2), "did you mean 'simulate'?"));
     EXPECT_TRUE(contains(error_of("simulate uniform.yaml --jsn", 2), "did you mean '--json'?"));
     EXPECT_TRUE(contains(error_of("list colours", 2),
-                         "list models, schedules, backends, transports, operations, keys or schema"));
+                         "list models, schedules, backends, transports, operations, devices, keys or schema"));
     EXPECT_TRUE(contains(error_of("run mlp.yaml --resume x", 2), "'x' has no checkpoint"));
 }
 
@@ -136,6 +136,12 @@ TEST_F(Cli, SimulateIsDeterministic) {
 TEST_F(Cli, NotesAboutCostsStayOffStdout) {
     const Said said = run_well("simulate mlp.yaml");
     EXPECT_TRUE(contains(said.err, "analytic costs: run `pipewright profile` to calibrate"));
+    const std::string of_kinds = "simulate mlp.yaml --set training.precision=bf16 --set cluster.device=";
+    EXPECT_TRUE(contains(run_well(of_kinds + "mi300x").err,
+                         "analytic costs at 668.4 TFLOP/s, the fastest measured product of mi300x in bf16"));
+    EXPECT_TRUE(contains(run_well(of_kinds + "gb300").err, "at 2.5 PFLOP/s, the vendor's peak of gb300 in bf16"));
+    EXPECT_TRUE(contains(error_of("run mlp.yaml --set training.precision=bf16 --set cluster.device=mi300x", 2),
+                         "devices of cpu compute in fp32, not in bf16"));
     EXPECT_FALSE(contains(said.out, "analytic"));
     EXPECT_TRUE(contains(said.out, "step time"));
     EXPECT_EQ(run_well("simulate uniform.yaml").err, "");
@@ -301,6 +307,7 @@ TEST_F(Cli, ListsNameAllChoices) {
     EXPECT_TRUE(contains(run_well("list backends").out, "reference"));
     EXPECT_TRUE(contains(run_well("list transports").out, "threads"));
     EXPECT_TRUE(contains(run_well("list operations").out, "\nW        compute  backward (weights)\n"));
+    EXPECT_TRUE(contains(run_well("list devices").out, "\nh100-sxm-80         989 TFLOP/s"));
     EXPECT_TRUE(contains(run_well("list keys").out, "training.momentum"));
     EXPECT_TRUE(contains(run_well("list schema").out, "json-schema.org"));
 }

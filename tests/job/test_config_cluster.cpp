@@ -42,6 +42,83 @@ TEST(Config, ReadsAndPrintsHostsAndTheirLinks) {
         contains(cluster("hosts: 2, devices_per_host: 2, inside: nvlink, between: hdr200"), "which is not a link"));
 }
 
+TEST(Config, ReadsAndPrintsAdaptersOfHosts) {
+    for (const char* between : {"{link: ndr400, adapters: 8}", "{bandwidth: 50 GB/s, latency: 14 us, adapters: 8}"}) {
+        const Config config =
+            load("{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 8, inside: nvlink4, between: " +
+                 std::string(between) + "}}");
+        for (const ClusterConfig& cluster : {config.cluster, load(config.yaml).cluster}) {
+            EXPECT_EQ(cluster.between_hosts, (Link{14'000, 50e9}));
+            EXPECT_EQ(cluster.adapters, 8);
+        }
+        const std::shared_ptr<const Cluster> cluster = cluster_of(config, {});
+        EXPECT_EQ(cluster->routes.capacities(), std::vector<double>(4, 400e9)) << "out of two hosts and into them";
+        EXPECT_EQ(cluster->link_of(0, 8).bandwidth, 50e9) << "a message takes one";
+    }
+    const auto between = [](const std::string& text) {
+        return refusal([&] {
+            load("{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 2, inside: nvlink4, between: " + text +
+                 "}}");
+        });
+    };
+    EXPECT_TRUE(contains(between("{link: ndr400, adapters: 0}"), "adapters"));
+    EXPECT_TRUE(contains(between("{link: ndr, adapters: 2}"), "which is not a link"));
+    EXPECT_TRUE(contains(between("{link: ndr400, adapters: 2, latency: 1 us}"), "latency"));
+}
+
+constexpr const char* kOnH100s =
+    "{workload: {model: gpt}, training: {precision: bf16}, pipeline: {stages: 2}, cluster: {hosts: 2, "
+    "devices_per_host: 1, device: h100-sxm-80, between: ndr400}}";
+
+TEST(DevicesByName, HaveTheMemoryTheRatesAndTheLinkOfTheirKind) {
+    const Config config = load(kOnH100s);
+    for (const Config& read : {config, load(config.yaml)}) {
+        EXPECT_EQ(read.cluster.rates.flops, 794.5e12) << "the fastest measured product";
+        EXPECT_EQ(read.cluster.rates.memory_bandwidth, 3.35e12);
+        EXPECT_EQ(read.cluster.devices[1].memory, 84'943'715'697);
+        EXPECT_EQ(read.cluster.link, (Link{3'400, 450e9}));
+    }
+    // The rate follows the precision, also in a printed config; where no product was measured it is the peak.
+    EXPECT_EQ(load(config.yaml, {"training.precision=tf32"}).cluster.rates.flops, 494.5e12);
+    const Config own = load(kOnH100s, {"cluster.compute=600 TFLOP/s", "cluster.memory=70 GB", "cluster.inside=nvlink3",
+                                       "cluster.memory_bandwidth=3 TB/s"});
+    for (const Config& read : {own, load(own.yaml)}) {
+        EXPECT_EQ(read.cluster.rates.flops, 600e12);
+        EXPECT_EQ(read.cluster.rates.memory_bandwidth, 3e12);
+        EXPECT_EQ(read.cluster.devices[0].memory, 70'000'000'000);
+        EXPECT_EQ(read.cluster.link.bandwidth, 300e9);
+    }
+}
+
+TEST(DevicesByName, MayBeOfKindsInAFileOfTheUser) {
+    const TemporaryFolder folder;
+    folder.write("kinds.yaml",
+                 "devices:\n  mine: {peak: {bf16: 100 TFLOP/s}, best: {bf16: 80 TFLOP/s}, memory: 10 GB, "
+                 "memory_bandwidth: 1 TB/s, link: pcie5, source: measured here}\n");
+    const std::string path = folder.write(
+        "cfg.yaml",
+        "{workload: {model: mlp}, training: {precision: bf16}, cluster: {device: mine, device_kinds: kinds.yaml}}");
+    const Config config = load_config(path, {});
+    EXPECT_EQ(config.cluster.rates.flops, 80e12);
+    EXPECT_EQ(config.cluster.link.latency, 5'700);
+    folder.write("kinds.yaml", "devices:\n  mine: {peak: {bf17: 1 TFLOP/s}, memory: 10 GB}\n");
+    const std::string mistakes = refusal([&] { load_config(path, {}); });
+    for (const char* part : {"kinds.yaml:2", "bf17", "'devices.mine' has no memory_bandwidth"})
+        EXPECT_TRUE(contains(mistakes, part)) << mistakes;
+}
+
+TEST(DevicesByName, AreRefusedWithTheFactAndAWayOut) {
+    const auto says = [](const std::vector<std::string>& set) { return refusal([&] { load(kOnH100s, set); }); };
+    EXPECT_TRUE(contains(says({"cluster.device=h100-sxm80"}), "did you mean h100-sxm-80?"));
+    EXPECT_TRUE(contains(says({"cluster.device=v100-sxm-32"}), "devices of kind v100-sxm-32 have no rate in bf16"));
+    EXPECT_TRUE(contains(says({"cluster.device=v100-sxm-32"}), "known: fp16, fp32"));
+    EXPECT_TRUE(contains(says({"cluster.device_kinds=nowhere.yaml"}), "there is no file"));
+    EXPECT_TRUE(contains(refusal([] { load("{workload: {model: mlp}, cluster: {device_kinds: kinds.yaml}}"); }),
+                         "no device is of a named kind"));
+    EXPECT_TRUE(contains(refusal([] { load("{workload: {model: mlp}, training: {precision: bf16}}"); }),
+                         "is for run.backend cuda, or with cluster.device, not cpu"));
+}
+
 TEST(Config, ReadsAndPrintsTheCostsOfMessages) {
     const Config config = load(
         "{workload: {model: mlp}, cluster: {devices: [{name: a, host: x}, {name: b, host: y}, {host: z}], "

@@ -1,0 +1,42 @@
+// Kinds of devices by name: what one computes, stores and sends, each figure with its source.
+#pragma once
+
+#include "workloads/cluster/link.h"
+#include "workloads/models/precision.h"
+#include "workloads/units.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+// FLOP/s by precision: fp32, tf32, fp16, bf16, fp8, fp4.
+using RatesByPrecision = std::map<std::string, double, std::less<>>;
+
+struct DeviceKindFacts {
+    std::string name;
+    RatesByPrecision peak;        // of dense products, as the vendor states it
+    RatesByPrecision best;        // of the fastest product that was measured; where there is none, none was found
+    Bytes memory = 0;             // available to a program, or as sold
+    double memory_bandwidth = 0;  // B/s
+    Link link;                    // between two devices of a host
+    std::string source;
+};
+
+// The rate at which a kind of device computes products.
+struct ProductRate {
+    double flops = 0;
+    bool is_measured = false;  // else it is the vendor's peak, which no product reaches
+};
+// Returns the rate of the fastest measured product, else the peak; nothing if the device has no such arithmetic.
+std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision precision);
+
+// Returns the kinds of the table of this build (workloads/cluster/device_kinds.yaml), and those of the file if it is
+// not empty; a kind of the file replaces one of the same name. Throws Error (BadInput) with the mistakes of the file.
+std::vector<DeviceKindFacts> device_kinds(const std::string& file = "");
+const DeviceKindFacts* find_device_kind(const std::vector<DeviceKindFacts>& kinds, std::string_view name);
+
+}  // namespace pw
