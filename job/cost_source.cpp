@@ -28,12 +28,14 @@ Profile profile_by_rates(const Config& config, const Model& model) {
     const MicroBatchSizes sizes = sizes_of(config.pipeline);
     const TrainingKind training{.precision = config.cluster.kind ? config.training.precision : Precision::Fp32,
                                 .optimizer = config.training.optimizer};
-    Profile profile = analytic_profile(model, sizes.full, config.cluster.rates, training);
+    DeviceRates rates = config.cluster.rates;
+    rates.products = product_rates_of(config);
+    Profile profile = analytic_profile(model, sizes.full, rates, training);
     if (config.cluster.kind)
         profile.precision = training.precision;
     if (sizes.is_even())
         return profile;
-    const Profile last = analytic_profile(model, sizes.last(), config.cluster.rates, training);
+    const Profile last = analytic_profile(model, sizes.last(), rates, training);
     for (std::size_t layer = 0; layer < profile.layers.size(); ++layer) {
         profile.layers[layer].times.insert(last.layers[layer].times.begin(), last.layers[layer].times.end());
         profile.layers[layer].bytes.insert(last.layers[layer].bytes.begin(), last.layers[layer].bytes.end());

@@ -163,10 +163,14 @@ std::string note_on_rates(const Config& config) {
     const std::optional<ProductRate> rate = rate_of_kind(config);
     if (!rate || rate->flops != config.cluster.rates.flops)
         return "analytic costs: run `pipewright profile` to calibrate";
-    return fmt::format(
-        "analytic costs at {}, {} of {} in {}: no layer takes less; run `pipewright profile` to calibrate",
-        exact_flops(rate->flops), rate->is_measured ? "the fastest measured product" : "the vendor's peak",
-        config.cluster.device, name_of(config.training.precision));
+    const std::shared_ptr<const ProductRates> products = product_rates_of(config);
+    return fmt::format("analytic costs at {}, {} of {} in {}{}; run `pipewright profile` to calibrate",
+                       exact_flops(rate->flops),
+                       rate->is_measured ? "the fastest measured product" : "the vendor's peak", config.cluster.device,
+                       name_of(config.training.precision),
+                       products ? fmt::format(", and of linear layers by {} products measured on {}",
+                                              products->table.rows.size(), products->table.device)
+                                : ": no layer takes less");
 }
 
 Notices notes_on_source(const Job& job, const std::vector<int>& used) {

@@ -45,6 +45,13 @@ std::optional<ProductRate> rate_of_kind(const Config& config) {
     return config.cluster.kind ? product_rate(*config.cluster.kind, config.training.precision) : std::nullopt;
 }
 
+std::shared_ptr<const ProductRates> product_rates_of(const Config& config) {
+    const std::optional<ProductRate> rate = rate_of_kind(config);
+    return rate && rate->flops == config.cluster.rates.flops
+               ? product_rates(*config.cluster.kind, config.training.precision)
+               : nullptr;
+}
+
 bool is_emulated(const Config& config) { return config.run.backend == RunConfig::Backend::Emulated; }
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {

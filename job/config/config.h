@@ -280,6 +280,10 @@ bool has_analytic_costs(const Config& config);
 // Returns the rate of the named kind of devices in the precision of the training; nothing without one.
 std::optional<ProductRate> rate_of_kind(const Config& config);
 
+// Returns the rates of products of the named kind of devices; null without one or its table, and where the file has
+// cluster.compute.
+std::shared_ptr<const ProductRates> product_rates_of(const Config& config);
+
 // Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Config& config);
 

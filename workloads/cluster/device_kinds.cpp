@@ -45,7 +45,7 @@ void require(const Yaml& at, std::initializer_list<std::string_view> keys) {
 }
 
 DeviceKindFacts read_kind(const std::string& name, const Yaml& at) {
-    at.allow({"peak", "best", "memory", "memory_bandwidth", "link", "source"});
+    at.allow({"peak", "best", "memory", "memory_bandwidth", "link", "products", "source"});
     require(at, {"peak", "memory", "memory_bandwidth", "link", "source"});
     DeviceKindFacts kind{.name = name,
                          .peak = read_rates(at["peak"]),
@@ -53,6 +53,7 @@ DeviceKindFacts read_kind(const std::string& name, const Yaml& at) {
                          .memory = at["memory"].bytes(1),
                          .memory_bandwidth = at["memory_bandwidth"].bandwidth(1),
                          .link = read_link_of_kind(at["link"]),
+                         .products = at["products"].text(),
                          .source = at["source"].text()};
     for (const auto& [precision, rate] : kind.best)
         if (const auto peak = kind.peak.find(precision); peak == kind.peak.end() || peak->second < rate)

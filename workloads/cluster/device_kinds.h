@@ -23,6 +23,7 @@ struct DeviceKindFacts {
     Bytes memory = 0;             // available to a program, or as sold
     double memory_bandwidth = 0;  // B/s
     Link link;                    // between two devices of a host
+    std::string products;  // the kind whose table of products (workloads/costs/products.yaml) holds; empty: none does
     std::string source;
 };
 

@@ -16,8 +16,10 @@ namespace {
 
 constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
 
-Measured longer_of(double flops, double touched, const DeviceRates& rates) {
-    const double seconds = std::max(flops / rates.flops, touched / rates.memory_bandwidth);
+// A product has its own rate.
+Measured longer_of(double flops, double touched, const DeviceRates& rates, const Product* product = nullptr) {
+    const double rate = product && rates.products ? rates.products->flops(*product) : rates.flops;
+    const double seconds = std::max(flops / rate, touched / rates.memory_bandwidth);
     return {bounded(std::ceil(seconds * 1e9)), 0};
 }
 
@@ -189,13 +191,19 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
     const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
     const int passes = facts.statistics == Statistics::PerChannel ? 2 : 1;  // its sums come before its outputs
 
+    const std::optional<LayerProducts> products = products_of(layer, samples);
+    const auto product = [&](Product LayerProducts::*pass) { return products ? &((*products).*pass) : nullptr; };
+
     LayerTimes times;
-    times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates);
+    times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates,
+                              product(&LayerProducts::forward));
     if (!weighted || layer.flops_input > 0)  // no layer needs the gradient of the data
         times.backward_input =
-            longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates);
+            longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates,
+                      product(&LayerProducts::input));
     if (weighted)
-        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + gradients, rates);
+        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + gradients, rates,
+                                          product(&LayerProducts::weight));
     times.backward.median = bounded_sum(times.backward_input.median, times.backward_weight.median);
     times.accumulate = longer_of(0, 3 * gradients, rates);  // reads both, writes the sum
     times.recompute = times.forward;

@@ -4,6 +4,7 @@
 
 #include "workloads/cluster/cluster.h"
 #include "workloads/costs/convolution_choice.h"
+#include "workloads/costs/products.h"
 #include "workloads/costs/stage_cost.h"
 #include "workloads/costs/sums.h"
 #include "workloads/models/optimizer.h"
@@ -138,6 +139,8 @@ private:
 struct DeviceRates {
     double flops = 150e9;            // FLOP/s
     double memory_bandwidth = 15e9;  // B/s
+    // Linear layers have these rates, by the shapes of their products; if it is null, they have the rate `flops`, too.
+    std::shared_ptr<const ProductRates> products = nullptr;
 };
 
 // What a model is trained in and by.

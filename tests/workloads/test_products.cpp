@@ -1,0 +1,122 @@
+// Rates of matrix products by shape, against the measured tables.
+#include "workloads/costs/products.h"
+
+#include "tests/support/public_data.h"
+#include "workloads/costs/costs.h"
+
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace pw {
+namespace {
+
+const ProductTable& measured_on(const std::string& device) {
+    const std::vector<ProductTable>& tables = product_tables();
+    return *std::find_if(tables.begin(), tables.end(),
+                         [&](const ProductTable& table) { return table.device == device; });
+}
+
+DeviceKindFacts kind_called(const std::string& name) {
+    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    return *find_device_kind(kinds, name);
+}
+
+TEST(Products, HaveTheFiguresOfTheirSource) {
+    PIPEWRIGHT_NEED_DATA(path, "clusters/gemm.yaml");
+    std::size_t compared = 0;
+    for (const YAML::Node& group : YAML::LoadFile(path)["groups"]) {
+        const auto id = group["id"].as<std::string>();
+        if (id != "simumax-a100-pcie-matmul" && id != "simumax-b200-matmul")
+            continue;
+        const ProductTable& table = measured_on(group["device"].as<std::string>());
+        EXPECT_EQ(table.peak, group["peak_tflops"].as<double>() * 1e12);
+        std::map<std::tuple<int, int, int, std::string>, std::vector<double>> measured;
+        for (const YAML::Node& row : group["rows"])
+            measured[{row[0].as<int>(), row[1].as<int>(), row[2].as<int>(), row[3].as<std::string>()}].push_back(
+                row[6].as<double>());
+        EXPECT_EQ(table.rows.size(), measured.size());
+        for (const auto& [shape, shares] : measured) {
+            const auto& [m, k, n, layout] = shape;
+            const double share = table.efficiency({m, k, n, *parse_choice<ProductLayout>(layout)});
+            EXPECT_GE(share, *std::min_element(shares.begin(), shares.end()) * 0.999);
+            EXPECT_LE(share, *std::max_element(shares.begin(), shares.end()) * 1.001);
+            ++compared;
+        }
+    }
+    EXPECT_EQ(compared, 183u + 432u);
+}
+
+// Returns the mean error of each row by the other rows, and by the mean of the table.
+std::pair<double, double> errors_of(const ProductTable& table) {
+    const auto count = static_cast<double>(table.rows.size());
+    double by_rule = 0, by_mean = 0, mean = 0;
+    for (const MeasuredProduct& row : table.rows)
+        mean += row.efficiency / count;
+    for (std::size_t left_out = 0; left_out < table.rows.size(); ++left_out) {
+        ProductTable others = table;
+        others.rows.erase(others.rows.begin() + static_cast<std::ptrdiff_t>(left_out));
+        const MeasuredProduct& row = table.rows[left_out];
+        by_rule += std::abs(others.efficiency(row.product) / row.efficiency - 1) / count;
+        by_mean += std::abs(mean / row.efficiency - 1) / count;
+    }
+    return {by_rule, by_mean};
+}
+
+// docs/config.md has these figures.
+TEST(Products, OfShapesThatWereNotMeasuredAreNearTheMeasuredOnes) {
+    const auto [a100, a100_by_mean] = errors_of(measured_on("a100-pcie-80"));
+    EXPECT_NEAR(a100, 0.037, 0.0005);
+    EXPECT_NEAR(a100_by_mean, 0.069, 0.0005);
+    const auto [b200, b200_by_mean] = errors_of(measured_on("b200"));
+    EXPECT_NEAR(b200, 0.105, 0.0005);
+    EXPECT_NEAR(b200_by_mean, 0.119, 0.0005);
+}
+
+TEST(Products, AreScaledToDevicesWithTheSameChip) {
+    const Product product{4096, 5120, 1536, ProductLayout::TN};
+    const auto rate = [&](const char* device) {
+        return product_rates(kind_called(device), Precision::Bf16)->flops(product);
+    };
+    EXPECT_NEAR(rate("a100-pcie-80"), 0.7877 * 312e12, 1e6);
+    // 271.2 and 252.9 TFLOP/s are the fastest products of the two cards.
+    EXPECT_NEAR(rate("a100-sxm-80"), 0.7877 * 312e12 * 271.2 / 252.9, 1e6);
+    // None is known of this one; its peak is that of the table.
+    EXPECT_NEAR(rate("a100-sxm-40"), 0.7877 * 312e12, 1e6);
+    EXPECT_EQ(product_rates(kind_called("h100-sxm-80"), Precision::Bf16), nullptr) << "nothing was measured";
+    EXPECT_EQ(product_rates(kind_called("a100-sxm-80"), Precision::Tf32), nullptr);
+}
+
+// A layer of 4096 rows, 5120 inputs and 1536 outputs, whose three products are rows of the table.
+TEST(Products, GiveLinearLayersTheirTimes) {
+    Layer layer;
+    layer.name = "fc";
+    layer.kind = LayerKind::RowLinear;
+    layer.input = {1, 1024, 5120};
+    layer.output = {1, 1024, 1536};
+    layer.parameters = 5120 * 1536;
+    layer.flops_forward = layer.flops_input = layer.flops_weight = 2.0 * 1024 * 5120 * 1536;
+    const auto products = products_of(layer, 4);
+    ASSERT_TRUE(products);
+    EXPECT_EQ(products->forward, (Product{4096, 5120, 1536, ProductLayout::TN}));
+    EXPECT_EQ(products->input, (Product{4096, 1536, 5120, ProductLayout::NN}));
+    EXPECT_EQ(products->weight, (Product{1536, 4096, 5120, ProductLayout::NT}));
+    const DeviceRates rates{.flops = 252.9e12,
+                            .memory_bandwidth = 1e18,
+                            .products = product_rates(kind_called("a100-pcie-80"), Precision::Bf16)};
+    const LayerTimes times = analytic_times(layer, 4, rates, Precision::Bf16);
+    const double flops = 2.0 * 4096 * 5120 * 1536, peak = 312e12;
+    EXPECT_NEAR(static_cast<double>(times.forward.median), flops / (0.7877 * peak) * 1e9, 1);
+    EXPECT_NEAR(static_cast<double>(times.backward_input.median), flops / (0.7375 * peak) * 1e9, 1);
+    EXPECT_NEAR(static_cast<double>(times.backward_weight.median), flops / (0.6245 * peak) * 1e9, 1);
+}
+
+}  // namespace
+}  // namespace pw

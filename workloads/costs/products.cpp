@@ -1,0 +1,129 @@
+#include "workloads/costs/products.h"
+
+#include "workloads/costs/products_text.h"
+#include "workloads/text/yaml.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kNearest = 4;
+constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
+
+ProductTable read_table(const Yaml& at) {
+    at.allow({"device", "precision", "peak", "source", "rows"});
+    ProductTable table{.device = at["device"].text(),
+                       .source = at["source"].text(),
+                       .precision = at["precision"].choice(Precision::Bf16),
+                       .peak = at["peak"].flops(1),
+                       .rows = {}};
+    for (const Yaml& row : at["rows"].items()) {
+        const std::vector<Yaml> values = row.items();
+        if (values.size() != 5) {
+            row.complain(fmt::format("'{}' has {} values", row.path(), values.size()),
+                         "write [m, k, n, layout, efficiency]");
+            continue;
+        }
+        const auto size = [&](std::size_t value) {
+            return values[value].integer(1, 1, std::numeric_limits<std::int32_t>::max());
+        };
+        table.rows.push_back(
+            {{size(0), size(1), size(2), values[3].choice(ProductLayout::TN)}, values[4].number(1, 1e-6, 1)});
+    }
+    return table;
+}
+
+std::vector<ProductTable> read_tables() {
+    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of products of this build", kProductsText));
+    std::vector<ProductTable> tables;
+    for (const Yaml& table : root["tables"].items())
+        tables.push_back(read_table(table));
+    root.source().throw_if_mistaken();
+    return tables;
+}
+
+double distance(const Product& a, const Product& b) {
+    const auto apart = [](std::int64_t x, std::int64_t y) {
+        return std::log(static_cast<double>(x) / static_cast<double>(y));
+    };
+    return std::hypot(apart(a.m, b.m), apart(a.k, b.k), apart(a.n, b.n));
+}
+
+const ProductTable* find_table(std::string_view device, Precision precision) {
+    const std::vector<ProductTable>& tables = product_tables();
+    const auto found = std::find_if(tables.begin(), tables.end(), [&](const ProductTable& table) {
+        return table.device == device && table.precision == precision;
+    });
+    return found == tables.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+double ProductTable::efficiency(const Product& product) const {
+    std::vector<std::pair<double, double>> nearest;  // distance, efficiency
+    for (const MeasuredProduct& row : rows) {
+        if (row.product == product)
+            return row.efficiency;
+        if (row.product.layout == product.layout)
+            nearest.emplace_back(distance(row.product, product), row.efficiency);
+    }
+    const std::size_t count = std::min(kNearest, nearest.size());
+    std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(count), nearest.end());
+    double weights = 0, logarithm = 0;
+    for (std::size_t place = 0; place < count; ++place) {
+        const auto [apart, share] = nearest[place];
+        const double weight = std::pow(apart + kNoNearer, -2);
+        weights += weight;
+        logarithm += weight * std::log(share);
+    }
+    return std::exp(logarithm / weights);
+}
+
+const std::vector<ProductTable>& product_tables() {
+    static const std::vector<ProductTable> tables = read_tables();
+    return tables;
+}
+
+std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, Precision precision) {
+    const ProductTable* table = find_table(kind.products, precision);
+    if (table == nullptr)
+        return nullptr;
+    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const DeviceKindFacts* measured = find_device_kind(kinds, table->device);
+    const std::optional<ProductRate> own = product_rate(kind, precision),
+                                     other = measured ? product_rate(*measured, precision) : std::nullopt;
+    if (!own || !other)
+        return nullptr;
+    const double scale = own->is_measured && other->is_measured
+                             ? own->flops / other->flops
+                             : kind.peak.find(name_of(precision))->second / table->peak;
+    return std::make_shared<const ProductRates>(ProductRates{*table, scale});
+}
+
+std::optional<LayerProducts> products_of(const Layer& layer, int samples) {
+    std::int64_t rows = samples, inputs = 0, outputs = 0;
+    if (layer.kind == LayerKind::RowLinear) {
+        rows *= layer.input.height;
+        inputs = layer.input.width;
+        outputs = layer.output.width;
+    } else if (layer.kind == LayerKind::Linear) {
+        inputs = layer.input.elements();
+        outputs = layer.output.channels;
+    } else {
+        return std::nullopt;
+    }
+    return LayerProducts{.forward = {rows, inputs, outputs, ProductLayout::TN},
+                         .input = {rows, outputs, inputs, ProductLayout::NN},
+                         .weight = {outputs, rows, inputs, ProductLayout::NT}};
+}
+
+}  // namespace pw

@@ -1,0 +1,68 @@
+// Rates of matrix products by shape, from tables of measured products.
+#pragma once
+
+#include "workloads/cluster/device_kinds.h"
+#include "workloads/models/layer_graph.h"
+#include "workloads/models/precision.h"
+#include "workloads/text/choice.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+// Which matrices are transposed: in the forward, for the gradient of the inputs, for that of the weights.
+enum class ProductLayout : std::uint8_t { TN, NN, NT };
+template <>
+inline constexpr Choice<ProductLayout> kChoices<ProductLayout>[] = {
+    {"TN", ProductLayout::TN}, {"NN", ProductLayout::NN}, {"NT", ProductLayout::NT}};
+
+// C[m, n] = A[m, k] B[k, n].
+struct Product {
+    std::int64_t m = 1, k = 1, n = 1;
+    ProductLayout layout = ProductLayout::TN;
+    bool operator==(const Product&) const = default;
+};
+
+struct MeasuredProduct {
+    Product product;
+    double efficiency;  // share of the peak
+};
+
+// The products that were measured on one kind of device in one precision.
+struct ProductTable {
+    std::string device, source;
+    Precision precision = Precision::Bf16;
+    double peak = 0;  // FLOP/s
+    std::vector<MeasuredProduct> rows;
+
+    // Returns the share of the peak at which a product is computed: that of its row, else the geometric mean of the
+    // four nearest rows of its layout, each with the weight 1 / (d + 0.05)^2, where d is the distance between the
+    // logarithms of m, k and n.
+    double efficiency(const Product& product) const;
+};
+
+// Returns the tables of this build (workloads/costs/products.yaml).
+const std::vector<ProductTable>& product_tables();
+
+// The rates of products on a kind of device.
+struct ProductRates {
+    ProductTable table;
+    double scale = 1;  // of the device to the table's: of their fastest products, or of their peaks where none is known
+
+    double flops(const Product& product) const { return scale * table.peak * table.efficiency(product); }
+};
+// Returns the rates by the table that the kind names, in this precision; null if there is none. On the device of the
+// table they are the measured ones.
+std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, Precision precision);
+
+// The products of a layer for a micro-batch: a linear layer's three passes.
+struct LayerProducts {
+    Product forward, input, weight;
+};
+std::optional<LayerProducts> products_of(const Layer& layer, int samples);
+
+}  // namespace pw
