@@ -96,7 +96,7 @@ TEST(Sums, HaveTheBusBandwidthOfHostsWithEightAdapters) {
         ClusterEdit(costs)->adapters = 8;
         const auto time = static_cast<double>(alone(SumAlgorithm::Ring, kDevices, kBytes, costs));
         const double bus = 2.0 * (kDevices - 1) / kDevices * static_cast<double>(kBytes) / time * 1e9;
-        EXPECT_NEAR(bus / measured, 1, 0.06) << adapter;
+        EXPECT_NEAR(bus / measured, 1, 0.03) << adapter;
     }
 }
 
