@@ -166,14 +166,8 @@ std::vector<std::string> hosts_of(const ClusterConfig& cluster) {
 }  // namespace
 
 Link read_link(const Yaml& at, std::vector<std::string_view> further) {
-    if (at.is_text() && further.empty()) {
-        const std::string name = at.text();
-        if (const NamedLink* named = find_named_link(name))
-            return named->link;
-        at.complain(fmt::format("'{}' is '{}', which is not a link", at.path(), name),
-                    fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
-        return {};
-    }
+    if (at.is_text() && further.empty())
+        return read_named_link(at);
     const std::vector<std::string_view> own = names_of_keys<Link>(kLinkKeys);
     further.insert(further.end(), own.begin(), own.end());
     at.allow(further);

@@ -92,6 +92,9 @@ TEST(Products, AreScaledToDevicesWithTheSameChip) {
     EXPECT_NEAR(rate("a100-sxm-40"), 0.7877 * 312e12, 1e6);
     EXPECT_EQ(product_rates(kind_called("h100-sxm-80"), Precision::Bf16), nullptr) << "nothing was measured";
     EXPECT_EQ(product_rates(kind_called("a100-sxm-80"), Precision::Tf32), nullptr);
+    DeviceKindFacts mistaken = kind_called("b200");
+    mistaken.products = "b2oo";
+    EXPECT_THROW(product_rates(mistaken, Precision::Bf16), Error);
 }
 
 // A layer of 4096 rows, 5120 inputs and 1536 outputs, whose three products are rows of the table.

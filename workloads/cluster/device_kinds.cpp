@@ -2,7 +2,6 @@
 
 #include "workloads/cluster/device_kinds_text.h"
 #include "workloads/cluster/link_yaml.h"
-#include "workloads/cluster/named_links.h"
 #include "workloads/text/yaml.h"
 
 #include <fmt/format.h>
@@ -25,13 +24,8 @@ RatesByPrecision read_rates(const Yaml& at) {
 }
 
 Link read_link_of_kind(const Yaml& at) {
-    if (at.is_text()) {
-        if (const NamedLink* named = find_named_link(at.text()))
-            return named->link;
-        at.complain(fmt::format("'{}' is '{}', which is not a link", at.path(), at.text()),
-                    fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
-        return {};
-    }
+    if (at.is_text())
+        return read_named_link(at);
     at.allow({"bandwidth", "latency", "half_size", "bandwidths"});
     Link link{at["latency"].time(0), at["bandwidth"].bandwidth(Link{}.bandwidth)};
     read_sizes(at, link);
@@ -91,8 +85,12 @@ std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision p
 }
 
 std::vector<DeviceKindFacts> device_kinds(const std::string& file) {
-    std::vector<DeviceKindFacts> kinds;
-    add_kinds(Yaml::parse(std::make_shared<Source>("the kinds of devices of this build", kDeviceKindsText)), kinds);
+    static const std::vector<DeviceKindFacts> of_build = [] {
+        std::vector<DeviceKindFacts> kinds;
+        add_kinds(Yaml::parse(std::make_shared<Source>("the kinds of devices of this build", kDeviceKindsText)), kinds);
+        return kinds;
+    }();
+    std::vector<DeviceKindFacts> kinds = of_build;
     if (!file.empty())
         add_kinds(Yaml::load(file), kinds);
     return kinds;

@@ -1,5 +1,7 @@
 #include "workloads/cluster/link_yaml.h"
 
+#include "workloads/cluster/named_links.h"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -55,6 +57,14 @@ void read_sizes(const Yaml& at, Link& link) {
     link.bandwidth = 0;
     for (const SizedBandwidth& entry : link.by_size)
         link.bandwidth = std::max(link.bandwidth, entry.bandwidth);
+}
+
+Link read_named_link(const Yaml& at) {
+    if (const NamedLink* named = find_named_link(at.text()))
+        return named->link;
+    at.complain(fmt::format("'{}' is '{}', which is not a link", at.path(), at.text()),
+                fmt::format("write {{bandwidth: .., latency: ..}}, or the name of one: {}", names_of_links()));
+    return {};
 }
 
 std::string print_link(const Link& link) {

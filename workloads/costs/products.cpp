@@ -1,14 +1,13 @@
 #include "workloads/costs/products.h"
 
 #include "workloads/costs/products_text.h"
+#include "workloads/error.h"
 #include "workloads/text/yaml.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -94,6 +93,14 @@ const std::vector<ProductTable>& product_tables() {
 }
 
 std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, Precision precision) {
+    const std::vector<ProductTable>& tables = product_tables();
+    if (!kind.products.empty() && std::none_of(tables.begin(), tables.end(), [&](const ProductTable& table) {
+            return table.device == kind.products;
+        }))
+        fail(
+            "'{}' has the products of '{}', of which there is no table\n  help: write a100-pcie-80 or b200, or remove "
+            "the key products",
+            kind.name, kind.products);
     const ProductTable* table = find_table(kind.products, precision);
     if (table == nullptr)
         return nullptr;
