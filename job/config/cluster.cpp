@@ -15,17 +15,14 @@ namespace {
 // Reads the link of one adapter, by name or by its numbers, and how many a host has.
 void read_between(const Yaml& at, ClusterConfig& cluster) {
     const Yaml named = at["link"], adapters = at["adapters"];
-    if (!adapters.present()) {
-        cluster.between_hosts = read_link(at);
-        return;
+    if (adapters.present())
+        cluster.adapters = static_cast<int>(adapters.integer(1, 1, kMostAdapters));
+    if (named.present()) {
+        at.allow({"link", "adapters"});
+        cluster.between_hosts = read_link(named);
+    } else {
+        cluster.between_hosts = adapters.present() ? read_link(at, {"adapters"}) : read_link(at);
     }
-    cluster.adapters = static_cast<int>(adapters.integer(1, 1, kMostAdapters));
-    if (!named.present()) {
-        cluster.between_hosts = read_link(at, {"adapters"});
-        return;
-    }
-    at.allow({"link", "adapters"});
-    cluster.between_hosts = read_link(named);
 }
 
 void read_links(const Yaml& at, ClusterConfig& cluster) {

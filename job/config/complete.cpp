@@ -127,6 +127,8 @@ void take_rates_of_kind(const Yaml& root, Config& config) {
         config.cluster.rates.flops = rate->flops;
         return;
     }
+    if (!has_analytic_costs(config))
+        return;
     std::vector<std::string_view> known;
     for (const auto& [precision, rate] : cluster.kind->peak)
         known.push_back(precision);

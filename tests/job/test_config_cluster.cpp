@@ -55,6 +55,10 @@ TEST(Config, ReadsAndPrintsAdaptersOfHosts) {
         EXPECT_EQ(cluster->routes.capacities(), std::vector<double>(4, 400e9)) << "out of two hosts and into them";
         EXPECT_EQ(cluster->link_of(0, 8).bandwidth, 50e9) << "a message takes one";
     }
+    EXPECT_EQ(load("{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 2, inside: nvlink4, between: {link: "
+                   "ndr400}}}")
+                  .cluster.between_hosts,
+              (Link{14'000, 50e9}));
     const auto between = [](const std::string& text) {
         return refusal([&] {
             load("{workload: {model: mlp}, cluster: {hosts: 2, devices_per_host: 2, inside: nvlink4, between: " + text +
@@ -113,6 +117,9 @@ TEST(DevicesByName, AreRefusedWithTheFactAndAWayOut) {
     EXPECT_TRUE(contains(says({"cluster.device=v100-sxm-32"}), "devices of kind v100-sxm-32 have no rate in bf16"));
     EXPECT_TRUE(contains(says({"cluster.device=v100-sxm-32"}), "known: fp16, fp32"));
     EXPECT_TRUE(contains(says({"cluster.device_kinds=nowhere.yaml"}), "there is no file"));
+    // Times in the config need no rate: this kind has none in fp32.
+    EXPECT_EQ(load("{workload: {model: uniform, stages: 2}, cluster: {device: b300}}").cluster.devices[0].memory,
+              288'000'000'000);
     EXPECT_TRUE(contains(refusal([] { load("{workload: {model: mlp}, cluster: {device_kinds: kinds.yaml}}"); }),
                          "no device is of a named kind"));
     EXPECT_TRUE(contains(refusal([] { load("{workload: {model: mlp}, training: {precision: bf16}}"); }),
