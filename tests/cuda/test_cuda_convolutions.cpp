@@ -72,7 +72,7 @@ TEST_F(CudaConvolutions, TakeAnotherMathIfOneIsMissing) {
     for (const bool deterministic : {true, false}) {
         expect_as_reference({}, deterministic);
         take();
-        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_DEFAULT_MATH});
+        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_TENSOR_OP_MATH});
         expect_as_reference({.narrow_tensor_ops = true}, deterministic);
         take();
         EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_DEFAULT_MATH});

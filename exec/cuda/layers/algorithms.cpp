@@ -17,7 +17,7 @@ std::vector<ConvolutionMath> maths_of(Precision precision) {
         case Precision::Bf16:
             break;
     }
-    return {ConvolutionMath::Default, ConvolutionMath::TensorOp};
+    return {ConvolutionMath::TensorOp, ConvolutionMath::Default};
 }
 
 }  // namespace pw::cuda

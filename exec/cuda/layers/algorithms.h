@@ -10,8 +10,9 @@ namespace pw::cuda {
 
 cudnnMathType_t math_type(ConvolutionMath math);
 
-// Returns the kinds of math that a precision may use, the preferred one first. bf16 uses tensor cores without
-// tensor-op math, but for some shapes cuDNN may have only that.
+// Returns the kinds of math that a precision may use, the preferred one first. bf16 prefers tensor-op math: without it
+// cuDNN 9.19 computes the gradients of 64 channels on an H100 without tensor cores, 10 to 115 times as slowly
+// (results/h100, probe). For some shapes cuDNN may have only the default.
 std::vector<ConvolutionMath> maths_of(Precision precision);
 
 }  // namespace pw::cuda
