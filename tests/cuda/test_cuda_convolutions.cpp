@@ -82,6 +82,24 @@ TEST_F(CudaConvolutions, TakeAnotherMathIfOneIsMissing) {
     }
 }
 
+// On a share of an H100 cuDNN 9.19 supports convolutions that cannot be launched.
+TEST_F(CudaConvolutions, OnAShareUseOnlyWhatRunsThere) {
+    host_cuda::set_convolution_limits({.tensor_ops_on_shares = true});
+    for (const bool deterministic : {true, false})
+        for (const int groups : {0, 2}) {
+            forget();
+            const CudaKernels kernels({.groups = groups}, Precision::Bf16, deterministic);
+            LayerRig rig(kernels, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+            fill(rig, Precision::Bf16, 7);
+            rig.forward();
+            rig.backward();
+            (void)rig.plain_output();
+            take();
+            EXPECT_EQ(ran(&host_cuda::RanConvolution::math),
+                      std::set<int>{groups > 0 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH});
+        }
+}
+
 TEST_F(CudaConvolutions, TakeOtherDeterministicAlgorithmsIfRequired) {
     expect_as_reference({.narrow_algorithms = true}, true);
     take();

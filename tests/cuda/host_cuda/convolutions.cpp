@@ -140,6 +140,11 @@ bool is_timed(const Convolution& c) {
     return !(all.limits.find_narrow && is_narrow(c));
 }
 
+bool is_launched(const Convolution& c, bool on_share) {
+    const std::lock_guard lock(convolutions().mutex);
+    return !(convolutions().limits.tensor_ops_on_shares && on_share && c.how.math == CUDNN_TENSOR_OP_MATH);
+}
+
 void note(const Convolution& c) {
     const std::lock_guard lock(convolutions().mutex);
     convolutions().ran.push_back({static_cast<int>(c.pass), c.algorithm, c.how.math});

@@ -44,7 +44,8 @@ inline const cudnnTensorStruct& output_of(const Convolution& c) {
 cudnnStatus_t check(const Convolution& c);
 std::size_t workspace_of(const Convolution& c);
 bool is_timed(const Convolution& c);  // counts a timing; false if it fails
-void note(const Convolution& c);      // for take_convolutions()
+bool is_launched(const Convolution& c, bool on_share);
+void note(const Convolution& c);  // for take_convolutions()
 
 // output = a * convolution of first and second + b * output.
 void convolve(const Convolution& c, float a, const void* first, const void* second, float b, void* output);

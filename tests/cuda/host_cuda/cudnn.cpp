@@ -44,6 +44,8 @@ cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha
          {first, second, static_cast<const void*>(output), static_cast<const void*>(workspace.memory)})
         if (!handle->works_here() || !reaches(handle->device, memory))
             return CUDNN_STATUS_EXECUTION_FAILED;
+    if (!is_launched(c, handle->stream->context != nullptr))
+        return CUDNN_STATUS_EXECUTION_FAILED;
     if (only_shown({{first, false}, {second, false}, {*beta == 0 ? nullptr : output, false}, {output, true}}))
         return CUDNN_STATUS_SUCCESS;
     note(c);

@@ -53,6 +53,8 @@ struct ConvolutionLimits {
     // deterministic in no backward pass, and 5.
     bool narrow_algorithms = false;
     bool find_narrow = false;  // timings of narrow ones fail
+    // Those in TENSOR_OP_MATH count as supported on shares, but cannot be launched there.
+    bool tensor_ops_on_shares = false;
 };
 void set_convolution_limits(const ConvolutionLimits& limits);
 
