@@ -70,6 +70,15 @@ std::pair<double, double> errors_of(const ProductTable& table) {
     return {by_rule, by_mean};
 }
 
+// The fastest product of ml-engineering's search over shapes is nearly as fast as that of our table of the same card.
+TEST(Products, AreAsFastAsThoseOfOthersOnTheSameCard) {
+    double best = 0;
+    const ProductTable& table = measured_on("h100-sxm-80");
+    for (const MeasuredProduct& row : table.rows)
+        best = std::max(best, row.efficiency * table.peak);
+    EXPECT_NEAR(best / kind_called("h100-sxm-80").best.at("bf16"), 1, 0.04);
+}
+
 // docs/config.md has these figures.
 TEST(Products, OfShapesThatWereNotMeasuredAreNearTheMeasuredOnes) {
     const auto [a100, a100_by_mean] = errors_of(measured_on("a100-pcie-80"));
@@ -78,6 +87,9 @@ TEST(Products, OfShapesThatWereNotMeasuredAreNearTheMeasuredOnes) {
     const auto [b200, b200_by_mean] = errors_of(measured_on("b200"));
     EXPECT_NEAR(b200, 0.097, 0.0005);
     EXPECT_NEAR(b200_by_mean, 0.119, 0.0005);
+    const auto [h100, h100_by_mean] = errors_of(measured_on("h100-sxm-80"));
+    EXPECT_NEAR(h100, 0.077, 0.0005);
+    EXPECT_NEAR(h100_by_mean, 0.193, 0.0005);
 }
 
 TEST(Products, AreScaledToDevicesWithTheSameChip) {
@@ -90,7 +102,7 @@ TEST(Products, AreScaledToDevicesWithTheSameChip) {
     EXPECT_NEAR(rate("a100-sxm-80"), 0.7877 * 312e12 * 271.2 / 252.9, 1e6);
     // None is known of this one; its peak is that of the table.
     EXPECT_NEAR(rate("a100-sxm-40"), 0.7877 * 312e12, 1e6);
-    EXPECT_EQ(product_rates(kind_called("h100-sxm-80"), Precision::Bf16), nullptr) << "nothing was measured";
+    EXPECT_EQ(product_rates(kind_called("mi300x"), Precision::Bf16), nullptr) << "nothing was measured";
     EXPECT_EQ(product_rates(kind_called("a100-sxm-80"), Precision::Tf32), nullptr);
     DeviceKindFacts mistaken = kind_called("b200");
     mistaken.products = "b2oo";

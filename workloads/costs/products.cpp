@@ -98,8 +98,9 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
             return table.device == kind.products;
         }))
         fail(
-            "'{}' has the products of '{}', of which there is no table\n  help: write a100-pcie-80 or b200, or remove "
-            "the key products",
+            "'{}' has the products of '{}', of which there is no table\n  help: write a100-pcie-80, h100-sxm-80 or "
+            "b200, or "
+            "remove the key products",
             kind.name, kind.products);
     const ProductTable* table = find_table(kind.products, precision);
     if (table == nullptr)
