@@ -14,7 +14,7 @@ struct SettingKey {
     std::string_view key;
 };
 
-constexpr SettingKey kKeys[] = {
+constexpr SettingKey kSettingKeys[] = {
     {Setting::Devices, "cluster.devices"},
     {Setting::DeviceSpeed, "cluster.devices[{}].speed"},
     {Setting::ComputeRate, "cluster.compute"},
@@ -43,18 +43,18 @@ constexpr SettingKey kKeys[] = {
 };
 
 constexpr bool is_in_order() {
-    for (std::size_t row = 0; row < std::size(kKeys); ++row)
-        if (kKeys[row].name != static_cast<Setting::Name>(row))
+    for (std::size_t row = 0; row < std::size(kSettingKeys); ++row)
+        if (kSettingKeys[row].name != static_cast<Setting::Name>(row))
             return false;
     return true;
 }
-static_assert(std::size(kKeys) == static_cast<std::size_t>(Setting::Last) + 1, "every setting has a key");
+static_assert(std::size(kSettingKeys) == static_cast<std::size_t>(Setting::Last) + 1, "every setting has a key");
 static_assert(is_in_order(), "the keys are in the order of Setting");
 
 }  // namespace
 
 std::string key_of(const Setting& setting) {
-    return fmt::format(fmt::runtime(kKeys[static_cast<std::size_t>(setting.name)].key), setting.index);
+    return fmt::format(fmt::runtime(kSettingKeys[static_cast<std::size_t>(setting.name)].key), setting.index);
 }
 
 std::string help_with_keys(const Error& error) {

@@ -13,8 +13,8 @@ namespace pw {
 
 namespace {
 
-using Link = boost::property<boost::edge_index_t, std::size_t>;
-using Devices = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property, Link>;
+using EdgeIndex = boost::property<boost::edge_index_t, std::size_t>;
+using Devices = boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property, EdgeIndex>;
 
 // Returns the graph of devices that wait for each other, with each pair once.
 Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int count) {

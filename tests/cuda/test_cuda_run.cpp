@@ -303,8 +303,8 @@ TEST(CudaRun, ProfileHasATimeForEveryLayer) {
 
 TEST(CudaRun, MissingMemoryIsReported) {
     const Execution execution(
-        kResNet, with(kOnCuda, {"workload.image_size=224", "pipeline.schedule=gpipe", "pipeline.micro_batches=64",
-                                "pipeline.micro_batch_size=256", "pipeline.split=[layer3.0]", "training.steps=1"}));
+        kResNet, with(kOnCuda, {"workload.image_size=224", "pipeline.schedule=gpipe", "pipeline.micro_batches=16384",
+                                "pipeline.micro_batch_size=1", "pipeline.split=[layer3.0]", "training.steps=1"}));
     const std::string said = said_by(execution, ExitCode::RunFailed);
     EXPECT_NE(said.find("(stage "), std::string::npos) << said;
     EXPECT_NE(said.find("cannot reserve"), std::string::npos) << said;

@@ -19,7 +19,7 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kSecond = 1'000'000'000;
+constexpr Ns kSeconds = 1'000'000'000;
 constexpr HandshakeKey kKey = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
 
 class Port {
@@ -68,10 +68,10 @@ void expect_all_ranks(int strangers, const std::function<void(const Socket&)>& s
     std::array<bool, 3> reached{};
     for (int rank = 1; rank <= 3; ++rank)
         ranks.emplace_back([&, rank] {
-            const Socket socket = call_first_rank(std::span(&port.address(), 1), kKey, rank, 20 * kSecond);
+            const Socket socket = call_first_rank(std::span(&port.address(), 1), kKey, rank, 20 * kSeconds);
             reached[static_cast<std::size_t>(rank - 1)] = socket.is_open();
         });
-    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 4, 20 * kSecond);
+    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 4, 20 * kSeconds);
     for (std::thread& rank : ranks)
         rank.join();
     for (std::size_t k = 0; k < reached.size(); ++k)
@@ -125,7 +125,7 @@ TEST(Handshake, ASlowCallerIsClosed) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     });
-    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 2, kSecond, 100'000'000);
+    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 2, kSeconds, 100'000'000);
     drip.join();
     EXPECT_FALSE(accepted.sockets.at(0).is_open());
     EXPECT_EQ(accepted.rejected, 2);
@@ -137,9 +137,9 @@ TEST(Handshake, AnotherKeyIsRejectedByBothEnds) {
     const Port port;
     bool reached = true;
     std::thread other([&] {
-        reached = call_first_rank(std::span(&port.address(), 1), {1, 2}, 1, kSecond / 2).is_open();
+        reached = call_first_rank(std::span(&port.address(), 1), {1, 2}, 1, kSeconds / 2).is_open();
     });
-    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 2, kSecond / 2);
+    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 2, kSeconds / 2);
     other.join();
     EXPECT_FALSE(reached);
     EXPECT_FALSE(accepted.sockets.at(0).is_open());
@@ -150,9 +150,9 @@ TEST(Handshake, ARankThatDoesNotExistIsRejected) {
     for (const int rank : {0, 2, -1, 1'000'000'000}) {
         const Port port;
         std::thread caller([&] {
-            EXPECT_FALSE(call_first_rank(std::span(&port.address(), 1), kKey, rank, kSecond / 5).is_open()) << rank;
+            EXPECT_FALSE(call_first_rank(std::span(&port.address(), 1), kKey, rank, kSeconds / 5).is_open()) << rank;
         });
-        EXPECT_FALSE(accept_ranks(port.listener(), kKey, 2, kSecond / 5).sockets.at(0).is_open()) << rank;
+        EXPECT_FALSE(accept_ranks(port.listener(), kKey, 2, kSeconds / 5).sockets.at(0).is_open()) << rank;
         caller.join();
     }
 }
@@ -161,15 +161,15 @@ TEST(Handshake, ARankThatDoesNotExistIsRejected) {
 TEST(Handshake, ARankThatCallsAgainReplacesItsFirstConnection) {
     const Port port;
     std::thread caller([&] {
-        const Socket first = call_first_rank(std::span(&port.address(), 1), kKey, 1, 10 * kSecond);
-        const Socket second = call_first_rank(std::span(&port.address(), 1), kKey, 1, 10 * kSecond);
+        const Socket first = call_first_rank(std::span(&port.address(), 1), kKey, 1, 10 * kSeconds);
+        const Socket second = call_first_rank(std::span(&port.address(), 1), kKey, 1, 10 * kSeconds);
         EXPECT_TRUE(first.is_open() && second.is_open());
         EXPECT_TRUE(is_closed_by_other(first));
-        const Socket other = call_first_rank(std::span(&port.address(), 1), kKey, 2, 10 * kSecond);
+        const Socket other = call_first_rank(std::span(&port.address(), 1), kKey, 2, 10 * kSeconds);
         say(second, "second");
         EXPECT_TRUE(other.is_open());
     });
-    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 3, 10 * kSecond);
+    const AcceptedRanks accepted = accept_ranks(port.listener(), kKey, 3, 10 * kSeconds);
     caller.join();
     char text[7] = {};
     EXPECT_EQ(recv(accepted.sockets.at(0).number(), text, 6, 0), 6);
@@ -192,8 +192,8 @@ TEST(Handshake, ACallerTriesTheNextAddressIfAnotherProgramAnswers) {
             more = recv(socket.number(), heard.data() + got, heard.size() - got, 0);
         heard.resize(got);
     });
-    std::thread caller([&] { EXPECT_TRUE(call_first_rank(addresses, kKey, 1, 10 * kSecond).is_open()); });
-    EXPECT_TRUE(accept_ranks(port.listener(), kKey, 2, 10 * kSecond).sockets.at(0).is_open());
+    std::thread caller([&] { EXPECT_TRUE(call_first_rank(addresses, kKey, 1, 10 * kSeconds).is_open()); });
+    EXPECT_TRUE(accept_ranks(port.listener(), kKey, 2, 10 * kSeconds).sockets.at(0).is_open());
     answer.join();
     caller.join();
     for (const std::uint64_t half : kKey)  // the key itself must not be sent

@@ -70,7 +70,7 @@ TEST_P(UnderEveryMpi, ARankThatIsKilledIsNamed) {
 }
 
 // When the other ranks have detected the stopped one and ended, the launcher ends it.
-TEST_P(UnderEveryMpi, ARankThatIsStoppedIsNamed) {
+TEST_P(UnderMpi, ARankThatIsStoppedIsNamed) {
     std::string config = read("four.yaml");
     write("short.yaml", config.replace(config.find("60 s"), 4, "1500 ms"));
     for (const int rank : {0, 1}) {
@@ -96,7 +96,7 @@ TEST_P(UnderEveryMpi, AFailureOfOneEndsAll) {
 }
 
 // In one run a rank is killed from outside, in another one the launcher: its ranks are then ended only by `launch`.
-TEST_P(UnderEveryMpi, LaunchResumesFromTheLatestCheckpoint) {
+TEST_P(UnderMpi, LaunchResumesFromTheLatestCheckpoint) {
     write("launcher.sh", fmt::format(R"sh(for rank in $(cat "$victim.ranks" 2>/dev/null); do
     kill -0 "$rank" && echo "$rank" >>alive
 done 2>/dev/null

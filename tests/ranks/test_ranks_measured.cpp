@@ -35,7 +35,7 @@ TEST_P(UnderEveryMpi, OnlyTheFirstRankPrints) {
 }
 
 // Hosts have the names that the system reports; in this test each group of ranks gets another name.
-TEST_P(UnderEveryMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
+TEST_P(UnderMpi, ProfilesMeasureLinksInsideHostsAndBetweenThem) {
     const Said alone = on_ranks(2, "profile four.yaml -o alone.yaml");
     ASSERT_EQ(alone.code, 0) << alone.err;
     EXPECT_EQ(alone.out.find("hand-over"), alone.out.rfind("hand-over")) << alone.out;

@@ -87,7 +87,9 @@ std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision p
 std::vector<DeviceKindFacts> device_kinds(const std::string& file) {
     static const std::vector<DeviceKindFacts> of_build = [] {
         std::vector<DeviceKindFacts> kinds;
-        add_kinds(Yaml::parse(std::make_shared<Source>("the kinds of devices of this build", kDeviceKindsText)), kinds);
+        add_kinds(Yaml::parse(std::make_shared<Source>("the kinds of devices of this build",
+                                                       fmt::format("{}", fmt::join(kDeviceKindsText, "")))),
+                  kinds);
         return kinds;
     }();
     std::vector<DeviceKindFacts> kinds = of_build;

@@ -10,7 +10,7 @@ namespace pw {
 
 namespace {
 
-std::vector<SizedBandwidth> read_table(const Yaml& at) {
+std::vector<SizedBandwidth> read_size_rows(const Yaml& at) {
     std::vector<SizedBandwidth> table;
     double longest = 0;
     for (const Yaml& item : at.items()) {
@@ -51,7 +51,7 @@ void read_sizes(const Yaml& at, Link& link) {
     for (const char* key : {"bandwidth", "half_size"})
         if (at[key].present())
             at[key].complain(fmt::format("'{}' has bandwidths by size, and a {}", at.path(), key), "write one of them");
-    link.by_size = read_table(table);
+    link.by_size = read_size_rows(table);
     if (link.by_size.empty())
         return;
     link.bandwidth = 0;

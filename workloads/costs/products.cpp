@@ -42,7 +42,8 @@ ProductTable read_table(const Yaml& at) {
 }
 
 std::vector<ProductTable> read_tables() {
-    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of products of this build", kProductsText));
+    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of products of this build",
+                                                           fmt::format("{}", fmt::join(kProductsText, ""))));
     std::vector<ProductTable> tables;
     for (const Yaml& table : root["tables"].items())
         tables.push_back(read_table(table));

@@ -182,7 +182,11 @@ private:
                 return false;
             if (device_.seat().groups == 0 || made.workspace > static_cast<std::size_t>(kMostTried))
                 return true;
-            status = run(trial(), made);
+            try {
+                status = run(trial(), made);
+            } catch (const Error&) {  // no memory for it: the reservation of the device's block says so
+                return true;
+            }
             if (status != CUDNN_STATUS_SUCCESS)
                 (void)cudaGetLastError();
             return status == CUDNN_STATUS_SUCCESS;
