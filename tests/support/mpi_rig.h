@@ -46,6 +46,7 @@ protected:
              {std::pair("OMPI_MCA_plm", "isolated"), std::pair("OMPI_MCA_pml", "ob1"),
               std::pair("OMPI_MCA_btl", "self,vader"), std::pair("HWLOC_COMPONENTS", "-gl,-opencl,-pci")})
             setenv(variable, value, 1);
+        setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);  // else a launch that fails ends a second later
         setenv("UCX_LOG_LEVEL", "fatal", 1);  // MPICH's UCX writes its errors to stdout, as without /sys
         setenv("PIPEWRIGHT_CUDA_MODULE", CUDA_ON_HOST, 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);  // which containers refuse
