@@ -6,17 +6,27 @@
 #include "tests/support/cuda_precisions.h"
 #include "tests/support/layer_laws.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <map>
+#include <tuple>
+#include <vector>
 
 namespace pw {
 namespace {
 
 using cuda::CudaKernels;
+
+#ifdef PIPEWRIGHT_ON_HOST
+constexpr bool kOnHost = true;
+#else
+constexpr bool kOnHost = false;
+#endif
 
 double sum_of_squares(const std::vector<std::vector<float>>& all) {
     double sum = 0;
@@ -306,9 +316,15 @@ std::vector<Case> cases_that(bool (*fit)(const Case&)) {
     return cases;
 }
 
+// On the stand-in each case has one of the precisions, and all of them with PIPEWRIGHT_SOAK=1.
 auto in_all_precisions(const std::vector<Case>& cases) {
-    return testing::Combine(testing::ValuesIn(cases),
-                            testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16));
+    constexpr std::array kPrecisions = {Precision::Fp32, Precision::Tf32, Precision::Bf16};
+    std::vector<std::tuple<Case, Precision>> all;
+    for (std::size_t tested = 0; tested < cases.size(); ++tested)
+        for (std::size_t precision = 0; precision < kPrecisions.size(); ++precision)
+            if (!kOnHost || soaks() || (tested + precision) % kPrecisions.size() == 0)
+                all.emplace_back(cases[tested], kPrecisions[precision]);
+    return testing::ValuesIn(all);
 }
 
 std::string case_name(const testing::TestParamInfo<std::tuple<Case, Precision>>& tested) {
