@@ -2,7 +2,7 @@
 // or failed, its duration and the reason. The parts are processes, so a check that fails, crashes or hangs stops no
 // other.
 //
-//     gpu_probe [--part machine | shares | convolutions | one-thread | taking-turns | two-threads | nccl]
+//     gpu_probe [--part machine | shares | convolutions | one-thread | taking-turns | two-threads | nccl | clusters]
 #include "bench/gpu/probing.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
@@ -231,7 +231,7 @@ constexpr std::array kParts = {
     Part{"machine", 12, check_machine},           Part{"shares", 12, check_shares},
     Part{"convolutions", 25, check_convolutions}, Part{"one-thread", 6, check_one_thread},
     Part{"taking-turns", 6, check_turns},         Part{"nccl", 12, check_nccl},
-    Part{"two-threads", 6, check_two_threads},
+    Part{"two-threads", 6, check_two_threads},    Part{"clusters", 20, check_clusters},
 };
 
 // A process of its own, begun before this one has touched the GPU.

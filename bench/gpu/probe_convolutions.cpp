@@ -18,7 +18,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr int kSamples = 8, kSide = 32, kOutputs = 64, kTaps = 9;
+constexpr int kSamples = 8, kSide = 32, kTaps = 9;
 
 struct Arithmetic {
     const char* name;
@@ -67,13 +67,14 @@ struct Ones {
 
 class Convolution {
 public:
-    Convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels)
+    Convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels, int outputs)
         : cudnn_(cudnn),
           stream_(stream),
           channels_(channels),
+          outputs_(outputs),
           x_(kSamples * kSide * kSide * channels, arithmetic.type),
-          y_(kSamples * kSide * kSide * kOutputs, arithmetic.type),
-          w_(kOutputs * kTaps * channels, arithmetic.type) {
+          y_(kSamples * kSide * kSide * outputs, arithmetic.type),
+          w_(outputs * kTaps * channels, arithmetic.type) {
         check(cudnnCreateTensorDescriptor(&x_shape_), "cudnnCreateTensorDescriptor");
         check(cudnnCreateTensorDescriptor(&y_shape_), "cudnnCreateTensorDescriptor");
         check(cudnnCreateFilterDescriptor(&w_shape_), "cudnnCreateFilterDescriptor");
@@ -83,8 +84,8 @@ public:
                   "cudnnSetTensor4dDescriptor");
         };
         set(x_shape_, channels);
-        set(y_shape_, kOutputs);
-        check(cudnnSetFilter4dDescriptor(w_shape_, arithmetic.type, CUDNN_TENSOR_NHWC, kOutputs, channels, 3, 3),
+        set(y_shape_, outputs);
+        check(cudnnSetFilter4dDescriptor(w_shape_, arithmetic.type, CUDNN_TENSOR_NHWC, outputs, channels, 3, 3),
               "cudnnSetFilter4dDescriptor");
         check(
             cudnnSetConvolution2dDescriptor(convolution_, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
@@ -104,7 +105,7 @@ public:
                                               y_.memory.get()),
                       "cudnnConvolutionForward");
             },
-            y_, center(kOutputs), static_cast<float>(kTaps * channels_));
+            y_, center(outputs_), static_cast<float>(kTaps * channels_));
     }
 
     std::string backward_input(cudnnConvolutionBwdDataAlgo_t algorithm) {
@@ -119,7 +120,7 @@ public:
                                                    x_.memory.get()),
                       "cudnnConvolutionBackwardData");
             },
-            x_, center(channels_), static_cast<float>(kTaps * kOutputs));
+            x_, center(channels_), static_cast<float>(kTaps * outputs_));
     }
 
     std::string backward_weight(cudnnConvolutionBwdFilterAlgo_t algorithm) {
@@ -201,7 +202,7 @@ private:
     static constexpr float one_ = 1, none_ = 0;
     cudnnHandle_t cudnn_;
     cudaStream_t stream_;
-    int channels_;
+    int channels_, outputs_;
     Ones x_, y_, w_;
     cudnnTensorDescriptor_t x_shape_ = nullptr, y_shape_ = nullptr;  // these go with the process
     cudnnFilterDescriptor_t w_shape_ = nullptr;
@@ -211,11 +212,12 @@ private:
 };
 
 // Every pass as the backend requests it for equal bits, on tensors of its own; then the alternatives.
-void probe_convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels) {
+void probe_convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels,
+                       int outputs = 64) {
     const int before = failed_probes();
     const auto pass = [&](const char* name, auto run) {
         probe(fmt::format("{} channels, {}, {}", channels, arithmetic.name, name), [&] {
-            Convolution convolution(cudnn, stream, arithmetic, channels);
+            Convolution convolution(cudnn, stream, arithmetic, channels, outputs);
             return run(convolution);
         });
     };
@@ -256,6 +258,28 @@ int check_convolutions(Arguments&) {
     for (const int channels : {3, 5, 64})
         for (const Arithmetic& arithmetic : kArithmetic)
             probe_convolution(cudnn, stream, arithmetic, channels);
+    return verdict();
+}
+
+// Which shares can run wide convolutions of bf16, whose kernels cuDNN 9.19 starts in clusters of thread blocks: an H100
+// refused some on shares of groups that were split without flags. In one process, as the devices of a plan are.
+int check_clusters(Arguments&) {
+    const Arithmetic& arithmetic = kArithmetic.back();
+    for (const unsigned flags : {0u, static_cast<unsigned>(CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)})
+        for (const unsigned groups : {2u, 3u, 7u}) {
+            Share share;
+            cudnnHandle_t cudnn = nullptr;
+            const int before = failed_probes();
+            probe(fmt::format("a share of {} groups, split with flags {}", groups, flags), [&] {
+                share = make_share(groups, flags);
+                cudnn = cudnn_on(share.streams[0]);
+                return fmt::format("{} multiprocessors, {} groups in all", share.multiprocessors, share.groups);
+            });
+            if (failed_probes() > before)
+                continue;
+            for (const int channels : {64, 256, 512})
+                probe_convolution(cudnn, share.streams[0], arithmetic, channels, channels);
+        }
     return verdict();
 }
 

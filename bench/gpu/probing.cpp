@@ -15,8 +15,6 @@ using namespace cuda;
 
 namespace {
 
-constexpr unsigned kGroupsOfAShare = 2;  // 16 multiprocessors
-
 int failures = 0;
 
 template <class Function>
@@ -27,15 +25,15 @@ Function driver(const char* name) {
     return function;
 }
 
-std::vector<CUdevResource> groups_of(CUdevice device) {
+std::vector<CUdevResource> groups_of(CUdevice device, unsigned flags) {
     CUdevResource whole{}, rest{};
     const auto split = driver<decltype(&cuDevSmResourceSplitByCount)>("cuDevSmResourceSplitByCount");
     check(driver<decltype(&cuDeviceGetDevResource)>("cuDeviceGetDevResource")(device, &whole, CU_DEV_RESOURCE_TYPE_SM),
           "cuDeviceGetDevResource");
     unsigned count = 0;
-    check(split(nullptr, &count, &whole, nullptr, 0, kGroup), "cuDevSmResourceSplitByCount");
+    check(split(nullptr, &count, &whole, nullptr, flags, kGroup), "cuDevSmResourceSplitByCount");
     std::vector<CUdevResource> groups(count);
-    check(split(groups.data(), &count, &whole, &rest, 0, kGroup), "cuDevSmResourceSplitByCount");
+    check(split(groups.data(), &count, &whole, &rest, flags, kGroup), "cuDevSmResourceSplitByCount");
     groups.resize(count);
     return groups;
 }
@@ -58,17 +56,19 @@ void probe(const std::string& name, const std::function<std::string()>& check_it
 
 int failed_probes() { return failures; }
 
-Share make_share() {
+Share make_share(unsigned groups, unsigned flags) {
     set_up_process();
     check(cudaFree(nullptr), "cudaFree");
     CUdevice device = 0;
     check(driver<decltype(&cuDeviceGet)>("cuDeviceGet")(&device, 0), "cuDeviceGet");
-    std::vector<CUdevResource> groups = groups_of(device);
+    std::vector<CUdevResource> all = groups_of(device, flags);
+    if (groups > all.size())
+        fail_with(ExitCode::RunFailed, "there are {} groups", all.size());
     CUdevResourceDesc described{};
-    check(driver<decltype(&cuDevResourceGenerateDesc)>("cuDevResourceGenerateDesc")(&described, groups.data(),
-                                                                                    kGroupsOfAShare),
+    check(driver<decltype(&cuDevResourceGenerateDesc)>("cuDevResourceGenerateDesc")(&described, all.data(), groups),
           "cuDevResourceGenerateDesc");
     Share share;
+    share.groups = static_cast<unsigned>(all.size());
     check(driver<decltype(&cuGreenCtxCreate)>("cuGreenCtxCreate")(&share.context, described, device,
                                                                   CU_GREEN_CTX_DEFAULT_STREAM),
           "cuGreenCtxCreate");

@@ -16,18 +16,23 @@ inline int verdict() { return failed_probes() == 0 ? kShown : kNotShown; }
 
 inline constexpr Ns kPatience = 4'000'000'000;  // for the work on a stream
 
-// A green context of 16 multiprocessors and two streams on it. Nothing is given back: the process ends with its part.
+// A green context and two streams on it. Nothing is given back: the process ends with its part.
 struct Share {
     CUgreenCtx context = nullptr;
     unsigned multiprocessors = 0;
+    unsigned groups = 0;  // in which the GPU can be divided
     std::array<cudaStream_t, 2> streams{};
 };
-Share make_share();
+// Of two groups of eight multiprocessors, unless the driver makes larger groups; `flags` are those of the split
+// (CUdevSmResourceSplit_flags).
+Share make_share(unsigned groups = 2, unsigned flags = 0);
 // From here on this thread's library handles are made inside the share.
 void enter(const Share& share);
 
 cudnnHandle_t cudnn_on(cudaStream_t stream);
 
-int check_convolutions(Arguments& arguments);  // probe_convolutions.cpp
+// probe_convolutions.cpp
+int check_convolutions(Arguments& arguments);
+int check_clusters(Arguments& arguments);
 
 }  // namespace pw

@@ -5,6 +5,8 @@
 #include "exec/cuda/layers/linear_loops.h"
 #include "workloads/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -118,13 +120,13 @@ public:
     std::size_t workspace() const { return std::max({forward_.workspace, input_.workspace, weight_.workspace}); }
 
     void forward(const void* x, const void* w, void* scratch, void* y) const {
-        check(forward(forward_, x, w, scratch, y), "cudnnConvolutionForward");
+        check_call(forward(forward_, x, w, scratch, y), "cudnnConvolutionForward");
     }
     void input_gradient(const void* w, const void* dy, void* scratch, void* dx) const {
-        check(input_gradient(input_, w, dy, scratch, dx), "cudnnConvolutionBackwardData");
+        check_call(input_gradient(input_, w, dy, scratch, dx), "cudnnConvolutionBackwardData");
     }
     void weight_gradient(const void* x, const void* dy, void* scratch, bool accumulate, void* dw) const {
-        check(weight_gradient(weight_, x, dy, scratch, accumulate, dw), "cudnnConvolutionBackwardFilter");
+        check_call(weight_gradient(weight_, x, dy, scratch, accumulate, dw), "cudnnConvolutionBackwardFilter");
     }
 
 private:
@@ -276,6 +278,11 @@ private:
             [&](const Trial& trial, const auto& pass) {
                 return weight_gradient(pass, trial.x.get(), trial.y.get(), trial.workspace.get(), false, trial.w.get());
             });
+    }
+
+    void check_call(cudnnStatus_t status, const char* call) const {
+        if (status != CUDNN_STATUS_SUCCESS)
+            check(status, fmt::format("layer '{}': {}", layer_.name, call).c_str());
     }
 
     cudnnStatus_t forward(const Pass<cudnnConvolutionFwdAlgo_t>& pass, const void* x, const void* w, void* scratch,
