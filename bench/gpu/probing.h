@@ -23,7 +23,7 @@ struct Share {
     unsigned groups = 0;  // in which the GPU can be divided
     std::array<cudaStream_t, 2> streams{};
 };
-// Of two groups of eight multiprocessors, unless the driver makes larger groups; `flags` are those of the split
+// Makes one of two groups of eight multiprocessors, unless the driver makes larger groups. `flags` are the split's
 // (CUdevSmResourceSplit_flags).
 Share make_share(unsigned groups = 2, unsigned flags = 0);
 // From here on this thread's library handles are made inside the share.
