@@ -211,7 +211,7 @@ void Trial::propose(Deadline& deadline) {
 
 // A simulated plan shows how much memory it needs beyond its bound; the next proposal leaves room for that.
 void Trial::propose_what_fits(Deadline& deadline) {
-    constexpr int kRounds = 4;
+    constexpr int kProposals = 4;
     std::vector<Bytes> beyond(static_cast<std::size_t>(bounds_->stages()), 0);
     const PlanBound& plan = bounds_->plan();
     const auto bound = [&](int stage, const Piece& piece) {
@@ -219,7 +219,7 @@ void Trial::propose_what_fits(Deadline& deadline) {
         return fits ? plan.time(stage, piece) : kNeverFits;
     };
     Cuts cuts = cuts_of(least_, *bounds_, bound);
-    for (int round = 0; round < kRounds && !cuts.empty(); ++round) {
+    for (int round = 0; round < kProposals && !cuts.empty(); ++round) {
         deadline.check();
         const std::vector<Bytes> reserved = judge().reserved(split_of(cuts));
         spent_ += 3 * tasks_of_plan_;
