@@ -28,27 +28,11 @@ constexpr bool kOnHost = true;
 constexpr bool kOnHost = false;
 #endif
 
-double sum_of_squares(const std::vector<std::vector<float>>& all) {
-    double sum = 0;
-    for (const auto& values : all)
-        for (const float value : values)
-            sum += double{value} * double{value};
-    return sum;
-}
-
 struct Case {
     std::string name;
     Layer layer;
     int samples;
 };
-
-// Own kernels compute in fp32, and round their results.
-double tolerance(const Layer& layer, Precision precision) {
-    const bool is_product = layer.kind == LayerKind::Convolution || layer.kind == LayerKind::Linear;
-    if (precision == Precision::Bf16)
-        return 1e-2;
-    return is_product && precision == Precision::Tf32 ? 1e-3 : 1e-5;
-}
 
 Case shaped(const std::string& kind_name, LayerKind kind, Dims input, bool relu = false, int samples = 3) {
     return {fmt::format("{}{}{}x{}x{}b{}", kind_name, relu ? "Relu" : "", input.channels, input.height, input.width,
@@ -152,7 +136,7 @@ protected:
         return made;
     }
 
-    static double tolerance() { return pw::tolerance(std::get<Case>(GetParam()).layer, precision()); }
+    static double tolerance() { return tolerance_of(std::get<Case>(GetParam()).layer, precision()); }
 
     static std::vector<std::byte> copy_of(const Block& block) {
         const auto copy = kernels().shared(block.size());
@@ -257,10 +241,10 @@ TEST_P(CudaBlocks, HaveZerosAfterTheParameters) {
     tested.backward();
     auto parameters = tested.parameters();
     parameters.resize(tested.parameter_gradients().size());
-    EXPECT_NEAR(sum_of_block(tested.weights) / sum_of_squares(parameters), 1, 1e-5);
-    EXPECT_NEAR(sum_of_block(tested.weight_gradient) / sum_of_squares(tested.parameter_gradients()), 1, 1e-5);
+    EXPECT_NEAR(sum_of_block(tested.weights) / squares_of(parameters), 1, 1e-5);
+    EXPECT_NEAR(sum_of_block(tested.weight_gradient) / squares_of(tested.parameter_gradients()), 1, 1e-5);
     tested.backward(true);
-    EXPECT_NEAR(sum_of_block(tested.weight_gradient) / sum_of_squares(tested.parameter_gradients()), 1, 1e-5);
+    EXPECT_NEAR(sum_of_block(tested.weight_gradient) / squares_of(tested.parameter_gradients()), 1, 1e-5);
 }
 
 class CudaNorms : public CudaLayers {};
@@ -340,76 +324,6 @@ bool averages_many(const Case& tested) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayers, in_all_precisions(all_cases()), case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaBlocks, in_all_precisions(cases_that(has_parameters)), case_name);
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaNorms, in_all_precisions(cases_that(averages_many)), case_name);
-
-// Products in the first layer of a model, and with timed algorithms.
-class CudaProducts : public testing::TestWithParam<Precision> {
-protected:
-    void SetUp() override {
-        if (cuda_status() != "ready")
-            GTEST_SKIP() << cuda_status();
-    }
-
-    void expect_as_reference(bool deterministic, bool reads_data) const {
-        for (const Case& of : {convolution({3, 17, 16}, 8, 7, 2, 3), linear({6, 3, 5}, 7, 4)}) {
-            const CudaKernels kernels({}, GetParam(), deterministic);
-            LayerRig tested(kernels, of.layer, of.samples, reads_data);
-            LayerRig expected(reference_kernels(), of.layer, of.samples, reads_data);
-            for (LayerRig* each : {&tested, &expected}) {
-                fill(*each, GetParam(), 7);
-                each->forward();
-                LayerArgs args = each->args();
-                std::byte* const unwanted[] = {nullptr};
-                if (reads_data)
-                    args.input_gradients = unwanted;
-                each->kernel->backward_input(args);
-                each->kernel->backward_weight(args);
-            }
-            const double bound = tolerance(of.layer, GetParam());
-            EXPECT_LE(relative_error(tested.plain_output(), expected.plain_output()), bound) << of.name;
-            for (std::size_t k = 0; k < expected.parameter_gradients().size(); ++k)
-                EXPECT_LE(relative_error(tested.parameter_gradients()[k], expected.parameter_gradients()[k]), bound)
-                    << of.name;
-            if (!reads_data) {
-                EXPECT_LE(relative_error(tested.plain_input_gradient(0), expected.plain_input_gradient(0)), bound)
-                    << of.name;
-            }
-        }
-    }
-};
-
-TEST_P(CudaProducts, OfTheDataNeedNoInputGradient) { expect_as_reference(true, true); }
-
-// A fourth channel of zeros in images and weights does not change the results, and stays zero.
-TEST_P(CudaProducts, OfTheDataHaveAFourthChannelOfZeros) {
-    const CudaKernels kernels({}, GetParam(), true);
-    const Case stem = convolution({3, 17, 16}, 8, 7, 2, 3);
-    LayerRig padded(kernels, stem.layer, stem.samples, true), plain(kernels, stem.layer, stem.samples);
-    EXPECT_EQ(padded.sizes.weights, cuda::block_bytes(8 * 7 * 7 * 4, GetParam()));
-    const auto sum = kernels.shared(2 * sizeof(double));
-    auto* squares = reinterpret_cast<double*>(sum->data());
-    for (LayerRig* rig : {&padded, &plain}) {
-        fill(*rig, GetParam(), 7);
-        for (const bool accumulate : {false, true}) {
-            rig->forward();
-            rig->kernel->backward_weight(rig->args(accumulate));
-        }
-        kernels.sum_of_squares(rig->weight_gradient.get(), rig->weight_gradient.size(), squares++);
-    }
-    const double bound = tolerance(stem.layer, GetParam());
-    EXPECT_EQ(padded.parameters(), plain.parameters());
-    expect_close(padded.plain_output(), plain.plain_output(), bound, "output");
-    expect_close(padded.parameter_gradients(), plain.parameter_gradients(), bound, "parameter gradient");
-    kernels.finish();
-    EXPECT_NEAR(squares[-2], sum_of_squares(padded.parameter_gradients()), 1e-5 * squares[-2]);
-    const auto image = random_for(GetParam(), 2 * 3 * 17 * 16, 3);
-    padded.kernel->fill_input(image, padded.inputs[0].get());
-    EXPECT_EQ(padded.kernel->read_input(padded.inputs[0].get()), image);
-}
-
-TEST_P(CudaProducts, ByTimedAlgorithmsAreTheSame) { expect_as_reference(false, false); }
-
-INSTANTIATE_TEST_SUITE_P(Precisions, CudaProducts, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
-                         [](const auto& tested) { return case_title(tested.param); });
 
 // Own kernels number items in 32 bits. The test reserves no memory of that size.
 TEST(CudaItems, AreRefusedIfTooMany) {

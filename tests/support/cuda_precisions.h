@@ -1,4 +1,4 @@
-// The precisions of the cuda backend, for its layer tests.
+// The precisions of the cuda backend and their tolerances, for its layer tests.
 #pragma once
 
 #include "exec/cuda/cuda_kernels.h"
@@ -28,6 +28,22 @@ inline void fill(LayerRig& rig, Precision precision, unsigned seed) {
 
 inline std::string case_title(Precision precision) {
     return precision == Precision::Fp32 ? "Fp32" : precision == Precision::Tf32 ? "Tf32" : "Bf16";
+}
+
+// Own kernels compute in fp32, and round their results.
+inline double tolerance_of(const Layer& layer, Precision precision) {
+    const bool is_product = layer.kind == LayerKind::Convolution || layer.kind == LayerKind::Linear;
+    if (precision == Precision::Bf16)
+        return 1e-2;
+    return is_product && precision == Precision::Tf32 ? 1e-3 : 1e-5;
+}
+
+inline double squares_of(const std::vector<std::vector<float>>& all) {
+    double sum = 0;
+    for (const auto& values : all)
+        for (const float value : values)
+            sum += double{value} * double{value};
+    return sum;
 }
 
 // The device's kernels, opened once for all cases of a suite.
