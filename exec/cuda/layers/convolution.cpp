@@ -177,8 +177,8 @@ private:
             status = workspace_of(made.convolution.get(), made.algorithm, &made.workspace);
             return status == CUDNN_STATUS_SUCCESS;
         };
-        // On a share of a GPU cuDNN supports kernels that the share cannot run: those with clusters of more thread
-        // blocks than it has multiprocessors close to each other. Only a launch shows it (cuDNN 9.19 on an H100, bf16).
+        // On a share of a GPU cuDNN supports algorithms that cannot be launched there ("cluster misconfiguration", in
+        // bf16 with cuDNN 9.19 on an H100). Only a launch shows it.
         const auto runs = [&](const ConvolutionWay& way) {
             if (!is_possible(way))
                 return false;
