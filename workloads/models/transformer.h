@@ -12,7 +12,8 @@
 
 namespace pw {
 
-enum class NormKind : std::uint8_t { LayerNorm, RmsNorm };  // LayerNorm has a bias in addition to its weight
+// LayerNorm has a bias in addition to its weight, BareLayerNorm has none.
+enum class NormKind : std::uint8_t { LayerNorm, BareLayerNorm, RmsNorm };
 enum class PositionKind : std::uint8_t { Learned, Rotary, Alibi };
 
 // Attention with compressed keys and values (DeepSeek-V2, arXiv 2405.04434, section 2.1).
@@ -40,11 +41,11 @@ struct Transformer {
     int hidden = 0;
     int layers = 0;
     int heads = 0, key_value_heads = 0;
-    int head_width = 0;
+    int head_width = 0;  // of a head's query and key
     int ffn = 0;         // width of a dense layer's MLP
     bool gated = false;  // the MLP multiplies two products (SwiGLU): three matrices, else two
     int vocabulary = 0;  // as the model has it; frameworks may pad it
-    int positions = 0;   // longest sequence; rows of the table where positions are learned
+    int positions = 0;   // longest sequence, 0: not said; rows of the table where positions are learned
     NormKind norm = NormKind::LayerNorm;
     PositionKind position = PositionKind::Learned;
     bool bias = false;            // of all linear layers but the head
@@ -82,7 +83,7 @@ const Transformer* find_transformer(std::string_view name);  // null when there 
 // read.
 bool is_transformer_config(const std::string& path);
 // Reads a config.json as Hugging Face's models have it, of the families gpt2, llama, mistral, mixtral, qwen2, qwen3,
-// qwen3_moe, deepseek_v2, deepseek_v3, kimi, gpt_oss, mpt, bloom, nemotron, grok and those with the names of llama.
+// qwen3_moe, deepseek_v2, deepseek_v3, kimi, gpt_oss, mpt, bloom, nemotron, grok and those with the layers of llama.
 // Throws Error (BadInput) with every mistake of the file and its line.
 Transformer read_transformer_config(const std::string& path);
 
