@@ -1,4 +1,4 @@
-// list: the models, schedules, backends, transports, kinds of devices and keys that can be chosen.
+// list: the models, transformers, schedules, backends, transports, kinds of devices and keys that can be chosen.
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "exec/backends.h"
@@ -9,6 +9,7 @@
 #include "workloads/cluster/device_kinds.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/error.h"
+#include "workloads/models/transformer.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -47,6 +48,26 @@ void list_models() {
     for (const BuiltInModel* row : built_in_models())
         table.add(model_row(*row));
     table.add({"*.graph.txt, *.yaml", "times per layer", "-", "-"});
+    print_result("{}", table.print());
+}
+
+void list_transformers() {
+    Table table(
+        {"name", "parameters", "active", "hidden", "layers", "heads", "kv heads", "ffn", "experts", "vocabulary"},
+        true);
+    const auto billions = [](std::int64_t parameters) {
+        return fmt::format("{:.3f} G", static_cast<double>(parameters) / 1e9);
+    };
+    for (const Transformer& model : transformer_presets()) {
+        const TransformerParameters parameters = parameters_of(model);
+        table.add({model.name, billions(parameters.total), billions(parameters.active), std::to_string(model.hidden),
+                   std::to_string(model.layers), std::to_string(model.heads), std::to_string(model.key_value_heads),
+                   std::to_string(model.ffn),
+                   model.experts ? fmt::format("{} of {}, width {}", model.experts->active, model.experts->count,
+                                               model.experts->width)
+                                 : "-",
+                   std::to_string(model.vocabulary)});
+    }
     print_result("{}", table.print());
 }
 
@@ -116,6 +137,7 @@ struct List {
 
 constexpr List kLists[] = {
     {"models", list_models},
+    {"transformers", list_transformers},
     {"schedules", list_schedules},
     {"backends", [] { list_rows(backends()); }},
     {"transports", [] { list_rows(transports()); }},

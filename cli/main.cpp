@@ -70,8 +70,9 @@ constexpr Command kCommands[] = {
      "  pipewright validate cfg.yaml\n  pipewright validate plan.csv"},
     {"plan", "print or export the task lists of a plan", add_plan,
      "  pipewright plan cfg.yaml --format csv -o plan.csv"},
-    {"list", "list models, schedules, backends, transports or config keys, or print the schema of configs", add_list,
-     "  pipewright list schedules\n  pipewright list schema >pipewright.schema.json"},
+    {"list",
+     "list models, transformers, schedules, backends, transports or config keys, or print the schema of configs",
+     add_list, "  pipewright list schedules\n  pipewright list schema >pipewright.schema.json"},
 };
 
 std::string version_text() {

@@ -25,8 +25,9 @@ TEST_F(Cli, UsageMistakesExitWithTwoAndAWayOut) {
         EXPECT_TRUE(contains(error_of(arguments, 2), "help: ")) << arguments;
     EXPECT_TRUE(contains(error_of("simulte x.yaml", 2), "did you mean 'simulate'?"));
     EXPECT_TRUE(contains(error_of("simulate uniform.yaml --jsn", 2), "did you mean '--json'?"));
-    EXPECT_TRUE(contains(error_of("list colours", 2),
-                         "list models, schedules, backends, transports, operations, devices, keys or schema"));
+    EXPECT_TRUE(
+        contains(error_of("list colours", 2),
+                 "list models, transformers, schedules, backends, transports, operations, devices, keys or schema"));
     EXPECT_TRUE(contains(error_of("run mlp.yaml --resume x", 2), "'x' has no checkpoint"));
 }
 
@@ -138,6 +139,7 @@ TEST_F(Cli, ConfigsAreValidated) {
 
 TEST_F(Cli, ListsNameAllChoices) {
     EXPECT_TRUE(contains(run_well("list models").out, "resnet50"));
+    EXPECT_TRUE(contains(run_well("list transformers").out, "\nmixtral-8x7b      46.703 G    12.880 G    4096"));
     EXPECT_TRUE(contains(run_well("list schedules").out, "1f1b"));
     EXPECT_TRUE(contains(run_well("list backends").out, "reference"));
     EXPECT_TRUE(contains(run_well("list transports").out, "threads"));

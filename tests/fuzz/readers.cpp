@@ -20,6 +20,7 @@
 #include "tests/support/temporary_folder.h"
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/error.h"
+#include "workloads/models/transformer.h"
 
 #include <nlohmann/json.hpp>
 
@@ -93,6 +94,14 @@ void read_tensor_file(const std::string& bytes) {
         std::abort();
 }
 
+void read_transformer_file(const std::string& bytes) {
+    const std::string path = file("config.json", bytes);
+    is_transformer_config(path);
+    const TransformerParameters parameters = parameters_of(read_transformer_config(path));
+    if (parameters.active <= 0 || parameters.active > parameters.total)
+        std::abort();
+}
+
 struct Target {
     std::string_view name;
     std::function<void(const std::string& bytes)> read;
@@ -112,6 +121,7 @@ const Target kTargets[] = {
     {"graph", [](const std::string& bytes) { read_graph_txt(std::make_shared<Source>("g.graph.txt", bytes), 4); }},
     {"max_load", [](const std::string& bytes) { parse_placement_instance(bytes, "instance.json"); }},
     {"piper", [](const std::string& bytes) { parse_piper_instance(bytes, "instance.json"); }},
+    {"transformer", read_transformer_file},
     {"ranks", [](const std::string& bytes) { read_rank_table(file("ranks.json", bytes)); }},
     {"lengths", [](const std::string& bytes) { read_lengths_file(file("lengths.csv", bytes)); }},
     {"npy", [](const std::string& bytes) { read_npy(file("array.npy", bytes)); }},
