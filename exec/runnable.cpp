@@ -31,6 +31,11 @@ void check_kernels(const Config& config) {
                        fmt::format("devices of {} compute in fp32, not in {}", name_of(backend),
                                    name_of(config.training.precision)),
                        "simulate it, set run.backend: cuda or emulated, or write fp32");
+    if (!bytes_of(config.training.precision).has_kernels)
+        config.fail_at(
+            "training.precision",
+            fmt::format("devices of {} have no kernels in {}", name_of(backend), name_of(config.training.precision)),
+            "simulate it, or write bf16");
     if (config.training.optimizer != OptimizerKind::Sgd)
         config.fail_at("training.optimizer",
                        fmt::format("devices of {} have no kernels of {}", name_of(config.run.backend),

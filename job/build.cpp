@@ -5,9 +5,11 @@
 #include "job/plan.h"
 #include "job/rules.h"
 #include "job/settings.h"
+#include "job/transformer_job.h"
 #include "schedules/plan/durations.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/stages/ties.h"
+#include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
 #include <cassert>
@@ -109,6 +111,8 @@ void check_hosts(const Profile& profile, const Config& config) {
 Model build_model(const Config& config) {
     if (cost_source_of(config).source == CostSource::File)
         return model_from_file(config).model;
+    if (is_transformer(config))
+        return transformer_model(transformer_job_of(config), config.pipeline.micro_batch_size).model;
     const BuiltInModel& model = built_in_model(config);
     check_labels(config, model);
     const DataSource& source = data_source(config.workload.dataset);
@@ -124,12 +128,34 @@ Model build_model(const Config& config) {
 
 namespace {
 
+// Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
+// Where that is not possible, both count as blocks; else the first stages have one more.
+StageSplit split_by_blocks(const Config& config, const Model& model) {
+    const int stages = config.pipeline.stages, blocks = config.workload.transformer->layers;
+    const bool counts_ends = blocks % stages != 0 && (blocks + 2) % stages == 0;
+    const int slots = counts_ends ? blocks + 2 : blocks;
+    if (slots < stages)
+        config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
+                       fmt::format("{} blocks cannot be divided among {} stages", blocks, stages),
+                       "write fewer stages");
+    std::vector<std::string> cuts;
+    int next = 0;
+    for (int stage = 0; stage + 1 < stages; ++stage) {
+        next += slots / stages + (stage < slots % stages ? 1 : 0);
+        const int block = next - (counts_ends ? 1 : 0);
+        cuts.push_back(block < blocks ? fmt::format("block.{}", block) : "head");
+    }
+    return split_at(model.layers, cuts);
+}
+
 StageSplit split_of_layers(const Config& config, const Model& model, const Profile& profile) {
     const PipelineConfig& pipeline = config.pipeline;
     if (pipeline.split == PipelineConfig::Split::Cuts)
         return split_by_cuts(config, model);
     if (pipeline.split == PipelineConfig::Split::Lists)
         return split_by_names(config, model);
+    if (is_transformer(config) && !config.places.contains("pipeline.split"))
+        return split_by_blocks(config, model);
     const bool even = pipeline.split == PipelineConfig::Split::Even;
     const std::vector<Ns> times = even ? std::vector<Ns>{} : layer_times(profile, pipeline.micro_batch_size);
     try {
@@ -206,6 +232,8 @@ void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::m
 }  // namespace
 
 std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
+    if (is_transformer(config))
+        return std::make_shared<const Cluster>(pipeline_cluster(transformer_job_of(config)));
     const ClusterConfig& cluster = config.cluster;
     ClusterFacts facts;
     std::map<std::string, int> hosts;  // devices without a host name share one
@@ -249,6 +277,8 @@ Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<cons
     costs.cluster = std::move(cluster);
     add_settings(costs, config);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
+    if (is_transformer(config))
+        add_replicas(costs, transformer_job_of(config), split, config.pipeline.micro_batch_size);
     return costs;
 }
 

@@ -1,7 +1,9 @@
 #include "job/cost_source.h"
 
 #include "job/rules.h"
+#include "job/transformer_job.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -16,6 +18,10 @@ Profile profile_from_file(const Config& config, const Model&) {
         config.fail_at("cluster.profile", fmt::format("'{}' has its own times and sizes", config.workload.model),
                        "remove cluster.profile");
     return model_from_file(config).profile;
+}
+
+Profile profile_by_shapes(const Config& config, const Model&) {
+    return transformer_model(transformer_job_of(config), config.pipeline.micro_batch_size).profile;
 }
 
 Profile measured_profile(const Config& config, const Model&) {
@@ -74,6 +80,7 @@ void check_no_times_by_samples(const Config& config, const Profile& profile) {
 // The rows are in the order of the enum. The last one is for a config that has none of the others.
 constexpr CostSourceRow kSources[] = {
     {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
+    {CostSource::Shapes, "shapes", true, false, is_transformer, profile_by_shapes},
     {CostSource::File, "file", true, false,
      [](const Config& config) { return model_file(config.workload.model) != ModelFile::None; }, profile_from_file},
     {CostSource::Measured, "measured", true, true, [](const Config& config) { return !config.cluster.profile.empty(); },

@@ -11,6 +11,7 @@ namespace pw {
 
 enum class CostSource {
     Uniform,   // times in the config, per stage
+    Shapes,    // of transformers: from the shapes of their products and the messages of their groups
     File,      // times of a model file, per layer
     Measured,  // a profile
     Analytic,  // times computed from FLOPs and bytes

@@ -67,6 +67,8 @@ std::string no_rates(const Config& config, const Plan*) {
         case CostSource::Uniform:
         case CostSource::File:
             return fmt::format("{} has its own times", model_name(config));
+        case CostSource::Shapes:
+            return "costs are by the shapes of products";
         case CostSource::Measured:
             return "times are those of cluster.profile";
         case CostSource::Analytic:

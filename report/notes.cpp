@@ -173,12 +173,22 @@ std::string note_on_rates(const Config& config) {
                                 : ": no layer takes less");
 }
 
+std::string note_on_shapes(const Config& config) {
+    const std::shared_ptr<const ProductRates> products = product_rates_of(config);
+    return fmt::format("costs by the shapes of products{}, not measured in this program on these devices",
+                       products ? fmt::format(", {} of which were measured on {} in {}", products->table.rows.size(),
+                                              products->table.device, name_of(products->table.precision))
+                                : ", at the rate of the fastest one");
+}
+
 Notices notes_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
             return {note_on_uniform(job.config)};
         case CostSource::File:
             return notes_on_file(job, used);
+        case CostSource::Shapes:
+            return {note_on_shapes(job.config)};
         case CostSource::Measured:
             return {note_on_profile(job, used)};
         case CostSource::Analytic:

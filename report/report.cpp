@@ -1,5 +1,7 @@
 #include "report/report.h"
 
+#include "job/transformer_job.h"
+
 #include "job/config/config.h"
 #include "report/predict.h"
 #include "report/table.h"
@@ -119,9 +121,24 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
     return report_with({std::move(trace), std::move(metrics)}, devices);
 }
 
+namespace {
+
+ClusterRate cluster_rate(const Config& config, Ns step) {
+    const Parallel& parallel = config.parallel.degrees;
+    const double seconds = static_cast<double>(step) * 1e-9;
+    const auto samples = static_cast<double>(config.pipeline.mini_batch) * parallel.data;
+    return {parallel.devices(), parallel.data, samples * config.workload.options.sequence_length / seconds,
+            samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config)};
+}
+
+}  // namespace
+
 Report predicted_report(const Job& job, bool with_events) {
     const std::vector<DeviceConfig>& devices = job.config.cluster.devices;
-    return with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
+    Report report = with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
+    if (is_transformer(job.config))
+        report.cluster = cluster_rate(job.config, report.metrics.step_time);
+    return report;
 }
 
 Report read_report(const std::vector<std::string>& paths) {
@@ -170,25 +187,31 @@ Json to_json(const Report& report) {
     Json devices = Json::array();
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         devices.push_back(json_of_device(metrics.devices[device], report.limits[device]));
-    return {{"schema_version", kSchemaVersion},
-            {"label", report.trace.label},
-            {"makespan_ns", metrics.makespan},
-            {"span_ns", metrics.span},
-            {"step_time_ns", metrics.step_time},
-            {"ideal_ns", metrics.ideal},
-            {"bubble_rate", metrics.bubble_rate},
-            {"bubble_ratio", metrics.bubble_ratio},
-            {"span_bubble_rate", metrics.span_bubble_rate},
-            {"samples_per_second", metrics.samples_per_second},
-            {"tasks", metrics.tasks},
-            {"plan_hash", report.trace.plan_hash},
-            {"fits", fits(report)},
-            {"schedule", report.trace.schedule},
-            {"stages", report.trace.stages},
-            {"micro_batches", report.trace.micro_batches},
-            {"micro_batch_size", report.trace.micro_batch_size},
-            {"mini_batch", sizes_of(report.trace).mini_batch},
-            {"devices", std::move(devices)}};
+    Json json = {{"schema_version", kSchemaVersion},
+                 {"label", report.trace.label},
+                 {"makespan_ns", metrics.makespan},
+                 {"span_ns", metrics.span},
+                 {"step_time_ns", metrics.step_time},
+                 {"ideal_ns", metrics.ideal},
+                 {"bubble_rate", metrics.bubble_rate},
+                 {"bubble_ratio", metrics.bubble_ratio},
+                 {"span_bubble_rate", metrics.span_bubble_rate},
+                 {"samples_per_second", metrics.samples_per_second},
+                 {"tasks", metrics.tasks},
+                 {"plan_hash", report.trace.plan_hash},
+                 {"fits", fits(report)},
+                 {"schedule", report.trace.schedule},
+                 {"stages", report.trace.stages},
+                 {"micro_batches", report.trace.micro_batches},
+                 {"micro_batch_size", report.trace.micro_batch_size},
+                 {"mini_batch", sizes_of(report.trace).mini_batch},
+                 {"devices", std::move(devices)}};
+    if (report.cluster)
+        json["cluster"] = {{"devices", report.cluster->devices},
+                           {"replicas", report.cluster->replicas},
+                           {"tokens_per_second", report.cluster->tokens_per_second},
+                           {"model_flops_utilisation", report.cluster->utilisation}};
+    return json;
 }
 
 std::string to_text(const Report& report) {
@@ -199,9 +222,12 @@ std::string to_text(const Report& report) {
         table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device]));
     if (metrics.devices.size() > 1)
         table.add(row_of_largest(metrics.devices));
-    return fmt::format("{}\nstep time {}   {:.4g} samples/s   bubble rate {}\n{}", table.print(),
-                       print_time(metrics.step_time), metrics.samples_per_second, print_percent(metrics.bubble_rate),
-                       misfits_of(report));
+    const std::string rate = report.cluster ? fmt::format("{:.5g} tokens/s on {} devices, {} of their peak",
+                                                          report.cluster->tokens_per_second, report.cluster->devices,
+                                                          print_percent(report.cluster->utilisation))
+                                            : fmt::format("{:.4g} samples/s", metrics.samples_per_second);
+    return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}", table.print(), print_time(metrics.step_time), rate,
+                       print_percent(metrics.bubble_rate), misfits_of(report));
 }
 
 std::string title_of(const Report& report) {

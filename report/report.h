@@ -7,16 +7,25 @@
 #include "schedules/trace/trace.h"
 #include "sim/metrics.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace pw {
+
+// What a cluster does that trains a transformer in replicas of the plan.
+struct ClusterRate {
+    int devices = 0, replicas = 0;
+    double tokens_per_second = 0;
+    double utilisation = 0;  // FLOPs of the model per second, of the peak of all devices (MFU)
+};
 
 struct Report {
     Trace trace;
     Metrics metrics;
     std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
     std::vector<std::string> names;  // names of the devices
+    std::optional<ClusterRate> cluster = {};
 };
 
 // Returns the report of a trace, predicted or measured. Devices beyond those that are given have numbers for names and

@@ -28,6 +28,7 @@ struct ConfigBlock {
 };
 ConfigBlock workload_block();
 ConfigBlock cluster_block();
+ConfigBlock parallel_block();
 ConfigBlock pipeline_block();
 ConfigBlock training_block();
 ConfigBlock run_block();
@@ -84,6 +85,12 @@ std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
 // Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
+
+// Makes the plan's devices of those of the cluster: one for each stage of the pipeline. Notes mistakes of degrees that
+// do not fit the cluster, the model or the mini-batch.
+void group_devices(const Yaml& root, Config& config);
+// Returns the config as its file has it, with the devices of the cluster.
+Config ungrouped(Config config);
 
 // Reads the block `sweep`. Every axis has values. Whether its key exists is checked when an override is loaded.
 std::vector<SweepAxis> read_sweep(const Yaml& sweep);

@@ -176,6 +176,8 @@ constexpr ConfigKey kClusterKeys[] = {
      "the kind of all devices, one of `pipewright list devices`: it sets `memory`, `compute` (in "
      "`training.precision`), `memory_bandwidth` and the link inside a host where the file does not have them, see "
      "[devices by name](#devices-by-name)"},
+    {"domain", if_given(integer_key<kCluster, &Cluster::domain>(1, kMostDevices)), KeyShown::IfSet,
+     "`devices_per_host`", "transformers: the devices that `inside` connects, in several hosts"},
     {"device_kinds", path_key<kCluster, &Cluster::device_kinds>(), KeyShown::IfSet, "none",
      "file with kinds of devices of your own"},
     {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),

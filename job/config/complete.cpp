@@ -127,7 +127,7 @@ void take_rates_of_kind(const Yaml& root, Config& config) {
         config.cluster.rates.flops = rate->flops;
         return;
     }
-    if (!has_analytic_costs(config))
+    if (!has_analytic_costs(config) && !is_transformer(config))
         return;
     std::vector<std::string_view> known;
     for (const auto& [precision, rate] : cluster.kind->peak)
@@ -147,6 +147,8 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
         run.transport = usual_transport(run.backend, ranks);
     check_transport(root["run"]["transport"], run, config.cluster);
     take_rates_of_kind(root, config);
+    if (is_transformer(config))
+        group_devices(root, config);
     apply_file(root, schedule, config, written.claims);
     check_lengths(root["pipeline"], config.pipeline);
     config.pipeline.stages = resolve_stages(written.claims, config.cluster.devices.size(), schedule.chunks);
@@ -162,7 +164,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
                                                "remove 'pipeline.split'");
     }
     root.source().throw_if_mistaken();
-    config.yaml = print_config(config);
+    config.yaml = print_config(is_transformer(config) ? ungrouped(config) : config);
     return std::move(config);
 }
 

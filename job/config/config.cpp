@@ -31,13 +31,15 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
     throw Error(ExitCode::BadInput, fact);
 }
 
+bool is_transformer(const Config& config) { return config.workload.transformer.has_value(); }
+
 bool is_uniform(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     return model != nullptr && model->build == nullptr;
 }
 
 bool has_analytic_costs(const Config& config) {
-    return !is_uniform(config) && model_file(config.workload.model) == ModelFile::None &&
+    return !is_uniform(config) && !is_transformer(config) && model_file(config.workload.model) == ModelFile::None &&
            config.cluster.profile.empty();
 }
 

@@ -12,6 +12,7 @@
 #include "workloads/models/precision.h"
 #include "workloads/text/choice.h"
 #include "workloads/text/yaml.h"
+#include "workloads/transformers/parallel.h"
 
 #include <limits>
 #include <map>
@@ -41,6 +42,7 @@ struct WorkloadConfig {
     std::string path;                   // of the data set; made absolute from the config's folder
     ImageChanges changes;
     UniformWorkload uniform;
+    std::optional<Transformer> transformer;  // a preset, or that of a config.json
 };
 
 struct DeviceConfig {
@@ -85,6 +87,7 @@ struct ClusterConfig {
     std::string device_kinds;             // absolute path of a file with further kinds; empty: none
     std::optional<DeviceKindFacts> kind;  // what is known of `device`
     DeviceRates rates;
+    int domain = 0;  // devices that `link` connects, in several hosts; 0: those of a host
 };
 
 template <>
@@ -126,6 +129,15 @@ inline constexpr Choice<PipelineConfig::Rules> kChoices<PipelineConfig::Rules>[]
 
 // Returns whether any stage has several devices.
 bool is_replicated(const PipelineConfig& pipeline);
+
+// How the devices of a cluster share a transformer. The plan has a device for each stage of the pipeline, which stands
+// for the devices of one replica that have the stage.
+struct ParallelConfig {
+    Parallel degrees;
+    // complete() sets these: the devices of the cluster as the file has them, and those of its largest host.
+    std::vector<DeviceConfig> devices;
+    int per_host = 1;
+};
 
 struct TrainingConfig {
     int steps = 20;
@@ -244,6 +256,7 @@ struct SweepAxis {
 struct Config {
     WorkloadConfig workload;
     ClusterConfig cluster;
+    ParallelConfig parallel;
     PipelineConfig pipeline;
     TrainingConfig training;
     RunConfig run;
@@ -270,6 +283,9 @@ std::string print_config(const Config& config);
 // Returns the config with its paths relative to `folder`, except those of the keys in `config.absolute`. Its paths are
 // then no longer valid for this process.
 Config with_paths_from(Config config, const std::string& folder);
+
+// Returns whether the workload is a transformer in training on a cluster, whose costs follow from shapes.
+bool is_transformer(const Config& config);
 
 // Returns whether the workload has times of stages and no layers.
 bool is_uniform(const Config& config);

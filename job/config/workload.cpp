@@ -17,13 +17,19 @@ std::vector<std::string_view> model_names() {
 }
 
 // Reads the model's name; empty if it is missing or unknown. Which other keys are right depends on the model.
-std::string model_in(const Yaml& at, const std::string& folder) {
+std::string model_in(const Yaml& at, const std::string& folder, Config& config) {
     const std::vector<std::string_view> models = model_names();
-    const std::string known =
-        fmt::format("models: {}, or a file with the times of layers: *.yaml, *.json, *.csv or *.graph.txt",
-                    fmt::join(models, ", "));
+    const std::string known = fmt::format(
+        "models: {}, a transformer of `pipewright list transformers`, a config.json, or a file with the times of "
+        "layers: *.yaml, *.json, *.csv or *.graph.txt",
+        fmt::join(models, ", "));
     const std::string model = at.text();
-    if (model.empty()) {
+    if (const Transformer* transformer = find_transformer(model)) {
+        config.workload.transformer = *transformer;
+    } else if (is_transformer_config(absolute_path(folder, model))) {
+        config.workload.transformer = read_transformer_config(absolute_path(folder, model));
+        return absolute_path(folder, model);
+    } else if (model.empty()) {
         if (!at.present() || at.is_text())
             at.complain("'workload.model' is missing",
                         fmt::format("write workload: {{model: {}}}; {}", models.front(), known));
@@ -40,7 +46,7 @@ std::string model_in(const Yaml& at, const std::string& folder) {
 }
 
 void read_model(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
-    config.workload.model = model_in(at, reading.folder);
+    config.workload.model = model_in(at, reading.folder, config);
 }
 
 std::vector<std::string_view> dataset_names() {
@@ -192,6 +198,10 @@ constexpr auto kUniform = &Workload::uniform;
 
 // The models that a key is for.
 constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
+constexpr KeyLimit<Config> kOfSequences{[](const Config& config, std::string_view key) {
+                                            return is_transformer(config) || is_for_model<takes_key>(config, key);
+                                        },
+                                        [](std::string_view key) { return takers<takes_key>(key) + ", transformers"; }};
 constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
 constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, Elsewhere::RefusedUnread};
 
@@ -229,8 +239,8 @@ constexpr ConfigKey kWorkloadKeys[] = {
      kOfSome},
     {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), KeyShown::Always, "",
      "how often the image is halved", kOfSome},
-    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 65'536), KeyShown::Always, "",
-     "tokens of a sample", kOfSome},
+    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 1'048'576), KeyShown::Always, "",
+     "tokens of a sample", kOfSequences},
     {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), KeyShown::Always, "",
      "different tokens; with text at least 256", kOfSome},
     {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), KeyShown::Always, "",

@@ -75,7 +75,7 @@ private:
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (updated_on_[stage] == device) {
-                const TrainingBytes state = training_bytes(bytes.weights, costs_.optimizer);
+                const TrainingBytes state = bytes.training.value_or(training_bytes(bytes.weights, costs_.optimizer));
                 const int parts = parts_.empty() ? 1 : parts_[stage];
                 for (int part = 0; part < parts; ++part)
                     add({BufferUse::Gradients, MemoryKind::Gradients, state.gradients, device, stage, -1, -1, -1, 0,

@@ -75,13 +75,18 @@ void add_kinds(const Yaml& root, std::vector<DeviceKindFacts>& kinds) {
 
 }  // namespace
 
+std::string_view rate_name(Precision precision) {
+    return precision == Precision::Mxfp8 ? "fp8" : precision == Precision::Nvfp4 ? "fp4" : name_of(precision);
+}
+
 std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision precision) {
-    const std::string_view name = name_of(precision);
+    const std::string_view name = rate_name(precision);
     if (const auto best = kind.best.find(name); best != kind.best.end())
         return ProductRate{best->second, true};
     if (const auto peak = kind.peak.find(name); peak != kind.peak.end())
         return ProductRate{peak->second, false};
-    return std::nullopt;
+    // Matrix units of all devices with bf16 compute in fp16 at the same rate.
+    return precision == Precision::Fp16 ? product_rate(kind, Precision::Bf16) : std::nullopt;
 }
 
 std::vector<DeviceKindFacts> device_kinds(const std::string& file) {

@@ -27,6 +27,9 @@ struct DeviceKindFacts {
     std::string source;
 };
 
+// Returns the name of a precision's rate; numbers with scales of blocks have those of their width.
+std::string_view rate_name(Precision precision);
+
 // The rate at which a kind of device computes products.
 struct ProductRate {
     double flops = 0;

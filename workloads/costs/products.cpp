@@ -66,14 +66,24 @@ const ProductTable* find_table(std::string_view device, Precision precision) {
     return found == tables.end() ? nullptr : &*found;
 }
 
+// Returns the vendor's rate; the fastest measured one where there is no other.
+double peak_of(const DeviceKindFacts& kind, Precision precision) {
+    for (const std::string_view name : {rate_name(precision), name_of(Precision::Bf16)})
+        if (const auto peak = kind.peak.find(name); peak != kind.peak.end())
+            return peak->second;
+    return product_rate(kind, precision)->flops;
+}
+
 }  // namespace
 
 double ProductTable::efficiency(const Product& product) const {
     std::vector<std::pair<double, double>> nearest;  // distance, efficiency
+    const bool has_layout = std::any_of(
+        rows.begin(), rows.end(), [&](const MeasuredProduct& row) { return row.product.layout == product.layout; });
     for (const MeasuredProduct& row : rows) {
         if (row.product == product)
             return row.efficiency;
-        if (row.product.layout == product.layout)
+        if (!has_layout || row.product.layout == product.layout)
             nearest.emplace_back(distance(row.product, product), row.efficiency);
     }
     const std::size_t count = std::min(kNearest, nearest.size());
@@ -103,18 +113,23 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
             "b200, or "
             "remove the key products",
             kind.name, kind.products);
-    const ProductTable* table = find_table(kind.products, precision);
+    const Precision measured_in[] = {
+        precision, precision == Precision::Mxfp8 ? Precision::Fp8 : precision,
+        precision == Precision::Fp32 || precision == Precision::Tf32 ? precision : Precision::Bf16};
+    const ProductTable* table = nullptr;
+    for (const Precision one : measured_in)
+        if (table == nullptr)
+            table = find_table(kind.products, one);
     if (table == nullptr)
         return nullptr;
     const std::vector<DeviceKindFacts> kinds = device_kinds();
     const DeviceKindFacts* measured = find_device_kind(kinds, table->device);
     const std::optional<ProductRate> own = product_rate(kind, precision),
-                                     other = measured ? product_rate(*measured, precision) : std::nullopt;
+                                     other = measured ? product_rate(*measured, table->precision) : std::nullopt;
     if (!own || !other)
         return nullptr;
-    const double scale = own->is_measured && other->is_measured
-                             ? own->flops / other->flops
-                             : kind.peak.find(name_of(precision))->second / table->peak;
+    const double scale =
+        own->is_measured && other->is_measured ? own->flops / other->flops : peak_of(kind, precision) / table->peak;
     return std::make_shared<const ProductRates>(ProductRates{*table, scale});
 }
 

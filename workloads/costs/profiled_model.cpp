@@ -12,7 +12,7 @@
 namespace pw {
 namespace {
 
-constexpr const char* kHelp = "check the path; it starts at the config's folder";
+constexpr const char* kPathHelp = "check the path; it starts at the config's folder";
 
 // A format of files with layers. If several have one suffix, the first one whose key is in the text counts.
 struct ModelForm {
@@ -59,7 +59,7 @@ bool is_instance(const std::string& model) {
     std::error_code error;
     if (model_file(model) != ModelFile::JsonFile || !std::filesystem::is_regular_file(model, error))
         return false;
-    const std::string text = read_text(model, kHelp);
+    const std::string text = read_text(model, kPathHelp);
     return form_of(ModelFile::JsonFile, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
 }
 
@@ -93,7 +93,7 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
 }
 
 ProfiledModel read_profiled_model(const std::string& path, int samples) {
-    auto source = std::make_shared<Source>(path, read_text(path, kHelp));
+    auto source = std::make_shared<Source>(path, read_text(path, kPathHelp));
     const ModelForm* form = form_of(model_file(path), source->text());
     if (form == nullptr)
         fail(

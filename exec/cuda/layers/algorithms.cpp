@@ -9,14 +9,10 @@ cudnnMathType_t math_type(ConvolutionMath math) {
 }
 
 std::vector<ConvolutionMath> maths_of(Precision precision) {
-    switch (precision) {
-        case Precision::Fp32:
-            return {ConvolutionMath::Fma};
-        case Precision::Tf32:
-            return {ConvolutionMath::Default};
-        case Precision::Bf16:
-            break;
-    }
+    if (precision == Precision::Fp32)
+        return {ConvolutionMath::Fma};
+    if (precision == Precision::Tf32)
+        return {ConvolutionMath::Default};
     return {ConvolutionMath::TensorOp, ConvolutionMath::Default};
 }
 

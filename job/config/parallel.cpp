@@ -1,0 +1,165 @@
+// The block `parallel`: how the devices of a cluster share a transformer.
+#include "job/config/blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace pw {
+namespace {
+
+constexpr int kHighestDegree = 1'000'000;
+constexpr auto kParallel = &Config::parallel;
+constexpr auto kDegrees = &ParallelConfig::degrees;
+
+void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    Parallel& parallel = config.parallel.degrees;
+    if (!at.present())
+        return;
+    if (at.is_map()) {
+        at.allow({"kind", "share"});
+        parallel.recompute = at["kind"].choice(RecomputeKind::Full);
+        parallel.recomputed = at["share"].number(1, 0, 1);
+        return;
+    }
+    parallel.recompute = at.choice(RecomputeKind::None);
+}
+
+std::string print_recomputed(const Config& config) {
+    const Parallel& parallel = config.parallel.degrees;
+    const std::string_view kind = name_of(parallel.recompute);
+    return parallel.recomputed == 1 ? std::string(kind)
+                                    : fmt::format("{{kind: {}, share: {}}}", kind, parallel.recomputed);
+}
+
+constexpr KeyLimit<Config> kOfTransformers{
+    [](const Config& config, std::string_view) { return config.workload.model.empty() || is_transformer(config); },
+    [](std::string_view) { return std::string("transformers"); }};
+
+constexpr ConfigKey kParallelKeys[] = {
+    {"tensor", integer_key<kParallel, kDegrees, &Parallel::tensor>(1, kHighestDegree), KeyShown::Always, "",
+     "devices that share every product (tensor parallelism)", kOfTransformers},
+    {"pipeline", integer_key<kParallel, kDegrees, &Parallel::pipeline>(1, kHighestDegree), KeyShown::Always, "",
+     "devices that share the stages of a replica; the plan has one device for each", kOfTransformers},
+    {"context", integer_key<kParallel, kDegrees, &Parallel::context>(1, kHighestDegree), KeyShown::Always, "",
+     "devices that share the tokens of a sequence", kOfTransformers},
+    {"expert", integer_key<kParallel, kDegrees, &Parallel::expert>(1, kHighestDegree), KeyShown::Always, "",
+     "devices of a stage that share the experts of a layer", kOfTransformers},
+    {"sequence", flag_key<kParallel, kDegrees, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
+     "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
+    {"zero", integer_key<kParallel, kDegrees, &Parallel::zero>(0, 3), KeyShown::Always, "",
+     "what replicas share: 1 states of the optimizer, 2 gradients in addition, 3 weights in addition (ZeRO, FSDP)",
+     kOfTransformers},
+    {"zero_group", if_given(integer_key<kParallel, kDegrees, &Parallel::zero_group>(1, kHighestDegree)),
+     KeyShown::IfSet, "all replicas", "how many replicas share it", kOfTransformers},
+    {"recompute",
+     {special("`none`, `selective`, `norms`, `full`, `{kind, share}`",
+              R"({"anyOf": [{"enum": ["none", "selective", "norms", "full"]}, {"type": "object", "properties":
+                {"kind": {"enum": ["none", "selective", "norms", "full"]}, "share": {"type": "number"}},
+                "additionalProperties": false}]})"),
+      read_recomputed, print_recomputed},
+     KeyShown::Always,
+     "none",
+     "what is not saved but computed again in the backward: `selective` scores and probabilities of attention, `norms` "
+     "norms and activations, `full` blocks; `share` of the blocks",
+     kOfTransformers},
+    {"attention", choice_key<kParallel, kDegrees, &Parallel::attention>(), KeyShown::IfSet, "the release's",
+     "kernels of attention: `unfused` ones write scores to memory", kOfTransformers},
+    {"release", choice_key<kParallel, kDegrees, &Parallel::release>(), KeyShown::Always, "",
+     "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
+};
+
+void finish_parallel(const Yaml& at, Config& config, KeyReading&) {
+    if (!is_transformer(config)) {
+        for (const ConfigKey& key : kParallelKeys)
+            if (at[key.name].present() && !config.workload.model.empty())
+                at[key.name].complain(fmt::format("'{}' is for transformers, not for model: {}", at[key.name].path(),
+                                                  config.workload.model),
+                                      "remove the key, or name one of `pipewright list transformers`");
+        return;
+    }
+    if (!at["sequence"].present())
+        config.parallel.degrees.sequence = config.parallel.degrees.tensor > 1;
+}
+
+// Returns whether a degree divides a number, and notes the mistake if it does not.
+bool divides(const Yaml& at, std::int64_t degree, std::int64_t number, const std::string& what) {
+    if (number % degree == 0)
+        return true;
+    at.complain(fmt::format("'{}' is {}, which does not divide {}", at.path(), degree, what),
+                fmt::format("write a divisor of {}", number));
+    return false;
+}
+
+void check_degrees(const Yaml& at, const Config& config) {
+    const Parallel& parallel = config.parallel.degrees;
+    const Transformer& model = *config.workload.transformer;
+    divides(at["tensor"], parallel.tensor, model.heads, fmt::format("the {} heads of {}", model.heads, model.name));
+    if (parallel.context > 1)
+        divides(at["context"], parallel.context, config.workload.options.sequence_length,
+                fmt::format("the {} tokens of a sequence", config.workload.options.sequence_length));
+    if (parallel.expert == 1)
+        return;
+    if (!model.experts)
+        at["expert"].complain(fmt::format("{} has no experts", model.name), "remove the key");
+    else if (divides(at["expert"], parallel.expert, model.experts->count,
+                     fmt::format("the {} experts of {}", model.experts->count, model.name)))
+        divides(at["expert"], parallel.expert, parallel.holders(),
+                fmt::format("the {} devices of a stage", parallel.holders()));
+}
+
+}  // namespace
+
+ConfigBlock parallel_block() { return {"parallel", kParallelKeys, finish_parallel}; }
+
+void group_devices(const Yaml& root, Config& config) {
+    ParallelConfig& own = config.parallel;
+    Parallel& parallel = own.degrees;
+    ClusterConfig& cluster = config.cluster;
+    PipelineConfig& pipeline = config.pipeline;
+    const Yaml at = root["parallel"];
+    if (!cluster.kind) {
+        root["cluster"].complain(
+            "costs of transformers are those of a kind of devices, but 'cluster.device' is missing",
+            "write device: h100-sxm-80, or another one of `pipewright list devices`");
+        return;
+    }
+    const auto of_replica = std::int64_t{parallel.tensor} * parallel.pipeline * parallel.context;
+    if (cluster.devices.empty())
+        cluster.devices.resize(static_cast<std::size_t>(std::min<std::int64_t>(of_replica, kMostDevices)),
+                               {"", 1, cluster.memory, ""});
+    own.devices = cluster.devices;
+    const std::int64_t devices = std::ssize(own.devices);
+    std::map<std::string, int> on_host;
+    for (const DeviceConfig& device : own.devices)
+        own.per_host = std::max(own.per_host, ++on_host[device.host]);
+    if (devices % of_replica != 0) {
+        at.complain(fmt::format("tensor x pipeline x context are {} devices, which do not divide the {} of the cluster",
+                                of_replica, devices),
+                    "write degrees whose product divides the number of devices");
+        return;
+    }
+    parallel.data = static_cast<int>(devices / of_replica);
+    check_degrees(at, config);
+    const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
+    if (root["pipeline"]["mini_batch"].present()) {
+        if (pipeline.mini_batch % each != 0)
+            root["pipeline"]["mini_batch"].complain(
+                fmt::format(
+                    "'pipeline.mini_batch' is {}, but {} replicas with micro-batches of {} take multiples of {}",
+                    pipeline.mini_batch, parallel.data, pipeline.micro_batch_size, each),
+                fmt::format("write {}", (pipeline.mini_batch + each - 1) / each * each));
+        pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, pipeline.mini_batch / each));
+    }
+    pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, cluster.memory, ""});
+}
+
+Config ungrouped(Config config) {
+    config.cluster.devices = config.parallel.devices;
+    return config;
+}
+
+}  // namespace pw

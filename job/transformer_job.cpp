@@ -1,0 +1,57 @@
+#include "job/transformer_job.h"
+
+#include "workloads/cluster/named_links.h"
+#include "workloads/transformers/transformer_model.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+namespace pw {
+
+namespace {
+
+// Returns the name of a link with these numbers; collectives of a named link may have been measured.
+std::string name_of_link(const Link& link) {
+    const auto found = std::find_if(std::begin(kNamedLinks), std::end(kNamedLinks),
+                                    [&](const NamedLink& one) { return one.link == link; });
+    return found == std::end(kNamedLinks) ? "" : std::string(found->name);
+}
+
+}  // namespace
+
+TransformerJob transformer_job_of(const Config& config) {
+    const ClusterConfig& cluster = config.cluster;
+    TransformerJob job;
+    job.model = *config.workload.transformer;
+    job.tokens = config.workload.options.sequence_length;
+    job.parallel = config.parallel.degrees;
+    job.precision = config.training.precision;
+    job.optimizer = config.training.optimizer;
+    job.device = *cluster.kind;
+    job.device.memory_bandwidth = cluster.rates.memory_bandwidth;
+    job.flops = cluster.rates.flops;
+    job.products = product_rates_of(config);
+    job.fabric.inside_name = name_of_link(cluster.link);
+    job.fabric.inside = cluster.link;
+    job.fabric.per_host = config.parallel.per_host;
+    job.fabric.domain = cluster.domain > 0 ? cluster.domain : config.parallel.per_host;
+    job.fabric.between = cluster.between_hosts;
+    job.fabric.adapters = cluster.adapters;
+    return job;
+}
+
+double model_flops_per_sample(const Config& config) {
+    const int tokens = config.workload.options.sequence_length;
+    return tokens * model_flops_per_token(*config.workload.transformer, tokens);
+}
+
+double peak_flops(const Config& config) {
+    const RatesByPrecision& peak = config.cluster.kind->peak;
+    for (const std::string_view name : {rate_name(config.training.precision), name_of(Precision::Bf16)})
+        if (const auto rate = peak.find(name); rate != peak.end())
+            return rate->second;
+    return config.cluster.rates.flops;
+}
+
+}  // namespace pw

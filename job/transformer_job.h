@@ -1,0 +1,17 @@
+// The training of a transformer that a config describes.
+#pragma once
+
+#include "job/config/config.h"
+#include "workloads/transformers/parallel.h"
+
+namespace pw {
+
+// Makes it of a complete config whose workload is a transformer.
+TransformerJob transformer_job_of(const Config& config);
+
+// FLOPs of the model for one sample, forward and backward (workloads/transformers/transformer_model.h).
+double model_flops_per_sample(const Config& config);
+// FLOP/s of a device in the precision of the training, as its vendor states them.
+double peak_flops(const Config& config);
+
+}  // namespace pw

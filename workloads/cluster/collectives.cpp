@@ -1,0 +1,132 @@
+#include "workloads/cluster/collectives.h"
+
+#include "workloads/cluster/collectives_text.h"
+#include "workloads/text/yaml.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+constexpr double kMiB = 1024 * 1024;
+// Of links without a table: SimuMax, as in collectives.yaml.
+constexpr double kFixed = 22e-6, kShare = 0.742, kAllToAllShare = 0.597;
+// Of the bandwidth of an adapter: 24 of 25 and 48 of 50 GB/s, 380 of 400 GB/s in hosts with eight (a slide of NVIDIA's
+// GTC talk S62129, in stas00/ml-engineering@744d01e, all-reduce-multi-node-bandwidth.png).
+constexpr double kAdapterShare = 0.96;
+
+struct AllReduceTable {
+    std::string link;
+    int ranks = 0;
+    double gather_bandwidth = 0;                  // of all-gathers; 0: half of an all-reduce
+    std::vector<std::pair<double, double>> rows;  // bytes, seconds
+};
+
+std::vector<AllReduceTable> read_all_reduces() {
+    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of collectives of this build",
+                                                           fmt::format("{}", fmt::join(kCollectivesText, ""))));
+    std::vector<AllReduceTable> tables;
+    for (const Yaml& at : root["tables"].items()) {
+        AllReduceTable& table = tables.emplace_back();
+        table.link = at["link"].text();
+        table.ranks = static_cast<int>(at["ranks"].integer(2, 2, 1024));
+        if (at["all_gather_busbw"].present())
+            table.gather_bandwidth = at["all_gather_busbw"].bandwidth(1);
+        for (const Yaml& row : at["rows"].items()) {
+            const std::vector<Yaml> values = row.items();
+            table.rows.emplace_back(values.at(0).number(1, 0, 1e6) * kMiB, values.at(1).number(1, 0, 1e9) * 1e-6);
+        }
+    }
+    root.source().throw_if_mistaken();
+    return tables;
+}
+
+// Returns the table of the link with the nearest number of ranks, or null.
+const AllReduceTable* nearest_table(const std::string& link, int ranks) {
+    static const std::vector<AllReduceTable> tables = read_all_reduces();
+    const AllReduceTable* nearest = nullptr;
+    const auto distance = [&](const AllReduceTable& table) { return std::abs(std::log(table.ranks / double(ranks))); };
+    for (const AllReduceTable& table : tables)
+        if (table.link == link && (nearest == nullptr || distance(table) < distance(*nearest)))
+            nearest = &table;
+    return nearest;
+}
+
+// Returns the time on the line through the neighbours by logarithms; beyond the largest size at its bandwidth.
+double seconds_at(const std::vector<std::pair<double, double>>& rows, double bytes) {
+    const auto high = std::lower_bound(rows.begin(), rows.end(), std::pair(bytes, 0.0));
+    if (high == rows.begin())
+        return high->second;
+    if (high == rows.end())
+        return rows.back().second * bytes / rows.back().first;
+    const auto low = std::prev(high);
+    const double part = std::log(bytes / low->first) / std::log(high->first / low->first);
+    return low->second * std::pow(high->second / low->second, part);
+}
+
+double moved_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
+
+double inside_seconds(Collective kind, double bytes, int ranks, const Fabric& fabric) {
+    const double moved = bytes * moved_share(ranks);
+    if (kind == Collective::AllToAll)
+        return kFixed + moved / (kAllToAllShare * fabric.inside.bandwidth);
+    const AllReduceTable* table = nearest_table(fabric.inside_name, ranks);
+    const bool reduces = kind == Collective::AllReduce;
+    if (table == nullptr)
+        return kFixed + (reduces ? 2 : 1) * moved / (kShare * fabric.inside.bandwidth);
+    const double all_reduce = seconds_at(table->rows, moved / moved_share(table->ranks));
+    if (reduces)
+        return all_reduce;
+    const double slowest = table->gather_bandwidth > 0 ? moved / table->gather_bandwidth : 0;
+    return std::max(all_reduce / 2, slowest);
+}
+
+double across_seconds(Collective kind, double bytes, const RankGroup& group, int in_domain, const Fabric& fabric) {
+    const int domains = (group.ranks + in_domain - 1) / in_domain;
+    const double hop = static_cast<double>(fabric.between->latency) * 1e-9;
+    const double own_share = fabric.way_out() / fabric.domain;  // of each device
+    if (kind == Collective::AllToAll) {
+        const double leaving = bytes * (group.ranks - in_domain) / group.ranks;
+        const double staying = bytes * (in_domain - 1) / group.ranks;
+        return kFixed + hop + std::max(leaving / own_share, staying / (kAllToAllShare * fabric.inside.bandwidth));
+    }
+    double bandwidth = own_share * in_domain;
+    if (in_domain > 1)
+        bandwidth = std::min(bandwidth, kShare * fabric.inside.bandwidth);
+    const bool reduces = kind == Collective::AllReduce;
+    const double hops = reduces ? 2 * std::ceil(std::log2(domains)) : domains - 1;  // a tree, a ring
+    return kFixed + hops * hop + (reduces ? 2 : 1) * bytes * moved_share(group.ranks) / bandwidth;
+}
+
+}  // namespace
+
+double Fabric::way_out() const {
+    const double hosts = static_cast<double>(domain) / per_host;
+    return between ? kAdapterShare * between->bandwidth * adapters * hosts : 0;
+}
+
+int RankGroup::in_domain(const Fabric& fabric) const { return std::clamp(fabric.domain / stride, 1, ranks); }
+
+double collective_seconds(Collective kind, double bytes, const RankGroup& group, const Fabric& fabric) {
+    if (group.ranks <= 1 || bytes <= 0)
+        return 0;
+    const int in_domain = fabric.between ? group.in_domain(fabric) : group.ranks;
+    return in_domain >= group.ranks ? inside_seconds(kind, bytes, group.ranks, fabric)
+                                    : across_seconds(kind, bytes, group, in_domain, fabric);
+}
+
+double message_seconds(double bytes, int stride, const Fabric& fabric) {
+    if (!fabric.between || stride < fabric.domain)
+        return static_cast<double>(fabric.inside.latency) * 1e-9 + bytes / fabric.inside.bandwidth;
+    return static_cast<double>(fabric.between->latency) * 1e-9 + bytes / (fabric.way_out() / fabric.domain);
+}
+
+}  // namespace pw

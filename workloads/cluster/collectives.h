@@ -1,0 +1,45 @@
+// Times of collectives among the ranks of a group, from measured tables (workloads/cluster/collectives.yaml) inside an
+// NVLink domain, and from the bandwidth of adapters between hosts.
+#pragma once
+
+#include "workloads/cluster/link.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace pw {
+
+enum class Collective : std::uint8_t { AllReduce, AllGather, ReduceScatter, AllToAll };
+
+// What connects equal devices.
+struct Fabric {
+    std::string inside_name;  // the named link inside a domain, whose collectives may have been measured; may be empty
+    Link inside;              // between two devices of a domain
+    int domain = 1;           // devices that `inside` connects, a host or several
+    int per_host = 1;         // devices of a host
+    std::optional<Link> between;  // of one adapter; absent: there is one domain
+    int adapters = 1;             // of every host
+
+    // Returns the bandwidth that leads out of a domain, in bytes per second.
+    double way_out() const;
+};
+
+// Ranks that are `stride` devices apart.
+struct RankGroup {
+    int ranks = 1;
+    int stride = 1;
+
+    // Returns the number of the group's ranks in one domain.
+    int in_domain(const Fabric& fabric) const;
+};
+
+// Returns the seconds of a collective if all groups of this kind communicate at the same time. `bytes` is the size of
+// the whole tensor on each rank: the sum of an all-reduce, the result of an all-gather, the input of a reduce-scatter,
+// what a rank has before an all-to-all.
+double collective_seconds(Collective kind, double bytes, const RankGroup& group, const Fabric& fabric);
+
+// Returns the seconds of a message to the device that is `stride` devices away, if all devices send one.
+double message_seconds(double bytes, int stride, const Fabric& fabric);
+
+}  // namespace pw

@@ -1,0 +1,115 @@
+#include "workloads/transformers/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+namespace {
+
+// The share of a memory's peak bandwidth that kernels reach: copies of 256 MB on an H100 (results/h100), and what
+// SimuMax has for an A100 PCIe (0.91 of 1600 GB/s) and a B200 (MooreThreads/SimuMax@4dcaae5, configs/system).
+struct MemoryShare {
+    std::string_view chip;  // DeviceKindFacts::products
+    double share;
+};
+constexpr MemoryShare kMemoryShares[] = {{"h100-sxm-80", 0.88}, {"b200", 0.67}};
+constexpr double kOtherShare = 0.75;  // an A100's
+
+double memory_share(const DeviceKindFacts& device) {
+    for (const MemoryShare& row : kMemoryShares)
+        if (row.chip == device.products)
+            return row.share;
+    return kOtherShare;
+}
+
+// Attention on devices without a table, relative to the fastest product: an H100's, by FlashAttention-2.
+constexpr AttentionRates kOtherAttention = {0.38, 0.34};
+constexpr double kBackwardWork = 2.5;  // FLOPs of attention's backward, which computes the scores again, per forward
+
+bool is_low(Precision precision) {
+    return precision == Precision::Fp8 || precision == Precision::Mxfp8 || precision == Precision::Nvfp4;
+}
+
+}  // namespace
+
+LinearSeconds& LinearSeconds::operator+=(const LinearSeconds& other) {
+    forward += other.forward;
+    input += other.input;
+    weight += other.weight;
+    return *this;
+}
+
+Kernels::Kernels(const TransformerJob& job)
+    : job_(job),
+      memory_rate_(job.device.memory_bandwidth * memory_share(job.device)),
+      is_low_(is_low(job.precision)),
+      head_rates_(is_low_ ? product_rates(job.device, Precision::Bf16) : job.products),
+      head_flops_(job.flops) {
+    if (is_low_)
+        if (const auto rate = product_rate(job.device, Precision::Bf16))
+            head_flops_ = rate->flops;
+}
+
+double Kernels::product_seconds(const Product& product, bool low) const {
+    const auto flops =
+        2.0 * static_cast<double>(product.m) * static_cast<double>(product.k) * static_cast<double>(product.n);
+    const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
+    return flops / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
+}
+
+LinearSeconds Kernels::products(double rows, double inputs, double outputs, bool low) const {
+    const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
+    const std::int64_t m = whole(rows), k = whole(inputs), n = whole(outputs);
+    return {.forward = product_seconds({m, k, n, ProductLayout::TN}, low),
+            .input = product_seconds({m, n, k, ProductLayout::NN}, low),
+            .weight = product_seconds({n, m, k, ProductLayout::NT}, low)};
+}
+
+LinearSeconds Kernels::linear(double rows, double inputs, double outputs) const {
+    LinearSeconds seconds = products(rows, inputs, outputs, is_low_);
+    if (is_low_) {  // each input is read in bf16 and written as it is and transposed
+        seconds.forward += moved(4 * rows * inputs);
+        seconds.input += moved(4 * rows * outputs);
+    }
+    return seconds;
+}
+
+LinearSeconds Kernels::head(double rows, double inputs, double outputs) const {
+    return products(rows, inputs, outputs, false);
+}
+
+LinearSeconds Kernels::experts(double groups, double rows, double inputs, double outputs) const {
+    LinearSeconds one = linear(rows, inputs, outputs);
+    return {groups * one.forward, groups * one.input, groups * one.weight};
+}
+
+PassSeconds Kernels::attention(double sequences, double heads, double key_width, double value_width, int window) const {
+    const double tokens = job_.tokens, queries = tokens / job_.parallel.context;
+    const AttentionKernels kernels = job_.parallel.attention_kernels();
+    if (kernels == AttentionKernels::Unfused) {
+        const double scores = sequences * heads * queries * tokens;
+        const double rate_shape_rows = sequences * heads * queries;
+        const LinearSeconds products_of_scores = products(rate_shape_rows, key_width, tokens, false);
+        const LinearSeconds products_of_values = products(rate_shape_rows, tokens, value_width, false);
+        const bool dropout = facts_of(job_.parallel.release).dropout;
+        // Softmax reads and writes scores, dropout reads and writes probabilities and a mask.
+        const double forward = moved(scores * (dropout ? 9 : 4)), backward = moved(scores * (dropout ? 11 : 6));
+        return {products_of_scores.forward + products_of_values.forward + forward,
+                products_of_scores.input + products_of_scores.weight + products_of_values.input +
+                    products_of_values.weight + backward};
+    }
+    const double reach = window > 0 ? std::min<double>(window, tokens) : tokens;
+    const double pairs = queries * (reach - reach * reach / (2 * tokens));  // with all tokens: the causal half
+    const double work = 2 * sequences * heads * pairs * (key_width + value_width);
+    const AttentionTable* table = attention_table(job_.device.products, kernels);
+    AttentionRates rates{kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
+    if (table != nullptr) {
+        const double scale = head_rates_ ? head_rates_->scale : 1;
+        rates = table->rates({sequences, heads, tokens, key_width});
+        rates = {rates.forward * scale, rates.backward * scale};
+    }
+    return {work / rates.forward, kBackwardWork * work / rates.backward};
+}
+
+}  // namespace pw

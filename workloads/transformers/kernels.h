@@ -1,0 +1,45 @@
+// Seconds of the kernels of a transformer on one device.
+#pragma once
+
+#include "workloads/transformers/parallel.h"
+
+namespace pw {
+
+// The three products of a linear layer: forward, gradient of the inputs, gradient of the weights.
+struct LinearSeconds {
+    double forward = 0, input = 0, weight = 0;
+    LinearSeconds& operator+=(const LinearSeconds& other);
+};
+
+struct PassSeconds {
+    double forward = 0, backward = 0;
+};
+
+class Kernels {
+public:
+    explicit Kernels(const TransformerJob& job);
+
+    // Returns the products of `rows` tokens with a matrix [inputs, outputs], and in low precision the conversions.
+    LinearSeconds linear(double rows, double inputs, double outputs) const;
+    // The same for the head, which is not in low precision.
+    LinearSeconds head(double rows, double inputs, double outputs) const;
+    // Returns the products of `groups` experts, each with `rows` tokens.
+    LinearSeconds experts(double groups, double rows, double inputs, double outputs) const;
+    // Returns the seconds of a kernel that moves so many bytes.
+    double moved(double bytes) const { return bytes / memory_rate_; }
+    // Returns the causal attention of `heads` heads of queries on the device, which has the queries of 1/context of the
+    // tokens. A window is the number of tokens that it reaches back; 0: all.
+    PassSeconds attention(double sequences, double heads, double key_width, double value_width, int window) const;
+
+private:
+    LinearSeconds products(double rows, double inputs, double outputs, bool low) const;
+    double product_seconds(const Product& product, bool low) const;
+
+    const TransformerJob& job_;
+    double memory_rate_;
+    bool is_low_;
+    std::shared_ptr<const ProductRates> head_rates_;
+    double head_flops_;
+};
+
+}  // namespace pw

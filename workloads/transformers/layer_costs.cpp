@@ -1,0 +1,339 @@
+#include "workloads/transformers/layer_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr double kValue = 2;  // bytes of an activation
+constexpr double kFloat = 4;
+// Computing takes so many times as long while messages are under way (PKU-DAIR/Hetu-Galvatron@cea12ff,
+// hardware_configs).
+constexpr double kSlowedByMessages = 1.126;
+
+double per_rank(double count, int ranks) { return count / ranks; }
+
+}  // namespace
+
+// The parts of a layer's passes.
+struct TransformerLayers::Sum {
+    double sequences = 1;
+    double rows = 0;     // tokens of a device
+    double divided = 0;  // of them, those outside of products: divided by the tensor ranks with sequence parallelism
+    LinearSeconds products;
+    double forward = 0, backward = 0;  // other kernels
+    double exposed_forward = 0, exposed_backward = 0;
+    double kernels = 0;  // of a forward
+    double saved = 0, recomputed_saved = 0,
+           recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
+    LayerParameters parameters;
+};
+
+// Returns by how much messages make a pass longer that computes meanwhile.
+double TransformerLayers::exposed(double messages, double computing) const {
+    return std::max(0.0, messages - computing) + (kSlowedByMessages - 1) * std::min(messages, computing);
+}
+
+double TransformerLayers::output_bytes(int sequences) const {
+    const Parallel& parallel = job_.parallel;
+    const double rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    return kValue * rows * job_.model.hidden / (parallel.sequence ? parallel.tensor : 1);
+}
+
+void TransformerLayers::add_norms(Sum& sum) const {
+    const ReleaseFacts& release = facts_of(job_.parallel.release);
+    const double hidden = job_.model.hidden, values = sum.divided * hidden;
+    // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
+    sum.forward += kernels_.moved(2 * values * (release.fuses ? 4 : 30));
+    sum.backward += kernels_.moved(2 * values * (release.fuses ? 6 : 50));
+    // Two residual sums, and the sums of both gradients.
+    sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
+    sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
+    sum.kernels += release.fuses ? 4 : 14;
+    sum.saved += kValue * values;                          // the residual stream between attention and MLP
+    sum.recomputed_saved += 2 * kValue * values;           // outputs of both norms
+    sum.saved += release.dropout ? 2 * values : 0;         // masks
+    sum.saved += release.fuses ? 0 : 2 * kFloat * values;  // fp32 copies
+    sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
+}
+
+void TransformerLayers::add_attention(Sum& sum, int layer) const {
+    const Transformer& model = job_.model;
+    const Parallel& parallel = job_.parallel;
+    const double hidden = model.hidden, rows = sum.rows;
+    const int tensor = parallel.tensor;
+    const double heads = per_rank(model.heads, tensor);
+    double key_width = model.head_width, value_width = model.head_width;
+    LinearSeconds first;
+    double made = 0;  // values per token that the products before attention make
+    double keys_and_values = 0;
+    if (model.latent) {
+        const LatentAttention& latent = *model.latent;
+        key_width = latent.plain_width + latent.rotary_width;
+        value_width = latent.value_width;
+        const double queries = heads * key_width;
+        if (latent.query_rank > 0) {
+            first += kernels_.linear(rows, hidden, latent.query_rank);
+            first += kernels_.linear(rows, latent.query_rank, queries);
+        } else {
+            first += kernels_.linear(rows, hidden, queries);
+        }
+        first += kernels_.linear(rows, hidden, latent.key_value_rank + latent.rotary_width);
+        first += kernels_.linear(rows, latent.key_value_rank, heads * (latent.plain_width + value_width));
+        keys_and_values = heads * (key_width + value_width);
+        made = queries + keys_and_values + latent.query_rank + latent.key_value_rank + latent.rotary_width;
+        sum.parameters.dense += hidden * (latent.key_value_rank + latent.rotary_width) +
+                                latent.key_value_rank * heads * (latent.plain_width + value_width) +
+                                (latent.query_rank > 0 ? latent.query_rank * (hidden + queries) : hidden * queries);
+    } else {
+        const double groups = std::max(1.0, per_rank(model.key_value_heads, tensor));
+        keys_and_values = 2 * groups * key_width;
+        made = heads * key_width + keys_and_values;
+        first = kernels_.linear(rows, hidden, made);
+        sum.parameters.dense += hidden * made + (model.bias || model.attention_bias ? made : 0);
+    }
+    const double out = heads * value_width;
+    const LinearSeconds second = kernels_.linear(rows, out, hidden);
+    sum.products += first;
+    sum.products += second;
+    sum.parameters.dense += out * hidden + (model.bias ? hidden : 0);
+
+    const PassSeconds core =
+        kernels_.attention(sum.sequences, heads, key_width, value_width, model.has_window(layer) ? model.window : 0);
+    sum.forward += core.forward;
+    sum.backward += core.backward;
+    sum.kernels += 4;
+    sum.saved += kValue * rows * (made + out);
+    const bool unfused = parallel.attention_kernels() == AttentionKernels::Unfused;
+    const double scores = sum.sequences * heads * job_.tokens * static_cast<double>(job_.tokens) / parallel.context;
+    const double kept = unfused ? scores * (facts_of(parallel.release).dropout ? 5 : 2)
+                                : kFloat * sum.sequences * heads * job_.tokens / parallel.context;
+    if (unfused)
+        sum.kernels += 6;
+    if (unfused && parallel.recompute == RecomputeKind::Selective)
+        sum.recomputed += core.forward;
+    else
+        sum.saved += kept;
+    if (model.position == PositionKind::Rotary) {
+        const double rotated = rows * (heads * key_width + keys_and_values / 2);
+        const double bytes = (facts_of(parallel.release).fuses ? 4 : 16) * rotated;
+        sum.forward += kernels_.moved(bytes);
+        sum.backward += kernels_.moved(bytes);
+        sum.kernels += facts_of(parallel.release).fuses ? 2 : 8;
+    }
+    if (parallel.context > 1) {  // keys and values go round, those of the next part while one is computed
+        const double bytes = kValue * rows * keys_and_values * (parallel.context - 1);
+        const double seconds = message_seconds(bytes, tensor, job_.fabric);
+        sum.exposed_forward += exposed(seconds, core.forward);
+        sum.exposed_backward += exposed(2 * seconds, core.backward);
+    }
+}
+
+void TransformerLayers::add_mlp(Sum& sum, int layer) const {
+    const Transformer& model = job_.model;
+    const Parallel& parallel = job_.parallel;
+    const ReleaseFacts& release = facts_of(parallel.release);
+    const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
+    const auto activation = [&](double values) {
+        const double forward = model.gated ? (release.fuses ? 6 : 10) : (release.fuses ? 4 : 8);
+        const double backward = model.gated ? (release.fuses ? 10 : 16) : (release.fuses ? 6 : 12);
+        sum.forward += kernels_.moved(forward * values);
+        sum.backward += kernels_.moved(backward * values);
+        sum.kernels += release.fuses ? 1 : 3;
+        sum.saved += kValue * values * matrices;
+        if (!release.fuses && model.gated)
+            sum.saved += kValue * values;
+        sum.recomputed_saved += kValue * values;
+    };
+    const auto dense = [&](double rows, double width) {
+        sum.products += kernels_.linear(rows, hidden, matrices * width);
+        sum.products += kernels_.linear(rows, width, hidden);
+        sum.kernels += 2;
+        activation(rows * width);
+        sum.parameters.dense += (matrices + 1) * hidden * width + (model.bias ? matrices * width + hidden : 0);
+    };
+    if (!model.has_experts(layer)) {
+        dense(sum.rows, per_rank(model.ffn, parallel.tensor));
+        return;
+    }
+    const Experts& experts = *model.experts;
+    if (experts.shared_width > 0)
+        dense(sum.rows, per_rank(experts.shared_width, parallel.tensor));
+    const double tokens = sum.rows / parallel.tensor;  // whose experts this device chooses
+    const double copies = tokens * experts.active;     // also those that its experts compute: loads are equal
+    const double own = per_rank(experts.count, parallel.expert);
+    sum.products += kernels_.experts(own, copies / own, hidden, matrices * experts.width);
+    sum.products += kernels_.experts(own, copies / own, experts.width, hidden);
+    sum.products += kernels_.linear(tokens, hidden, experts.count);
+    activation(copies * experts.width);
+    sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
+    sum.parameters.dense += hidden * experts.count;
+    // Copies are put in the order of their experts and back: each is read and written twice in every pass.
+    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden);
+    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden);
+    sum.kernels += 14;
+    sum.saved += 2 * kValue * copies * hidden;
+    const double messages =
+        2 * collective_seconds(Collective::AllToAll, kValue * copies * hidden, {parallel.expert, 1}, job_.fabric);
+    const double computing = sum.products.forward + sum.forward;
+    sum.exposed_forward += release.overlaps_expert ? exposed(messages, computing) : messages;
+    sum.exposed_backward += release.overlaps_expert ? exposed(messages, 2 * computing) : messages;
+}
+
+TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
+    const Parallel& parallel = job_.parallel;
+    const ReleaseFacts& release = facts_of(parallel.release);
+    const RankGroup replicas{parallel.sharers(), parallel.tensor};
+    TransformerLayerCost cost;
+    cost.parameters = sum.parameters;
+    double forward = sum.products.forward + sum.forward, backward = sum.products.input + sum.backward;
+    forward = std::max(forward, sum.kernels * release.host) + sum.exposed_forward;
+    backward += sum.exposed_backward;
+    double weight = sum.products.weight;
+    const double launched = 2 * sum.kernels * release.host;
+    if (backward + weight < launched)
+        backward = launched - weight;
+    const double share = recomputes ? parallel.recomputed : 0;
+    const double kept = sum.saved + sum.recomputed_saved;
+    cost.saved = kept;
+    if (parallel.recompute == RecomputeKind::Full) {
+        backward += share * forward;
+        cost.saved = (1 - share) * kept;
+        cost.scratch = share * kept;
+    } else if (parallel.recompute == RecomputeKind::Norms) {
+        backward += share * sum.forward / 2;
+        cost.saved = sum.saved + (1 - share) * sum.recomputed_saved;
+    } else if (recomputes) {
+        backward += share * sum.recomputed;
+    }
+    if (parallel.zero == 3 && parallel.sharers() > 1) {
+        const double numbers = sum.parameters.dense + sum.parameters.experts;
+        cost.gathered = kValue * numbers;
+        const double gather = collective_seconds(Collective::AllGather, cost.gathered, replicas, job_.fabric);
+        const double scatter = collective_seconds(
+            Collective::ReduceScatter, static_cast<double>(release.gradient) * numbers, replicas, job_.fabric);
+        forward += exposed(gather, forward);
+        backward += exposed(gather + scatter, backward + weight);
+    }
+    cost.forward = forward;
+    cost.backward_input = backward;
+    cost.backward_weight = weight;
+    return cost;
+}
+
+TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
+    const Parallel& parallel = job_.parallel;
+    const ReleaseFacts& release = facts_of(parallel.release);
+    Sum sum;
+    sum.sequences = sequences;
+    sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
+    add_norms(sum);
+    add_attention(sum, layer);
+    const LinearSeconds of_attention = sum.products;
+    add_mlp(sum, layer);
+    if (parallel.tensor > 1) {
+        // Attention and a dense MLP each gather their input and scatter their output, or sum it.
+        const double parts = job_.model.has_experts(layer) && job_.model.experts->shared_width == 0 ? 1 : 2;
+        const double bytes = kValue * sum.rows * job_.model.hidden;
+        const RankGroup group{parallel.tensor, 1};
+        const double sum_all = collective_seconds(Collective::AllReduce, bytes, group, job_.fabric);
+        const double gather = collective_seconds(Collective::AllGather, bytes, group, job_.fabric);
+        const double scatter = collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric);
+        const LinearSeconds& products = parts == 1 ? of_attention : sum.products;
+        const double each = products.weight / 2 / parts;  // gradients of weights while one message is under way
+        if (parallel.sequence) {
+            const double messages = gather + scatter;
+            if (release.overlaps_tensor) {
+                // Messages and products alternate in as many pieces as there are ranks; the first piece is not hidden.
+                const double first = messages / parallel.tensor;
+                sum.exposed_forward += parts * (first + exposed(messages - first, products.forward / parts));
+                sum.exposed_backward +=
+                    parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts));
+            } else {
+                sum.exposed_forward += parts * messages;
+                // The input is gathered again and the gradient scattered; the gradient of the output is gathered first.
+                const double hidden_ones = release.overlaps_tensor_backward
+                                               ? exposed(gather, each) + exposed(scatter, each)
+                                               : gather + scatter;
+                sum.exposed_backward += parts * (gather + hidden_ones);
+            }
+        } else {
+            sum.exposed_forward += parts * sum_all;
+            sum.exposed_backward += parts * (release.overlaps_tensor_backward ? exposed(sum_all, each) : sum_all);
+        }
+        sum.kernels += 2 * parts;
+    }
+    return finished(sum, true);
+}
+
+TransformerLayerCost TransformerLayers::embedding(int sequences) const {
+    const Parallel& parallel = job_.parallel;
+    Sum sum;
+    sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    const double values = sum.rows * job_.model.hidden;
+    sum.forward = kernels_.moved(4 * values);
+    sum.backward = kernels_.moved(8 * values);
+    if (parallel.tensor > 1)
+        sum.exposed_forward = sum.exposed_backward =
+            collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce, kValue * values,
+                               {parallel.tensor, 1}, job_.fabric);
+    sum.kernels = 3;
+    const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
+    sum.parameters.dense = (gathered_vocabulary() / parallel.tensor + positions) * job_.model.hidden;
+    return finished(sum, false);
+}
+
+// Frameworks pad the vocabulary to a multiple of 128 rows per rank.
+double TransformerLayers::gathered_vocabulary() const {
+    const double rows = 128.0 * job_.parallel.tensor;
+    return std::ceil(job_.model.vocabulary / rows) * rows;
+}
+
+TransformerLayerCost TransformerLayers::head(int sequences) const {
+    const Parallel& parallel = job_.parallel;
+    const ReleaseFacts& release = facts_of(parallel.release);
+    const double hidden = job_.model.hidden;
+    Sum sum;
+    sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
+    const double columns = gathered_vocabulary() / parallel.tensor;
+    sum.products = kernels_.head(sum.rows, hidden, columns);
+    const double logits = sum.rows * columns;
+    // Logits become fp32; the loss reads them for the maximum and the sum, and writes probabilities.
+    sum.forward = kernels_.moved(logits * (release.fuses ? 18 : 30) + 4 * sum.divided * hidden);
+    sum.backward = kernels_.moved(logits * (release.fuses ? 8 : 14) + 6 * sum.divided * hidden);
+    sum.kernels = 12;
+    sum.saved = logits * (kValue + kFloat) + 2 * kValue * sum.divided * hidden;
+    if (parallel.tensor > 1) {
+        const double bytes = kValue * sum.rows * hidden;
+        const RankGroup group{parallel.tensor, 1};
+        sum.exposed_forward =
+            parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0;
+        sum.exposed_backward = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
+                                                  bytes, group, job_.fabric);
+    }
+    const bool shares = job_.model.tied && parallel.pipeline == 1;
+    sum.parameters.dense = (job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden);
+    return finished(sum, false);
+}
+
+std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
+    std::vector<TransformerLayerCost> costs{embedding(sequences)};
+    std::map<std::pair<bool, bool>, TransformerLayerCost> blocks;  // equal ones are computed once
+    for (int layer = 0; layer < job_.model.layers; ++layer) {
+        const std::pair kind{job_.model.has_experts(layer), job_.model.has_window(layer)};
+        auto found = blocks.find(kind);
+        if (found == blocks.end())
+            found = blocks.emplace(kind, block(layer, sequences)).first;
+        costs.push_back(found->second);
+    }
+    costs.push_back(head(sequences));
+    return costs;
+}
+
+}  // namespace pw

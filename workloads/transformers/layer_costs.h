@@ -1,0 +1,50 @@
+// Seconds and bytes of the layers of a transformer on one device of its group, with the messages of its group.
+#pragma once
+
+#include "workloads/transformers/kernels.h"
+
+#include <vector>
+
+namespace pw {
+
+// The parameters of a layer that one device has.
+struct LayerParameters {
+    double dense = 0;    // the same on all replicas
+    double experts = 0;  // the same on replicas / experts
+};
+
+struct TransformerLayerCost {
+    double forward = 0, backward_input = 0, backward_weight = 0;  // seconds
+    double saved = 0;    // bytes from the forward to the backward, in addition to the layer's input
+    double scratch = 0;  // bytes during a pass
+    LayerParameters parameters;
+    double gathered = 0;  // bytes of the weights of one layer that ZeRO-3 gathers
+};
+
+// For a micro-batch of `sequences` sequences.
+class TransformerLayers {
+public:
+    explicit TransformerLayers(const TransformerJob& job) : job_(job), kernels_(job) {}
+
+    // Returns the costs of all layers in order: embedding, blocks, head.
+    std::vector<TransformerLayerCost> all(int sequences) const;
+    double output_bytes(int sequences) const;  // of the tensor between two blocks
+
+private:
+    TransformerLayerCost embedding(int sequences) const;
+    TransformerLayerCost block(int layer, int sequences) const;
+    TransformerLayerCost head(int sequences) const;  // final norm, product with the vocabulary, loss
+
+    struct Sum;
+    void add_attention(Sum& sum, int layer) const;
+    void add_mlp(Sum& sum, int layer) const;
+    void add_norms(Sum& sum) const;
+    TransformerLayerCost finished(const Sum& sum, bool recomputes) const;
+    double exposed(double messages, double computing) const;
+    double gathered_vocabulary() const;
+
+    const TransformerJob& job_;
+    Kernels kernels_;
+};
+
+}  // namespace pw

@@ -1,0 +1,58 @@
+// A model in training on a cluster: degrees of parallelism, what is recomputed, and where the state is.
+#pragma once
+
+#include "workloads/cluster/collectives.h"
+#include "workloads/cluster/device_kinds.h"
+#include "workloads/costs/products.h"
+#include "workloads/models/optimizer.h"
+#include "workloads/models/precision.h"
+#include "workloads/models/transformer.h"
+#include "workloads/transformers/framework.h"
+
+#include <memory>
+#include <optional>
+
+namespace pw {
+
+enum class RecomputeKind : std::uint8_t { None, Selective, Norms, Full };
+template <>
+inline constexpr Choice<RecomputeKind> kChoices<RecomputeKind>[] = {
+    {"none", RecomputeKind::None},
+    {"selective", RecomputeKind::Selective},  // scores and probabilities of attention
+    {"norms", RecomputeKind::Norms},          // norms and activations
+    {"full", RecomputeKind::Full}};           // blocks
+
+// Degrees. Ranks are numbered with tensor innermost, then context, data and pipeline, as Megatron-LM does; experts are
+// divided among the ranks of tensor x context x data of a stage.
+struct Parallel {
+    int tensor = 1, pipeline = 1, context = 1, expert = 1, data = 1;
+    bool sequence = false;  // norms and residual sums are divided among the tensor ranks (arXiv 2205.05198)
+    // What is divided among the replicas (ZeRO, arXiv 1910.02054): 1 the optimizer's states, 2 gradients in addition, 3
+    // weights in addition, which are gathered for each pass.
+    int zero = 0;
+    int zero_group = 0;  // replicas that divide it; 0: all
+    RecomputeKind recompute = RecomputeKind::None;
+    double recomputed = 1;  // share of the blocks for which that holds
+    Release release = Release::NeMo2025;
+    std::optional<AttentionKernels> attention = {};  // absent: those of the release
+
+    int devices() const { return tensor * context * data * pipeline; }
+    int holders() const { return tensor * context * data; }  // devices of a stage
+    int replicas() const { return context * data; }          // devices with the same weights, but those of experts
+    int sharers() const { return zero_group > 0 ? zero_group : replicas(); }
+    AttentionKernels attention_kernels() const { return attention.value_or(facts_of(release).attention); }
+};
+
+struct TransformerJob {
+    Transformer model;
+    int tokens = 0;  // of a sequence
+    Parallel parallel;
+    Precision precision = Precision::Bf16;
+    OptimizerKind optimizer = OptimizerKind::Sgd;
+    DeviceKindFacts device;
+    double flops = 0;  // of products that have no table
+    std::shared_ptr<const ProductRates> products;
+    Fabric fabric;
+};
+
+}  // namespace pw

@@ -1,0 +1,182 @@
+#include "workloads/transformers/transformer_model.h"
+
+#include "workloads/bounded.h"
+#include "workloads/costs/profiled_layers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+namespace {
+
+Ns nanoseconds(double seconds) { return bounded(std::ceil(seconds * 1e9)); }
+Bytes whole_bytes(double bytes) { return bounded(std::ceil(bytes)); }
+
+// Sharded parameters: those of a layer on one device, and how many devices share their state.
+struct Sharing {
+    double dense = 1, experts = 1;
+};
+
+Sharing sharing_of(const Parallel& parallel) {
+    const double dense = parallel.sharers();
+    return {dense, std::max(1.0, dense * parallel.tensor / parallel.expert)};
+}
+
+double shared(const LayerParameters& parameters, const Sharing& sharing, bool divided) {
+    return divided ? parameters.dense / sharing.dense + parameters.experts / sharing.experts
+                   : parameters.dense + parameters.experts;
+}
+
+Bytes weights_of(const TransformerLayerCost& cost, const Parallel& parallel, const NumberBytes& numbers) {
+    return whole_bytes(static_cast<double>(numbers.weight) *
+                       shared(cost.parameters, sharing_of(parallel), parallel.zero == 3));
+}
+
+void add_layer(ProfiledModel& to, const std::string& name, const TransformerLayerCost& cost, double output,
+               const TransformerJob& job, int samples) {
+    const int number = static_cast<int>(num_vertices(to.model.layers));
+    PassTimes times;
+    times.forward = nanoseconds(cost.forward);
+    times.backward_input = nanoseconds(cost.backward_input);
+    times.backward_weight = nanoseconds(cost.backward_weight);
+    times.backward = times.backward_input + times.backward_weight;
+    LayerBytes bytes;
+    bytes.weights = weights_of(cost, job.parallel, bytes_of(job.precision));
+    bytes.output = whole_bytes(output);
+    bytes.saved_until_input = whole_bytes(cost.saved);
+    bytes.scratch = whole_bytes(cost.scratch + 2 * cost.gathered);
+    const std::vector<int> inputs = number == 0 ? std::vector<int>{} : std::vector<int>{number - 1};
+    add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
+}
+
+// What a stage's parameters cost at the end of a step.
+struct StepEnd {
+    LayerParameters parameters;
+    double blocks = 0;
+};
+
+double sum_seconds(Collective kind, double bytes_per_number, const StepEnd& end, const TransformerJob& job) {
+    const Parallel& parallel = job.parallel;
+    const RankGroup dense{parallel.replicas(), parallel.tensor};
+    const int expert_replicas = std::max(1, parallel.replicas() * parallel.tensor / parallel.expert);
+    return collective_seconds(kind, bytes_per_number * end.parameters.dense, dense, job.fabric) +
+           collective_seconds(kind, bytes_per_number * end.parameters.experts, {expert_replicas, parallel.expert},
+                              job.fabric);
+}
+
+// Returns the part of a message that no pass hides. The last bucket, of one block, is never hidden.
+double exposed_sum(double seconds, double pass, double blocks, bool overlaps) {
+    if (!overlaps)
+        return seconds;
+    const double last = seconds / std::max(1.0, blocks);
+    return last + std::max(0.0, seconds - last - pass * (1 - 1 / std::max(1.0, blocks)));
+}
+
+}  // namespace
+
+ProfiledModel transformer_model(const TransformerJob& job, int samples) {
+    const TransformerLayers layers(job);
+    const double output = layers.output_bytes(samples);
+    ProfiledModel result = empty_profiled_model(job.model.name);
+    result.model.name = result.profile.model = job.model.name;
+    result.profile.backend = "shapes";
+    const auto add = [&](const std::string& name, const TransformerLayerCost& cost, double made, LayerPart part) {
+        add_layer(result, name, cost, made, job, samples);
+        result.model.layers[num_vertices(result.model.layers) - 1].part = part;
+    };
+    const std::vector<TransformerLayerCost> costs = layers.all(samples);
+    add("embedding", costs.front(), output, LayerPart::Embedding);
+    for (int layer = 0; layer < job.model.layers; ++layer)
+        add(fmt::format("block.{}", layer), costs[static_cast<std::size_t>(layer) + 1], output, LayerPart::Block);
+    add("head", costs.back(), 0, LayerPart::Head);
+    result.profile.data[samples] = {};
+    result.profile.data_bytes[samples] = 0;
+    return result;
+}
+
+void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples) {
+    const std::vector<TransformerLayerCost> layer_costs = TransformerLayers(job).all(samples);
+    const Parallel& parallel = job.parallel;
+    const ReleaseFacts& release = facts_of(parallel.release);
+    const NumberBytes& numbers = bytes_of(job.precision);
+    const Sharing sharing = sharing_of(parallel);
+    const auto gradient = static_cast<double>(release.gradient);
+    const double state = static_cast<double>(numbers.master + facts_of(job.optimizer).states * kFloatBytes);
+    const int last_layer = job.model.layers + 1;
+    const Kernels kernels(job);
+    for (int stage = 0; stage < split.stages(); ++stage) {
+        StepEnd end;
+        for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {
+            const TransformerLayerCost& cost = layer_costs[static_cast<std::size_t>(layer)];
+            end.parameters.dense += cost.parameters.dense;
+            end.parameters.experts += cost.parameters.experts;
+            end.blocks += layer > 0 && layer < last_layer ? 1 : 0;
+        }
+        const double held = shared(end.parameters, sharing, parallel.zero >= 1);
+        const double all = shared(end.parameters, sharing, parallel.zero == 3);
+        costs.bytes[static_cast<std::size_t>(stage)].training = TrainingBytes{
+            whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)), whole_bytes(state * held)};
+        StageCost& cost = costs.stage[static_cast<std::size_t>(stage)];
+        double sum = 0, gather = 0;
+        if (parallel.zero == 0) {
+            sum = sum_seconds(Collective::AllReduce, gradient, end, job);
+        } else if (parallel.zero < 3) {
+            sum = sum_seconds(Collective::ReduceScatter, gradient, end, job);
+            gather = sum_seconds(Collective::AllGather, static_cast<double>(numbers.weight), end, job);
+        }
+        const double backward = static_cast<double>(cost.backward) * 1e-9;
+        const double forward = static_cast<double>(cost.forward) * 1e-9;
+        cost.sum_gradients = nanoseconds(exposed_sum(sum, backward, end.blocks, release.overlaps_data));
+        cost.gather_weights = nanoseconds(exposed_sum(gather, forward, end.blocks, release.overlaps_data));
+        // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm
+        // of the gradients reads them before, and they are set to zero.
+        const double touched = 2 * gradient + 2 * state + static_cast<double>(numbers.weight);
+        cost.update = nanoseconds(kernels.moved(touched * held + gradient * all));
+    }
+}
+
+ClusterFacts pipeline_cluster(const TransformerJob& job) {
+    const Fabric& fabric = job.fabric;
+    const int stride = job.parallel.holders(), stages = job.parallel.pipeline;
+    ClusterFacts facts;
+    facts.link = fabric.inside;
+    if (!fabric.between)
+        return facts;
+    Link out = *fabric.between;
+    out.by_size.clear();
+    out.bandwidth = fabric.way_out() / fabric.domain;
+    if (stride >= fabric.domain) {
+        facts.link = out;
+        return facts;
+    }
+    // Some neighbours are in one domain, and the ranks of others share what leads out of it.
+    out.bandwidth = fabric.way_out() / stride;
+    const auto domain_of = [&](int stage) { return std::int64_t{stage} * stride / fabric.domain; };
+    for (int from = 0; from < stages; ++from)
+        for (const int to : {from - 1, from + 1, stages - 1 - from})
+            if (to >= 0 && to < stages && domain_of(from) != domain_of(to))
+                facts.own_links[{from, to}] = out;
+    return facts;
+}
+
+double model_flops_per_token(const Transformer& model, int tokens) {
+    const TransformerParameters parameters = parameters_of(model);
+    const double positions = model.position == PositionKind::Learned ? 1.0 * model.positions * model.hidden : 0;
+    // The table of tokens is looked up; the head multiplies with a matrix of its size.
+    const double table = 1.0 * model.vocabulary * model.hidden;
+    const double multiplied = static_cast<double>(parameters.active) - positions - (model.tied ? 0 : table);
+    double pairs = 0;  // of queries and keys, per token, over the layers
+    for (int layer = 0; layer < model.layers; ++layer) {
+        const double reach = model.has_window(layer) ? std::min(model.window, tokens) : tokens;
+        pairs += reach - reach * reach / (2.0 * tokens);
+    }
+    const double widths = model.latent
+                              ? model.latent->plain_width + model.latent->rotary_width + model.latent->value_width
+                              : 2.0 * model.head_width;
+    return 6 * multiplied + 6 * pairs * model.heads * widths;
+}
+
+}  // namespace pw

@@ -1,0 +1,24 @@
+// A transformer in training as a chain of layers with times and sizes, for one replica: a device of the plan is a group
+// of tensor x context ranks, and all replicas do the same at the same time.
+#pragma once
+
+#include "workloads/costs/profiled_model.h"
+#include "workloads/transformers/layer_costs.h"
+
+namespace pw {
+
+// Layers `embedding`, `block.0`, .., `head`, for micro-batches of `samples` sequences. The last one has the loss.
+ProfiledModel transformer_model(const TransformerJob& job, int samples);
+
+// Adds to the costs of a split what the replicas add: the state of the training by the stage of ZeRO, sums of gradients
+// and gathers of weights as far as no pass hides them, and the update.
+void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples);
+
+// Returns the cluster in which the plan's devices send their messages, one for each stage of the pipeline.
+ClusterFacts pipeline_cluster(const TransformerJob& job);
+
+// FLOPs of the model for one token, forward and backward, by the products of its matrices and half of the scores of
+// attention; nothing that is computed again counts.
+double model_flops_per_token(const Transformer& model, int tokens);
+
+}  // namespace pw
