@@ -1,0 +1,342 @@
+"""Rows of measured training runs on clusters, and the config of pipewright for each. The keys of a row are those of
+../shared/data/clusters/developers.yaml. What the config cannot say raises Unexpressed with the reason."""
+import json
+import math
+import re
+
+import yaml
+
+# Words of the rows without what follows in brackets, and what the config calls them.
+SCHEDULES = {"zb heuristic": "zb1p", "interleaved 1f1b": "interleaved", "1f1b interleaved": "interleaved"}
+RECOMPUTE = {
+    "none": "none", "not stated": "none", "selective": "selective", "full": "full",
+    "selective (every other layer)": 0.5,  # torchtitan recomputes every second block
+    "selective (per operator)": 0.5,       # and here every second product of each block
+    "norm+activation": "none",             # costs no product; the config cannot leave out these tensors alone
+}
+PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16")
+# Each GPU of a host has an adapter, or the host has so many.
+LINKS = {
+    "ib-hdr200": ("hdr200", None), "ib-hdr200-per-gpu": ("hdr200", None), "ib-ndr400": ("ndr400", None),
+    "ib-ndr400-per-gpu": ("ndr400", None), "rdma-400-per-gpu": ("ndr400", None), "roce-400-per-gpu": ("ndr400", None),
+    "roce-1600-per-host": ("hdr200", 8),  # 25 GB/s each
+    "roce-4x100-per-host": ("roce100", 4), "omnipath-4x100-per-host": ("roce100", 4),
+    "800 gb/s per host": ("hdr200", 4),
+}
+# Where a row names no link between hosts: that of the vendor's reference system.
+USUAL_LINKS = {"v100": "ib-hdr200-per-gpu", "a100": "ib-hdr200-per-gpu"}
+USUAL_LINK = "ib-ndr400-per-gpu"
+# Devices whose fast links go beyond the host: GPUs of a host, of a domain.
+DOMAINS = {"gb200": (4, 72), "gb300": (4, 72)}
+OTHER_LINKS_INSIDE = {"pcie4": "31 GB/s", "pcie5": "63 GB/s"}  # of devices whose own link is another
+
+# The first pattern found in "id, software" names what the framework overlaps and fuses.
+RELEASES = (
+    (r"torchtitan|llm-foundry", "torchtitan"),
+    (r"Megatron-DeepSpeed|bigscience|vtrain", "deepspeed-2022"),
+    (r"Megatron-LM 20(19|20|21|22)|published-large-models", "megatron-2021"),
+    (r"simumax", "megatron-2023"),  # all overlaps switched off
+    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]|Megatron-like|InternEvo", "megatron-2023"),
+    (r"ngc23|ngc24|NeMo 2[34]\.", "nemo-2024"),
+    (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", "nemo-2025"),
+)
+UNFUSED = r"Megatron-DeepSpeed|bigscience|vtrain|Megatron-LM 20(19|20|21|22)|published-large-models"
+# What the notes of a group say of all its rows, where the rows do not.
+ASSUMED = (
+    (r"nemo-launcher-gpt3-5b", {"global_batch_sequences": 2048}),
+    (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
+)
+
+FIELDS = {"hidden": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
+          "kv_heads": "num_key_value_heads", "ffn": "intermediate_size", "vocab": "vocab_size"}
+BYTES = {"gib": 2**30, "gb": 1e9, "mib": 2**20, "mb": 1e6}
+
+
+class Unexpressed(Exception):
+    pass
+
+
+def groups_of(path):
+    """[{id, source, rows}] of a file in either form; a row has the keys of its group, and none without a value."""
+    with open(path) as file:
+        content = yaml.safe_load(file)
+    if isinstance(content, list):
+        return large_models(content)
+    groups = []
+    for group in content["groups"]:
+        about = {"group": group["id"], "software": str(group.get("software", "")), **group.get("common", {})}
+        rows = [{**about, **dict(zip(group["columns"], row, strict=True))} for row in group["rows"]]
+        groups.append({"id": group["id"], "source": str(group["source"]),
+                       "rows": [{key: value for key, value in row.items() if value is not None} for row in rows]})
+    for group in groups:
+        complete(group["rows"])
+    return groups
+
+
+def complete(rows):
+    """Adds to rows what other rows of their group say."""
+    heads = {row["heads"] for row in rows if "heads" in row}
+    counts = {(model_key(row), row.get("sequence_tokens")): row["tflops_per_gpu"] * 1e12 / row["tokens_per_s_per_gpu"]
+              for row in rows if "tflops_per_gpu" in row and "tokens_per_s_per_gpu" in row}
+    for row in rows:
+        if "hidden" in row and "heads" not in row and len(heads) == 1:
+            row["heads"] = next(iter(heads))
+        count = counts.get((model_key(row), row.get("sequence_tokens")))
+        if count:
+            row.setdefault("source_flops_per_token", count)
+
+
+def model_key(row):
+    return tuple(row.get(key) for key in ("model", *FIELDS))
+
+
+def large_models(entries):
+    """The groups of data/published/large-models.yaml: tables 3 and 5 of arXiv 2205.05198."""
+    groups = []
+    for name, plan in (("full", "full"), ("selective", "selective+sequence")):
+        identity = f"published-large-models-{name}"
+        common = {"group": identity, "software": "Megatron-LM 2022", "device": "a100-sxm-80", "gpus_per_host": 8,
+                  "between": "ib-hdr200-per-gpu", "vocab": 51200, "sequence_tokens": 2048, "precision": "fp16",
+                  "recompute": name, "sequence_parallel": name == "selective", "zero": 0}
+        rows = [{**common, **{key: entry[key] for key in ("hidden", "heads", "layers", "gpus", "tensor", "pipeline")},
+                 "chunks": entry["v"], "global_batch_sequences": entry["batch"],
+                 "micro_batch_sequences": entry["micro_batch"], "step_s": entry["seconds"][plan]} for entry in entries]
+        groups.append({"id": identity, "source": "arXiv 2205.05198", "rows": rows})
+    return groups
+
+
+def read_models(path):
+    """{name: fields of config.json} of a file of presets."""
+    with open(path) as file:
+        content = yaml.safe_load(file)
+    return {name: model.get("config", model) for name, model in content.get("models", content).items()
+            if isinstance(model, dict)}
+
+
+def model_of(row, models):
+    """(fields, name) of a preset as it is, else (fields, None)."""
+    given = {field: row[key] for key, field in FIELDS.items() if key in row}
+    if "model" in row:
+        if row["model"] not in models:
+            raise Unexpressed(f"no facts of the model {row['model']}")
+        preset = models[row["model"]]
+        fields = {**preset, **given}
+        return fields, row["model"] if fields == preset else None
+    for key in ("hidden", "layers", "heads", "vocab"):
+        if key not in row:
+            raise Unexpressed(f"{key} of the model not printed")
+    hidden, heads = row["hidden"], row["heads"]
+    gated = "ffn" in row and row["ffn"] != 4 * hidden
+    gpt = {"hidden_act": "gelu", "norm": "layernorm", "bias": True, "positions": "learned", "tie_word_embeddings": True}
+    llama = {"hidden_act": "silu gated", "norm": "rmsnorm", "bias": False, "positions": "rope", "tie_word_embeddings": False}
+    return {"num_key_value_heads": heads, "intermediate_size": 4 * hidden, **given, **(llama if gated else gpt)}, None
+
+
+def config_json(fields, sequence):
+    """The model as Hugging Face writes it."""
+    if fields["hidden_act"] == "gelu":
+        return {"model_type": "gpt2", "n_embd": fields["hidden_size"], "n_layer": fields["num_hidden_layers"],
+                "n_head": fields["num_attention_heads"], "n_inner": fields["intermediate_size"],
+                "n_positions": max(sequence, fields.get("max_position_embeddings", 0)),
+                "vocab_size": fields["vocab_size"], "tie_word_embeddings": fields["tie_word_embeddings"]}
+    kinds = (("sliding_window_layers", "gpt_oss"), ("num_local_experts", "mixtral"), ("num_experts", "qwen3_moe"),
+             ("n_group", "deepseek_v3"), ("n_routed_experts", "deepseek_v2"), ("qk_norm", "qwen3"),
+             ("attention_bias", "qwen2"))
+    kind = next((kind for field, kind in kinds if field in fields), "llama")
+    kind, act = ("nemotron", "relu2") if "relu" in fields["hidden_act"] else (kind, "silu")
+    words = {"hidden_act", "norm", "bias", "positions", "qk_norm", "attention_bias", "sliding_window_layers"}
+    return {"model_type": kind, "hidden_act": act, "max_position_embeddings": sequence,
+            **{field: value for field, value in fields.items() if field not in words}}
+
+
+def flops_per_token(fields, sequence):
+    """Of a training step: 6 per weight of the products that a token takes part in, the head among them, and attention to the
+    tokens before."""
+    hidden, layers, heads = fields["hidden_size"], fields["num_hidden_layers"], fields["num_attention_heads"]
+    width = fields.get("head_dim") or hidden // heads
+    if "kv_lora_rank" in fields:
+        plain, rotary, value = (fields[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+        rank, compressed = fields.get("q_lora_rank"), fields["kv_lora_rank"]
+        query = hidden * rank + rank * heads * (plain + rotary) if rank else hidden * heads * (plain + rotary)
+        weights = (query + hidden * (compressed + rotary) + compressed * heads * (plain + value) + heads * value * hidden)
+        widths = plain + rotary + value
+    else:
+        weights = 2 * hidden * width * (heads + fields.get("num_key_value_heads", heads))
+        widths = 2 * width
+    matrices = 3 if "gated" in fields["hidden_act"] else 2
+    dense = matrices * hidden * fields["intermediate_size"]
+    experts = next((fields[name] for name in ("num_experts", "num_local_experts", "n_routed_experts") if name in fields), 0)
+    first = fields.get("first_k_dense_replace", 0) if experts else layers
+    chosen = fields.get("num_experts_per_tok", 0) + fields.get("n_shared_experts", 0)
+    sparse = matrices * hidden * fields.get("moe_intermediate_size", 0) * chosen + hidden * experts
+    products = layers * weights + first * dense + (layers - first) * sparse + hidden * fields["vocab_size"]
+    window = fields.get("sliding_window", sequence) if "sliding_window_layers" in fields else sequence
+    seen = [sequence / 2, min(window, sequence) * (1 - min(window, sequence) / (2 * sequence))]
+    attention = heads * widths * layers * sum(seen) / 2 * 2  # half of the layers may have the window; 2 per multiplication
+    return 3 * (2 * products + attention)
+
+
+def word(value):
+    return str(value).split("(")[0].strip().lower()
+
+
+def devices_per_host(row):
+    usual = DOMAINS.get(row["device"], (8, 0))[0]
+    return min(row["gpus"], row.get("gpus_per_host", usual))
+
+
+def cluster_of(row):
+    device, gpus, per_host = row["device"], row["gpus"], devices_per_host(row)
+    if gpus % per_host:
+        raise Unexpressed(f"{gpus} GPUs in hosts of {per_host}")
+    cluster = {"hosts": gpus // per_host, "devices_per_host": per_host, "device": device}
+    inside = word(row.get("inside", ""))
+    if inside in OTHER_LINKS_INSIDE and "pcie" not in device:
+        cluster["inside"] = {"bandwidth": OTHER_LINKS_INSIDE[inside], "latency": "5 us"}
+    if device in DOMAINS:
+        cluster["domain"] = DOMAINS[device][1]
+    if gpus > per_host:
+        usual = next((link for kind, link in USUAL_LINKS.items() if device.startswith(kind)), USUAL_LINK)
+        name = word(row.get("between", usual))
+        if name in ("not stated", "unstated", ""):
+            name = usual
+        if name not in LINKS:
+            raise Unexpressed(f"link {name} between hosts")
+        link, adapters = LINKS[name]
+        cluster["between"] = {"link": link, "adapters": adapters or per_host}
+    return cluster
+
+
+def replicas_of(row):
+    """Replicas of the model."""
+    by_model = row.get("tensor", 1) * row.get("pipeline", 1) * row.get("context", 1)
+    replicas, rest = divmod(row["gpus"], by_model)
+    if rest or row.get("data", replicas) != replicas:
+        raise Unexpressed(f"{row['gpus']} GPUs are not {by_model} x data {row.get('data', '')}".rstrip())
+    return replicas
+
+
+def release_of(row):
+    about = f"{row['group']}, {row['software']}"
+    return next((release for pattern, release in RELEASES if re.search(pattern, about)), None)
+
+
+def recompute_of(row):
+    text = str(row.get("recompute", "none")).strip().lower()
+    found = RECOMPUTE.get(text, RECOMPUTE.get(word(text)))
+    blocks = re.match(r"(\d+) (?:blocks|layers)", text)
+    if found is None and not blocks:
+        raise Unexpressed(f"recompute {text}")
+    return found if found is not None else int(blocks.group(1))
+
+
+def parallel_of(row):
+    tensor = row.get("tensor", 1)
+    parallel = {"tensor": tensor, "pipeline": row.get("pipeline", 1), "context": row.get("context", 1),
+                "expert": row.get("expert", 1)}
+    if tensor > 1:
+        parallel["sequence"] = bool(row.get("sequence_parallel", True))
+    parallel["zero"] = row.get("zero", 0)
+    if isinstance(row.get("zero1_group_gpus"), int):
+        parallel["zero_group"] = row["zero1_group_gpus"]
+    parallel["recompute"] = recompute_of(row)
+    parallel["attention"] = "unfused" if re.search(UNFUSED, f"{row['group']}, {row['software']}") else "flash"
+    if release_of(row):
+        parallel["release"] = release_of(row)
+    return parallel
+
+
+def batch_of(row):
+    """(samples per update of all replicas, samples per micro-batch)."""
+    for pattern, assumed in ASSUMED:
+        if re.search(pattern, row["group"]) and "global_batch_sequences" not in row and "tokens_per_batch" not in row:
+            row = {**assumed, **row}
+    replicas, size, count = replicas_of(row), row.get("micro_batch_sequences"), row.get("micro_batches")
+    batch = row.get("global_batch_sequences")
+    if batch is None and "tokens_per_batch" in row and "sequence_tokens" in row:
+        batch = round(row["tokens_per_batch"] / row["sequence_tokens"])
+    if batch is None and size and count:
+        batch = replicas * size * count
+    if batch and count and not size:
+        size = batch // (replicas * count)
+    if not batch or not size:
+        raise Unexpressed("neither batch nor micro-batch printed" if not batch and not size else
+                          "batch not printed" if not batch else "micro-batch not printed")
+    if batch % (replicas * size):
+        raise Unexpressed(f"batch {batch} is not {replicas} replicas x micro-batches of {size}")
+    return batch, size
+
+
+def pipeline_of(row):
+    stages, chunks = row.get("pipeline", 1), row.get("chunks", 1)
+    schedule = word(row.get("schedule", "1f1b"))
+    schedule = SCHEDULES.get(schedule, schedule.replace(" ", "-"))
+    if chunks > 1 and schedule == "1f1b":
+        schedule = "interleaved"
+    if chunks == 1 and schedule == "interleaved" or stages == 1:
+        schedule, chunks = "1f1b", 1 if stages == 1 else chunks
+    batch, size = batch_of(row)
+    return {"schedule": schedule, "stages": stages * chunks, "mini_batch": batch, "micro_batch_size": size}
+
+
+def precision_of(row):
+    text = word(row.get("precision", "bf16"))
+    found = next((name for name in PRECISIONS if name in text.split(" or ")[0]), None)
+    if not found:
+        raise Unexpressed(f"precision {text}")
+    return found
+
+
+def config_of(row, model):
+    """The config of a row; `model` is the name of a preset or the path of a file."""
+    if "sequence_tokens" not in row:
+        raise Unexpressed("sequence not printed")
+    return {"workload": {"model": model, "sequence_length": row["sequence_tokens"]}, "cluster": cluster_of(row),
+            "parallel": parallel_of(row), "pipeline": pipeline_of(row),
+            "training": {"precision": precision_of(row), "optimizer": "adamw"}}
+
+
+def step_seconds(row, batch):
+    """The measured time of an update of `batch` samples; TFLOP/s count only if the source's FLOPs per token are known."""
+    tokens = batch * row.get("sequence_tokens", math.nan)
+    if "step_s" in row:
+        return row["step_s"]
+    if "step_ms" in row:
+        return row["step_ms"] / 1e3
+    if "tokens_per_s" in row:
+        return tokens / row["tokens_per_s"]
+    if "tokens_per_s_per_gpu" in row:
+        return tokens / (row["tokens_per_s_per_gpu"] * row["gpus"])
+    if "samples_per_s" in row:
+        return batch / row["samples_per_s"]
+    if "tflops_per_gpu" in row and "source_flops_per_token" in row:
+        return tokens * row["source_flops_per_token"] / (row["tflops_per_gpu"] * 1e12 * row["gpus"])
+    raise Unexpressed("no time, tokens or samples per second printed")
+
+
+def measured_memory(row):
+    """{fullest, first, last} in bytes, of those that are printed: of all GPUs, of the first and of the last stage."""
+    found = {}
+    for key, value in row.items():
+        form = re.fullmatch(r"memory_(\w+?)_(gib|gb|mib|mb)", key)
+        if form:
+            name = form.group(1)
+            of = "first" if "first" in name else "last" if "last" in name else "fullest"
+            rank = 0 if "allocated" in name else 2 if "reserved" in name else 1
+            found[of] = min(found.get(of, (9, 0)), (rank, value * BYTES[form.group(2)]))
+    return {of: value for of, (_, value) in found.items()}
+
+
+def write_config(row, models, folder, name):
+    """Writes the config of a row; returns (its path, the config, FLOPs per token)."""
+    fields, preset = model_of(row, models)
+    config = config_of(row, preset or "")
+    if not preset:
+        own = [fields[field] for field in FIELDS.values()]
+        model = folder / "-".join(str(each) for each in (row.get("model", "model"), *own)) / "config.json"
+        model.parent.mkdir(exist_ok=True)
+        model.write_text(json.dumps(config_json(fields, row["sequence_tokens"]), indent=2) + "\n")
+        config["workload"]["model"] = str(model.relative_to(folder))
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(config, default_flow_style=None, sort_keys=False, width=200))
+    return path, config, flops_per_token(fields, row["sequence_tokens"])
