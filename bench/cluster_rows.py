@@ -105,12 +105,13 @@ def large_models(entries):
     return groups
 
 
-def read_models(path):
-    """{name: fields of config.json} of a file of presets."""
-    with open(path) as file:
-        content = yaml.safe_load(file)
-    return {name: model.get("config", model) for name, model in content.get("models", content).items()
-            if isinstance(model, dict)}
+def read_models(paths):
+    """{name: fields of config.json} of the first of these files that exists."""
+    path = next((path for path in paths if path.exists()), None)
+    if not path:
+        return {}
+    content = yaml.safe_load(path.read_text())
+    return {name: model.get("config", model) for name, model in content.get("models", content).items()}
 
 
 def model_of(row, models):
@@ -140,7 +141,7 @@ def config_json(fields, sequence):
                 "n_positions": max(sequence, fields.get("max_position_embeddings", 0)),
                 "vocab_size": fields["vocab_size"], "tie_word_embeddings": fields["tie_word_embeddings"]}
     kinds = (("sliding_window_layers", "gpt_oss"), ("num_local_experts", "mixtral"), ("num_experts", "qwen3_moe"),
-             ("n_group", "deepseek_v3"), ("n_routed_experts", "deepseek_v2"), ("qk_norm", "qwen3"),
+             ("num_nextn_predict_layers", "deepseek_v3"), ("n_routed_experts", "deepseek_v2"), ("qk_norm", "qwen3"),
              ("attention_bias", "qwen2"))
     kind = next((kind for field, kind in kinds if field in fields), "llama")
     kind, act = ("nemotron", "relu2") if "relu" in fields["hidden_act"] else (kind, "silu")
@@ -163,7 +164,7 @@ def flops_per_token(fields, sequence):
     else:
         weights = 2 * hidden * width * (heads + fields.get("num_key_value_heads", heads))
         widths = 2 * width
-    matrices = 3 if "gated" in fields["hidden_act"] else 2
+    matrices = 2 if fields["hidden_act"] == "gelu" or "not gated" in fields["hidden_act"] else 3
     dense = matrices * hidden * fields["intermediate_size"]
     experts = next((fields[name] for name in ("num_experts", "num_local_experts", "n_routed_experts") if name in fields), 0)
     first = fields.get("first_k_dense_replace", 0) if experts else layers
@@ -249,7 +250,7 @@ def parallel_of(row):
 def batch_of(row):
     """(samples per update of all replicas, samples per micro-batch)."""
     for pattern, assumed in ASSUMED:
-        if re.search(pattern, row["group"]) and "global_batch_sequences" not in row and "tokens_per_batch" not in row:
+        if re.search(pattern, row["group"]):
             row = {**assumed, **row}
     replicas, size, count = replicas_of(row), row.get("micro_batch_sequences"), row.get("micro_batches")
     batch = row.get("global_batch_sequences")
@@ -271,10 +272,10 @@ def pipeline_of(row):
     stages, chunks = row.get("pipeline", 1), row.get("chunks", 1)
     schedule = word(row.get("schedule", "1f1b"))
     schedule = SCHEDULES.get(schedule, schedule.replace(" ", "-"))
-    if chunks > 1 and schedule == "1f1b":
-        schedule = "interleaved"
-    if chunks == 1 and schedule == "interleaved" or stages == 1:
-        schedule, chunks = "1f1b", 1 if stages == 1 else chunks
+    if stages == 1:
+        chunks = 1
+    if schedule in ("1f1b", "interleaved"):
+        schedule = "interleaved" if chunks > 1 else "1f1b"
     batch, size = batch_of(row)
     return {"schedule": schedule, "stages": stages * chunks, "mini_batch": batch, "micro_batch_size": size}
 

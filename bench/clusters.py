@@ -64,6 +64,8 @@ class Row:
 
 def prepare(row, models, folder):
     try:
+        if row.given.get("result", "ok") not in ("ok", "oom"):
+            raise Unexpressed(f"result {row.given['result']}")
         batch, _ = cluster_rows.batch_of(row.given)
         if row.ran:
             row.measured = cluster_rows.step_seconds(row.given, batch)
@@ -219,7 +221,7 @@ def main():
     groups = [group for group in cluster_rows.groups_of(asked.file) if group["id"].startswith(asked.only)]
     if not groups:
         sys.exit(f"error: no group of {asked.file} begins with '{asked.only}'")
-    models = cluster_rows.read_models(PRESETS if PRESETS.exists() else asked.file.parent / "models.yaml")
+    models = cluster_rows.read_models([PRESETS, asked.file.parent / "models.yaml"])
     rows = [Row(group["id"], number, given) for group in groups for number, given in enumerate(group["rows"], 1)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).absolute()
