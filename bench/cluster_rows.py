@@ -6,6 +6,8 @@ import re
 
 import yaml
 
+from transformers import NAMES, flops_per_token, of_dimensions, with_dimensions, with_positions
+
 # Words of the rows without what follows in brackets, and what the config calls them.
 SCHEDULES = {"zb heuristic": "zb1p", "interleaved 1f1b": "interleaved", "1f1b interleaved": "interleaved"}
 RECOMPUTE = {
@@ -47,8 +49,6 @@ ASSUMED = (
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
 )
 
-FIELDS = {"hidden": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
-          "kv_heads": "num_key_value_heads", "ffn": "intermediate_size", "vocab": "vocab_size"}
 BYTES = {"gib": 2**30, "gb": 1e9, "mib": 2**20, "mb": 1e6}
 
 
@@ -87,7 +87,7 @@ def complete(rows):
 
 
 def model_key(row):
-    return tuple(row.get(key) for key in ("model", *FIELDS))
+    return tuple(row.get(key) for key in ("model", *NAMES))
 
 
 def large_models(entries):
@@ -105,76 +105,19 @@ def large_models(entries):
     return groups
 
 
-def read_models(paths):
-    """{name: fields of config.json} of the first of these files that exists."""
-    path = next((path for path in paths if path.exists()), None)
-    if not path:
-        return {}
-    content = yaml.safe_load(path.read_text())
-    return {name: model.get("config", model) for name, model in content.get("models", content).items()}
-
-
 def model_of(row, models):
-    """(fields, name) of a preset as it is, else (fields, None)."""
-    given = {field: row[key] for key, field in FIELDS.items() if key in row}
+    """(config.json, its name if it is a preset as it is)."""
+    given = {key: row[key] for key in NAMES if key in row}
     if "model" in row:
         if row["model"] not in models:
             raise Unexpressed(f"no facts of the model {row['model']}")
         preset = models[row["model"]]
-        fields = {**preset, **given}
-        return fields, row["model"] if fields == preset else None
+        changed = with_dimensions(preset, given)
+        return changed, row["model"] if changed == preset else None
     for key in ("hidden", "layers", "heads", "vocab"):
         if key not in row:
             raise Unexpressed(f"{key} of the model not printed")
-    hidden, heads = row["hidden"], row["heads"]
-    gated = "ffn" in row and row["ffn"] != 4 * hidden
-    gpt = {"hidden_act": "gelu", "norm": "layernorm", "bias": True, "positions": "learned", "tie_word_embeddings": True}
-    llama = {"hidden_act": "silu gated", "norm": "rmsnorm", "bias": False, "positions": "rope", "tie_word_embeddings": False}
-    return {"num_key_value_heads": heads, "intermediate_size": 4 * hidden, **given, **(llama if gated else gpt)}, None
-
-
-def config_json(fields, sequence):
-    """The model as Hugging Face writes it."""
-    if fields["hidden_act"] == "gelu":
-        return {"model_type": "gpt2", "n_embd": fields["hidden_size"], "n_layer": fields["num_hidden_layers"],
-                "n_head": fields["num_attention_heads"], "n_inner": fields["intermediate_size"],
-                "n_positions": max(sequence, fields.get("max_position_embeddings", 0)),
-                "vocab_size": fields["vocab_size"], "tie_word_embeddings": fields["tie_word_embeddings"]}
-    kinds = (("sliding_window_layers", "gpt_oss"), ("num_local_experts", "mixtral"), ("num_experts", "qwen3_moe"),
-             ("num_nextn_predict_layers", "deepseek_v3"), ("n_routed_experts", "deepseek_v2"), ("qk_norm", "qwen3"),
-             ("attention_bias", "qwen2"))
-    kind = next((kind for field, kind in kinds if field in fields), "llama")
-    kind, act = ("nemotron", "relu2") if "relu" in fields["hidden_act"] else (kind, "silu")
-    words = {"hidden_act", "norm", "bias", "positions", "qk_norm", "attention_bias", "sliding_window_layers"}
-    return {"model_type": kind, "hidden_act": act, "max_position_embeddings": sequence,
-            **{field: value for field, value in fields.items() if field not in words}}
-
-
-def flops_per_token(fields, sequence):
-    """Of a training step: 6 per weight of the products that a token takes part in, the head among them, and attention to the
-    tokens before."""
-    hidden, layers, heads = fields["hidden_size"], fields["num_hidden_layers"], fields["num_attention_heads"]
-    width = fields.get("head_dim") or hidden // heads
-    if "kv_lora_rank" in fields:
-        plain, rotary, value = (fields[name] for name in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
-        rank, compressed = fields.get("q_lora_rank"), fields["kv_lora_rank"]
-        query = hidden * rank + rank * heads * (plain + rotary) if rank else hidden * heads * (plain + rotary)
-        weights = (query + hidden * (compressed + rotary) + compressed * heads * (plain + value) + heads * value * hidden)
-        widths = plain + rotary + value
-    else:
-        weights = 2 * hidden * width * (heads + fields.get("num_key_value_heads", heads))
-        widths = 2 * width
-    matrices = 2 if fields["hidden_act"] == "gelu" or "not gated" in fields["hidden_act"] else 3
-    dense = matrices * hidden * fields["intermediate_size"]
-    experts = next((fields[name] for name in ("num_experts", "num_local_experts", "n_routed_experts") if name in fields), 0)
-    first = fields.get("first_k_dense_replace", 0) if experts else layers
-    chosen = fields.get("num_experts_per_tok", 0) + fields.get("n_shared_experts", 0)
-    sparse = matrices * hidden * fields.get("moe_intermediate_size", 0) * chosen + hidden * experts
-    products = layers * weights + first * dense + (layers - first) * sparse + hidden * fields["vocab_size"]
-    window = fields.get("sliding_window", sequence) if "sliding_window_layers" in fields else sequence
-    seen = [sequence / 2, min(window, sequence) * (1 - min(window, sequence) / (2 * sequence))]
-    attention = heads * widths * layers * sum(seen) / 2 * 2  # half of the layers may have the window; 2 per multiplication
-    return 3 * (2 * products + attention)
+    return of_dimensions(given), None
 
 
 def word(value):
@@ -330,14 +273,15 @@ def measured_memory(row):
 
 def write_config(row, models, folder, name):
     """Writes the config of a row; returns (its path, the config, FLOPs per token)."""
-    fields, preset = model_of(row, models)
+    described, preset = model_of(row, models)
     config = config_of(row, preset or "")
     if not preset:
-        own = [fields[field] for field in FIELDS.values()]
-        model = folder / "-".join(str(each) for each in (row.get("model", "model"), *own)) / "config.json"
+        described = with_positions(described, row["sequence_tokens"])
+        model = folder / "-".join([row.get("model", "model"), *(f"{key}{row[key]}" for key in NAMES if key in row),
+                                   f"sequence{row['sequence_tokens']}"]) / "config.json"
         model.parent.mkdir(exist_ok=True)
-        model.write_text(json.dumps(config_json(fields, row["sequence_tokens"]), indent=2) + "\n")
+        model.write_text(json.dumps(described, indent=2) + "\n")
         config["workload"]["model"] = str(model.relative_to(folder))
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(config, default_flow_style=None, sort_keys=False, width=200))
-    return path, config, flops_per_token(fields, row["sequence_tokens"])
+    return path, config, flops_per_token(described, row["sequence_tokens"])

@@ -24,6 +24,7 @@ from pathlib import Path
 import cluster_rows
 from cluster_rows import Unexpressed
 from cluster_scores import constant_rate, mean, mean_size, score
+from transformers import read_models
 
 PATIENCE = 600  # seconds for a simulation
 PRESETS = Path(__file__).resolve().parent.parent / "workloads" / "models" / "transformers.yaml"
@@ -183,7 +184,7 @@ def plot(path, rows, sources):
         blocks += f"$points{number} << END\n{points}\nEND\n"
         name = source.replace("'", "")
         curves.append(f"$points{number} with points pointtype {5 + 2 * (number // 8 % 5)} pointsize 0.6 title '{name}'")
-    script = ("set terminal svg noenhanced font 'sans-serif,11' size 1000,640 background '#ffffff'\n"
+    script = ("set terminal svg noenhanced font 'sans-serif,11' size 1100,640 background '#ffffff'\n"
               f"set output '{path}'\nset logscale xy\nset key outside right top\nset grid\nset size square\n"
               "set xlabel 'measured step (s)'\nset ylabel 'predicted step (s)'\n"
               f"{blocks}plot " + ", ".join(curves) + "\n")
@@ -191,7 +192,7 @@ def plot(path, rows, sources):
 
 
 def source_name(source):
-    return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()[:40]
+    return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()
 
 
 def judge(program, rows, models, folder, jobs):
@@ -221,7 +222,7 @@ def main():
     groups = [group for group in cluster_rows.groups_of(asked.file) if group["id"].startswith(asked.only)]
     if not groups:
         sys.exit(f"error: no group of {asked.file} begins with '{asked.only}'")
-    models = cluster_rows.read_models([PRESETS, asked.file.parent / "models.yaml"])
+    models = read_models(PRESETS)
     rows = [Row(group["id"], number, given) for group in groups for number, given in enumerate(group["rows"], 1)]
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).absolute()
