@@ -17,7 +17,7 @@ RECOMPUTE = {
     "norm+activation": "none",             # costs no product; the config cannot leave out these tensors alone
 }
 PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16")
-# Each GPU of a host has an adapter, or the host has so many.
+# Each GPU of a host has an adapter, or the host has the number given.
 LINKS = {
     "ib-hdr200": ("hdr200", None), "ib-hdr200-per-gpu": ("hdr200", None), "ib-ndr400": ("ndr400", None),
     "ib-ndr400-per-gpu": ("ndr400", None), "rdma-400-per-gpu": ("ndr400", None), "roce-400-per-gpu": ("ndr400", None),
