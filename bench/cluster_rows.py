@@ -1,7 +1,6 @@
 """Rows of measured training runs on clusters, and the config of pipewright for each. The keys of a row are those of
 ../shared/data/clusters/developers.yaml. What the config cannot say raises Unexpressed with the reason."""
 import json
-import math
 import re
 
 import yaml
@@ -49,6 +48,8 @@ ASSUMED = (
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
 )
 
+NUMBERS = (*NAMES, "gpus", "gpus_per_host", "sequence_tokens", "micro_batch_sequences", "global_batch_sequences",
+           "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "data", "chunks", "zero")
 BYTES = {"gib": 2**30, "gb": 1e9, "mib": 2**20, "mb": 1e6}
 
 
@@ -233,8 +234,6 @@ def precision_of(row):
 
 def config_of(row, model):
     """The config of a row; `model` is the name of a preset or the path of a file."""
-    if "sequence_tokens" not in row:
-        raise Unexpressed("sequence not printed")
     return {"workload": {"model": model, "sequence_length": row["sequence_tokens"]}, "cluster": cluster_of(row),
             "parallel": parallel_of(row), "pipeline": pipeline_of(row),
             "training": {"precision": precision_of(row), "optimizer": "adamw"}}
@@ -242,7 +241,7 @@ def config_of(row, model):
 
 def step_seconds(row, batch):
     """The measured time of an update of `batch` samples; TFLOP/s count only if the source's FLOPs per token are known."""
-    tokens = batch * row.get("sequence_tokens", math.nan)
+    tokens = batch * row["sequence_tokens"]
     if "step_s" in row:
         return row["step_s"]
     if "step_ms" in row:
@@ -271,17 +270,28 @@ def measured_memory(row):
     return {of: value for of, (_, value) in found.items()}
 
 
-def write_config(row, models, folder, name):
-    """Writes the config of a row; returns (its path, the config, FLOPs per token)."""
-    described, preset = model_of(row, models)
-    config = config_of(row, preset or "")
-    if not preset:
-        described = with_positions(described, row["sequence_tokens"])
-        model = folder / "-".join([row.get("model", "model"), *(f"{key}{row[key]}" for key in NAMES if key in row),
-                                   f"sequence{row['sequence_tokens']}"]) / "config.json"
+def describe(row, models):
+    """(config, config.json of a model that is not a preset or None, FLOPs per token) of a row."""
+    for key in NUMBERS:
+        if key in row and not isinstance(row[key], (int, float)):
+            raise Unexpressed(f"{key} {row[key]}")
+    for key in ("device", "gpus", "sequence_tokens"):
+        if key not in row:
+            raise Unexpressed(f"{key} not printed")
+    model, preset = model_of(row, models)
+    own = None if preset else with_positions(model, row["sequence_tokens"])
+    return config_of(row, preset or f"{name_of_model(row)}/config.json"), own, flops_per_token(model, row["sequence_tokens"])
+
+
+def name_of_model(row):
+    return "-".join([row.get("model", "model"), *(f"{key}{row[key]}" for key in NAMES if key in row),
+                     f"sequence{row['sequence_tokens']}"])
+
+
+def write_config(config, own_model, path):
+    """Writes a config, and next to it its model if that is not a preset."""
+    if own_model:
+        model = path.parent / config["workload"]["model"]
         model.parent.mkdir(exist_ok=True)
-        model.write_text(json.dumps(described, indent=2) + "\n")
-        config["workload"]["model"] = str(model.relative_to(folder))
-    path = folder / f"{name}.yaml"
+        model.write_text(json.dumps(own_model, indent=2) + "\n")
     path.write_text(yaml.safe_dump(config, default_flow_style=None, sort_keys=False, width=200))
-    return path, config, flops_per_token(described, row["sequence_tokens"])

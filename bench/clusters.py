@@ -39,6 +39,7 @@ class Row:
     reason: str = ""  # why there is no prediction
     path: Path = None
     config: dict = None
+    model: dict = None  # where it is not a preset
     flops: float = 0  # of a GPU in an update
     measured: float = None
     memory: dict = field(default_factory=dict)
@@ -63,14 +64,14 @@ class Row:
                     if kind in self.memory and kind in self.predicted_memory)
 
 
-def prepare(row, models, folder):
+def prepare(row, models):
     try:
         if row.given.get("result", "ok") not in ("ok", "oom"):
             raise Unexpressed(f"result {row.given['result']}")
-        batch, _ = cluster_rows.batch_of(row.given)
+        row.config, row.model, flops = cluster_rows.describe(row.given, models)
+        batch = row.config["pipeline"]["mini_batch"]
         if row.ran:
             row.measured = cluster_rows.step_seconds(row.given, batch)
-        row.path, row.config, flops = cluster_rows.write_config(row.given, models, folder, f"{row.group}-{row.number}")
         row.flops = flops * batch * row.given["sequence_tokens"] / row.given["gpus"]
         row.memory = cluster_rows.measured_memory(row.given)
     except Unexpressed as reason:
@@ -95,7 +96,9 @@ def simulate(program, path):
     return answer, not more and memory.get("fits", answer.get("fits", True))
 
 
-def predict(row, program):
+def predict(row, program, folder):
+    row.path = folder / f"{row.group}-{row.number}.yaml"
+    cluster_rows.write_config(row.config, row.model, row.path)
     try:
         answer, row.fits = simulate(program, row.path)
     except Unexpressed as reason:
@@ -165,7 +168,7 @@ def write_rows(path, rows, kept):
                       "skipped", "config"])
         for row in rows:
             known = row.ran and not row.reason
-            out.writerow([row.group, row.number, row.given.get("model", ""), row.given["device"], row.given["gpus"],
+            out.writerow([row.group, row.number, row.given.get("model", ""), row.given.get("device"), row.given.get("gpus"),
                           row.given.get("result", "ok"), row.measured, row.predicted, row.error if known else None,
                           row.constant_error, row.memory.get("fullest"), row.predicted_memory.get("fullest"),
                           None if row.reason else row.memory_error, row.fits, row.reason, row.path if kept else ""])
@@ -195,12 +198,9 @@ def source_name(source):
     return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()
 
 
-def judge(program, rows, models, folder, jobs):
-    for row in rows:
-        prepare(row, models, folder)
+def judge(program, rows, folder, jobs):
     with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda row: predict(row, program), [row for row in rows if not row.reason]))
-    add_constants([row for row in rows if row.ran and not row.reason])
+        list(pool.map(lambda row: predict(row, program, folder), [row for row in rows if not row.reason]))
 
 
 def arguments():
@@ -219,15 +219,20 @@ def arguments():
 def main():
     asked = arguments()
     program = os.path.abspath(asked.program)
-    groups = [group for group in cluster_rows.groups_of(asked.file) if group["id"].startswith(asked.only)]
-    if not groups:
-        sys.exit(f"error: no group of {asked.file} begins with '{asked.only}'")
+    groups = cluster_rows.groups_of(asked.file)
     models = read_models(PRESETS)
     rows = [Row(group["id"], number, given) for group in groups for number, given in enumerate(group["rows"], 1)]
+    for row in rows:
+        prepare(row, models)
+    add_constants([row for row in rows if row.ran and not row.reason])
+    groups = [group for group in groups if group["id"].startswith(asked.only)]
+    rows = [row for row in rows if row.group.startswith(asked.only)]
+    if not groups:
+        sys.exit(f"error: no group of {asked.file} begins with '{asked.only}'")
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        judge(program, rows, models, folder, asked.jobs)
+        judge(program, rows, folder, asked.jobs)
 
     scores = []
     for group in groups:
