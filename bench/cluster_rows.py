@@ -1,5 +1,19 @@
-"""Rows of measured training runs on clusters, and the config of pipewright for each. The keys of a row are those of
-../shared/data/clusters/developers.yaml. What the config cannot say raises Unexpressed with the reason."""
+"""Rows of measured training runs on clusters, and a config for each.
+
+A file has `groups`, each a table of one source: `id`, `source`, `software`, `common` (keys of every row), `columns`, and `rows`,
+lists of values in the order of `columns`; null is not printed. The keys:
+
+device, gpus, gpus_per_host, inside, between         the cluster; links by the names of LINKS
+model, or hidden, layers, heads, kv_heads, ffn, vocab      a preset of workloads/models/transformers.yaml, dimensions, or both
+sequence_tokens, micro_batch_sequences, global_batch_sequences, micro_batches, tokens_per_batch    per update, all replicas
+tensor, pipeline, context, expert, data, chunks      degrees; data follows from the others, chunks are virtual stages of a device
+schedule, sequence_parallel, zero, zero1_group_gpus, recompute, precision
+result                                               ok or oom
+step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
+memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage
+
+What a config cannot express raises Unexpressed with the reason.
+"""
 import json
 import re
 
