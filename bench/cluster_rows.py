@@ -23,17 +23,18 @@ from transformers import NAMES, flops_per_token, of_dimensions, with_dimensions,
 
 # Words of the rows without what follows in brackets, and what the config calls them.
 SCHEDULES = {"zb heuristic": "zb1p", "interleaved 1f1b": "interleaved", "1f1b interleaved": "interleaved"}
+EVERY_SECOND_BLOCK = {"kind": "full", "share": 0.5}
 RECOMPUTE = {
-    "none": "none", "not stated": "none", "selective": "selective", "full": "full",
-    "selective (every other layer)": 0.5,  # torchtitan recomputes every second block
-    "selective (per operator)": 0.5,       # and here every second product of each block
-    "norm+activation": "none",             # costs no product; the config cannot leave out these tensors alone
+    "none": "none", "not stated": "none", "selective": "selective", "full": "full", "norm+activation": "norms",
+    "selective (every other layer)": EVERY_SECOND_BLOCK,
+    "selective (per operator)": EVERY_SECOND_BLOCK,  # torchtitan: every second product of each block
 }
 PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16")
 # Each GPU of a host has an adapter, or the host has the number given.
 LINKS = {
     "ib-hdr200": ("hdr200", None), "ib-hdr200-per-gpu": ("hdr200", None), "ib-ndr400": ("ndr400", None),
     "ib-ndr400-per-gpu": ("ndr400", None), "rdma-400-per-gpu": ("ndr400", None), "roce-400-per-gpu": ("ndr400", None),
+    "ib-xdr800-per-gpu": ("xdr800", None),
     "roce-1600-per-host": ("hdr200", 8),  # 25 GB/s each
     "roce-4x100-per-host": ("roce100", 4), "omnipath-4x100-per-host": ("roce100", 4),
     "800 gb/s per host": ("hdr200", 4),
@@ -43,19 +44,24 @@ USUAL_LINKS = {"v100": "ib-hdr200-per-gpu", "a100": "ib-hdr200-per-gpu"}
 USUAL_LINK = "ib-ndr400-per-gpu"
 # Devices whose fast links go beyond the host: GPUs of a host, of a domain.
 DOMAINS = {"gb200": (4, 72), "gb300": (4, 72)}
-OTHER_LINKS_INSIDE = {"pcie4": "31 GB/s", "pcie5": "63 GB/s"}  # of devices whose own link is another
+LINKS_INSIDE = ("pcie4", "pcie5")  # which a device may have instead of its own link
 
-# The first pattern found in "id, software" names what the framework overlaps and fuses.
+# What the training program overlaps and fuses: the first pattern found in the group's name and software, with keys of the row.
 RELEASES = (
-    (r"torchtitan|llm-foundry", "torchtitan"),
-    (r"Megatron-DeepSpeed|bigscience|vtrain", "deepspeed-2022"),
-    (r"Megatron-LM 20(19|20|21|22)|published-large-models", "megatron-2021"),
-    (r"simumax", "megatron-2023"),  # all overlaps switched off
-    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]|Megatron-like|InternEvo", "megatron-2023"),
-    (r"ngc23|ngc24|NeMo 2[34]\.", "nemo-2024"),
-    (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", "nemo-2025"),
+    (r"torchtitan", {"compile": 1}, {"release": "torchtitan-compiled"}),
+    (r"torchtitan", {}, {"release": "torchtitan"}),
+    (r"llm-foundry", {}, {"release": "fsdp-2023"}),
+    # These two differ in what they fuse; what the program of this group overlaps is not stated.
+    (r"layouts-", {"fused_rmsnorm_kernel": 1}, {"release": "torchtitan-compiled"}),
+    (r"layouts-", {}, {"release": "torchtitan"}),
+    (r"simumax", {}, {"release": "megatron-2021", "attention": "cudnn"}),  # all overlaps switched off
+    (r"Megatron-DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
+    (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
+    (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
+    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]|InternEvo", {}, {"release": "nemo-2023"}),
+    (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
+    (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
 )
-UNFUSED = r"Megatron-DeepSpeed|bigscience|vtrain|Megatron-LM 20(19|20|21|22)|published-large-models"
 # What the notes of a group say of all its rows, where the rows do not.
 ASSUMED = (
     (r"nemo-launcher-gpt3-5b", {"global_batch_sequences": 2048}),
@@ -150,8 +156,8 @@ def cluster_of(row):
         raise Unexpressed(f"{gpus} GPUs in hosts of {per_host}")
     cluster = {"hosts": gpus // per_host, "devices_per_host": per_host, "device": device}
     inside = word(row.get("inside", ""))
-    if inside in OTHER_LINKS_INSIDE and "pcie" not in device:
-        cluster["inside"] = {"bandwidth": OTHER_LINKS_INSIDE[inside], "latency": "5 us"}
+    if inside in LINKS_INSIDE and "pcie" not in device:
+        cluster["inside"] = inside
     if device in DOMAINS:
         cluster["domain"] = DOMAINS[device][1]
     if gpus > per_host:
@@ -177,16 +183,16 @@ def replicas_of(row):
 
 def release_of(row):
     about = f"{row['group']}, {row['software']}"
-    return next((release for pattern, release in RELEASES if re.search(pattern, about)), None)
+    return next((release for pattern, keys, release in RELEASES
+                 if re.search(pattern, about) and all(row.get(key) == value for key, value in keys.items())), {})
 
 
 def recompute_of(row):
     text = str(row.get("recompute", "none")).strip().lower()
     found = RECOMPUTE.get(text, RECOMPUTE.get(word(text)))
-    blocks = re.match(r"(\d+) (?:blocks|layers)", text)
-    if found is None and not blocks:
+    if found is None:
         raise Unexpressed(f"recompute {text}")
-    return found if found is not None else int(blocks.group(1))
+    return found
 
 
 def parallel_of(row):
@@ -198,11 +204,7 @@ def parallel_of(row):
     parallel["zero"] = row.get("zero", 0)
     if isinstance(row.get("zero1_group_gpus"), int):
         parallel["zero_group"] = row["zero1_group_gpus"]
-    parallel["recompute"] = recompute_of(row)
-    parallel["attention"] = "unfused" if re.search(UNFUSED, f"{row['group']}, {row['software']}") else "flash"
-    if release_of(row):
-        parallel["release"] = release_of(row)
-    return parallel
+    return {**parallel, "recompute": recompute_of(row), **release_of(row)}
 
 
 def batch_of(row):

@@ -86,21 +86,22 @@ class Rows(unittest.TestCase):
             "cluster": {"hosts": 8, "devices_per_host": 8, "device": "h100-sxm-80",
                         "between": {"link": "ndr400", "adapters": 8}},
             "parallel": {"tensor": 4, "pipeline": 4, "context": 2, "expert": 1, "sequence": True, "zero": 1,
-                         "recompute": "none", "attention": "flash"},
+                         "recompute": "none"},
             "pipeline": {"schedule": "interleaved", "stages": 20, "mini_batch": 128, "micro_batch_size": 1},
             "training": {"precision": "fp8", "optimizer": "adamw"}})
 
     def test_words_of_sources_become_names_of_the_config(self):
         parallel = lambda **keys: cluster_rows.parallel_of({**ROW, **keys})
         self.assertEqual(parallel(recompute="full (not in the table)")["recompute"], "full")
-        self.assertEqual(parallel(recompute="selective (every other layer)")["recompute"], 0.5)
-        self.assertEqual(parallel(recompute="3 layers")["recompute"], 3)
+        self.assertEqual(parallel(recompute="selective (every other layer)")["recompute"],
+                         {"kind": "full", "share": 0.5})
         self.assertEqual(parallel(zero1_group_gpus=8)["zero_group"], 8)
         self.assertNotIn("zero_group", parallel(zero1_group_gpus="all"))
         self.assertFalse(parallel(sequence_parallel=0)["sequence"])
         self.assertNotIn("sequence", parallel(tensor=1))
-        old = parallel(software="Megatron-DeepSpeed")
-        self.assertEqual((old["release"], old["attention"]), ("deepspeed-2022", "unfused"))
+        self.assertEqual(parallel(software="Megatron-DeepSpeed")["release"], "deepspeed-2022")
+        self.assertEqual(parallel(software="torchtitan")["release"], "torchtitan")
+        self.assertEqual(parallel(software="torchtitan", compile=1)["release"], "torchtitan-compiled")
         with self.assertRaisesRegex(cluster_rows.Unexpressed, "recompute some"):
             parallel(recompute="some")
         for text, name in (("bf16 or fp16 (both tried)", "bf16"), ("fp16 (not stated)", "fp16"), ("mxfp8", "mxfp8")):
@@ -221,7 +222,8 @@ groups:
   source: arXiv
   common: {device: h100-sxm-80, gpus: 2, hidden: 1024, layers: 24, heads: 16, vocab: 51200, sequence_tokens: 1024,
            pipeline: 2, micro_batch_sequences: 1}
-  columns: [global_batch_sequences, precision, tokens_per_s_per_gpu, memory_allocated_first_stage_gib, memory_allocated_last_stage_gib]
+  columns: [global_batch_sequences, precision, tokens_per_s_per_gpu, memory_allocated_first_stage_gib,
+            memory_allocated_last_stage_gib]
   rows:
   - [8, bf16, 2048, 10, 5]
   - [null, bf16, 2048, null, null]
