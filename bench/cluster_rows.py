@@ -1,0 +1,313 @@
+"""Rows of measured training runs on clusters, and a config for each.
+
+A file has `groups`, each a table of one source: `id`, `source`, `software`, `common` (keys of every row), `columns`, and `rows`,
+lists of values in the order of `columns`; null is not printed. The keys:
+
+device, gpus, gpus_per_host, inside, between         the cluster; links by the names of LINKS
+model, or hidden, layers, heads, kv_heads, ffn, vocab      a preset of workloads/models/transformers.yaml, dimensions, or both
+sequence_tokens, micro_batch_sequences, global_batch_sequences, micro_batches, tokens_per_batch    per update, all replicas
+tensor, pipeline, context, expert, data, chunks      degrees; data follows from the others, chunks are virtual stages of a device
+schedule, sequence_parallel, zero, zero1_group_gpus, recompute, precision
+result                                               ok or oom
+step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
+memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage
+
+What a config cannot express raises Unexpressed with the reason.
+"""
+import json
+import re
+
+import yaml
+
+from transformers import NAMES, flops_per_token, of_dimensions, with_dimensions, with_positions
+
+# Words of the rows without what follows in brackets, and what the config calls them.
+SCHEDULES = {"zb heuristic": "zb1p", "interleaved 1f1b": "interleaved", "1f1b interleaved": "interleaved"}
+EVERY_SECOND_BLOCK = {"kind": "full", "share": 0.5}
+RECOMPUTE = {
+    "none": "none", "not stated": "none", "selective": "selective", "full": "full", "norm+activation": "norms",
+    "selective (every other layer)": EVERY_SECOND_BLOCK,
+    "selective (per operator)": EVERY_SECOND_BLOCK,  # torchtitan: every second product of each block
+}
+PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16")
+# Each GPU of a host has an adapter, or the host has the number given.
+LINKS = {
+    "ib-hdr200": ("hdr200", None), "ib-hdr200-per-gpu": ("hdr200", None), "ib-ndr400": ("ndr400", None),
+    "ib-ndr400-per-gpu": ("ndr400", None), "rdma-400-per-gpu": ("ndr400", None), "roce-400-per-gpu": ("ndr400", None),
+    "ib-xdr800-per-gpu": ("xdr800", None),
+    "roce-1600-per-host": ("hdr200", 8),  # 25 GB/s each
+    "roce-4x100-per-host": ("roce100", 4), "omnipath-4x100-per-host": ("roce100", 4),
+    "800 gb/s per host": ("hdr200", 4),
+}
+# Where a row names no link between hosts: that of the vendor's reference system.
+USUAL_LINKS = {"v100": "ib-hdr200-per-gpu", "a100": "ib-hdr200-per-gpu"}
+USUAL_LINK = "ib-ndr400-per-gpu"
+# Devices whose fast links go beyond the host: GPUs of a host, of a domain.
+DOMAINS = {"gb200": (4, 72), "gb300": (4, 72)}
+LINKS_INSIDE = ("pcie4", "pcie5")  # which a device may have instead of its own link
+
+# What the training program overlaps and fuses: the first pattern found in the group's name and software, with keys of the row.
+RELEASES = (
+    (r"torchtitan", {"compile": 1}, {"release": "torchtitan-compiled"}),
+    (r"torchtitan", {}, {"release": "torchtitan"}),
+    (r"llm-foundry", {}, {"release": "fsdp-2023"}),
+    # These two differ in what they fuse; what the program of this group overlaps is not stated.
+    (r"layouts-", {"fused_rmsnorm_kernel": 1}, {"release": "torchtitan-compiled"}),
+    (r"layouts-", {}, {"release": "torchtitan"}),
+    (r"simumax", {}, {"release": "megatron-2021", "attention": "cudnn"}),  # all overlaps switched off
+    (r"Megatron-DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
+    (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
+    (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
+    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]|InternEvo", {}, {"release": "nemo-2023"}),
+    (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
+    (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
+)
+# What the notes of a group say of all its rows, where the rows do not.
+ASSUMED = (
+    (r"nemo-launcher-gpt3-5b", {"global_batch_sequences": 2048}),
+    (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
+)
+
+NUMBERS = (*NAMES, "gpus", "gpus_per_host", "sequence_tokens", "micro_batch_sequences", "global_batch_sequences",
+           "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "data", "chunks", "zero")
+BYTES = {"gib": 2**30, "gb": 1e9, "mib": 2**20, "mb": 1e6}
+
+
+class Unexpressed(Exception):
+    pass
+
+
+def groups_of(path):
+    """[{id, source, rows}] of a file in either form; a row has the keys of its group, and none without a value."""
+    with open(path) as file:
+        content = yaml.safe_load(file)
+    if isinstance(content, list):
+        return large_models(content)
+    groups = []
+    for group in content["groups"]:
+        about = {"group": group["id"], "software": str(group.get("software", "")), **group.get("common", {})}
+        rows = [{**about, **dict(zip(group["columns"], row, strict=True))} for row in group["rows"]]
+        groups.append({"id": group["id"], "source": str(group["source"]),
+                       "rows": [{key: value for key, value in row.items() if value is not None} for row in rows]})
+    for group in groups:
+        complete(group["rows"])
+    return groups
+
+
+def complete(rows):
+    """Adds to rows what other rows of their group say."""
+    heads = {row["heads"] for row in rows if "heads" in row}
+    counts = {(model_key(row), row.get("sequence_tokens")): row["tflops_per_gpu"] * 1e12 / row["tokens_per_s_per_gpu"]
+              for row in rows if "tflops_per_gpu" in row and "tokens_per_s_per_gpu" in row}
+    for row in rows:
+        if "hidden" in row and "heads" not in row and len(heads) == 1:
+            row["heads"] = next(iter(heads))
+        count = counts.get((model_key(row), row.get("sequence_tokens")))
+        if count:
+            row.setdefault("source_flops_per_token", count)
+
+
+def model_key(row):
+    return tuple(row.get(key) for key in ("model", *NAMES))
+
+
+def large_models(entries):
+    """The groups of data/published/large-models.yaml: tables 3 and 5 of arXiv 2205.05198."""
+    groups = []
+    for name, plan in (("full", "full"), ("selective", "selective+sequence")):
+        identity = f"published-large-models-{name}"
+        common = {"group": identity, "software": "Megatron-LM 2022", "device": "a100-sxm-80", "gpus_per_host": 8,
+                  "between": "ib-hdr200-per-gpu", "vocab": 51200, "sequence_tokens": 2048, "precision": "fp16",
+                  "recompute": name, "sequence_parallel": name == "selective", "zero": 0}
+        rows = [{**common, **{key: entry[key] for key in ("hidden", "heads", "layers", "gpus", "tensor", "pipeline")},
+                 "chunks": entry["v"], "global_batch_sequences": entry["batch"],
+                 "micro_batch_sequences": entry["micro_batch"], "step_s": entry["seconds"][plan]} for entry in entries]
+        groups.append({"id": identity, "source": "arXiv 2205.05198", "rows": rows})
+    return groups
+
+
+def model_of(row, models):
+    """(config.json, its name if it is a preset as it is)."""
+    given = {key: row[key] for key in NAMES if key in row}
+    if "model" in row:
+        if row["model"] not in models:
+            raise Unexpressed(f"no facts of the model {row['model']}")
+        preset = models[row["model"]]
+        changed = with_dimensions(preset, given)
+        return changed, row["model"] if changed == preset else None
+    for key in ("hidden", "layers", "heads", "vocab"):
+        if key not in row:
+            raise Unexpressed(f"{key} of the model not printed")
+    return of_dimensions(given), None
+
+
+def word(value):
+    return str(value).split("(")[0].strip().lower()
+
+
+def devices_per_host(row):
+    usual = DOMAINS.get(row["device"], (8, 0))[0]
+    return min(row["gpus"], row.get("gpus_per_host", usual))
+
+
+def cluster_of(row):
+    device, gpus, per_host = row["device"], row["gpus"], devices_per_host(row)
+    if gpus % per_host:
+        raise Unexpressed(f"{gpus} GPUs in hosts of {per_host}")
+    cluster = {"hosts": gpus // per_host, "devices_per_host": per_host, "device": device}
+    inside = word(row.get("inside", ""))
+    if inside in LINKS_INSIDE and "pcie" not in device:
+        cluster["inside"] = inside
+    if device in DOMAINS:
+        cluster["domain"] = DOMAINS[device][1]
+    if gpus > per_host:
+        usual = next((link for kind, link in USUAL_LINKS.items() if device.startswith(kind)), USUAL_LINK)
+        name = word(row.get("between", usual))
+        if name in ("not stated", "unstated", ""):
+            name = usual
+        if name not in LINKS:
+            raise Unexpressed(f"link {name} between hosts")
+        link, adapters = LINKS[name]
+        cluster["between"] = {"link": link, "adapters": adapters or per_host}
+    return cluster
+
+
+def replicas_of(row):
+    """Replicas of the model."""
+    by_model = row.get("tensor", 1) * row.get("pipeline", 1) * row.get("context", 1)
+    replicas, rest = divmod(row["gpus"], by_model)
+    if rest or row.get("data", replicas) != replicas:
+        raise Unexpressed(f"{row['gpus']} GPUs are not {by_model} x data {row.get('data', '')}".rstrip())
+    return replicas
+
+
+def release_of(row):
+    about = f"{row['group']}, {row['software']}"
+    return next((release for pattern, keys, release in RELEASES
+                 if re.search(pattern, about) and all(row.get(key) == value for key, value in keys.items())), {})
+
+
+def recompute_of(row):
+    text = str(row.get("recompute", "none")).strip().lower()
+    found = RECOMPUTE.get(text, RECOMPUTE.get(word(text)))
+    if found is None:
+        raise Unexpressed(f"recompute {text}")
+    return found
+
+
+def parallel_of(row):
+    tensor = row.get("tensor", 1)
+    parallel = {"tensor": tensor, "pipeline": row.get("pipeline", 1), "context": row.get("context", 1),
+                "expert": row.get("expert", 1)}
+    if tensor > 1:
+        parallel["sequence"] = bool(row.get("sequence_parallel", True))
+    parallel["zero"] = row.get("zero", 0)
+    if isinstance(row.get("zero1_group_gpus"), int):
+        parallel["zero_group"] = row["zero1_group_gpus"]
+    return {**parallel, "recompute": recompute_of(row), **release_of(row)}
+
+
+def batch_of(row):
+    """(samples per update of all replicas, samples per micro-batch)."""
+    for pattern, assumed in ASSUMED:
+        if re.search(pattern, row["group"]):
+            row = {**assumed, **row}
+    replicas, size, count = replicas_of(row), row.get("micro_batch_sequences"), row.get("micro_batches")
+    batch = row.get("global_batch_sequences")
+    if batch is None and "tokens_per_batch" in row and "sequence_tokens" in row:
+        batch = round(row["tokens_per_batch"] / row["sequence_tokens"])
+    if batch is None and size and count:
+        batch = replicas * size * count
+    if batch and count and not size:
+        size = batch // (replicas * count)
+    if not batch or not size:
+        raise Unexpressed("neither batch nor micro-batch printed" if not batch and not size else
+                          "batch not printed" if not batch else "micro-batch not printed")
+    if batch % (replicas * size):
+        raise Unexpressed(f"batch {batch} is not {replicas} replicas x micro-batches of {size}")
+    return batch, size
+
+
+def pipeline_of(row):
+    stages, chunks = row.get("pipeline", 1), row.get("chunks", 1)
+    schedule = word(row.get("schedule", "1f1b"))
+    schedule = SCHEDULES.get(schedule, schedule.replace(" ", "-"))
+    if stages == 1:
+        chunks = 1
+    if schedule in ("1f1b", "interleaved"):
+        schedule = "interleaved" if chunks > 1 else "1f1b"
+    batch, size = batch_of(row)
+    return {"schedule": schedule, "stages": stages * chunks, "mini_batch": batch, "micro_batch_size": size}
+
+
+def precision_of(row):
+    text = word(row.get("precision", "bf16"))
+    found = next((name for name in PRECISIONS if name in text.split(" or ")[0]), None)
+    if not found:
+        raise Unexpressed(f"precision {text}")
+    return found
+
+
+def config_of(row, model):
+    """The config of a row; `model` is the name of a preset or the path of a file."""
+    return {"workload": {"model": model, "sequence_length": row["sequence_tokens"]}, "cluster": cluster_of(row),
+            "parallel": parallel_of(row), "pipeline": pipeline_of(row),
+            "training": {"precision": precision_of(row), "optimizer": "adamw"}}
+
+
+def step_seconds(row, batch):
+    """The measured time of an update of `batch` samples; TFLOP/s count only if the source's FLOPs per token are known."""
+    tokens = batch * row["sequence_tokens"]
+    if "step_s" in row:
+        return row["step_s"]
+    if "step_ms" in row:
+        return row["step_ms"] / 1e3
+    if "tokens_per_s" in row:
+        return tokens / row["tokens_per_s"]
+    if "tokens_per_s_per_gpu" in row:
+        return tokens / (row["tokens_per_s_per_gpu"] * row["gpus"])
+    if "samples_per_s" in row:
+        return batch / row["samples_per_s"]
+    if "tflops_per_gpu" in row and "source_flops_per_token" in row:
+        return tokens * row["source_flops_per_token"] / (row["tflops_per_gpu"] * 1e12 * row["gpus"])
+    raise Unexpressed("no time, tokens or samples per second printed")
+
+
+def measured_memory(row):
+    """{fullest, first, last} in bytes, of those that are printed: of all GPUs, of the first and of the last stage."""
+    found = {}
+    for key, value in row.items():
+        form = re.fullmatch(r"memory_(\w+?)_(gib|gb|mib|mb)", key)
+        if form:
+            name = form.group(1)
+            of = "first" if "first" in name else "last" if "last" in name else "fullest"
+            rank = 0 if "allocated" in name else 2 if "reserved" in name else 1
+            found[of] = min(found.get(of, (9, 0)), (rank, value * BYTES[form.group(2)]))
+    return {of: value for of, (_, value) in found.items()}
+
+
+def describe(row, models):
+    """(config, config.json of a model that is not a preset or None, FLOPs per token) of a row."""
+    for key in NUMBERS:
+        if key in row and not isinstance(row[key], (int, float)):
+            raise Unexpressed(f"{key} {row[key]}")
+    for key in ("device", "gpus", "sequence_tokens"):
+        if key not in row:
+            raise Unexpressed(f"{key} not printed")
+    model, preset = model_of(row, models)
+    own = None if preset else with_positions(model, row["sequence_tokens"])
+    return config_of(row, preset or f"{name_of_model(row)}/config.json"), own, flops_per_token(model, row["sequence_tokens"])
+
+
+def name_of_model(row):
+    return "-".join([row.get("model", "model"), *(f"{key}{row[key]}" for key in NAMES if key in row),
+                     f"sequence{row['sequence_tokens']}"])
+
+
+def write_config(config, own_model, path):
+    """Writes a config, and next to it its model if that is not a preset."""
+    if own_model:
+        model = path.parent / config["workload"]["model"]
+        model.parent.mkdir(exist_ok=True)
+        model.write_text(json.dumps(own_model, indent=2) + "\n")
+    path.write_text(yaml.safe_dump(config, default_flow_style=None, sort_keys=False, width=200))

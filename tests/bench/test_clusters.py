@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""bench/clusters.py: scores by hand, times and configs of rows, and the whole with a program that says what it is asked to."""
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError as error:
+    print(f"skipped: {error}", file=sys.stderr)
+    sys.exit(77)
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+sys.dont_write_bytecode = True
+
+import cluster_rows  # noqa: E402
+import cluster_scores  # noqa: E402
+import transformers  # noqa: E402
+
+GIB = 2**30
+ROW = {"group": "own", "software": "", "device": "h100-sxm-80", "gpus": 64, "gpus_per_host": 8, "model": "llama-3-70b",
+       "between": "ib-ndr400-per-gpu (as printed)", "sequence_tokens": 8192, "global_batch_sequences": 128,
+       "micro_batch_sequences": 1, "tensor": 4, "pipeline": 4, "context": 2, "chunks": 5, "zero": 1, "precision": "fp8"}
+LLAMA = {"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+         "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256}
+
+
+class Scores(unittest.TestCase):
+    def test_tau_counts_pairs_in_order_less_those_reversed(self):
+        self.assertAlmostEqual(cluster_scores.tau_b([1, 2, 3, 4], [1, 2, 4, 3]), (5 - 1) / 6)
+        self.assertAlmostEqual(cluster_scores.tau_b([1, 2, 3], [3, 2, 1]), -1)
+
+    def test_tau_leaves_out_ties_of_either_side(self):
+        self.assertAlmostEqual(cluster_scores.tau_b([1, 1, 2], [1, 2, 3]), 2 / (2 * 3)**0.5)
+        self.assertEqual(cluster_scores.tau_b([1, 1, 1], [1, 2, 3]), 0)
+
+    def test_regret_is_of_the_plan_predicted_fastest_of_those_that_fit(self):
+        self.assertAlmostEqual(cluster_scores.regret([(1, 11, False), (2, 12, True), (3, 10, True)]), 0.2)
+        self.assertAlmostEqual(cluster_scores.regret([(2, 10, True), (2, 14, True)]), 0.2)
+        self.assertIsNone(cluster_scores.regret([(1, 11, False)]))
+
+    def test_the_constant_rate_is_the_best_of_all(self):
+        rates = [1, 2, 4, 5]
+        size = lambda rate: sum(abs(own / rate - 1) for own in rates)
+        best = cluster_scores.constant_rate(rates)
+        self.assertEqual(best, 4)  # 0.75 + 0.5 + 0.25; 5 gives 0.8 + 0.6 + 0.2
+        self.assertLessEqual(size(best), min(size(step / 100) for step in range(50, 800)))
+
+
+class Rows(unittest.TestCase):
+    def test_the_time_of_a_step_follows_from_every_key(self):
+        # 128 samples of 8192 tokens in 16 s: 65536 tokens, 8 samples per second; 64 GPUs: 1024 tokens each
+        for keys in ({"step_s": 16}, {"step_ms": 16000}, {"tokens_per_s": 65536}, {"tokens_per_s_per_gpu": 1024},
+                     {"samples_per_s": 8}, {"tflops_per_gpu": 512, "source_flops_per_token": 5e11}):
+            self.assertAlmostEqual(cluster_rows.step_seconds({**ROW, **keys}, 128), 16, msg=keys)
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "no time"):
+            cluster_rows.step_seconds({**ROW, "tflops_per_gpu": 500}, 128)
+
+    def test_a_source_that_prints_both_rates_has_its_own_count_of_flops(self):
+        rows = [{**ROW, "tflops_per_gpu": 512, "tokens_per_s_per_gpu": 1024}, {**ROW, "tflops_per_gpu": 256}]
+        cluster_rows.complete(rows)
+        self.assertAlmostEqual(cluster_rows.step_seconds(rows[1], 128), 32)
+
+    def test_the_batch_follows_from_what_is_printed(self):
+        less = {key: value for key, value in ROW.items() if key != "global_batch_sequences"}  # two replicas
+        self.assertEqual(cluster_rows.batch_of(ROW), (128, 1))
+        self.assertEqual(cluster_rows.batch_of({**less, "tokens_per_batch": 8192 * 32}), (32, 1))
+        self.assertEqual(cluster_rows.batch_of({**less, "micro_batches": 5, "micro_batch_sequences": 3}), (30, 3))
+        without_size = {key: value for key, value in ROW.items() if key != "micro_batch_sequences"}
+        self.assertEqual(cluster_rows.batch_of({**without_size, "micro_batches": 16}), (128, 4))
+        for row, reason in ((less, "batch not printed"), (without_size, "micro-batch not printed"),
+                            ({**ROW, "global_batch_sequences": 127}, "not 2 replicas x micro-batches of 1"),
+                            ({**ROW, "data": 4}, "64 GPUs are not 32 x data 4")):
+            with self.assertRaisesRegex(cluster_rows.Unexpressed, reason):
+                cluster_rows.batch_of(row)
+
+    def test_the_config_says_what_the_row_says(self):
+        self.assertEqual(cluster_rows.config_of(ROW, "llama-3-70b"), {
+            "workload": {"model": "llama-3-70b", "sequence_length": 8192},
+            "cluster": {"hosts": 8, "devices_per_host": 8, "device": "h100-sxm-80",
+                        "between": {"link": "ndr400", "adapters": 8}},
+            "parallel": {"tensor": 4, "pipeline": 4, "context": 2, "expert": 1, "sequence": True, "zero": 1,
+                         "recompute": "none"},
+            "pipeline": {"schedule": "interleaved", "stages": 20, "mini_batch": 128, "micro_batch_size": 1},
+            "training": {"precision": "fp8", "optimizer": "adamw"}})
+
+    def test_words_of_sources_become_names_of_the_config(self):
+        parallel = lambda **keys: cluster_rows.parallel_of({**ROW, **keys})
+        self.assertEqual(parallel(recompute="full (not in the table)")["recompute"], "full")
+        self.assertEqual(parallel(recompute="selective (every other layer)")["recompute"],
+                         {"kind": "full", "share": 0.5})
+        self.assertEqual(parallel(zero1_group_gpus=8)["zero_group"], 8)
+        self.assertNotIn("zero_group", parallel(zero1_group_gpus="all"))
+        self.assertFalse(parallel(sequence_parallel=0)["sequence"])
+        self.assertNotIn("sequence", parallel(tensor=1))
+        self.assertEqual(parallel(software="Megatron-DeepSpeed")["release"], "deepspeed-2022")
+        self.assertEqual(parallel(software="torchtitan")["release"], "torchtitan")
+        self.assertEqual(parallel(software="torchtitan", compile=1)["release"], "torchtitan-compiled")
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "recompute some"):
+            parallel(recompute="some")
+        for text, name in (("bf16 or fp16 (both tried)", "bf16"), ("fp16 (not stated)", "fp16"), ("mxfp8", "mxfp8")):
+            self.assertEqual(cluster_rows.precision_of({"precision": text}), name)
+        schedule = lambda **keys: cluster_rows.pipeline_of({**ROW, **keys})["schedule"]
+        self.assertEqual(schedule(chunks=1), "1f1b")
+        self.assertEqual(schedule(schedule="ZB-V", chunks=2), "zb-v")
+
+    def test_clusters_have_the_links_of_their_rows(self):
+        cluster = lambda **keys: cluster_rows.cluster_of({**ROW, **keys})
+        self.assertEqual(cluster(gpus=4), {"hosts": 1, "devices_per_host": 4, "device": "h100-sxm-80"})
+        domain = cluster(device="gb200", gpus_per_host=4)
+        self.assertEqual((domain["hosts"], domain["devices_per_host"], domain["domain"]), (16, 4, 72))
+        self.assertEqual(cluster(between="roce-4x100-per-host")["between"], {"link": "roce100", "adapters": 4})
+        unnamed = {key: value for key, value in ROW.items() if key != "between"}
+        self.assertEqual(cluster_rows.cluster_of({**unnamed, "device": "a100-sxm-80"})["between"],
+                         {"link": "hdr200", "adapters": 8})
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "link string between hosts"):
+            cluster(between="string")
+
+    def test_allocated_memory_is_preferred_to_reserved(self):
+        self.assertEqual(cluster_rows.measured_memory(
+            {"memory_reserved_max_gib": 9, "memory_allocated_gib": 8, "memory_allocated_last_stage_gib": 4}),
+            {"fullest": 8 * GIB, "last": 4 * GIB})
+        self.assertEqual(cluster_rows.measured_memory({"memory_max_gb": 2}), {"fullest": 2e9})
+
+    def test_the_table_of_large_models_has_a_group_per_plan(self):
+        full, selective = cluster_rows.large_models([
+            {"model": "22B", "hidden": 6144, "heads": 64, "layers": 48, "gpus": 8, "tensor": 8, "pipeline": 1, "v": 1,
+             "batch": 4, "micro_batch": 4, "seconds": {"full": 1.42, "selective+sequence": 1.10}}])
+        self.assertEqual([full["id"], selective["id"]], ["published-large-models-full", "published-large-models-selective"])
+        self.assertEqual([group["rows"][0]["step_s"] for group in (full, selective)], [1.42, 1.10])
+        plans = [cluster_rows.parallel_of(group["rows"][0]) for group in (full, selective)]
+        self.assertEqual([(plan["recompute"], plan["sequence"]) for plan in plans], [("full", False), ("selective", True)])
+
+
+class Models(unittest.TestCase):
+    def test_dimensions_of_a_row_replace_those_of_the_preset(self):
+        changed, name = cluster_rows.model_of({**ROW, "layers": 12, "vocab": 128256}, {"llama-3-70b": LLAMA})
+        self.assertEqual((changed, name), ({**LLAMA, "num_hidden_layers": 12}, None))
+        self.assertEqual(cluster_rows.model_of({**ROW, "layers": 80}, {"llama-3-70b": LLAMA}), (LLAMA, "llama-3-70b"))
+        gpt = {"model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "vocab_size": 16}
+        self.assertEqual(transformers.with_dimensions(gpt, {"layers": 3})["n_layer"], 3)
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "no facts of the model llama-3-70b"):
+            cluster_rows.model_of(ROW, {})
+
+    def test_models_without_a_name_have_the_layers_that_their_dimensions_imply(self):
+        dimensions = {"hidden": 1024, "layers": 24, "heads": 16, "vocab": 51200}
+        self.assertEqual(transformers.of_dimensions(dimensions), {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24,
+                                                                  "n_head": 16, "vocab_size": 51200})
+        self.assertEqual(transformers.of_dimensions({**dimensions, "ffn": 2816})["model_type"], "llama")
+        self.assertEqual(transformers.of_dimensions({**dimensions, "kv_heads": 4})["num_key_value_heads"], 4)
+
+    def test_flops_are_six_per_weight_and_half_of_attention(self):
+        # per layer: 8192^2 for queries and outputs each, 1024 x 8192 for keys and values each, 3 x 8192 x 28672; the head
+        weights = 80 * (2 * 8192**2 + 2 * 1024 * 8192 + 3 * 8192 * 28672) + 8192 * 128256
+        attention = 80 * 6 * 8192 * 8192
+        self.assertEqual(transformers.flops_per_token(LLAMA, 8192), 6 * weights + attention)
+
+    def test_flops_of_experts_are_those_that_a_token_takes(self):
+        model = {"model_type": "deepseek_v2", "hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2,
+                 "intermediate_size": 32, "vocab_size": 16, "n_routed_experts": 4, "n_shared_experts": 1,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 6, "first_k_dense_replace": 1}
+        weights = 3 * 4 * 8 * 8 + 3 * 8 * 32 + 2 * (3 * 3 * 8 * 6 + 8 * 4) + 8 * 16
+        self.assertEqual(transformers.flops_per_token(model, 10), 6 * weights + 3 * 6 * 8 * 10)
+
+    def test_a_window_shortens_attention_of_every_second_layer(self):
+        model = {"model_type": "gpt_oss", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+                 "intermediate_size": 8, "vocab_size": 16, "sliding_window": 4}
+        whole = transformers.flops_per_token({**model, "sliding_window": None}, 16)
+        # on average 8 tokens without a window, 4 x (1 - 4/32) = 3.5 with it; 12 x 8 FLOPs for each of them
+        self.assertAlmostEqual(whole - transformers.flops_per_token(model, 16), 12 * 8 * (8 - 3.5))
+
+    def test_presets_have_their_published_sizes(self):
+        models = transformers.read_models(BENCH.parent / "workloads" / "models" / "transformers.yaml")
+        if not models:
+            self.skipTest("no presets")
+        # parameters without norms, less the table of the embedding; of experts those that are active
+        for name, parameters, untied in (("llama-3-8b", 8.030e9, 4096 * 128256), ("gpt3-175b", 174.62e9, 2048 * 12288),
+                                         ("qwen3-235b-a22b", 22.191e9, 4096 * 151936),
+                                         ("deepseek-v3", 37.552e9, 7168 * 129280), ("mpt-7b", 6.649e9, 0),
+                                         ("nemotron-4-340b", 341.03e9, 18432 * 256000)):
+            weights = transformers.flops_per_token(models[name], 1e-6) / 6
+            self.assertAlmostEqual(weights / (parameters - untied), 1, delta=1e-3, msg=name)
+
+
+# Answers by the tensor degree: seconds, GiB of the first and the last stage; 4 is refused for its memory.
+PROGRAM = """\
+#!{python}
+import json, sys
+import yaml
+config = yaml.safe_load(open(sys.argv[2]))
+assert sys.argv[1] == "simulate" and "--json" in sys.argv
+tensor, stages = config["parallel"]["tensor"], config["parallel"]["pipeline"]
+if tensor == 4 and "cluster.memory=inf" not in sys.argv:
+    sys.exit(3)
+if config["training"]["precision"] == "mxfp8":
+    print("error: 'mxfp8' is not known", file=sys.stderr)
+    sys.exit(2)
+gib = [12, 6][:stages] if stages == 1 else [8, 6]
+print(json.dumps({{"step_time_ns": {{1: 1.1e9, 2: 1e9, 4: 5e9, 8: 6e9}}[tensor], "fits": True,
+                  "devices": [{{"peak_memory_bytes": each * 2**30}} for each in gib]}}))
+"""
+GROUPS = """\
+groups:
+- id: plans
+  source: "someone/plans@1234, a table"
+  software: not stated
+  common: {device: a100-sxm-80, gpus: 8, hidden: 1024, layers: 24, heads: 16, vocab: 51200, sequence_tokens: 1024,
+           global_batch_sequences: 16, micro_batch_sequences: 1, precision: bf16}
+  columns: [tensor, result, step_s, memory_allocated_gib]
+  rows:
+  - [1, ok, 1.0, 10]
+  - [2, ok, 2.0, null]
+  - [4, ok, 4.0, null]
+  - [8, oom, null, null]
+- id: others
+  source: arXiv
+  common: {device: h100-sxm-80, gpus: 2, hidden: 1024, layers: 24, heads: 16, vocab: 51200, sequence_tokens: 1024,
+           pipeline: 2, micro_batch_sequences: 1}
+  columns: [global_batch_sequences, precision, tokens_per_s_per_gpu, memory_allocated_first_stage_gib,
+            memory_allocated_last_stage_gib]
+  rows:
+  - [8, bf16, 2048, 10, 5]
+  - [null, bf16, 2048, null, null]
+  - [8, mxfp8, 2048, null, null]
+"""
+# plans: errors +0.1, -0.5 and +0.25. Predicted 1.1, 1.0 and 5.0 for 1, 2 and 4: one pair of three reversed, and the chosen plan
+# takes 2.0 instead of 1.0. One rate for all makes the times equal: with 1.0 s the errors are 0, 1/2 and 3/4.
+# others: 8 x 1024 tokens at 4096 per second take 2 s, 1.1 predicted; memory 8 for 10, 6 for 5.
+SCORES = [
+    {"id": "plans", "n": 3, "signed_mean": -0.05, "mean_abs": 0.85 / 3, "worst_abs": 0.5, "memory_mean_abs": 0.2,
+     "tau": 1 / 3, "regret": 1, "fit": {"right": 2, "wrong_fits": 1, "wrong_misfits": 1},
+     "constant_mfu_mean_abs": 1.25 / 3, "skipped": 0},
+    {"id": "others", "n": 1, "signed_mean": -0.45, "mean_abs": 0.45, "worst_abs": 0.45, "memory_mean_abs": 0.2,
+     "tau": None, "regret": None, "fit": {"right": 1, "wrong_fits": 0, "wrong_misfits": 0},
+     "constant_mfu_mean_abs": 0, "skipped": 2}]
+
+
+class Whole(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        program = self.folder / "pipewright"
+        program.write_text(PROGRAM.format(python=sys.executable))
+        program.chmod(0o755)
+        (self.folder / "rows.yaml").write_text(GROUPS)
+
+    def judge(self, *more):
+        said = subprocess.run([sys.executable, BENCH / "clusters.py", self.folder / "pipewright", self.folder / "rows.yaml",
+                               "-j", "2", *more], capture_output=True, text=True)
+        self.assertEqual((said.returncode, said.stderr), (0, ""), said.stdout)
+        return said.stdout
+
+    def test_scores_are_those_calculated_by_hand(self):
+        said = self.judge("--json", self.folder / "scores.json")
+        scores = json.loads((self.folder / "scores.json").read_text())
+        for found, expected in zip(scores, SCORES, strict=True):
+            self.assertEqual(list(found), list(expected))
+            for key, value in expected.items():
+                if isinstance(value, float):
+                    self.assertAlmostEqual(found[key], value, msg=key)
+                else:
+                    self.assertEqual(found[key], value, key)
+        self.assertIn("skipped: others, rows 2: batch not printed\n", said)
+        self.assertIn("skipped: others, rows 3: pipewright: error: 'mxfp8' is not known\n", said)
+        # (0.85 / 3 + 0.45) / 2 to (1.25 / 3 + 0) / 2, and (0.85 + 0.45) / 4 to 1.25 / 4
+        self.assertIn("mean over groups: |error| 36.7 %, constant MFU 20.8 %, ratio 1.76; 2 of 7 rows skipped (28.6 %)\n"
+                      "mean over rows: |error| 32.5 %, constant MFU 31.2 %, ratio 1.04; 2 of 7 rows skipped (28.6 %)\n", said)
+
+    def test_every_row_and_its_config_can_be_kept(self):
+        self.judge("--only", "plans", "--rows", self.folder / "rows.csv", "--keep", self.folder / "kept")
+        with open(self.folder / "rows.csv") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["result"] for row in rows], ["ok", "ok", "ok", "oom"])
+        self.assertEqual([row["fits"] for row in rows], ["True", "True", "False", "True"])
+        self.assertAlmostEqual(float(rows[2]["error"]), 0.25)
+        self.assertEqual(float(rows[0]["memory_predicted_bytes"]), 12 * GIB)
+        config = yaml.safe_load(Path(rows[3]["config"]).read_text())
+        self.assertEqual(config["parallel"]["tensor"], 8)
+        model = json.loads((self.folder / "kept" / config["workload"]["model"]).read_text())
+        self.assertEqual(model, {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 51200,
+                                 "n_positions": 1024})
+
+
+if __name__ == "__main__":
+    unittest.main()
