@@ -25,7 +25,7 @@ struct StageMemory {
     void place(const Buffer& buffer, std::byte* address);
     bool has_weights() const { return slots.front() != nullptr; }
     std::byte* weights(int version) const { return slots[slot_of[version]]; }
-    std::byte* momentum(int version) const { return momenta[predicts ? slot_of[version] : 0]; }
+    std::byte* states(int version) const { return optimizers[predicts ? slot_of[version] : 0]; }
     std::byte* gradients() const { return parts.front().block; }  // the sum after S and U
 
     // Write and read the data that other ranks need for fetches: the addresses of gradients, weights and
@@ -35,11 +35,11 @@ struct StageMemory {
     void write_begun(Message& message) const;
     void read_begun(MessageReader& message);
 
-    const bool predicts;                      // whether the stage predicts weights: then every slot has a momentum
-    std::vector<std::byte*> slots;            // weight buffers
-    std::vector<int> slot_of;                 // version -> slot
-    int newest = 0;                           // the number of the newest version, within the plan
-    std::vector<std::byte*> momenta;          // by slot; only the device's part if the optimizer is sharded
+    const bool predicts;            // whether the stage predicts weights: then every slot has the optimizer's states
+    std::vector<std::byte*> slots;  // weight buffers
+    std::vector<int> slot_of;       // version -> slot
+    int newest = 0;                 // the number of the newest version, within the plan
+    std::vector<std::byte*> optimizers;       // by slot: all states (HeldStage::states)
     std::byte* statistics = nullptr;          // running averages
     std::byte* predicted = nullptr;           // weights
     std::vector<std::byte*> left_statistics;  // [micro-batch], written by F

@@ -4,20 +4,25 @@
 #include "workloads/text/choice.h"
 #include "workloads/units.h"
 
+#include <array>
 #include <cstddef>
 #include <iterator>
+#include <string_view>
 
 namespace pw {
 
-enum class OptimizerKind { Sgd };
+enum class OptimizerKind { Sgd, AdamW };
 template <>
-inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd}};
+inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd},
+                                                                    {"adamw", OptimizerKind::AdamW}};
 
 struct OptimizerFacts {
     OptimizerKind kind;
     // Values that are kept for each parameter from one update to the next: one block as large as the gradients for
     // each.
     int states;
+    // By state: what follows the parameter's name in the name of the state's tensor in a checkpoint.
+    std::array<std::string_view, 2> suffixes;
 
     // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
     // writes weights and states.
@@ -25,7 +30,9 @@ struct OptimizerFacts {
 };
 
 inline constexpr OptimizerFacts kOptimizers[] = {
-    {OptimizerKind::Sgd, 1},  // momentum
+    {OptimizerKind::Sgd, 1, {""}},  // momentum
+    // running averages of the gradients and of their squares, with PyTorch's names
+    {OptimizerKind::AdamW, 2, {".exp_avg", ".exp_avg_sq"}},
 };
 
 constexpr bool are_in_order() {
