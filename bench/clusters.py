@@ -12,6 +12,7 @@ precision and batch, averaged by their number; a row that ran out of memory coun
 """
 import argparse
 import csv
+import itertools
 import json
 import os
 import subprocess
@@ -89,8 +90,8 @@ def simulate(program, path):
         if said.returncode != 3:
             break
     if said.returncode != 0:
-        lines = [line for line in said.stderr.splitlines() if "error" in line] or said.stderr.splitlines()
-        raise Unexpressed(f"pipewright: {lines[0] if lines else f'exit code {said.returncode}'}")
+        lines = [line.strip() for line in said.stderr.splitlines() if line.strip().startswith(("error:", "help:"))]
+        raise Unexpressed(f"pipewright: {'; '.join(lines[:2]) or f'exit code {said.returncode}'}")
     answer = json.loads(said.stdout)
     memory = (answer.get("parallel") or {}).get("memory") or {}
     return answer, not more and memory.get("fits", answer.get("fits", True))
@@ -151,13 +152,19 @@ def total(scores, rows):
     return "\n".join(lines)
 
 
+def ranges(numbers):
+    """"1-3 5" for [1, 2, 3, 5]."""
+    parts = [list(part) for _, part in itertools.groupby(numbers, lambda number, count=itertools.count(): number - next(count))]
+    return " ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
 def reasons(rows):
     """Each reason of a group once, with its rows."""
     found = {}
     for row in rows:
         if row.reason:
-            found.setdefault((row.group, row.reason), []).append(str(row.number))
-    return "\n".join(f"skipped: {group}, rows {' '.join(numbers)}: {reason}" for (group, reason), numbers in found.items())
+            found.setdefault((row.group, row.reason), []).append(row.number)
+    return "\n".join(f"skipped: {group}, rows {ranges(numbers)}: {reason}" for (group, reason), numbers in found.items())
 
 
 def write_rows(path, rows, kept):
@@ -187,15 +194,15 @@ def plot(path, rows, sources):
         blocks += f"$points{number} << END\n{points}\nEND\n"
         name = source.replace("'", "")
         curves.append(f"$points{number} with points pointtype {5 + 2 * (number // 8 % 5)} pointsize 0.6 title '{name}'")
-    script = ("set terminal svg noenhanced font 'sans-serif,11' size 1100,640 background '#ffffff'\n"
-              f"set output '{path}'\nset logscale xy\nset key outside right top\nset grid\nset size square\n"
+    script = ("set terminal svg noenhanced font 'sans-serif,11' size 1000,640 background '#ffffff'\n"
+              f"set output '{path}'\nset logscale xy\nset key outside right top reverse Left samplen 1\nset grid\nset size square\n"
               "set xlabel 'measured step (s)'\nset ylabel 'predicted step (s)'\n"
               f"{blocks}plot " + ", ".join(curves) + "\n")
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 
 
 def source_name(source):
-    return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()
+    return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()[:31]
 
 
 def judge(program, rows, folder, jobs):
