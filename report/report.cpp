@@ -1,6 +1,7 @@
 #include "report/report.h"
 
 #include "job/transformer_job.h"
+#include "workloads/transformers/layer_costs.h"
 
 #include "job/config/config.h"
 #include "report/predict.h"
@@ -127,8 +128,15 @@ ClusterRate cluster_rate(const Config& config, Ns step) {
     const Parallel& parallel = config.parallel.degrees;
     const double seconds = static_cast<double>(step) * 1e-9;
     const auto samples = static_cast<double>(config.pipeline.mini_batch) * parallel.data;
+    PassParts parts;
+    const int size = config.pipeline.micro_batch_size;
+    for (const TransformerLayerCost& layer : TransformerLayers(transformer_job_of(config)).all(size))
+        parts += layer.parts;
+    const double passes = static_cast<double>(config.pipeline.micro_batches) / parallel.pipeline;
+    for (double PassParts::*part : kPassParts)
+        parts.*part *= passes;
     return {parallel.devices(), parallel.data, samples * config.workload.options.sequence_length / seconds,
-            samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config)};
+            samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config), parts};
 }
 
 }  // namespace
@@ -210,7 +218,14 @@ Json to_json(const Report& report) {
         json["cluster"] = {{"devices", report.cluster->devices},
                            {"replicas", report.cluster->replicas},
                            {"tokens_per_second", report.cluster->tokens_per_second},
-                           {"model_flops_utilisation", report.cluster->utilisation}};
+                           {"model_flops_utilisation", report.cluster->utilisation},
+                           {"seconds",
+                            {{"products", report.cluster->parts.products},
+                             {"attention", report.cluster->parts.attention},
+                             {"memory_bound", report.cluster->parts.moved},
+                             {"messages", report.cluster->parts.messages},
+                             {"launches", report.cluster->parts.launches},
+                             {"recomputed", report.cluster->parts.again}}}};
     return json;
 }
 

@@ -6,6 +6,7 @@
 #include "report/json.h"
 #include "schedules/trace/trace.h"
 #include "sim/metrics.h"
+#include "workloads/transformers/pass_parts.h"
 
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@ struct ClusterRate {
     int devices = 0, replicas = 0;
     double tokens_per_second = 0;
     double utilisation = 0;  // FLOPs of the model per second, of the peak of all devices (MFU)
+    PassParts parts;         // seconds of a step, the mean over the devices
 };
 
 struct Report {

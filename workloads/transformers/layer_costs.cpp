@@ -26,12 +26,23 @@ struct TransformerLayers::Sum {
     double divided = 0;  // of them, those outside of products: divided by the tensor ranks with sequence parallelism
     LinearSeconds products;
     double forward = 0, backward = 0;  // other kernels
+    double attention = 0;              // of them, forward and backward
     double exposed_forward = 0, exposed_backward = 0;
     double kernels = 0;  // of a forward
     double saved = 0, recomputed_saved = 0,
            recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
     LayerParameters parameters;
 };
+
+PassParts& PassParts::operator+=(const PassParts& other) {
+    products += other.products;
+    attention += other.attention;
+    moved += other.moved;
+    messages += other.messages;
+    launches += other.launches;
+    again += other.again;
+    return *this;
+}
 
 // Returns by how much messages make a pass longer that computes meanwhile.
 double TransformerLayers::exposed(double messages, double computing) const {
@@ -106,6 +117,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         kernels_.attention(sum.sequences, heads, key_width, value_width, model.has_window(layer) ? model.window : 0);
     sum.forward += core.forward;
     sum.backward += core.backward;
+    sum.attention += core.forward + core.backward;
     sum.kernels += 4;
     sum.saved += kValue * rows * (made + out);
     const bool unfused = parallel.attention_kernels() == AttentionKernels::Unfused;
@@ -191,12 +203,17 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
     double forward = sum.products.forward + sum.forward, backward = sum.products.input + sum.backward;
-    forward = std::max(forward, sum.kernels * release.host) + sum.exposed_forward;
+    const double weight = sum.products.weight, computing = forward + backward + weight;
+    cost.parts = {.products = sum.products.forward + sum.products.input + weight,
+                  .attention = sum.attention,
+                  .moved = sum.forward + sum.backward - sum.attention,
+                  .messages = sum.exposed_forward + sum.exposed_backward};
+    forward = std::max(forward, sum.kernels * release.host);
+    backward = std::max(backward, 2 * sum.kernels * release.host - weight);
+    cost.parts.launches = forward + backward + weight - computing;
+    forward += sum.exposed_forward;
     backward += sum.exposed_backward;
-    double weight = sum.products.weight;
-    const double launched = 2 * sum.kernels * release.host;
-    if (backward + weight < launched)
-        backward = launched - weight;
+    const double once = backward;
     const double share = recomputes ? parallel.recomputed : 0;
     const double kept = sum.saved + sum.recomputed_saved;
     cost.saved = kept;
@@ -210,14 +227,17 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     } else if (recomputes) {
         backward += share * sum.recomputed;
     }
+    cost.parts.again = backward - once;
     if (parallel.zero == 3 && parallel.sharers() > 1) {
         const double numbers = sum.parameters.dense + sum.parameters.experts;
         cost.gathered = kValue * numbers;
         const double gather = collective_seconds(Collective::AllGather, cost.gathered, replicas, job_.fabric);
         const double scatter = collective_seconds(
             Collective::ReduceScatter, static_cast<double>(release.gradient) * numbers, replicas, job_.fabric);
-        forward += exposed(gather, forward);
-        backward += exposed(gather + scatter, backward + weight);
+        const double in_forward = exposed(gather, forward), in_backward = exposed(gather + scatter, backward + weight);
+        forward += in_forward;
+        backward += in_backward;
+        cost.parts.messages += in_forward + in_backward;
     }
     cost.forward = forward;
     cost.backward_input = backward;

@@ -1,7 +1,8 @@
 // Seconds and bytes of the layers of a transformer on one device of its group, with the messages of its group.
 #pragma once
 
-#include "workloads/transformers/kernels.h"
+#include "workloads/transformers/kernel_times.h"
+#include "workloads/transformers/pass_parts.h"
 
 #include <vector>
 
@@ -17,6 +18,7 @@ struct TransformerLayerCost {
     double forward = 0, backward_input = 0, backward_weight = 0;  // seconds
     double saved = 0;    // bytes from the forward to the backward, in addition to the layer's input
     double scratch = 0;  // bytes during a pass
+    PassParts parts;     // of forward and backward
     LayerParameters parameters;
     double gathered = 0;  // bytes of the weights of one layer that ZeRO-3 gathers
 };
@@ -44,7 +46,7 @@ private:
     double gathered_vocabulary() const;
 
     const TransformerJob& job_;
-    Kernels kernels_;
+    KernelTimes kernels_;
 };
 
 }  // namespace pw

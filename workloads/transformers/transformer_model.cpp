@@ -106,7 +106,7 @@ void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& spl
     const auto gradient = static_cast<double>(release.gradient);
     const double state = static_cast<double>(numbers.master + facts_of(job.optimizer).states * kFloatBytes);
     const int last_layer = job.model.layers + 1;
-    const Kernels kernels(job);
+    const KernelTimes kernels(job);
     for (int stage = 0; stage < split.stages(); ++stage) {
         StepEnd end;
         for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {

@@ -1,4 +1,4 @@
-#include "workloads/transformers/kernels.h"
+#include "workloads/transformers/kernel_times.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ LinearSeconds& LinearSeconds::operator+=(const LinearSeconds& other) {
     return *this;
 }
 
-Kernels::Kernels(const TransformerJob& job)
+KernelTimes::KernelTimes(const TransformerJob& job)
     : job_(job),
       memory_rate_(job.device.memory_bandwidth * memory_share(job.device)),
       is_low_(is_low(job.precision)),
@@ -51,14 +51,14 @@ Kernels::Kernels(const TransformerJob& job)
             head_flops_ = rate->flops;
 }
 
-double Kernels::product_seconds(const Product& product, bool low) const {
+double KernelTimes::product_seconds(const Product& product, bool low) const {
     const auto flops =
         2.0 * static_cast<double>(product.m) * static_cast<double>(product.k) * static_cast<double>(product.n);
     const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
     return flops / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
 }
 
-LinearSeconds Kernels::products(double rows, double inputs, double outputs, bool low) const {
+LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, bool low) const {
     const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
     const std::int64_t m = whole(rows), k = whole(inputs), n = whole(outputs);
     return {.forward = product_seconds({m, k, n, ProductLayout::TN}, low),
@@ -66,7 +66,7 @@ LinearSeconds Kernels::products(double rows, double inputs, double outputs, bool
             .weight = product_seconds({n, m, k, ProductLayout::NT}, low)};
 }
 
-LinearSeconds Kernels::linear(double rows, double inputs, double outputs) const {
+LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs) const {
     LinearSeconds seconds = products(rows, inputs, outputs, is_low_);
     if (is_low_) {  // each input is read in bf16 and written as it is and transposed
         seconds.forward += moved(4 * rows * inputs);
@@ -75,16 +75,17 @@ LinearSeconds Kernels::linear(double rows, double inputs, double outputs) const 
     return seconds;
 }
 
-LinearSeconds Kernels::head(double rows, double inputs, double outputs) const {
+LinearSeconds KernelTimes::head(double rows, double inputs, double outputs) const {
     return products(rows, inputs, outputs, false);
 }
 
-LinearSeconds Kernels::experts(double groups, double rows, double inputs, double outputs) const {
+LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, double outputs) const {
     LinearSeconds one = linear(rows, inputs, outputs);
     return {groups * one.forward, groups * one.input, groups * one.weight};
 }
 
-PassSeconds Kernels::attention(double sequences, double heads, double key_width, double value_width, int window) const {
+PassSeconds KernelTimes::attention(double sequences, double heads, double key_width, double value_width,
+                                   int window) const {
     const double tokens = job_.tokens, queries = tokens / job_.parallel.context;
     const AttentionKernels kernels = job_.parallel.attention_kernels();
     if (kernels == AttentionKernels::Unfused) {

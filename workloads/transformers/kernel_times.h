@@ -15,9 +15,9 @@ struct PassSeconds {
     double forward = 0, backward = 0;
 };
 
-class Kernels {
+class KernelTimes {
 public:
-    explicit Kernels(const TransformerJob& job);
+    explicit KernelTimes(const TransformerJob& job);
 
     // Returns the products of `rows` tokens with a matrix [inputs, outputs], and in low precision the conversions.
     LinearSeconds linear(double rows, double inputs, double outputs) const;
