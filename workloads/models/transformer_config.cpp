@@ -268,13 +268,15 @@ void read_kinds(const Yaml& root, const Yaml& at, const Family& family, Transfor
     model.bias = family.bias || (attention_bias && flag_or(at["mlp_bias"], false));
     const Yaml tied = at["tie_word_embeddings"];
     model.tied = flag_or(tied.present() ? tied : root["tie_word_embeddings"], family.tied);
-    if (family.type == "mpt") {
-        model.bias = !flag_or(at["no_bias"], false);
-        model.norm = model.bias ? NormKind::LayerNorm : NormKind::BareLayerNorm;
-        model.position = flag_or(at["attn_config"]["alibi"], false)  ? PositionKind::Alibi
-                         : flag_or(at["attn_config"]["rope"], false) ? PositionKind::Rotary
-                                                                     : family.position;
+    if (flag_or(at["no_bias"], false)) {
+        model.bias = false;
+        model.norm = NormKind::BareLayerNorm;
     }
+    const Yaml attention = at["attn_config"];
+    if (flag_or(attention["alibi"], false))
+        model.position = PositionKind::Alibi;
+    else if (flag_or(attention["rope"], false))
+        model.position = PositionKind::Rotary;
     model.attention_bias = attention_bias && !model.bias;
 }
 
@@ -317,6 +319,7 @@ std::string name_of_config(const std::string& path) {
                                                                                          : file.stem().string();
 }
 
+constexpr const char* kConfigKeys[] = {"\"model_type\"", "\"architectures\""};
 constexpr const char* kConfigHelp = "name a config.json of Hugging Face that can be read";
 
 }  // namespace
@@ -349,7 +352,8 @@ bool is_transformer_config(const std::string& path) {
         return false;
     try {
         const std::string text = read_text(path, kConfigHelp);
-        return text.find("\"model_type\"") != std::string::npos || text.find("\"architectures\"") != std::string::npos;
+        return std::any_of(std::begin(kConfigKeys), std::end(kConfigKeys),
+                           [&](const char* key) { return text.find(key) != std::string::npos; });
     } catch (const Error&) {
         return false;
     }
