@@ -7,7 +7,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace pw {
 namespace {

@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -39,7 +40,7 @@ constexpr Family gpt_family(std::string_view type, PositionKind position) {
             .tied = true,
             .ffn_of_hidden = 4};
 }
-// The first row that fits counts; the last one is for types that have the layers of llama.
+// The first row that fits counts; the last one is for other types, which are taken to have the layers of llama.
 constexpr Family kFamilies[] = {
     gpt_family("gpt2", PositionKind::Learned),
     gpt_family("mpt", PositionKind::Learned),
@@ -48,6 +49,11 @@ constexpr Family kFamilies[] = {
     {.type = "qwen2", .attention_bias = true},
     {.type = "qwen3", .normed_heads = true},
     {.type = "gpt_oss", .bias = true, .window_every = 2},
+    {.type = "llama"},
+    {.type = "mistral"},
+    {.type = "mixtral"},
+    {.type = "deepseek"},
+    {.type = "kimi"},
     {.type = "grok"},
     {.type = ""},
 };
@@ -110,7 +116,7 @@ int needed_number(const Yaml& at, KeyNames names, std::int64_t most) {
 
 bool flag_or(const Yaml& value, bool fallback) { return value.present() ? value.boolean(fallback) : fallback; }
 
-// An unknown family with another function between its matrices than llama's may have another MLP: a mistake.
+// The MLP of another type may have other matrices if the function between them is not llama's: a mistake.
 const Family& family_of(const Yaml& root, const Yaml& at) {
     const Yaml said = at["model_type"].present() ? at["model_type"] : root["model_type"];
     const std::string type = said.is_text() ? said.text() : "";
@@ -161,7 +167,7 @@ void read_heads(const Yaml& at, Transformer& model) {
                       "correct one of them, or write the width of a head as \"head_dim\": ..");
 }
 
-// Layers that are alike: `first`, and then every so many-th.
+// Layers at equal distances: `first`, first + every, ..
 struct Spacing {
     int first = 0, every = 1;
 };
@@ -220,7 +226,7 @@ void read_experts(const Yaml& at, Transformer& model) {
     if (!spacing)
         first_of(at, {"mlp_only_layers", "moe_layer_freq"})
             .complain("the layers with experts are not spaced evenly",
-                      "describe layers of which the first ones are dense, or every so many-th has experts");
+                      "layers with experts must follow at equal distances, after any number of dense ones");
     experts.first = spacing ? spacing->first : 0;
     experts.every = spacing ? spacing->every : 1;
     model.experts = experts;
