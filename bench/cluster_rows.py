@@ -54,7 +54,7 @@ RELEASES = (
     # These two differ in what they fuse; what the program of this group overlaps is not stated.
     (r"layouts-", {"fused_rmsnorm_kernel": 1}, {"release": "torchtitan-compiled"}),
     (r"layouts-", {}, {"release": "torchtitan"}),
-    (r"simumax", {}, {"release": "megatron-2021", "attention": "cudnn"}),  # all overlaps switched off
+    (r"simumax", {}, {"release": "nemo-2024", "overlap": []}),  # all overlaps switched off
     (r"Megatron-DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),

@@ -2,6 +2,7 @@
 #include "job/config/blocks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -32,6 +33,40 @@ std::string print_recomputed(const Config& config) {
     const std::string_view kind = name_of(parallel.recompute);
     return parallel.recomputed == 1 ? std::string(kind)
                                     : fmt::format("{{kind: {}, share: {}}}", kind, parallel.recomputed);
+}
+
+struct OverlapName {
+    std::string_view name;
+    bool Overlap::*flag;
+};
+constexpr OverlapName kOverlaps[] = {{"tensor", &Overlap::tensor},
+                                     {"data", &Overlap::data},
+                                     {"pipeline", &Overlap::pipeline},
+                                     {"expert", &Overlap::expert}};
+
+void read_overlap(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    if (!at.present())
+        return;
+    Overlap& overlap = config.parallel.degrees.overlap.emplace();
+    std::vector<std::string_view> names;
+    for (const OverlapName& one : kOverlaps)
+        names.push_back(one.name);
+    for (const Yaml& item : at.items()) {
+        const std::string name = item.choice(std::string("data"), names);
+        for (const OverlapName& one : kOverlaps)
+            if (one.name == name)
+                overlap.*one.flag = true;
+    }
+}
+
+std::string print_overlap(const Config& config) {
+    if (!config.parallel.degrees.overlap)
+        return "";
+    std::vector<std::string_view> names;
+    for (const OverlapName& one : kOverlaps)
+        if ((*config.parallel.degrees.overlap).*one.flag)
+            names.push_back(one.name);
+    return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
 constexpr KeyLimit<Config> kOfTransformers{
@@ -67,6 +102,14 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"attention", choice_key<kParallel, kDegrees, &Parallel::attention>(), KeyShown::IfSet, "the release's",
      "kernels of attention: `unfused` ones write scores to memory", kOfTransformers},
+    {"overlap",
+     {special("a list of `tensor`, `data`, `pipeline`, `expert`",
+              R"({"type": "array", "items": {"enum": ["tensor", "data", "pipeline", "expert"]}})"),
+      read_overlap, print_overlap},
+     KeyShown::IfSet,
+     "the release's",
+     "the messages that are sent while passes compute",
+     kOfTransformers},
     {"release", choice_key<kParallel, kDegrees, &Parallel::release>(), KeyShown::Always, "",
      "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
 };

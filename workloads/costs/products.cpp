@@ -19,11 +19,12 @@ constexpr std::size_t kNearest = 4;
 constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
 
 ProductTable read_table(const Yaml& at) {
-    at.allow({"device", "precision", "peak", "source", "rows"});
+    at.allow({"device", "precision", "peak", "accumulates", "source", "rows"});
     ProductTable table{.device = at["device"].text(),
                        .source = at["source"].text(),
                        .precision = at["precision"].choice(Precision::Bf16),
                        .peak = at["peak"].flops(1),
+                       .accumulates = at["accumulates"].boolean(true),
                        .rows = {}};
     for (const Yaml& row : at["rows"].items()) {
         const std::vector<Yaml> values = row.items();

@@ -29,21 +29,26 @@ inline constexpr Choice<Release> kChoices<Release>[] = {
     {"torchtitan", Release::TorchTitan},      {"torchtitan-compiled", Release::TorchTitanCompiled},
     {"fsdp-2023", Release::Fsdp2023}};
 
+// What is sent while a pass computes.
+struct Overlap {
+    // All-gathers and reduce-scatters of tensor parallelism overlap the products that they belong to, in pieces.
+    bool tensor = false;
+    bool data = false;      // sums of gradients overlap the last backward; gathers of weights overlap the first forward
+    bool pipeline = false;  // messages between stages of interleaved schedules overlap passes
+    bool expert = false;    // all-to-alls of one micro-batch overlap the passes of another
+    bool operator==(const Overlap&) const = default;
+};
+
 struct ReleaseFacts {
     Release release;
     AttentionKernels attention;
-    // All-reduces and reduce-scatters of tensor parallelism in the backward overlap the gradients of weights.
-    bool overlaps_tensor_backward;
-    // All-gathers and reduce-scatters of tensor parallelism overlap the products that they belong to, in pieces.
-    bool overlaps_tensor;
-    // Sums of gradients overlap the last backward; gathers of weights overlap the first forward.
-    bool overlaps_data;
-    bool overlaps_pipeline;  // messages between stages of interleaved schedules overlap passes
-    bool overlaps_expert;    // all-to-alls of one micro-batch overlap the passes of another
-    bool fuses;              // norms, activations and residual sums are one kernel each, and the loss is
-    bool dropout;            // values are dropped (masks are saved)
-    Bytes gradient;          // bytes of a number in sums of gradients
-    double host;             // seconds in which the host launches a kernel
+    Overlap overlap;
+    bool hides_tensor_backward;  // messages of tensor parallelism in the backward overlap the gradients of weights
+    bool fuses;                  // norms, activations and residual sums are one kernel each
+    bool dropout;                // values are dropped; masks are saved
+    Bytes gradient;              // bytes of a number in sums of gradients
+    double loss_forward, loss_backward;  // bytes that the loss moves for each logit
+    double host;                         // seconds in which the host launches a kernel
 };
 const ReleaseFacts& facts_of(Release release);
 

@@ -56,7 +56,7 @@ double TransformerLayers::output_bytes(int sequences) const {
 }
 
 void TransformerLayers::add_norms(Sum& sum) const {
-    const ReleaseFacts& release = facts_of(job_.parallel.release);
+    const ReleaseFacts release = job_.parallel.program();
     const double hidden = job_.model.hidden, values = sum.divided * hidden;
     // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
     sum.forward += kernels_.moved(2 * values * (release.fuses ? 4 : 30));
@@ -76,7 +76,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
     const double hidden = model.hidden, rows = sum.rows;
-    const int tensor = parallel.tensor;
+    const int tensor = parallel.tensor, pieces = parallel.pieces();
     const double heads = per_rank(model.heads, tensor);
     double key_width = model.head_width, value_width = model.head_width;
     LinearSeconds first;
@@ -104,11 +104,11 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         const double groups = std::max(1.0, per_rank(model.key_value_heads, tensor));
         keys_and_values = 2 * groups * key_width;
         made = heads * key_width + keys_and_values;
-        first = kernels_.linear(rows, hidden, made);
+        first = kernels_.linear(rows, hidden, made, pieces);
         sum.parameters.dense += hidden * made + (model.bias || model.attention_bias ? made : 0);
     }
     const double out = heads * value_width;
-    const LinearSeconds second = kernels_.linear(rows, out, hidden);
+    const LinearSeconds second = kernels_.linear(rows, out, hidden, pieces);
     sum.products += first;
     sum.products += second;
     sum.parameters.dense += out * hidden + (model.bias ? hidden : 0);
@@ -120,9 +120,9 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     sum.attention += core.forward + core.backward;
     sum.kernels += 4;
     sum.saved += kValue * rows * (made + out);
-    const bool unfused = parallel.attention_kernels() == AttentionKernels::Unfused;
+    const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
     const double scores = sum.sequences * heads * job_.tokens * static_cast<double>(job_.tokens) / parallel.context;
-    const double kept = unfused ? scores * (facts_of(parallel.release).dropout ? 5 : 2)
+    const double kept = unfused ? scores * (parallel.program().dropout ? 5 : 2)
                                 : kFloat * sum.sequences * heads * job_.tokens / parallel.context;
     if (unfused)
         sum.kernels += 6;
@@ -132,10 +132,10 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         sum.saved += kept;
     if (model.position == PositionKind::Rotary) {
         const double rotated = rows * (heads * key_width + keys_and_values / 2);
-        const double bytes = (facts_of(parallel.release).fuses ? 4 : 16) * rotated;
+        const double bytes = (parallel.program().fuses ? 4 : 16) * rotated;
         sum.forward += kernels_.moved(bytes);
         sum.backward += kernels_.moved(bytes);
-        sum.kernels += facts_of(parallel.release).fuses ? 2 : 8;
+        sum.kernels += parallel.program().fuses ? 2 : 8;
     }
     if (parallel.context > 1) {  // keys and values go round, those of the next part while one is computed
         const double bytes = kValue * rows * keys_and_values * (parallel.context - 1);
@@ -148,7 +148,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
 void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
     const auto activation = [&](double values) {
         const double forward = model.gated ? (release.fuses ? 6 : 10) : (release.fuses ? 4 : 8);
@@ -162,8 +162,8 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
         sum.recomputed_saved += kValue * values;
     };
     const auto dense = [&](double rows, double width) {
-        sum.products += kernels_.linear(rows, hidden, matrices * width);
-        sum.products += kernels_.linear(rows, width, hidden);
+        sum.products += kernels_.linear(rows, hidden, matrices * width, parallel.pieces());
+        sum.products += kernels_.linear(rows, width, hidden, parallel.pieces());
         sum.kernels += 2;
         activation(rows * width);
         sum.parameters.dense += (matrices + 1) * hidden * width + (model.bias ? matrices * width + hidden : 0);
@@ -192,13 +192,13 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * copies * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;
-    sum.exposed_forward += release.overlaps_expert ? exposed(messages, computing) : messages;
-    sum.exposed_backward += release.overlaps_expert ? exposed(messages, 2 * computing) : messages;
+    sum.exposed_forward += release.overlap.expert ? exposed(messages, computing) : messages;
+    sum.exposed_backward += release.overlap.expert ? exposed(messages, 2 * computing) : messages;
 }
 
 TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const RankGroup replicas{parallel.sharers(), parallel.tensor};
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
@@ -247,7 +247,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
 
 TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     Sum sum;
     sum.sequences = sequences;
     sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
@@ -268,7 +268,7 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
         const double each = products.weight / 2 / parts;  // gradients of weights while one message is under way
         if (parallel.sequence) {
             const double messages = gather + scatter;
-            if (release.overlaps_tensor) {
+            if (release.overlap.tensor) {
                 // Messages and products alternate in as many pieces as there are ranks; the first piece is not hidden.
                 const double first = messages / parallel.tensor;
                 sum.exposed_forward += parts * (first + exposed(messages - first, products.forward / parts));
@@ -277,14 +277,13 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
             } else {
                 sum.exposed_forward += parts * messages;
                 // The input is gathered again and the gradient scattered; the gradient of the output is gathered first.
-                const double hidden_ones = release.overlaps_tensor_backward
-                                               ? exposed(gather, each) + exposed(scatter, each)
-                                               : gather + scatter;
+                const double hidden_ones =
+                    release.hides_tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
                 sum.exposed_backward += parts * (gather + hidden_ones);
             }
         } else {
             sum.exposed_forward += parts * sum_all;
-            sum.exposed_backward += parts * (release.overlaps_tensor_backward ? exposed(sum_all, each) : sum_all);
+            sum.exposed_backward += parts * (release.hides_tensor_backward ? exposed(sum_all, each) : sum_all);
         }
         sum.kernels += 2 * parts;
     }
@@ -316,7 +315,7 @@ double TransformerLayers::gathered_vocabulary() const {
 
 TransformerLayerCost TransformerLayers::head(int sequences) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const double hidden = job_.model.hidden;
     Sum sum;
     sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
@@ -324,9 +323,8 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     const double columns = gathered_vocabulary() / parallel.tensor;
     sum.products = kernels_.head(sum.rows, hidden, columns);
     const double logits = sum.rows * columns;
-    // Logits become fp32; the loss reads them for the maximum and the sum, and writes probabilities.
-    sum.forward = kernels_.moved(logits * (release.fuses ? 18 : 30) + 4 * sum.divided * hidden);
-    sum.backward = kernels_.moved(logits * (release.fuses ? 8 : 14) + 6 * sum.divided * hidden);
+    sum.forward = kernels_.moved(logits * release.loss_forward + 4 * sum.divided * hidden);
+    sum.backward = kernels_.moved(logits * release.loss_backward + 6 * sum.divided * hidden);
     sum.kernels = 12;
     sum.saved = logits * (kValue + kFloat) + 2 * kValue * sum.divided * hidden;
     if (parallel.tensor > 1) {
