@@ -40,6 +40,7 @@ struct OverlapName {
     bool Overlap::*flag;
 };
 constexpr OverlapName kOverlaps[] = {{"tensor", &Overlap::tensor},
+                                     {"tensor_backward", &Overlap::tensor_backward},
                                      {"data", &Overlap::data},
                                      {"pipeline", &Overlap::pipeline},
                                      {"expert", &Overlap::expert}};
@@ -67,6 +68,13 @@ std::string print_overlap(const Config& config) {
         if ((*config.parallel.degrees.overlap).*one.flag)
             names.push_back(one.name);
     return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+// Of a device's memory 2 GiB are those of CUDA, NCCL and cuBLAS, and the allocator reserves 3 % more than it hands out:
+// in the runs of MooreThreads/SimuMax@4dcaae5 (docs/b200) 2.8 to 3 % at most, or 6.5 % with a pipeline.
+Bytes usable_memory(Bytes memory) {
+    constexpr Bytes kLibraries = Bytes{2} << 30;
+    return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;
 }
 
 constexpr KeyLimit<Config> kOfTransformers{
@@ -102,9 +110,11 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"attention", choice_key<kParallel, kDegrees, &Parallel::attention>(), KeyShown::IfSet, "the release's",
      "kernels of attention: `unfused` ones write scores to memory", kOfTransformers},
+    {"fused_norms", if_given(flag_key<kParallel, kDegrees, &Parallel::fuses_norms>()), KeyShown::IfSet, "the release's",
+     "whether a norm is one kernel, or separate ones in fp32", kOfTransformers},
     {"overlap",
-     {special("a list of `tensor`, `data`, `pipeline`, `expert`",
-              R"({"type": "array", "items": {"enum": ["tensor", "data", "pipeline", "expert"]}})"),
+     {special("a list of `tensor`, `tensor_backward`, `data`, `pipeline`, `expert`",
+              R"({"type": "array", "items": {"enum": ["tensor", "tensor_backward", "data", "pipeline", "expert"]}})"),
       read_overlap, print_overlap},
      KeyShown::IfSet,
      "the release's",
@@ -197,7 +207,9 @@ void group_devices(const Yaml& root, Config& config) {
         pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, pipeline.mini_batch / each));
     }
     pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
-    cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, cluster.memory, ""});
+    const bool is_own = root["cluster"]["memory"].present() || root["cluster"]["devices"].is_list();
+    cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline),
+                           {"", 1, is_own ? cluster.memory : usable_memory(cluster.memory), ""});
 }
 
 Config ungrouped(Config config) {

@@ -75,6 +75,12 @@ double peak_of(const DeviceKindFacts& kind, Precision precision) {
     return product_rate(kind, precision)->flops;
 }
 
+// Returns the ratio of the clocks of two devices with the same chip whose power is limited: power grows with the cube
+// of the clock, as it is proportional to the clock and the square of the voltage, which grows with the clock.
+double clock_ratio(const DeviceKindFacts& kind, const DeviceKindFacts& measured) {
+    return kind.power > 0 && kind.power < measured.power ? std::cbrt(kind.power / measured.power) : 1;
+}
+
 }  // namespace
 
 double ProductTable::efficiency(const Product& product) const {
@@ -129,8 +135,9 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
                                      other = measured ? product_rate(*measured, table->precision) : std::nullopt;
     if (!own || !other)
         return nullptr;
-    const double scale =
-        own->is_measured && other->is_measured ? own->flops / other->flops : peak_of(kind, precision) / table->peak;
+    const double scale = own->is_measured && other->is_measured
+                             ? own->flops / other->flops
+                             : peak_of(kind, precision) / table->peak * clock_ratio(kind, *measured);
     return std::make_shared<const ProductRates>(ProductRates{*table, scale});
 }
 

@@ -13,26 +13,40 @@ using enum AttentionKernels;
 // with CUDA graphs or compiled blocks launch faster.
 constexpr double kPython = 27.45e-6, kCompiled = 10e-6;
 
-// Logits become fp32 and are read for maximum and sum, the difference and its exponential are written: with a kernel
-// for each, 32 bytes per logit forward and 22 backward; with one kernel for all, logits are read twice and gradients
-// written.
-constexpr double kForward = 32, kBackward = 22, kFusedForward = 10, kFusedBackward = 4;
+struct Loss {
+    double forward, backward, saved, scratch;
+};
+// Bytes per logit. With a kernel for each step, logits become fp32 and are read for maximum and sum, the difference and
+// its exponential are written. Megatron-LM works in place: logits in bf16 and probabilities in fp32 are saved, the
+// gradient in bf16 is new. One kernel for all reads logits twice and writes the gradient over them. PyTorch's
+// cross_entropy keeps logits in bf16 and fp32 and their log-probabilities, and the backward makes two gradients in fp32
+// and one in bf16; a gather of logits adds their parts and its result.
+constexpr Loss kInPlace{32, 22, 6, 2}, kFused{10, 4, 4, 2}, kGathered{36, 30, 14, 10};
 
-constexpr Overlap kNone{}, kData{.data = true}, kPipeline{.pipeline = true},
-    kDataAndPipeline{.data = true, .pipeline = true}, kAllButExpert{.tensor = true, .data = true, .pipeline = true};
+constexpr Overlap kNone{}, kData{.tensor_backward = true, .data = true},
+    kPipeline{.tensor_backward = true, .pipeline = true},
+    kDataAndPipeline{.tensor_backward = true, .data = true, .pipeline = true},
+    kAllButExpert{.tensor = true, .tensor_backward = true, .data = true, .pipeline = true};
+
+constexpr ReleaseFacts row(Release release, AttentionKernels attention, Overlap overlap, bool fuses, bool dropout,
+                           Bytes gradient, Loss loss, double host, bool splits_logits = true) {
+    return {release,       attention,    overlap,       fuses,      fuses,        dropout, gradient,
+            splits_logits, loss.forward, loss.backward, loss.saved, loss.scratch, host};
+}
 
 constexpr ReleaseFacts kReleases[] = {
     // clang-format off
-    // release, attention, overlap, hides tensor backward, fuses, dropout, gradient, loss forward, backward, host
-    {Release::Megatron2021,       Unfused, kNone,            false, true,  true,  4, kForward, kBackward, kPython},
-    {Release::DeepSpeed2022,      Unfused, kNone,            false, true,  true,  4, kForward, kBackward, kPython},
-    {Release::Megatron2022,       Unfused, kPipeline,        true,  true,  true,  4, kForward, kBackward, kPython},
-    {Release::NeMo2023,           Cudnn,   kDataAndPipeline, true,  true,  true,  2, kForward, kBackward, kCompiled},
-    {Release::NeMo2024,           Cudnn,   kAllButExpert,    true,  true,  false, 4, kForward, kBackward, kCompiled},
-    {Release::NeMo2025,           Cudnn,   kAllButExpert,    true,  true,  false, 4, kFusedForward, kFusedBackward, kCompiled},
-    {Release::TorchTitan,         Flash,   kData,            true,  false, false, 4, kForward, kBackward, kPython},
-    {Release::TorchTitanCompiled, Flash,   kData,            true,  true,  false, 4, kForward, kBackward, kCompiled},
-    {Release::Fsdp2023,           Flash,   kData,            true,  false, false, 4, kForward, kBackward, kPython},
+    //                               attention overlap        fuses dropout gradient loss   host
+    row(Release::Megatron2021,       Unfused, kNone,            true,  true,  4, kInPlace,  kPython),
+    row(Release::DeepSpeed2022,      Unfused, kNone,            true,  true,  4, kInPlace,  kPython),
+    row(Release::Megatron2022,       Unfused, kPipeline,        true,  true,  4, kInPlace,  kPython),
+    row(Release::NeMo2023,           Cudnn,   kDataAndPipeline, true,  true,  2, kInPlace,  kCompiled),
+    row(Release::NeMo2024,           Cudnn,   kAllButExpert,    true,  false, 4, kInPlace,  kCompiled),
+    row(Release::NeMo2025,           Cudnn,   kAllButExpert,    true,  false, 4, kFused,    kCompiled),
+    row(Release::TorchTitan,         Flash,   kData,            false, false, 4, kInPlace,  kPython),
+    row(Release::TorchTitanCompiled, Flash,   kData,            true,  false, 4, kInPlace,  kCompiled),
+    row(Release::Fsdp2023,           Flash,   kData,            false, false, 4, kInPlace,  kPython),
+    row(Release::Scaling2023,        Flash,   kNone,            true,  false, 4, kGathered, kPython, false),
     // clang-format on
 };
 

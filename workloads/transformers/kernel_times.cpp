@@ -83,6 +83,12 @@ LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs, in
     return seconds;
 }
 
+double KernelTimes::input_bytes() const {
+    return job_.precision == Precision::Nvfp4 ? 0.5
+           : is_low_                          ? 1
+                                              : static_cast<double>(bytes_of(job_.precision).activation);
+}
+
 LinearSeconds KernelTimes::head(double rows, double inputs, double outputs) const {
     LinearSeconds seconds = products(rows, inputs, outputs, false);
     seconds.weight += added(inputs, outputs, false);

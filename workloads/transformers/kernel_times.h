@@ -26,6 +26,8 @@ public:
     LinearSeconds head(double rows, double inputs, double outputs) const;
     // Returns the products of `groups` experts, each with `rows` tokens.
     LinearSeconds experts(double groups, double rows, double inputs, double outputs) const;
+    // Returns the bytes of an input that a linear layer saves for the gradient of its weights.
+    double input_bytes() const;
     // Returns the seconds of a kernel that moves so many bytes.
     double moved(double bytes) const { return bytes / memory_rate_; }
     // Returns the causal attention of `heads` heads of queries on the device, which has the queries of 1/context of the

@@ -15,6 +15,10 @@ constexpr double kFloat = 4;
 // hardware_configs).
 constexpr double kSlowedByMessages = 1.126;
 
+// How often a checkpointed block reads or sets a state of random numbers: those of the CPU, of the GPU and of the
+// tensor ranks, and twice in each of two dropouts of attention and MLP.
+constexpr double kRandomStates = 7;
+
 double per_rank(double count, int ranks) { return count / ranks; }
 
 }  // namespace
@@ -29,6 +33,7 @@ struct TransformerLayers::Sum {
     double attention = 0;              // of them, forward and backward
     double exposed_forward = 0, exposed_backward = 0;
     double kernels = 0;  // of a forward
+    double scratch = 0;
     double saved = 0, recomputed_saved = 0,
            recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
     LayerParameters parameters;
@@ -59,16 +64,16 @@ void TransformerLayers::add_norms(Sum& sum) const {
     const ReleaseFacts release = job_.parallel.program();
     const double hidden = job_.model.hidden, values = sum.divided * hidden;
     // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
-    sum.forward += kernels_.moved(2 * values * (release.fuses ? 4 : 30));
-    sum.backward += kernels_.moved(2 * values * (release.fuses ? 6 : 50));
+    sum.forward += kernels_.moved(2 * values * (release.fuses_norms ? 4 : 30));
+    sum.backward += kernels_.moved(2 * values * (release.fuses_norms ? 6 : 50));
     // Two residual sums, and the sums of both gradients.
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
     sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
-    sum.kernels += release.fuses ? 4 : 14;
-    sum.saved += kValue * values;                          // the residual stream between attention and MLP
-    sum.recomputed_saved += 2 * kValue * values;           // outputs of both norms
-    sum.saved += release.dropout ? 2 * values : 0;         // masks
-    sum.saved += release.fuses ? 0 : 2 * kFloat * values;  // fp32 copies
+    sum.kernels += release.fuses_norms ? 4 : 14;
+    sum.saved += kValue * values;                                // the residual stream between attention and MLP
+    sum.recomputed_saved += 2 * kValue * values;                 // outputs of both norms
+    sum.saved += release.dropout ? 2 * values : 0;               // masks
+    sum.saved += release.fuses_norms ? 0 : 2 * kFloat * values;  // fp32 copies
     sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
 }
 
@@ -120,6 +125,8 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     sum.attention += core.forward + core.backward;
     sum.kernels += 4;
     sum.saved += kValue * rows * (made + out);
+    if (kernels_.input_bytes() < kValue)  // attention keeps its output, the product after it has a copy of its own
+        sum.saved += kernels_.input_bytes() * rows * out;
     const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
     const double scores = sum.sequences * heads * job_.tokens * static_cast<double>(job_.tokens) / parallel.context;
     const double kept = unfused ? scores * (parallel.program().dropout ? 5 : 2)
@@ -159,7 +166,7 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
         sum.saved += kValue * values * matrices;
         if (!release.fuses && model.gated)
             sum.saved += kValue * values;
-        sum.recomputed_saved += kValue * values;
+        sum.recomputed_saved += kernels_.input_bytes() * values;
     };
     const auto dense = [&](double rows, double width) {
         sum.products += kernels_.linear(rows, hidden, matrices * width, parallel.pieces());
@@ -188,7 +195,7 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden);
     sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden);
     sum.kernels += 14;
-    sum.saved += 2 * kValue * copies * hidden;
+    sum.saved += (kValue + kernels_.input_bytes()) * copies * hidden;
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * copies * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;
@@ -217,10 +224,16 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     const double share = recomputes ? parallel.recomputed : 0;
     const double kept = sum.saved + sum.recomputed_saved;
     cost.saved = kept;
+    cost.scratch = sum.scratch;
     if (parallel.recompute == RecomputeKind::Full) {
-        backward += share * forward;
+        // A checkpointed block saves the states of its random numbers; to compute it again they are saved, set, and set
+        // back (Megatron-LM, tensor_parallel/random.py).
+        const double states = release.dropout ? kRandomStates * release.host : 0;
+        const double launched_forward = sum.kernels * release.host + states;
+        forward = std::max(forward, launched_forward);
+        backward += share * std::max(forward, launched_forward + 2 * states);
         cost.saved = (1 - share) * kept;
-        cost.scratch = share * kept;
+        cost.scratch += share * kept;
     } else if (parallel.recompute == RecomputeKind::Norms) {
         backward += share * sum.forward / 2;
         cost.saved = sum.saved + (1 - share) * sum.recomputed_saved;
@@ -278,12 +291,12 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
                 sum.exposed_forward += parts * messages;
                 // The input is gathered again and the gradient scattered; the gradient of the output is gathered first.
                 const double hidden_ones =
-                    release.hides_tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
+                    release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
                 sum.exposed_backward += parts * (gather + hidden_ones);
             }
         } else {
             sum.exposed_forward += parts * sum_all;
-            sum.exposed_backward += parts * (release.hides_tensor_backward ? exposed(sum_all, each) : sum_all);
+            sum.exposed_backward += parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all);
         }
         sum.kernels += 2 * parts;
     }
@@ -292,18 +305,21 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
 
 TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     const Parallel& parallel = job_.parallel;
+    const ReleaseFacts release = parallel.program();
     Sum sum;
     sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
     const double values = sum.rows * job_.model.hidden;
     sum.forward = kernels_.moved(4 * values);
-    sum.backward = kernels_.moved(8 * values);
+    // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
+    const double table = gathered_vocabulary() / parallel.tensor * job_.model.hidden;
+    sum.backward = kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(release.gradient)) * table);
     if (parallel.tensor > 1)
         sum.exposed_forward = sum.exposed_backward =
             collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce, kValue * values,
                                {parallel.tensor, 1}, job_.fabric);
     sum.kernels = 3;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
-    sum.parameters.dense = (gathered_vocabulary() / parallel.tensor + positions) * job_.model.hidden;
+    sum.parameters.dense = table + positions * job_.model.hidden;
     return finished(sum, false);
 }
 
@@ -322,11 +338,12 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
     const double columns = gathered_vocabulary() / parallel.tensor;
     sum.products = kernels_.head(sum.rows, hidden, columns);
-    const double logits = sum.rows * columns;
+    const double logits = sum.rows * columns * (release.splits_logits ? 1 : parallel.tensor);
     sum.forward = kernels_.moved(logits * release.loss_forward + 4 * sum.divided * hidden);
     sum.backward = kernels_.moved(logits * release.loss_backward + 6 * sum.divided * hidden);
     sum.kernels = 12;
-    sum.saved = logits * (kValue + kFloat) + 2 * kValue * sum.divided * hidden;
+    sum.saved = logits * release.loss_saved + 2 * kValue * sum.divided * hidden;
+    sum.scratch = logits * release.loss_scratch;
     if (parallel.tensor > 1) {
         const double bytes = kValue * sum.rows * hidden;
         const RankGroup group{parallel.tensor, 1};
@@ -334,6 +351,8 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
             parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0;
         sum.exposed_backward = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   bytes, group, job_.fabric);
+        if (!release.splits_logits)
+            sum.exposed_forward += collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric);
     }
     const bool shares = job_.model.tied && parallel.pipeline == 1;
     sum.parameters.dense = (job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden);

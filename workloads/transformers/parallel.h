@@ -36,6 +36,7 @@ struct Parallel {
     Release release = Release::NeMo2025;
     std::optional<AttentionKernels> attention = {};  // absent: those of the release
     std::optional<Overlap> overlap = {};             // the same
+    std::optional<bool> fuses_norms = {};            // the same
 
     int devices() const { return tensor * context * data * pipeline; }
     int holders() const { return tensor * context * data; }  // devices of a stage
@@ -49,6 +50,7 @@ struct Parallel {
         ReleaseFacts facts = facts_of(release);
         facts.attention = attention.value_or(facts.attention);
         facts.overlap = overlap.value_or(facts.overlap);
+        facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
         return facts;
     }
 };
