@@ -58,7 +58,8 @@ RELEASES = (
     (r"Megatron-DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
-    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]|InternEvo", {}, {"release": "nemo-2023"}),
+    (r"InternEvo", {}, {"release": "nemo-2023", "overlap": ["tensor_backward"]}),
+    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]", {}, {"release": "nemo-2023"}),
     (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
     (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
 )

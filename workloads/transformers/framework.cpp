@@ -19,9 +19,9 @@ struct Loss {
 // Bytes per logit. With a kernel for each step, logits become fp32 and are read for maximum and sum, the difference and
 // its exponential are written. Megatron-LM works in place: logits in bf16 and probabilities in fp32 are saved, the
 // gradient in bf16 is new. One kernel for all reads logits twice and writes the gradient over them. PyTorch's
-// cross_entropy keeps logits in bf16 and fp32 and their log-probabilities, and the backward makes two gradients in fp32
-// and one in bf16; a gather of logits adds their parts and its result.
-constexpr Loss kInPlace{32, 22, 6, 2}, kFused{10, 4, 4, 2}, kGathered{36, 30, 14, 10};
+// cross_entropy keeps logits in bf16 and fp32 and their log-probabilities, and the backward makes two gradients in
+// fp32.
+constexpr Loss kInPlace{32, 22, 6, 2}, kFused{10, 4, 4, 2}, kSeparate{36, 30, 10, 8};
 
 constexpr Overlap kNone{}, kData{.tensor_backward = true, .data = true},
     kPipeline{.tensor_backward = true, .pipeline = true},
@@ -46,7 +46,7 @@ constexpr ReleaseFacts kReleases[] = {
     row(Release::TorchTitan,         Flash,   kData,            false, false, 4, kInPlace,  kPython),
     row(Release::TorchTitanCompiled, Flash,   kData,            true,  false, 4, kInPlace,  kCompiled),
     row(Release::Fsdp2023,           Flash,   kData,            false, false, 4, kInPlace,  kPython),
-    row(Release::Scaling2023,        Flash,   kNone,            true,  false, 4, kGathered, kPython, false),
+    row(Release::Scaling2023,        Flash,   kNone,            true,  false, 2, kSeparate, kPython, false),
     // clang-format on
 };
 

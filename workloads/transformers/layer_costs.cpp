@@ -70,10 +70,10 @@ void TransformerLayers::add_norms(Sum& sum) const {
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
     sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
     sum.kernels += release.fuses_norms ? 4 : 14;
-    sum.saved += kValue * values;                                // the residual stream between attention and MLP
-    sum.recomputed_saved += 2 * kValue * values;                 // outputs of both norms
-    sum.saved += release.dropout ? 2 * values : 0;               // masks
-    sum.saved += release.fuses_norms ? 0 : 2 * kFloat * values;  // fp32 copies
+    sum.saved += kValue * values;                   // the residual stream between attention and MLP
+    sum.recomputed_saved += 2 * kValue * values;    // outputs of both norms
+    sum.saved += release.dropout ? 2 * values : 0;  // masks
+    sum.saved += release.fuses_norms ? 0 : 2 * (kFloat + kValue) * values;  // copies in fp32, and before the weights
     sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
 }
 
@@ -351,8 +351,11 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
             parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0;
         sum.exposed_backward = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   bytes, group, job_.fabric);
-        if (!release.splits_logits)
+        if (!release.splits_logits) {  // they are gathered, and their gradient is divided again
             sum.exposed_forward += collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric);
+            sum.saved += 2 * kValue * logits;
+            sum.scratch += 3 * kValue * logits;
+        }
     }
     const bool shares = job_.model.tied && parallel.pipeline == 1;
     sum.parameters.dense = (job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden);

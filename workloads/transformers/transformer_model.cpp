@@ -129,12 +129,13 @@ void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& spl
         }
         const double backward = static_cast<double>(cost.backward) * 1e-9;
         const double forward = static_cast<double>(cost.forward) * 1e-9;
-        cost.sum_gradients = nanoseconds(exposed_sum(sum, backward, end.blocks, release.overlap.data));
-        cost.gather_weights = nanoseconds(exposed_sum(gather, forward, end.blocks, release.overlap.data));
+        sum = exposed_sum(sum, backward, end.blocks, release.overlap.data);
+        gather = exposed_sum(gather, forward, end.blocks, release.overlap.data);
         // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm
-        // of the gradients reads them before, and they are set to zero.
+        // of the gradients reads them before, and they are set to zero. The plan has one replica, whose update waits
+        // for the sums.
         const double touched = 2 * gradient + 2 * state + static_cast<double>(numbers.weight);
-        cost.update = nanoseconds(kernels.moved(touched * held + gradient * all));
+        cost.update = nanoseconds(sum + kernels.moved(touched * held + gradient * all) + gather);
     }
 }
 
