@@ -77,6 +77,16 @@ Bytes usable_memory(Bytes memory) {
     return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;
 }
 
+// Makes passes wait for all messages before them, as Megatron-LM's pipelines do, where the file does not say otherwise.
+void wait_for_messages(const Yaml& at, TransferMode& mode) {
+    if (!at["receive"].present())
+        mode.receive = TransferMode::Receive::Deferred;
+    if (!at["protocol"].present())
+        mode.protocol = TransferMode::Protocol::Rendezvous;
+    if (!at["exchange"].present())
+        mode.exchange = TransferMode::Exchange::Blocking;
+}
+
 constexpr KeyLimit<Config> kOfTransformers{
     [](const Config& config, std::string_view) { return config.workload.model.empty() || is_transformer(config); },
     [](std::string_view) { return std::string("transformers"); }};
@@ -207,6 +217,8 @@ void group_devices(const Yaml& root, Config& config) {
         pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, pipeline.mini_batch / each));
     }
     pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    if (!parallel.program().overlap.pipeline)
+        wait_for_messages(root["transfer"], config.transfer);
     const bool is_own = root["cluster"]["memory"].present() || root["cluster"]["devices"].is_list();
     cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline),
                            {"", 1, is_own ? cluster.memory : usable_memory(cluster.memory), ""});

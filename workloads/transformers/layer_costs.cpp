@@ -194,7 +194,7 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
     sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden);
     sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden);
-    sum.kernels += 14;
+    sum.kernels += 14 + 2 * own;  // a product for each expert
     sum.saved += (kValue + kernels_.input_bytes()) * copies * hidden;
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * copies * hidden, {parallel.expert, 1}, job_.fabric);

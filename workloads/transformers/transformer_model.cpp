@@ -107,6 +107,11 @@ void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& spl
     const double state = static_cast<double>(numbers.master + facts_of(job.optimizer).states * kFloatBytes);
     const int last_layer = job.model.layers + 1;
     const KernelTimes kernels(job);
+    if (!parallel.sequence)  // each tensor rank sends a part, which the receivers gather
+        for (EdgeBytes& edge : costs.edges) {
+            edge.forward /= parallel.tensor;
+            edge.backward /= parallel.tensor;
+        }
     for (int stage = 0; stage < split.stages(); ++stage) {
         StepEnd end;
         for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {
