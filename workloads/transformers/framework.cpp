@@ -27,9 +27,21 @@ constexpr Overlap kNone{}, kData{.tensor_backward = true, .data = true}, kBackwa
     kAllButExpert{.tensor = true, .tensor_backward = true, .data = true, .pipeline = true};
 
 constexpr ReleaseFacts row(Release release, AttentionKernels attention, Overlap overlap, bool fuses, bool dropout,
-                           Bytes gradient, Loss loss, double host, bool splits_logits = true) {
-    return {release,       attention,    overlap,       fuses,      fuses,        dropout, gradient,
-            splits_logits, loss.forward, loss.backward, loss.saved, loss.scratch, host};
+                           Bytes gradient, Loss loss, double host, bool splits_logits = true, bool sends_once = false) {
+    return {.release = release,
+            .attention = attention,
+            .overlap = overlap,
+            .fuses = fuses,
+            .fuses_norms = fuses,
+            .dropout = dropout,
+            .gradient = gradient,
+            .sends_once = sends_once,
+            .splits_logits = splits_logits,
+            .loss_forward = loss.forward,
+            .loss_backward = loss.backward,
+            .loss_saved = loss.saved,
+            .loss_scratch = loss.scratch,
+            .host = host};
 }
 
 constexpr ReleaseFacts kReleases[] = {
@@ -40,7 +52,7 @@ constexpr ReleaseFacts kReleases[] = {
     row(Release::Megatron2022,       Unfused, kBackward,        true,  true,  4, kInPlace,  kPython),
     row(Release::NeMo2023,           Cudnn,   kDataAndPipeline, true,  true,  2, kInPlace,  kPython),
     row(Release::NeMo2024,           Cudnn,   kAllButExpert,    true,  false, 4, kInPlace,  kPython),
-    row(Release::NeMo2025,           Cudnn,   kAllButExpert,    true,  false, 4, kFused,    kPython),
+    row(Release::NeMo2025,           Cudnn,   kAllButExpert,    true,  false, 4, kFused,    kPython, true, true),
     row(Release::TorchTitan,         Flash,   kData,            false, false, 4, kInPlace,  kPython),
     row(Release::TorchTitanCompiled, Flash,   kData,            true,  false, 4, kInPlace,  kPython),
     row(Release::Fsdp2023,           Flash,   kData,            false, false, 4, kInPlace,  kPython),

@@ -50,6 +50,7 @@ struct ReleaseFacts {
     bool fuses_norms;    // norms are
     bool dropout;        // values are dropped; masks are saved
     Bytes gradient;      // bytes of a number in sums of gradients
+    bool sends_once;     // a token goes once to each NVLink domain that has some of its experts
     bool splits_logits;  // each tensor rank has the logits of its part of the vocabulary; else all have all
     double loss_forward, loss_backward;  // bytes that the loss moves for each logit
     double loss_saved, loss_scratch;  // bytes for each logit, from the forward to the backward, and during the latter

@@ -15,6 +15,11 @@ constexpr double kFloat = 4;
 // hardware_configs).
 constexpr double kSlowedByMessages = 1.126;
 
+// Kernels that choose experts, count their tokens, sort them and bring them back, of Megatron-Core's layer of experts.
+constexpr double kRouting = 40;
+// The share of the bandwidth of plain kernels that sorting reaches: 0.5 of 0.67 on a B200
+// (MooreThreads/SimuMax@4dcaae5, configs/system/b200_bf16_ceperm.json).
+constexpr double kSorting = 0.5 / 0.67;
 // How often a checkpointed block reads or sets a state of random numbers: those of the CPU, of the GPU and of the
 // tensor ranks, and twice in each of two dropouts of attention and MLP.
 constexpr double kRandomStates = 7;
@@ -152,6 +157,17 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     }
 }
 
+// Returns the copies that leave with a dispatch that sends a token once to every domain that has one of its experts,
+// from where it is copied to them (DeepEP). Experts are equally likely.
+double TransformerLayers::copies_to_domains(double copies) const {
+    const int ranks = job_.parallel.expert, in_domain = RankGroup{ranks, 1}.in_domain(job_.fabric);
+    const int domains = job_.fabric.between ? (ranks + in_domain - 1) / in_domain : 1;
+    if (domains == 1)
+        return copies;
+    const double active = job_.model.experts->active;
+    return copies * domains * (1 - std::pow(1 - 1.0 / domains, active)) / active;
+}
+
 void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
@@ -192,12 +208,13 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
-    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden);
-    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden);
-    sum.kernels += 14 + 2 * own;  // a product for each expert
+    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
+    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
+    sum.kernels += kRouting + 2 * own;  // a product for each expert
     sum.saved += (kValue + kernels_.input_bytes()) * copies * hidden;
+    const double sent = release.sends_once ? copies_to_domains(copies) : copies;
     const double messages =
-        2 * collective_seconds(Collective::AllToAll, kValue * copies * hidden, {parallel.expert, 1}, job_.fabric);
+        2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;
     sum.exposed_forward += release.overlap.expert ? exposed(messages, computing) : messages;
     sum.exposed_backward += release.overlap.expert ? exposed(messages, 2 * computing) : messages;
