@@ -67,18 +67,20 @@ double TransformerLayers::output_bytes(int sequences) const {
 
 void TransformerLayers::add_norms(Sum& sum) const {
     const ReleaseFacts release = job_.parallel.program();
+    const bool fused =
+        release.fuses_norms || job_.model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
     const double hidden = job_.model.hidden, values = sum.divided * hidden;
     // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
-    sum.forward += kernels_.moved(2 * values * (release.fuses_norms ? 4 : 30));
-    sum.backward += kernels_.moved(2 * values * (release.fuses_norms ? 6 : 50));
+    sum.forward += kernels_.moved(2 * values * (fused ? 4 : 30));
+    sum.backward += kernels_.moved(2 * values * (fused ? 6 : 50));
     // Two residual sums, and the sums of both gradients.
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
     sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
-    sum.kernels += release.fuses_norms ? 4 : 14;
+    sum.kernels += fused ? 4 : 14;
     sum.saved += kValue * values;                   // the residual stream between attention and MLP
     sum.recomputed_saved += 2 * kValue * values;    // outputs of both norms
     sum.saved += release.dropout ? 2 * values : 0;  // masks
-    sum.saved += release.fuses_norms ? 0 : 2 * (kFloat + kValue) * values;  // copies in fp32, and before the weights
+    sum.saved += fused ? 0 : 2 * kFloat * values;   // copies in fp32
     sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
 }
 
