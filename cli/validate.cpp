@@ -215,10 +215,10 @@ void validate_results(const ValidateArguments& arguments) {
 
 // Returns the first tensor of a checkpoint with a value that is not finite; empty if there is none.
 std::string not_finite_in(const Checkpoint& checkpoint) {
-    for (const auto* tensors : {&checkpoint.parameters, &checkpoint.momenta})
+    for (const auto* tensors : {&checkpoint.parameters, &checkpoint.states})
         for (const NamedTensor& tensor : *tensors)
             if (!std::ranges::all_of(tensor.values, [](float value) { return std::isfinite(value); }))
-                return tensor.name + (tensors == &checkpoint.momenta ? ", its momentum" : "");
+                return tensor.name + (tensors == &checkpoint.states ? ", its momentum" : "");
     return "";
 }
 

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace pw {
@@ -94,9 +95,20 @@ public:
     virtual void fill_input(const std::vector<float>& values, std::byte* tensor, int position = 0) const = 0;
 };
 
-// Momentum SGD as in PyTorch: g' = g + decay w; v = momentum v + g'; w_new = w - rate v.
+// Momentum SGD as in PyTorch: g' = g + decay w; v = momentum v + g'; w_new = w - rate v. The state is v.
 struct Sgd {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
+};
+
+// The rule of an update: a struct for each OptimizerKind.
+using UpdateRule = std::variant<Sgd>;
+
+// The states of an optimizer (OptimizerFacts::states): blocks in the layout of the weights, one after the other.
+struct OptimizerStates {
+    std::byte* first = nullptr;
+    Bytes apart = 0;  // from the start of one block to that of the next
+    std::byte* block(int state) const { return first + state * apart; }
+    OptimizerStates from(Bytes offset) const { return {first + offset, apart}; }
 };
 
 // The parts of a layer in the blocks of its stage.
@@ -114,8 +126,8 @@ class StageKernel {
 public:
     virtual ~StageKernel() = default;
     // `squares` is null if the norm is not needed.
-    virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                        std::byte* new_weights, double* squares) const = 0;
+    virtual void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
+                        const OptimizerStates& states, std::byte* new_weights, double* squares) const = 0;
     virtual void measure(const std::byte* gradients, double* squares) const = 0;
     virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const = 0;
     virtual void gather_statistics(const BatchStatistics& of, std::byte* running) const = 0;
@@ -152,8 +164,8 @@ public:
     virtual void clip_factor(std::span<const double> squares, double largest, double* factor) const = 0;
     virtual void scale(const double* factor, std::byte* gradient, Bytes bytes) const = 0;  // *= factor
     // Does one step of the optimizer. `new_weights` may be `weights`.
-    virtual void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
-                        std::byte* new_weights, Bytes bytes) const = 0;
+    virtual void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradient,
+                        const OptimizerStates& states, std::byte* new_weights, Bytes bytes) const = 0;
     // Computes out = weights - factor momentum: the weights some updates later, if the gradients stay as they are.
     virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
                          Bytes bytes) const = 0;

@@ -187,7 +187,7 @@ std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoi
         std::vector<std::pair<const char*, Digest>> files;
         files.emplace_back(kModel, write_tensors(path_in(fresh, kModel), checkpoint.parameters, about));
         files.emplace_back(kOptimizer,
-                           write_tensors(path_in(fresh, kOptimizer), checkpoint.momenta, {{"format", "pt"}}));
+                           write_tensors(path_in(fresh, kOptimizer), checkpoint.states, {{"format", "pt"}}));
         write_file(path_in(fresh, kComplete), completeness_of(checkpoint.step, checkpoint.training, files));
     });
     if (training_in(folder) == checkpoint.training)
@@ -222,7 +222,7 @@ Checkpoint read_checkpoint(const std::string& folder) {
     checkpoint.config = text_in(model, "config");
     checkpoint.training = training;
     checkpoint.parameters = std::move(model.tensors);
-    checkpoint.momenta = read_tensors(path_in(folder, kOptimizer)).tensors;
+    checkpoint.states = read_tensors(path_in(folder, kOptimizer)).tensors;
     return checkpoint;
 }
 

@@ -4,7 +4,7 @@
 //     DIR/step-00000012/model.safetensors      parameters and running averages, PyTorch's names and layouts;
 //     __metadata__:
 //                                              step, samples, seed, model, config
-//     DIR/step-00000012/optimizer.safetensors  momentum, by the parameters' names
+//     DIR/step-00000012/optimizer.safetensors  the optimizer's states, by the parameters' names
 //     DIR/step-00000012/complete               the training, names, sizes and hashes of the other files
 #pragma once
 
@@ -26,7 +26,8 @@ struct Checkpoint {
     std::int64_t seed = 0;
     std::string model, config;  // the config is for information only
     std::string training;       // 16 random hexadecimal digits of its first run; empty in checkpoints of older versions
-    std::vector<NamedTensor> parameters, momenta;  // by name
+    std::vector<NamedTensor> parameters;
+    std::vector<NamedTensor> states;  // of the optimizer, by the parameter's name and OptimizerFacts::suffixes
 };
 
 // Writes a checkpoint into a folder of its own under `root`, which is created if necessary. The folder appears with

@@ -107,12 +107,16 @@ public:
         });
     }
 
-    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
-                std::byte* new_weights, Bytes bytes) const override {
+    void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradient,
+                const OptimizerStates& states, std::byte* new_weights, Bytes bytes) const override {
         in_shares(bytes / 64, [&](std::int64_t first, std::int64_t count) {
-            const std::int64_t skip = first * kLanes;
-            momentum_update(sgd, floats(weights) + skip, floats(gradient) + skip, floats(momentum) + skip,
-                            floats(new_weights) + skip, count);
+            const Bytes skip = first * 64;
+            std::visit(
+                [&](const auto& own) {
+                    step(own, floats(weights + skip), floats(gradient + skip), states.from(skip),
+                         floats(new_weights + skip), count);
+                },
+                rule);
         });
     }
 
@@ -123,6 +127,12 @@ public:
             predict_weights(floats(weights) + skip, floats(momentum) + skip, static_cast<float>(factor),
                             floats(out) + skip, count);
         });
+    }
+
+private:
+    static void step(const Sgd& sgd, const float* weights, const float* gradient, const OptimizerStates& states,
+                     float* new_weights, std::int64_t groups) {
+        momentum_update(sgd, weights, gradient, floats(states.block(0)), new_weights, groups);
     }
 };
 

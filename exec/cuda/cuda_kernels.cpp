@@ -252,10 +252,10 @@ void CudaKernels::sum_of_squares(const std::byte* gradient, Bytes bytes, double*
     with_block(bytes, [&](const StageKernel& stage) { stage.measure(gradient, sum); });
 }
 
-void CudaKernels::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
-                         std::byte* new_weights, Bytes bytes) const {
+void CudaKernels::update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradient,
+                         const OptimizerStates& states, std::byte* new_weights, Bytes bytes) const {
     with_block(bytes,
-               [&](const StageKernel& stage) { stage.update(sgd, weights, gradient, momentum, new_weights, nullptr); });
+               [&](const StageKernel& stage) { stage.update(rule, weights, gradient, states, new_weights, nullptr); });
 }
 
 void CudaKernels::predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,

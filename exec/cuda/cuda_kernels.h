@@ -33,8 +33,8 @@ public:
     void sum_of_squares(const std::byte* gradient, Bytes bytes, double* sum) const override;
     void clip_factor(std::span<const double> squares, double largest, double* factor) const override;
     void scale(const double* factor, std::byte* gradient, Bytes bytes) const override;
-    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
-                std::byte* new_weights, Bytes bytes) const override;
+    void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradient,
+                const OptimizerStates& states, std::byte* new_weights, Bytes bytes) const override;
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
                  Bytes bytes) const override;
     std::unique_ptr<Memory> reserve(Bytes bytes, const std::string& whose) const override;

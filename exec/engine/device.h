@@ -117,9 +117,9 @@ private:
 
 // The devices' part of a checkpoint: tensors by device, and those of other ranks as messages.
 struct DeviceStates {
-    std::vector<std::vector<NamedTensor>> parameters, momenta;
-    Message message;                // from this rank to rank 0
-    std::vector<Message> messages;  // by rank, on rank 0
+    std::vector<std::vector<NamedTensor>> parameters, states;  // states of the optimizer
+    Message message;                                           // from this rank to rank 0
+    std::vector<Message> messages;                             // by rank, on rank 0
 };
 
 class Devices : public Payload {

@@ -62,7 +62,7 @@ void Bench::run_mini_batch(PassTimes* times) {
     }
     const Sgd no_change{0, 0, 0};  // the weights do not change
     stop_watch_.begin_pass();
-    program_.update(no_change, weights_, places_[0].gradients, momentum_, weights_, squares_);
+    program_.update(no_change, weights_, places_[0].gradients, {momentum_, sizes_.weights}, weights_, squares_);
     if (times)
         for (const auto& [start, end] : loads)
             times->add_data(stop_watch_.time_between(start, end));

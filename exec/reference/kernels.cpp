@@ -77,18 +77,13 @@ public:
             sum[i] += source[i];
     }
 
-    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradient, std::byte* momentum,
-                std::byte* new_weights, Bytes bytes) const override {
-        const auto rate = static_cast<Real>(sgd.learning_rate);
-        const auto keep = static_cast<Real>(sgd.momentum), decay = static_cast<Real>(sgd.weight_decay);
+    void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradient,
+                const OptimizerStates& states, std::byte* new_weights, Bytes bytes) const override {
         const Real* w = reinterpret_cast<const Real*>(weights);
         const Real* g = reinterpret_cast<const Real*>(gradient);
-        Real* v = reinterpret_cast<Real*>(momentum);
         Real* out = reinterpret_cast<Real*>(new_weights);
-        for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / sizeof(Real); ++i) {
-            v[i] = keep * v[i] + (g[i] + decay * w[i]);
-            out[i] = w[i] - rate * v[i];
-        }
+        const auto count = static_cast<std::size_t>(bytes) / sizeof(Real);
+        std::visit([&](const auto& own) { step(own, w, g, states, out, count); }, rule);
     }
 
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
@@ -101,6 +96,21 @@ public:
     }
 
 private:
+    static Real* state(const OptimizerStates& states, int number) {
+        return reinterpret_cast<Real*>(states.block(number));
+    }
+
+    static void step(const Sgd& sgd, const Real* w, const Real* g, const OptimizerStates& states, Real* out,
+                     std::size_t count) {
+        const auto rate = static_cast<Real>(sgd.learning_rate);
+        const auto keep = static_cast<Real>(sgd.momentum), decay = static_cast<Real>(sgd.weight_decay);
+        Real* v = state(states, 0);
+        for (std::size_t i = 0; i < count; ++i) {
+            v[i] = keep * v[i] + (g[i] + decay * w[i]);
+            out[i] = w[i] - rate * v[i];
+        }
+    }
+
     std::string_view name_;
 };
 

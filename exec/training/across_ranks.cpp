@@ -236,14 +236,14 @@ std::vector<std::vector<NamedTensor>> Training::of_all_ranks(std::vector<std::ve
 
 void Training::write_states(Message& message, const DeviceStates& own) const {
     std::size_t values = 0;
-    for (const auto* all : {&own.parameters, &own.momenta})
+    for (const auto* all : {&own.parameters, &own.states})
         for (const std::vector<NamedTensor>& of_device : *all)
             for (const NamedTensor& tensor : of_device)
                 values += tensor.values.size() + kHeaderFloats;
     message.reserve(values * sizeof(float));  // it must not grow page by page
     for (const int device : plan.devices_of_rank(plan.map.own())) {
         write_tensors(message, own.parameters[device]);
-        write_tensors(message, own.momenta[device]);
+        write_tensors(message, own.states[device]);
     }
 }
 
@@ -251,7 +251,7 @@ void Training::read_states(const Message& message, int rank, DeviceStates& all) 
     MessageReader reader(message);
     for (const int device : plan.devices_of_rank(rank)) {
         read_tensors(reader, all.parameters[device]);
-        read_tensors(reader, all.momenta[device]);
+        read_tensors(reader, all.states[device]);
     }
 }
 

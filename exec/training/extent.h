@@ -1,4 +1,5 @@
-// Ranges of bytes in the blocks of a stage. Weights, gradients and momentum have the same layout in their blocks.
+// Ranges of bytes in the blocks of a stage. Weights, gradients and the optimizer's states have the same
+// layout in their blocks.
 #pragma once
 
 #include "workloads/units.h"

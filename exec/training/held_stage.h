@@ -38,6 +38,11 @@ struct HeldStage {
     std::unique_ptr<StageProgram> program = nullptr, last = nullptr;
     StageShare share = {};  // set when the layouts are known
     Places places = {};     // the addresses of the current task
+
+    // Returns the bytes of the stage's block that the device updates.
+    const Extent& updated() const { return share.is_sharded ? share.part : share.all; }
+    // Returns the optimizer's states of these bytes.
+    OptimizerStates states(int version) const { return {memory.states(version), updated().bytes}; }
 };
 using HeldStages = std::map<int, HeldStage>;  // by stage
 

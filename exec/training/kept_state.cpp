@@ -11,7 +11,7 @@ KeptState::BlocksOfStages KeptState::newest() const {
     for (const auto& [stage, held] : stages_) {
         const StageMemory& memory = held.memory;
         if (const std::byte* weights = memory.weights(memory.newest); weights != nullptr)
-            all[stage] = {weights, memory.statistics, memory.momentum(memory.newest)};
+            all[stage] = {weights, memory.statistics, memory.states(memory.newest)};
     }
     return all;
 }
@@ -23,8 +23,7 @@ void KeptState::for_each_block(const BlocksOfStages& from, Act act) const {
         const HeldStage& held = stages_.at(stage);
         act(blocks.weights, held.share.all.bytes, &Blocks::weights, stage);
         act(blocks.statistics, held.program->layout().statistics, &Blocks::statistics, stage);
-        act(blocks.momentum, held.share.is_sharded ? held.share.part.bytes : held.share.all.bytes, &Blocks::momentum,
-            stage);
+        act(blocks.states, optimizer_.states * held.updated().bytes, &Blocks::states, stage);
     }
 }
 
@@ -32,7 +31,7 @@ void KeptState::keep(bool copies) {
     const BlocksOfStages blocks = newest();
     is_kept_ = true;
     if (!copies) {
-        tensors_ = DeviceState{parameters_in(blocks), momenta_in(blocks)};
+        tensors_ = DeviceState{parameters_in(blocks), states_in(blocks)};
         return;
     }
     if (memory_ == nullptr) {
@@ -53,7 +52,7 @@ void KeptState::keep(bool copies) {
 
 DeviceState KeptState::take() {
     DeviceState state =
-        tensors_ ? *std::exchange(tensors_, std::nullopt) : DeviceState{parameters_in(copies_), momenta_in(copies_)};
+        tensors_ ? *std::exchange(tensors_, std::nullopt) : DeviceState{parameters_in(copies_), states_in(copies_)};
     is_kept_ = false;
     return state;
 }
@@ -65,20 +64,23 @@ std::vector<NamedTensor> KeptState::parameters_in(const BlocksOfStages& blocks) 
     return all;
 }
 
-std::vector<NamedTensor> KeptState::momenta_in(const BlocksOfStages& blocks) const {
+std::vector<NamedTensor> KeptState::states_in(const BlocksOfStages& blocks) const {
     std::vector<NamedTensor> all;
     for (const auto& [stage, of] : blocks) {
         const HeldStage& held = stages_.at(stage);
-        const std::byte* momentum = of.momentum;
-        if (momentum == nullptr)
-            continue;
-        std::unique_ptr<Memory> whole;
-        if (held.share.is_sharded) {
-            whole = kernels_.reserve(held.share.all.bytes, "momenta to keep");
-            kernels_.copy(momentum, whole->data() + held.share.part.first, held.share.part.bytes);
-            momentum = whole->data();
+        for (int state = 0; of.states != nullptr && state < optimizer_.states; ++state) {
+            const std::byte* values = of.states + state * held.updated().bytes;
+            std::unique_ptr<Memory> whole;
+            if (held.share.is_sharded) {
+                whole = kernels_.reserve(held.share.all.bytes, "states to keep");
+                kernels_.copy(values, whole->data() + held.share.part.first, held.share.part.bytes);
+                values = whole->data();
+            }
+            for (NamedTensor& tensor : held.program->named(values, of.statistics, true)) {
+                tensor.name += optimizer_.suffixes[static_cast<std::size_t>(state)];
+                all.push_back(std::move(tensor));
+            }
         }
-        std::ranges::move(held.program->named(momentum, of.statistics, true), std::back_inserter(all));
     }
     return all;
 }

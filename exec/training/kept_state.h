@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/training/held_stage.h"
+#include "workloads/models/optimizer.h"
 #include "workloads/models/parameters.h"
 
 #include <map>
@@ -11,16 +12,16 @@
 
 namespace pw {
 
-// `parameters` includes the statistics of the stages. Momenta have the names of their parameters; they are zero in
-// the parts of other holders.
+// `parameters` includes the statistics of the stages. `states` are the optimizer's: each is named by its parameter and
+// OptimizerFacts::suffixes, and is zero in the parts of other holders.
 struct DeviceState {
-    std::vector<NamedTensor> parameters, momenta;
+    std::vector<NamedTensor> parameters, states;
 };
 
 class KeptState {
 public:
-    KeptState(const Kernels& kernels, int device, const HeldStages& stages)
-        : kernels_(kernels), device_(device), stages_(stages) {}
+    KeptState(const Kernels& kernels, int device, const HeldStages& stages, OptimizerKind optimizer)
+        : kernels_(kernels), device_(device), stages_(stages), optimizer_(facts_of(optimizer)) {}
 
     std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }
 
@@ -33,18 +34,19 @@ public:
 
 private:
     struct Blocks {  // the blocks of a stage; null if the device does not have them
-        const std::byte *weights = nullptr, *statistics = nullptr, *momentum = nullptr;
+        const std::byte *weights = nullptr, *statistics = nullptr, *states = nullptr;
     };
     using BlocksOfStages = std::map<int, Blocks>;
     BlocksOfStages newest() const;
     template <class Act>
     void for_each_block(const BlocksOfStages& from, Act act) const;
     std::vector<NamedTensor> parameters_in(const BlocksOfStages& blocks) const;
-    std::vector<NamedTensor> momenta_in(const BlocksOfStages& blocks) const;
+    std::vector<NamedTensor> states_in(const BlocksOfStages& blocks) const;
 
     const Kernels& kernels_;
     const int device_;
     const HeldStages& stages_;
+    const OptimizerFacts& optimizer_;
     std::optional<DeviceState> tensors_;
     std::unique_ptr<Memory> memory_;  // of the copies
     BlocksOfStages copies_;

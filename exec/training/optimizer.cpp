@@ -13,13 +13,14 @@ Optimizer::Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather&
         clip_factor_ = {on_.kernels, 1};
 }
 
-void Optimizer::resume(int stage, const StageProgram::Values& momenta) {
+void Optimizer::resume(int stage, int state, const StageProgram::Values& values) {
     const HeldStage& held = on_.stages.at(stage);
+    std::byte* const own = held.states(0).block(state);
     if (!held.share.is_sharded)
-        return held.program->initialise(momenta, held.memory.momenta[0], held.memory.statistics);
-    const std::unique_ptr<Memory> whole = on_.kernels.reserve(held.share.all.bytes, "momenta of the checkpoint");
-    held.program->initialise(momenta, whole->data(), held.memory.statistics);
-    on_.kernels.copy(whole->data() + held.share.part.first, held.memory.momenta[0], held.share.part.bytes);
+        return held.program->initialise(values, own, held.memory.statistics);
+    const std::unique_ptr<Memory> whole = on_.kernels.reserve(held.share.all.bytes, "states of the checkpoint");
+    held.program->initialise(values, whole->data(), held.memory.statistics);
+    on_.kernels.copy(whole->data() + held.share.part.first, own, held.share.part.bytes);
 }
 
 void Optimizer::measure(const Task& update) {
@@ -73,17 +74,15 @@ void Optimizer::begin(const Task& task, int step) {
     double* const squares = clips ? nullptr : squares_of(task).data();
     if (squares != nullptr && held.share.is_sharded)
         measure(task.stage, squares);
-    const Extent part = held.share.is_sharded ? held.share.part : held.share.all;
+    const Extent& part = held.updated();
     if (clips)
         on_.kernels.scale(clip_factor_.data(), gradients + part.first, part.bytes);
-    const TrainingConfig& training = on_.plan.job.config.training;
-    const Sgd sgd{training.learning_rate, training.momentum, training.weight_decay};
     const std::byte* weights = memory.weights(memory.newest);
     std::byte* new_weights = memory.weights(memory.newest + 1);
     if (held.share.is_sharded)
-        held.program->update(sgd, part, weights, gradients, memory.momenta[0], new_weights);
+        held.program->update(rule(), part, weights, gradients, held.states(0), new_weights);
     else
-        held.program->update(sgd, weights, gradients, next_momentum(memory, held.share.all.bytes), new_weights,
+        held.program->update(rule(), weights, gradients, next_states(held), new_weights,
                              on_.plan.is_first_holder(on_.device, task.stage) ? squares : nullptr);
 }
 
@@ -113,11 +112,17 @@ void Optimizer::end(const Task& task, int step) {
                      held.program->named(memory.weights(memory.newest), memory.statistics, false));
 }
 
-// Returns the momentum of the next version. If it is not the newest version's, it is made a copy of that.
-std::byte* Optimizer::next_momentum(const StageMemory& memory, Bytes bytes) const {
-    std::byte *old = memory.momentum(memory.newest), *next = memory.momentum(memory.newest + 1);
-    if (next != old)
-        on_.kernels.copy(old, next, bytes);
+UpdateRule Optimizer::rule() const {
+    const TrainingConfig& training = on_.plan.job.config.training;
+    return Sgd{training.learning_rate, training.momentum, training.weight_decay};
+}
+
+// Returns the states of the next version. If they are not the newest version's, they are made a copy of those.
+OptimizerStates Optimizer::next_states(const HeldStage& held) const {
+    const int newest = held.memory.newest, states = facts_of(on_.plan.job.config.training.optimizer).states;
+    const OptimizerStates old = held.states(newest), next = held.states(newest + 1);
+    if (next.first != old.first)
+        on_.kernels.copy(old.first, next.first, states * old.apart);
     return next;
 }
 

@@ -17,8 +17,8 @@ class Optimizer {
 public:
     Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather& statistics, Record& record);
 
-    // Sets the momentum of a stage; `momenta` returns by layer the values for LayerKernel::load.
-    void resume(int stage, const StageProgram::Values& momenta);
+    // Sets a state of a stage; `values` returns by layer the values for LayerKernel::load.
+    void resume(int stage, int state, const StageProgram::Values& values);
     // Measures the device's part of the global norm. Called before any U of the mini-batch.
     void measure(const Task& update);
     // Does a U. At the device's first U in a barrier it updates its parts of all sharded stages there. No device
@@ -30,7 +30,8 @@ private:
     void begin(const Task& update, int step);
     void copy_weights(int stage);
     void end(const Task& update, int step);
-    std::byte* next_momentum(const StageMemory& memory, Bytes bytes) const;
+    UpdateRule rule() const;
+    OptimizerStates next_states(const HeldStage& held) const;
     void measure(int stage, double* squares) const;
     std::span<double> squares_of(const Task& update) const;
 

@@ -8,7 +8,7 @@ StageMemory::StageMemory(const Job& job, int device, int stage, int gradient_par
     : predicts(job.versions.predicts(stage)),
       slots(static_cast<std::size_t>(job.versions.held[stage]), nullptr),
       slot_of(weight_slots(job.plan, job.versions, stage, device)),
-      momenta(slots),
+      optimizers(slots),
       parts(static_cast<std::size_t>(gradient_parts)) {
     for (auto* rows : {&left_statistics, &data, &until_input, &until_weight, &gradient_kept, &dropped})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
@@ -29,7 +29,7 @@ void StageMemory::place(const Buffer& buffer, std::byte* address) {
             parts[buffer.part].block = address;
             break;
         case BufferUse::Optimizer:
-            momenta[buffer.version] = address;
+            optimizers[buffer.version] = address;
             break;
         case BufferUse::Predicted:
             predicted = address;

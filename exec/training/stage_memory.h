@@ -25,7 +25,7 @@ struct StageMemory {
     void place(const Buffer& buffer, std::byte* address);
     bool has_weights() const { return slots.front() != nullptr; }
     std::byte* weights(int version) const { return slots[slot_of[version]]; }
-    std::byte* momentum(int version) const { return momenta[predicts ? slot_of[version] : 0]; }
+    std::byte* states(int version) const { return optimizers[predicts ? slot_of[version] : 0]; }
     std::byte* gradients() const { return parts.front().block; }  // the sum after S and U
 
     // Write and read the data that other ranks need for fetches: the addresses of gradients, weights and
@@ -39,7 +39,7 @@ struct StageMemory {
     std::vector<std::byte*> slots;            // weight buffers
     std::vector<int> slot_of;                 // version -> slot
     int newest = 0;                           // the number of the newest version, within the plan
-    std::vector<std::byte*> momenta;          // by slot; only the device's part if the optimizer is sharded
+    std::vector<std::byte*> optimizers;       // by slot: all states (HeldStage::states)
     std::byte* statistics = nullptr;          // running averages
     std::byte* predicted = nullptr;           // weights
     std::vector<std::byte*> left_statistics;  // [micro-batch], written by F

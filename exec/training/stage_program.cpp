@@ -232,12 +232,12 @@ void StageProgram::backward_weight(const Places& places, Begun begun) const {
     }
 }
 
-void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                          std::byte* new_weights, double* squares) const {
+void StageProgram::update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
+                          const OptimizerStates& states, std::byte* new_weights, double* squares) const {
     const LayerArgs none;
     if (all_) {
         observed(kAllLayers, Pass::Update, none,
-                 [&] { all_->update(sgd, weights, gradients, momentum, new_weights, squares); });
+                 [&] { all_->update(rule, weights, gradients, states, new_weights, squares); });
         return;
     }
     for (int layer : layers_) {
@@ -247,16 +247,17 @@ void StageProgram::update(const Sgd& sgd, const std::byte* weights, const std::b
         observed(layer, Pass::Update, none, [&] {
             if (squares != nullptr)
                 measure(layer, gradients, squares);
-            family_.update(sgd, weights + offset, gradients + offset, momentum + offset, new_weights + offset, bytes);
+            family_.update(rule, weights + offset, gradients + offset, states.from(offset), new_weights + offset,
+                           bytes);
         });
     }
 }
 
-void StageProgram::update(const Sgd& sgd, const Extent& part, const std::byte* weights, const std::byte* gradients,
-                          std::byte* momentum, std::byte* new_weights) const {
+void StageProgram::update(const UpdateRule& rule, const Extent& part, const std::byte* weights,
+                          const std::byte* gradients, const OptimizerStates& states, std::byte* new_weights) const {
     const LayerArgs none;
     observed(kAllLayers, Pass::Update, none, [&] {
-        family_.update(sgd, weights + part.first, gradients + part.first, momentum, new_weights + part.first,
+        family_.update(rule, weights + part.first, gradients + part.first, states, new_weights + part.first,
                        part.bytes);
     });
 }

@@ -68,11 +68,11 @@ public:
     void backward_weight(const Places& places, Begun begun) const;  // does W, after an I
     // Does one optimizer step and writes each layer's sum of squared gradients to squares[layer], in shared memory.
     // `squares` is null if measure() has done that.
-    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                std::byte* new_weights, double* squares) const;
-    // Does the step for a part of the stage only; `momentum` is that of the part.
-    void update(const Sgd& sgd, const Extent& part, const std::byte* weights, const std::byte* gradients,
-                std::byte* momentum, std::byte* new_weights) const;
+    void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
+                const OptimizerStates& states, std::byte* new_weights, double* squares) const;
+    // Does the step for a part of the stage only; `states` are those of the part.
+    void update(const UpdateRule& rule, const Extent& part, const std::byte* weights, const std::byte* gradients,
+                const OptimizerStates& states, std::byte* new_weights) const;
     // Predicts the weights as Kernels::predict does.
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const;
     void measure(const std::byte* gradients, double* squares) const;

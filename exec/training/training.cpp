@@ -19,8 +19,8 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
     if (plan.resumed != nullptr) {
         for (const NamedTensor& tensor : plan.resumed->parameters)
             resumed_parameters_[tensor.name] = &tensor;
-        for (const NamedTensor& tensor : plan.resumed->momenta)
-            resumed_momenta_[tensor.name] = &tensor;
+        for (const NamedTensor& tensor : plan.resumed->states)
+            resumed_states_[tensor.name] = &tensor;
     }
     synchronise_ranks_ = [this](const Barrier& barrier, const std::vector<int>& others, int tag) {
         synchronise_ranks_at(barrier, others, tag);
@@ -71,11 +71,11 @@ void Training::take_state() {
 DeviceStates Training::make_state() {
     DeviceStates states;
     states.parameters.resize(devices_.size());
-    states.momenta.resize(devices_.size());
+    states.states.resize(devices_.size());
     for (const int device : plan.devices_of_rank(plan.map.own())) {
         DeviceState state = devices_[device]->kept_state();
         states.parameters[device] = std::move(state.parameters);
-        states.momenta[device] = std::move(state.momenta);
+        states.states[device] = std::move(state.states);
     }
     if (plan.map.own() == 0)
         return states;
@@ -90,8 +90,8 @@ void Training::save(DeviceStates all, Checkpoint& checkpoint) const {
         all.messages[rank] = {};
     }
     checkpoint.parameters = without_copies(std::move(all.parameters));
-    checkpoint.momenta = job.config.training.shard_optimizer ? joined_parts(std::move(all.momenta))
-                                                             : without_copies(std::move(all.momenta));
+    checkpoint.states = job.config.training.shard_optimizer ? joined_parts(std::move(all.states))
+                                                            : without_copies(std::move(all.states));
 }
 
 namespace {
@@ -110,11 +110,12 @@ std::vector<std::vector<float>> Training::resumed_parameters(int layer) const {
     return values;
 }
 
-std::vector<std::vector<float>> Training::resumed_momenta(int layer) const {
+std::vector<std::vector<float>> Training::resumed_states(int state, int layer) const {
+    const std::string suffix(facts_of(job.config.training.optimizer).suffixes[static_cast<std::size_t>(state)]);
     std::vector<std::vector<float>> values;
     for (const ParameterShape& parameter : parameters_of(owner_of_parameters(job.model->layers, layer))) {
-        const auto found = resumed_momenta_.find(parameter.name);
-        values.push_back(found != resumed_momenta_.end()
+        const auto found = resumed_states_.find(parameter.name + suffix);
+        values.push_back(found != resumed_states_.end()
                              ? found->second->values
                              : std::vector<float>(static_cast<std::size_t>(parameter.elements())));
     }

@@ -66,7 +66,8 @@ public:
 
     // The values of a layer in the checkpoint that the training resumes from, as LayerKernel::load takes them.
     std::vector<std::vector<float>> resumed_parameters(int layer) const;
-    std::vector<std::vector<float>> resumed_momenta(int layer) const;  // zeros for parameters without momentum
+    // The same of a state of the optimizer; zeros for parameters without it.
+    std::vector<std::vector<float>> resumed_states(int state, int layer) const;
 
     const RunPlan& plan;
     const Job& job;
@@ -100,7 +101,7 @@ private:
     void read_states(const Message& message, int rank, DeviceStates& all) const;
     Barriers::RankAction synchronise_ranks_, fetches_across_;
     std::vector<NamedTensor> written_;  // parameters at the end, if they are saved
-    std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_momenta_;  // by name
+    std::map<std::string_view, const NamedTensor*> resumed_parameters_, resumed_states_;  // by name
     const std::string dump_, save_;
     Record record_;
     std::optional<const Layouts> layouts_;

@@ -103,14 +103,17 @@ void TrainingDevice::begin() {
     statistics_.emplace(on);
     sums_.emplace(on);
     optimizer_.emplace(on, *sums_, *statistics_, run_.record());
-    kept_.emplace(*kernels_, device_, stages_);
+    kept_.emplace(*kernels_, device_, stages_, run_.job.config.training.optimizer);
     if (bucket_thread_)
         buckets_.emplace(on, *sums_, *bucket_thread_, run_.synchronise_ranks(), run_.fetches_across());
+    const int states = facts_of(run_.job.config.training.optimizer).states;
     for (const auto& [stage, held] : stages_) {
         if (!held.memory.has_weights())  // a stage without parameters
             continue;
-        if (on.plan.resumed != nullptr && held.memory.momenta[0] != nullptr)  // statistics come with the parameters
-            optimizer_->resume(stage, [&](int layer) { return run_.resumed_momenta(layer); });
+        if (on.plan.resumed != nullptr && held.memory.states(0) != nullptr)
+            for (int state = 0; state < states; ++state)
+                optimizer_->resume(stage, state, [&](int layer) { return run_.resumed_states(state, layer); });
+        // Loading states writes statistics, too; the right ones come with the parameters.
         held.program->initialise(initial_values(), held.memory.slots[0], held.memory.statistics);
     }
     for (const auto& [stage, held] : stages_)
@@ -218,7 +221,7 @@ const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
     const int ahead = ahead_of(task, run_.job.versions);
     if (ahead == 0 || training.momentum == 0 || memory.predicted == nullptr)
         return memory.weights(version);
-    held.program->predict(memory.weights(version), memory.momentum(version), ahead * training.learning_rate,
+    held.program->predict(memory.weights(version), memory.states(version), ahead * training.learning_rate,
                           memory.predicted);
     return memory.predicted;
 }

@@ -75,13 +75,14 @@ private:
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (updated_on_[stage] == device) {
-                const TrainingBytes state = training_bytes(bytes.weights, costs_.optimizer);
+                const Bytes gradients = training_bytes(bytes.weights, costs_.optimizer).gradients;
                 const int parts = parts_.empty() ? 1 : parts_[stage];
                 for (int part = 0; part < parts; ++part)
-                    add({BufferUse::Gradients, MemoryKind::Gradients, state.gradients, device, stage, -1, -1, -1, 0,
-                         end, part});
+                    add({BufferUse::Gradients, MemoryKind::Gradients, gradients, device, stage, -1, -1, -1, 0, end,
+                         part});
                 const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
-                const Bytes states = costs_.shard_optimizer ? shard_of(state.states, stage) : state.states;
+                const Bytes updated = costs_.shard_optimizer ? shard_of(bytes.weights, stage) : bytes.weights;
+                const Bytes states = training_bytes(updated, costs_.optimizer).states;
                 for (int version = 0; version < versions; ++version)
                     add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, 0, end});
             }

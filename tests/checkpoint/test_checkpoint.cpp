@@ -74,7 +74,7 @@ Checkpoint checkpoint_of(int step, int values = 5000) {
         for (int k = 0; k < values; ++k)
             tensor.values.push_back(static_cast<float>(k) + static_cast<float>(step) / 16);
         checkpoint.parameters.push_back(tensor);
-        checkpoint.momenta.push_back(std::move(tensor));
+        checkpoint.states.push_back(std::move(tensor));
     }
     return checkpoint;
 }
@@ -85,7 +85,7 @@ void expect_equal(const Checkpoint& one, const Checkpoint& other) {
     EXPECT_EQ(one.seed, other.seed);
     EXPECT_EQ(one.config, other.config);
     EXPECT_EQ(hash_of(one.parameters), hash_of(other.parameters));
-    EXPECT_EQ(hash_of(one.momenta), hash_of(other.momenta));
+    EXPECT_EQ(hash_of(one.states), hash_of(other.states));
 }
 
 std::string read(const fs::path& path) {

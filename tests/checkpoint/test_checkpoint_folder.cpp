@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 Checkpoint small_checkpoint(int step) {
     Checkpoint checkpoint{step, step * 8, 1, "mlp", "", {}, {}, {}};
-    checkpoint.parameters = checkpoint.momenta = {{"fc1.weight", {2}, {static_cast<float>(step), 1}}};
+    checkpoint.parameters = checkpoint.states = {{"fc1.weight", {2}, {static_cast<float>(step), 1}}};
     return checkpoint;
 }
 

@@ -235,10 +235,10 @@ TEST_F(Resume, IsExplainedWhenARunFails) {
 // The values fit their hashes: the training diverged, and nothing has changed since.
 TEST_F(Resume, ReportsACheckpointWithValuesThatAreNotFinite) {
     Checkpoint checkpoint{2, 32, 1, "mlp", "", "0123456789abcdef", {}, {}};
-    checkpoint.parameters = checkpoint.momenta = {{"fc1.weight", {2}, {1, 2}}};
+    checkpoint.parameters = checkpoint.states = {{"fc1.weight", {2}, {1, 2}}};
     write_checkpoint(file("kept").string(), checkpoint);
     EXPECT_TRUE(says(run_well("validate kept").out, "ok: checkpoint"));
-    checkpoint.momenta[0].values[1] = std::numeric_limits<float>::infinity();
+    checkpoint.states[0].values[1] = std::numeric_limits<float>::infinity();
     write_checkpoint(file("kept").string(), checkpoint);
     EXPECT_TRUE(says(error_of("validate kept", 4), "values that are not finite: fc1.weight, its momentum"));
     checkpoint.parameters[0].values[0] = std::numeric_limits<float>::quiet_NaN();

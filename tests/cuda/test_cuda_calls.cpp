@@ -65,7 +65,7 @@ public:
         program_.forward(places_, true);
         program_.backward(places_, 1.0, {}, true);
         at_ = "update";
-        program_.update({}, places_.weights, places_.gradients, momentum_, weights_, squares_);
+        program_.update(Sgd{}, places_.weights, places_.gradients, {momentum_}, weights_, squares_);
         program_.gather_statistics(batches.of(0, 0, false), running_);
     }
 

@@ -114,7 +114,7 @@ TEST_P(CudaKernelsTest, UpdatesAsTheReference) {
     const auto own_weights = block(weights), own_gradient = block(gradient), own_momentum = block(momentum);
     const auto other = block({std::vector<float>(kCount)});
     reference_kernels().update(kSgd, reinterpret_cast<const std::byte*>(weights.data()),
-                               reinterpret_cast<const std::byte*>(gradient.data()), bytes_of(momentum),
+                               reinterpret_cast<const std::byte*>(gradient.data()), {bytes_of(momentum)},
                                bytes_of(expected), to_bytes(kCount));
     const auto expect_updated = [&](const Memory& updated) {
         const auto made = values<float>(updated.data(), kCount);
@@ -128,13 +128,13 @@ TEST_P(CudaKernelsTest, UpdatesAsTheReference) {
             ASSERT_EQ(__bfloat162float(shadows[i]), rounded_to_bf16(made[i])) << i;
     };
 
-    kernels().update(kSgd, own_weights->data(), own_gradient->data(), own_momentum->data(), other->data(),
+    kernels().update(kSgd, own_weights->data(), own_gradient->data(), {own_momentum->data()}, other->data(),
                      other->size());
     expect_updated(*other);
     EXPECT_EQ(values<float>(own_weights->data(), kCount), weights);
 
     put(random_values(kCount, 3), *own_momentum);
-    kernels().update(kSgd, own_weights->data(), own_gradient->data(), own_momentum->data(), own_weights->data(),
+    kernels().update(kSgd, own_weights->data(), own_gradient->data(), {own_momentum->data()}, own_weights->data(),
                      own_weights->size());
     expect_updated(*own_weights);
 }
@@ -204,7 +204,7 @@ TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
     auto* squares = reinterpret_cast<double*>(notes->data());
     std::fill_n(squares, 12, kNever);
     const auto stage = kernels().make_stage(layers);
-    stage->update(kSgd, weights->data(), gradients->data(), momentum->data(), together->data(), squares);
+    stage->update(kSgd, weights->data(), gradients->data(), {momentum->data()}, together->data(), squares);
     stage->measure(gradients->data(), squares + 4);
     stage->predict(together->data(), momentum->data(), 0.3, predicted->data());
     for (const StageBlock& layer : layers) {
@@ -212,7 +212,7 @@ TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
         if (layer.weights == 0)
             continue;
         kernels().sum_of_squares(at(gradients), layer.weights, squares + 8 + layer.layer);
-        kernels().update(kSgd, at(weights), at(gradients), at(own_momentum), at(alone), layer.weights);
+        kernels().update(kSgd, at(weights), at(gradients), {at(own_momentum)}, at(alone), layer.weights);
         kernels().predict(at(alone), at(own_momentum), 0.3, at(alone_predicted), layer.weights);
     }
     kernels().finish();

@@ -290,8 +290,8 @@ TEST(CpuKernels, UpdateLikeTheReference) {
         unsigned seed = 0;
         for (const AlignedBytes* block : {&w, &g, &v})
             std::ranges::copy(random_values(1024, ++seed), reinterpret_cast<float*>(block->get()));
-        kernels->update(sgd, w.get(), g.get(), v.get(), next.get(), 4096);
-        kernels->update(sgd, next.get(), g.get(), v.get(), next.get(), 4096);
+        kernels->update(sgd, w.get(), g.get(), {v.get()}, next.get(), 4096);
+        kernels->update(sgd, next.get(), g.get(), {v.get()}, next.get(), 4096);
         kernels->add(g.get(), v.get(), 4096);
         for (const AlignedBytes* block : {&v, &next}) {
             const auto* data = reinterpret_cast<const float*>(block->get());

@@ -114,7 +114,7 @@ TEST(ReferenceUpdate, IsMomentumSgd) {
     std::vector<float> w(16, 1), g(16, 0.5f), v(16, 2), next(16);
     const Sgd sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.2};
     const auto bytes = [](std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); };
-    reference_kernels().update(sgd, bytes(w), bytes(g), bytes(v), bytes(next), 64);
+    reference_kernels().update(sgd, bytes(w), bytes(g), {bytes(v)}, bytes(next), 64);
     EXPECT_FLOAT_EQ(v[3], 0.9f * 2 + 0.5f + 0.2f);
     EXPECT_FLOAT_EQ(next[15], 1 - 0.1f * v[3]);
     EXPECT_EQ(w[0], 1);

@@ -52,8 +52,8 @@ public:
             held.share = share_of_stage(plan, layouts, device->number, 0, false);
             for (std::byte*& slot : held.memory.slots)
                 slot = block(layouts.full[0].weights, 0);
-            for (std::byte*& momentum : held.memory.momenta)
-                momentum = block(layouts.full[0].weights, 0);
+            for (std::byte*& states : held.memory.optimizers)
+                states = block(layouts.full[0].weights, 0);
             held.memory.parts[0].block = block(layouts.full[0].weights, 0);
         }
     }
@@ -215,20 +215,20 @@ TEST(KeptState, IsTheStateAtTheTimeOfKeeping) {
         Holders holders(kMlp, kOneDevice);
         Holders::Device& device = *holders.devices[0];
         StageMemory& memory = device.memory();
-        KeptState kept(holders.kernels, 0, device.stages);
+        KeptState kept(holders.kernels, 0, device.stages, OptimizerKind::Sgd);
         std::ranges::fill(holders.weights(memory.weights(0)), 4.0f);
-        std::ranges::fill(holders.weights(memory.momentum(0)), 7.0f);
+        std::ranges::fill(holders.weights(memory.states(0)), 7.0f);
         kept.keep(copies);
         EXPECT_TRUE(kept.is_kept());
         std::ranges::fill(holders.weights(memory.weights(0)), 0.0f);
-        std::ranges::fill(holders.weights(memory.momentum(0)), 0.0f);
+        std::ranges::fill(holders.weights(memory.states(0)), 0.0f);
         const DeviceState state = kept.take();
         EXPECT_FALSE(kept.is_kept());
-        ASSERT_EQ(state.parameters.size(), state.momenta.size());
+        ASSERT_EQ(state.parameters.size(), state.states.size());
         for (std::size_t k = 0; k < state.parameters.size(); ++k) {
-            EXPECT_EQ(state.parameters[k].name, state.momenta[k].name);
+            EXPECT_EQ(state.parameters[k].name, state.states[k].name);
             EXPECT_TRUE(std::ranges::all_of(state.parameters[k].values, [](float value) { return value == 4; }));
-            EXPECT_TRUE(std::ranges::all_of(state.momenta[k].values, [](float value) { return value == 7; }));
+            EXPECT_TRUE(std::ranges::all_of(state.states[k].values, [](float value) { return value == 7; }));
         }
     }
 }
@@ -237,12 +237,12 @@ TEST(KeptState, OfAShardedOptimizerIsZeroInThePartsOfOthers) {
     Holders holders(kMlp, with(kTwoReplicas, {"training.shard_optimizer=true"}));
     double all = 0, elements = 0;
     for (const auto& device : holders.devices) {
-        std::ranges::fill(holders.weights(device->memory().momentum(0)), 1.0f);
-        KeptState kept(holders.kernels, device->number, device->stages);
+        std::ranges::fill(holders.weights(device->memory().states(0)), 1.0f);
+        KeptState kept(holders.kernels, device->number, device->stages, OptimizerKind::Sgd);
         kept.keep(true);
         const DeviceState state = kept.take();
         elements = 0;
-        for (const NamedTensor& tensor : state.momenta)
+        for (const NamedTensor& tensor : state.states)
             for (const float value : tensor.values) {
                 all += value;
                 ++elements;

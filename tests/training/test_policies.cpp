@@ -105,7 +105,7 @@ TEST(Prediction, ContinuesWithTheMomentum) {
             const Sgd sgd{.learning_rate = 0.125, .momentum = momentum, .weight_decay = 0};
             double velocity = 0, weight = kStart;
             for (int n = 1; n <= 4; ++n) {
-                kernels->update(sgd, w.get(), g.get(), v.get(), w.get(), kBytes);
+                kernels->update(sgd, w.get(), g.get(), {v.get()}, w.get(), kBytes);
                 velocity = kGradient * (1 - std::pow(momentum, n)) / (1 - momentum);
                 weight -= sgd.learning_rate * velocity;
             }

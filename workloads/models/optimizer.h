@@ -4,8 +4,10 @@
 #include "workloads/text/choice.h"
 #include "workloads/units.h"
 
+#include <array>
 #include <cstddef>
 #include <iterator>
+#include <string_view>
 
 namespace pw {
 
@@ -18,6 +20,8 @@ struct OptimizerFacts {
     // Values that are kept for each parameter from one update to the next: one block as large as the gradients for
     // each.
     int states;
+    // By state: what follows the parameter's name in the name of the state's tensor in a checkpoint.
+    std::array<std::string_view, 1> suffixes;
 
     // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
     // writes weights and states.
@@ -25,7 +29,7 @@ struct OptimizerFacts {
 };
 
 inline constexpr OptimizerFacts kOptimizers[] = {
-    {OptimizerKind::Sgd, 1},  // momentum
+    {OptimizerKind::Sgd, 1, {""}},  // momentum
 };
 
 constexpr bool are_in_order() {

@@ -1,8 +1,8 @@
 // Layers on a CUDA device: cuDNN does convolutions, cuBLAS does linear layers and attention, own kernels do the
 // rest. Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16); a sequence, which has one
-// channel, is stored row by row. Weights, gradients and momentum are blocks of fp32 values, with convolution
-// filters as KRSC and linear weights for the input flattened as NHWC. With Bf16 a bf16 copy follows the weights,
-// which products read, and room for cuDNN's result follows the gradients.
+// channel, is stored row by row. Weights, gradients and the optimizer's states are blocks of fp32 values, with
+// convolution filters as KRSC and linear weights for the input flattened as NHWC. With Bf16 a bf16 copy follows the
+// weights, which products read, and room for cuDNN's result follows the gradients.
 #pragma once
 
 #include "exec/cuda/device/device.h"

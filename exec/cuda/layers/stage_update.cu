@@ -25,9 +25,20 @@ struct LayerSum {
     int layer;
 };
 
-struct Rates {
+// The rule of an update for kernels: kStates, and update(), which replaces a weight and its states.
+struct SgdRule {
+    static constexpr int kStates = 1;
     float learning_rate, momentum, weight_decay;
+
+    __device__ void update(float gradient, float& weight, float (&states)[kStates]) const {
+        states[0] = momentum * states[0] + (gradient + weight_decay * weight);
+        weight -= learning_rate * states[0];
+    }
 };
+SgdRule rule_of(const Sgd& sgd) {
+    return {static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
+            static_cast<float>(sgd.weight_decay)};
+}
 
 __device__ Four* fours(std::byte* block, std::int64_t at) { return reinterpret_cast<Four*>(block) + at; }
 __device__ const Four* fours(const std::byte* block, std::int64_t at) {
@@ -51,21 +62,29 @@ __device__ void put_sum(double* values, double* sum) {
 }
 
 // A thread reads every value before it writes it, so that new_weights may be weights. `partials` are the sums of
-// squares of each share; null if the norm is not needed.
-__global__ void update_shares(const Share* shares, Rates rates, const std::byte* weights, const std::byte* gradients,
-                              std::byte* momentum, std::byte* new_weights, bool rounds, double* partials) {
+// squares of each share; null if the norm is not needed. The blocks of the states are `apart` bytes apart.
+template <class Rule>
+__global__ void update_shares(const Share* shares, Rule rule, const std::byte* weights, const std::byte* gradients,
+                              std::byte* states, Bytes apart, std::byte* new_weights, bool rounds, double* partials) {
     __shared__ double squares[kBlock];
     const Share share = shares[blockIdx.x];
     for_own_threads([&](unsigned thread) {
         double sum = 0;
         for (unsigned i = share.first + thread; i < share.end; i += kBlock) {
             const Four g = fours(gradients, share.at)[i];
-            Four w = fours(weights, share.at)[i], v = fours(momentum, share.at)[i];
+            Four w = fours(weights, share.at)[i], kept[Rule::kStates];
+            for (int state = 0; state < Rule::kStates; ++state)
+                kept[state] = fours(states + state * apart, share.at)[i];
             for (int k = 0; k < 4; ++k) {
-                v.values[k] = rates.momentum * v.values[k] + (g.values[k] + rates.weight_decay * w.values[k]);
-                w.values[k] -= rates.learning_rate * v.values[k];
+                float own[Rule::kStates];
+                for (int state = 0; state < Rule::kStates; ++state)
+                    own[state] = kept[state].values[k];
+                rule.update(g.values[k], w.values[k], own);
+                for (int state = 0; state < Rule::kStates; ++state)
+                    kept[state].values[k] = own[state];
             }
-            fours(momentum, share.at)[i] = v;
+            for (int state = 0; state < Rule::kStates; ++state)
+                fours(states + state * apart, share.at)[i] = kept[state];
             fours(new_weights, share.at)[i] = w;
             if (rounds)
                 rounded_fours(new_weights, share)[i] = rounded<Bf16>(w);
@@ -157,13 +176,17 @@ StageUpdate::StageUpdate(const GpuShare& device, const std::vector<StageBlock>& 
     partials_ = allocate(std::max<Bytes>(shares_, 1) * static_cast<Bytes>(sizeof(double)));
 }
 
-void StageUpdate::update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                         std::byte* new_weights, double* squares) const {
-    const Rates rates{static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
-                      static_cast<float>(sgd.weight_decay)};
-    launch(device_.stream(), shares_ * kBlock, update_shares, entries<Share>(share_list_), rates, weights, gradients,
-           momentum, new_weights, device_.precision() == Precision::Bf16,
-           squares == nullptr ? nullptr : reinterpret_cast<double*>(partials_.get()));
+void StageUpdate::update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
+                         const OptimizerStates& states, std::byte* new_weights, double* squares) const {
+    std::visit(
+        [&](const auto& own) {
+            const auto numbers = rule_of(own);
+            launch(device_.stream(), shares_ * kBlock, update_shares<decltype(rule_of(own))>,
+                   entries<Share>(share_list_), numbers, weights, gradients, states.first, states.apart, new_weights,
+                   device_.precision() == Precision::Bf16,
+                   squares == nullptr ? nullptr : reinterpret_cast<double*>(partials_.get()));
+        },
+        rule);
     if (squares != nullptr)
         add_up(squares);
 }

@@ -14,8 +14,8 @@ class StageUpdate : public StageKernel {
 public:
     StageUpdate(const GpuShare& device, const std::vector<StageBlock>& blocks);
 
-    void update(const Sgd& sgd, const std::byte* weights, const std::byte* gradients, std::byte* momentum,
-                std::byte* new_weights, double* squares) const override;
+    void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
+                const OptimizerStates& states, std::byte* new_weights, double* squares) const override;
     void measure(const std::byte* gradients, double* squares) const override;
     void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out) const override;
     void gather_statistics(const BatchStatistics& of, std::byte* running) const override;
