@@ -31,11 +31,6 @@ void check_kernels(const Config& config) {
                        fmt::format("devices of {} compute in fp32, not in {}", name_of(backend),
                                    name_of(config.training.precision)),
                        "simulate it, set run.backend: cuda or emulated, or write fp32");
-    if (config.training.optimizer != OptimizerKind::Sgd)
-        config.fail_at("training.optimizer",
-                       fmt::format("devices of {} have no kernels of {}", name_of(config.run.backend),
-                                   name_of(config.training.optimizer)),
-                       fmt::format("simulate it, set run.backend: emulated, or write {}", name_of(OptimizerKind::Sgd)));
 }
 
 namespace {

@@ -11,9 +11,10 @@
 
 namespace pw {
 
-enum class OptimizerKind { Sgd };
+enum class OptimizerKind { Sgd, AdamW };
 template <>
-inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd}};
+inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd},
+                                                                    {"adamw", OptimizerKind::AdamW}};
 
 struct OptimizerFacts {
     OptimizerKind kind;
@@ -21,7 +22,10 @@ struct OptimizerFacts {
     // each.
     int states;
     // By state: what follows the parameter's name in the name of the state's tensor in a checkpoint.
-    std::array<std::string_view, 1> suffixes;
+    std::array<std::string_view, 2> suffixes;
+    // Whether the first state is a momentum: weights - rate * momentum are the weights an update later, if gradients
+    // stay as they are.
+    bool has_momentum;
 
     // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
     // writes weights and states.
@@ -29,7 +33,9 @@ struct OptimizerFacts {
 };
 
 inline constexpr OptimizerFacts kOptimizers[] = {
-    {OptimizerKind::Sgd, 1, {""}},  // momentum
+    {OptimizerKind::Sgd, 1, {""}, true},  // momentum
+    // running averages of the gradients and of their squares, with PyTorch's names
+    {OptimizerKind::AdamW, 2, {".exp_avg", ".exp_avg_sq"}, false},
 };
 
 constexpr bool are_in_order() {
