@@ -1,6 +1,7 @@
 #include "job/cost_source.h"
 
 #include "job/rules.h"
+#include "workloads/bounded.h"
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <algorithm>
@@ -18,9 +19,16 @@ Profile profile_from_file(const Config& config, const Model&) {
     return model_from_file(config).profile;
 }
 
+// The memory bounds an update: one by another optimizer than the profile's takes the time of its own passes.
 Profile measured_profile(const Config& config, const Model&) {
     check_profile_exists(config);
-    return read_profile(config.cluster.profile);
+    Profile profile = read_profile(config.cluster.profile);
+    const int passes = facts_of(config.training.optimizer).passes(), measured = facts_of(profile.optimizer).passes();
+    for (LayerProfile& layer : profile.layers)
+        for (Ns* time : {&layer.update.median, &layer.update.spread})
+            if (passes != measured)
+                *time = bounded(static_cast<double>(*time) * passes / measured);
+    return profile;
 }
 
 // Makes an analytic profile for every size of micro-batches.
