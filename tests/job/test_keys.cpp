@@ -44,7 +44,7 @@ std::string table_of(const std::string& block) {
 // The page with the tables made from the rows, between comments that name the block.
 std::string with_tables(std::string text) {
     const std::string end = "<!-- end of the keys -->";
-    for (const char* block : {"workload", "cluster", "pipeline", "training", "run", "transfer", "search"}) {
+    for (const char* block : {"workload", "cluster", "parallel", "pipeline", "training", "run", "transfer", "search"}) {
         const std::string begin = fmt::format("<!-- keys of {}, made from their rows -->\n", block);
         const std::size_t from = text.find(begin);
         if (from == std::string::npos)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kValue = 2;  // bytes of an activation
 constexpr double kFloat = 4;
-// Computing takes so many times as long while messages are under way (PKU-DAIR/Hetu-Galvatron@cea12ff,
+// Computing takes this many times as long while messages are under way (PKU-DAIR/Hetu-Galvatron@cea12ff,
 // hardware_configs).
 constexpr double kSlowedByMessages = 1.126;
 
