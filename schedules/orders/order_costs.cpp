@@ -33,4 +33,21 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
     return all;
 }
 
+OrderCosts costs_of_copy(const OrderCosts& all, int copies, int copy) {
+    using Holder = OrderCosts::Holder;
+    const auto is_here = [&](const Holder& holder) { return holder.device % copies == copy; };
+    const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };
+    OrderCosts one{{}, {}, all.bytes, {}};
+    for (const auto& [holder, times] : all.times)
+        if (is_here(holder))
+            one.times[own(holder)] = times;
+    for (const auto& [ends, time] : all.messages)
+        if (is_here(ends.first) && is_here(ends.second))
+            one.messages[{own(ends.first), own(ends.second)}] = time;
+    for (std::size_t device = static_cast<std::size_t>(copy); device < all.memory.size();
+         device += static_cast<std::size_t>(copies))
+        one.memory.push_back(all.memory[device]);
+    return one;
+}
+
 }  // namespace pw

@@ -30,5 +30,7 @@ struct OrderCosts {
 
 // Computes the costs of a placed shape. `memory` is that of each device.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory);
+// Returns those of one copy of a pipeline (schedules/orders/copies.h), by its own devices.
+OrderCosts costs_of_copy(const OrderCosts& all, int copies, int copy);
 
 }  // namespace pw

@@ -366,6 +366,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
     std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
     chosen.pipeline.replicas = choice.replicas;
+    chosen.pipeline.copies = 1;
     chosen.places.clear();  // the file's places no longer hold
     return chosen;
 }
