@@ -1,5 +1,5 @@
-// Copies of a pipeline whose devices hold several stages: data parallelism of any schedule that flushes. The k-th of r
-// copies serves micro-batches k, k + r, ... of all stages, and its device d is device d * r + k of the shape.
+// Copies of a whole pipeline: data parallelism of any schedule that flushes. The k-th of r copies serves micro-batches
+// k, k + r, ... of all stages, and its device d is device d * r + k of the shape.
 #pragma once
 
 #include "schedules/orders/schedule.h"

@@ -108,9 +108,9 @@ struct ProvenPlan {
 // ordered() orders its tasks. proven_plan() and make_plan() do all of it, without costs.
 
 // Fills in the placement unless the shape has one (placement_of(replicas), one stage per device). Of Shape::copies r,
-// device d of the k-th is device d * r + k of the shape. Copies with one stage per device are the replicas of
-// placement_of() if the schedule takes these, and are no longer counted as copies. Throws Error (BadInput) with the
-// rule and, after "help:", the nearest legal values if the schedule is not defined for the shape.
+// device d of the k-th is device d * r + k of the shape. Those of schedules that never flush are replicas of every
+// stage and no longer count as copies. Throws Error (BadInput) with the rule and, after "help:", the nearest legal
+// values if the schedule is not defined for the shape.
 Shape placed(const Schedule& schedule, Shape shape);
 // Orders the tasks of a placed shape: the schedule's tasks, then U if the schedule has none, then transfers, then R,
 // then the check. Throws as placed() does, and if the schedule needs costs and has none.

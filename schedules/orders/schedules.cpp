@@ -180,7 +180,7 @@ Shape placed(const Schedule& schedule, Shape shape) {
         check_stages(schedule, shape);
         place_stages(schedule, shape);
     }
-    if (schedule.takes_replicas() && shape.stages == shape.devices / shape.copies)
+    if (schedule.asynchronous() && schedule.takes_replicas() && shape.stages == shape.devices / shape.copies)
         shape.copies = 1;
     check_flushes(schedule, shape);
     refuse_large(shape);
