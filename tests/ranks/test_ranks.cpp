@@ -25,6 +25,19 @@ TEST_P(UnderEveryMpi, EverySchedule) {
             expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages=8", schedule), {2});
 }
 
+// Replicas of a pipeline of two devices with two stages each: ranks have a replica, a device of each, or both.
+TEST_P(UnderMpi, ReplicasOfPipelines) {
+    for (const char* schedule : {"interleaved", "zb-v"})
+        expect_same(
+            fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages=4 --set "
+                        "pipeline.replicas=2 --set training.clip_norm=0.1",
+                        schedule));
+    expect_same(
+        "four.yaml --set pipeline.schedule=zb1p --set pipeline.stages=4 --set pipeline.replicas=2 --set "
+        "training.shard_optimizer=true",
+        {2, 4});
+}
+
 TEST_P(UnderMpi, AnyNumberOfRanks) { expect_same("four.yaml"); }
 
 // Ranks divide the cores that several of them may use: no core has two devices if there are enough cores.

@@ -199,7 +199,7 @@ TEST(Copies, RunThroughInEveryInterleaving) {
                 PlanOptions options;
                 options.transfers = {communicator, TransferMode::Receive::Early, TransferMode::Protocol::Rendezvous,
                                      true};
-                const Plan plan = plan_in(schedule_named(name), copied(schedule_named(name), 2, p, 3, 2), options);
+                const Plan plan = plan_in(schedule_named(name), copied(schedule_named(name), 2, p, 4 - p, 2), options);
                 EXPECT_TRUE(Oracle(plan, options.transfers).always_ends()) << name << '\n' << print(plan);
             }
 }
