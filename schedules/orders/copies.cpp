@@ -3,6 +3,8 @@
 #include "schedules/orders/order_costs.h"
 #include "workloads/error.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace pw {
@@ -33,36 +35,39 @@ std::vector<std::vector<int>> on_copies(const std::vector<std::vector<int>>& dev
 
 namespace {
 
-std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Request& request, int copy) {
-    const int copies = request.shape.copies;
-    const Shape one = copy_of(schedule, request.shape, copy);
+// Throws what Schedule::orders throws, with the number of the copy.
+std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Shape& one, const Request& request,
+                                  const OrderCosts* costs, int copy) {
     if (one.microbatches == 0)
         return std::vector<Tasks>(static_cast<std::size_t>(one.devices));
-    OrderCosts costs;
-    if (request.costs != nullptr)
-        costs = costs_of_copy(*request.costs, copies, copy);
     try {
-        return schedule.orders({one, request.options, request.costs != nullptr ? &costs : nullptr});
+        return schedule.orders({one, request.options, costs});
     } catch (const Error& error) {
         const std::string help = error.help().empty() ? "" : fmt::format("\n  help: in each replica: {}", error.help());
-        throw Error(error.code(), fmt::format("replica {} of {}: {}{}", copy, copies, error.fact(), help),
+        throw Error(error.code(), fmt::format("replica {} of {}: {}{}", copy, request.shape.copies, error.fact(), help),
                     error.settings());
     }
 }
 
 }  // namespace
 
+// Copies with equally many micro-batches have one order.
 std::vector<Tasks> orders_of(const Schedule& schedule, const Request& request) {
     const int copies = request.shape.copies;
     if (copies == 1)
         return schedule.orders(request);
-    std::vector<Tasks> all(static_cast<std::size_t>(request.shape.devices));
-    for (int copy = 0; copy < copies; ++copy) {
-        std::vector<Tasks> lists = orders_of_copy(schedule, request, copy);
-        for (std::size_t device = 0; device < lists.size(); ++device) {
-            for (Task& task : lists[device])
+    std::optional<OrderCosts> costs;
+    if (request.costs != nullptr)
+        costs = costs_of_copies(*request.costs, copies);
+    std::vector<Tasks> all(static_cast<std::size_t>(request.shape.devices)), lists;
+    for (int copy = 0, served = -1; copy < copies; ++copy) {
+        const Shape one = copy_of(schedule, request.shape, copy);
+        if (std::exchange(served, one.microbatches) != one.microbatches)
+            lists = orders_of_copy(schedule, one, request, costs ? &*costs : nullptr, copy);
+        for (int device = 0; device < one.devices; ++device) {
+            Tasks& own = all[device * copies + copy] = lists[device];
+            for (Task& task : own)
                 task.microbatch = task.microbatch * copies + copy;
-            all[device * static_cast<std::size_t>(copies) + static_cast<std::size_t>(copy)] = std::move(lists[device]);
         }
     }
     return all;

@@ -5,6 +5,8 @@
 #include "workloads/bounded.h"
 #include "workloads/cluster/cluster.h"
 
+#include <algorithm>
+
 namespace pw {
 
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory) {
@@ -33,20 +35,23 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
     return all;
 }
 
-OrderCosts costs_of_copy(const OrderCosts& all, int copies, int copy) {
+OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
     using Holder = OrderCosts::Holder;
-    const auto is_here = [&](const Holder& holder) { return holder.device % copies == copy; };
     const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };
+    const auto raise = [](Ns& time, Ns other) { time = std::max(time, other); };
     OrderCosts one{{}, {}, all.bytes, {}};
-    for (const auto& [holder, times] : all.times)
-        if (is_here(holder))
-            one.times[own(holder)] = times;
+    for (const auto& [holder, times] : all.times) {
+        OrderCosts::Times& longest = one.times[own(holder)];
+        raise(longest.forward, times.forward);
+        raise(longest.backward, times.backward);
+        raise(longest.backward_input, times.backward_input);
+        raise(longest.backward_weight, times.backward_weight);
+    }
     for (const auto& [ends, time] : all.messages)
-        if (is_here(ends.first) && is_here(ends.second))
-            one.messages[{own(ends.first), own(ends.second)}] = time;
-    for (std::size_t device = static_cast<std::size_t>(copy); device < all.memory.size();
-         device += static_cast<std::size_t>(copies))
-        one.memory.push_back(all.memory[device]);
+        if (ends.first.device % copies == ends.second.device % copies)
+            raise(one.messages[{own(ends.first), own(ends.second)}], time);
+    for (auto first = all.memory.begin(); first != all.memory.end(); first += copies)
+        one.memory.push_back(*std::min_element(first, first + copies));
     return one;
 }
 

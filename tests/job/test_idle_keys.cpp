@@ -67,6 +67,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "pipeline.group=4", "pipeline.group", "(interleaved and zb1p do)"},
                     Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
                     Case{kMlp, "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "several devices"},
+                    Case{"{workload: {model: mlp}, pipeline: {schedule: zb-v, stages: 4, replicas: 2, micro_batches: "
+                         "3}}",
+                         "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "unequally many micro-batches"},
                     Case{kMlp, "transfer.sums=tree", "transfer.sums", "several devices"},
                     Case{"{workload: {model: uniform, stages: 1}, pipeline: {replicas: [2], micro_batches: 4}}",
                          "transfer.sums=tree", "transfer.sums", "take no time with model: uniform"},

@@ -273,13 +273,14 @@ INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfReplicas, testing::ValuesIn(schedu
 // Pipelines whose devices hold several stages, on four devices that differ in speed in half of the rounds.
 class MakespanOfCopies : public Makespan {
 protected:
-    std::vector<Ns> least_with(SearchConfig::Replicas replicas, bool shard_optimizer) {
+    std::vector<Ns> least_with(SearchConfig::Replicas replicas, bool shard_optimizer, Bytes sum_bucket) {
         Random random(79);
         expect_the_least(20265u, soaks() ? 12 : 2, [&](const Profile&, Config& config) {
             config.cluster.devices.assign(4, config.cluster.devices.front());
             if (pick(random, 0, 1))
                 config.cluster.devices[1].speed = 0.7, config.cluster.devices[2].speed = 1.4;
             config.search.replicas = replicas;
+            config.sum_bucket = sum_bucket;
             config.search.recompute = SearchConfig::Recompute::None;
             config.training.shard_optimizer = shard_optimizer;
         });
@@ -289,9 +290,9 @@ protected:
 
 TEST_P(MakespanOfCopies, IsTheLeastOfAllPlans) {
     int faster = 0;
-    for (const bool shards : {false, true}) {
-        const std::vector<Ns> alone = least_with(SearchConfig::Replicas::No, shards),
-                              copies = least_with(SearchConfig::Replicas::Equal, shards);
+    for (const auto& [shards, bucket] : {std::pair(false, 700), std::pair(true, 0)}) {
+        const std::vector<Ns> alone = least_with(SearchConfig::Replicas::No, shards, bucket),
+                              copies = least_with(SearchConfig::Replicas::Equal, shards, bucket);
         for (std::size_t round = 0; round < alone.size() && copies.size() == alone.size(); ++round)
             faster += copies[round] < alone[round];
     }

@@ -5,6 +5,7 @@
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/copies.h"
 #include "schedules/plan/durations.h"
+#include "schedules/plan/sum_groups.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/bidirectional.h"
@@ -17,7 +18,6 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -52,6 +52,7 @@ Costs costs_by_stage(int stages, Ns latency) {
     Costs costs = uniform(stages, 10, 20, 10, latency);
     for (int stage = 0; stage < stages; ++stage) {
         costs.stage[stage].forward += 3 * stage % 7;
+        costs.stage[stage].update = 5;
         costs.bytes[stage].weights = 1000 * (stage + 1);
         costs.bytes[stage].until_input = 100 + stage;
         costs.bytes[stage].until_weight = 10;
@@ -85,14 +86,13 @@ TEST(Copies, TakeTurnsWithTheMicroBatches) {
 // [pipeline device][task]: the task's times.
 using TimesByDevice = std::vector<std::map<Task, std::pair<Ns, Ns>>>;
 
-// The times of one copy, with its own devices and micro-batches. U is left out: it follows its S, which may be later
-// than the last gradient.
+// The times of one copy, with its own devices and micro-batches, without S.
 TimesByDevice times_of(const Trace& trace, int devices, int copies, int copy) {
     TimesByDevice times(static_cast<std::size_t>(devices));
     for (const TraceEvent& event : trace.events)
-        if (event.device % copies == copy && event.task.op != Op::SumGradients && event.task.op != Op::Update) {
+        if (event.device % copies == copy && event.task.op != Op::SumGradients) {
             Task task = event.task;
-            task.microbatch /= copies;
+            task.microbatch = task.op == Op::Update ? 0 : task.microbatch / copies;
             times[static_cast<std::size_t>(event.device / copies)][task] = {event.start, event.end};
         }
     return times;
@@ -218,27 +218,41 @@ TEST(Copies, OfAScheduleWithTwoDirectionsHaveBothDirections) {
     EXPECT_EQ(row_of(plan, 1).substr(0, 23), "0F1 0F5 3F3 3B3 3F7 3B7");
 }
 
-// A schedule that orders by costs gets those of the copy's own devices.
-TEST(Copies, HaveTheCostsOfTheirDevices) {
-    Shape alone = shape_of(schedule_named("zb-v"), 2, 4, 2);
-    Shape both = copied(schedule_named("zb-v"), 2, 2, 8, 2);
-    alone = placed(schedule_named("zb-v"), alone);
-    both = placed(schedule_named("zb-v"), both);
+// A schedule that orders by costs gets those of the slower device of each two: as if they were all as fast.
+TEST(Copies, AreOrderedByTheCostsOfTheirSlowestDevices) {
+    const Schedule& schedule = schedule_named("zb-v");
+    const Shape alone = placed(schedule, shape_of(schedule, 2, 4, 2));
+    const Shape both = placed(schedule, copied(schedule, 2, 2, 8, 2));
     Costs costs = costs_by_stage(4, 7);
     ClusterEdit(costs)->set_speeds({1, 0.5, 2, 4});
-    const OrderCosts all = order_costs(both, costs, {1, 2, 3, 4});
-    for (const auto& [copy, speeds, memory] : {std::tuple(0, std::vector{1.0, 2.0}, std::vector<Bytes>{1, 3}),
-                                               std::tuple(1, std::vector{0.5, 4.0}, std::vector<Bytes>{2, 4})}) {
-        ClusterEdit(costs)->set_speeds(speeds);
-        const OrderCosts own = order_costs(alone, costs, memory), one = costs_of_copy(all, 2, copy);
-        EXPECT_EQ(one.memory, own.memory);
-        EXPECT_EQ(one.messages, own.messages);
-        ASSERT_EQ(one.times.size(), own.times.size());
-        for (const auto& [holder, times] : own.times) {
-            EXPECT_EQ(one.times.at(holder).forward, times.forward);
-            EXPECT_EQ(one.times.at(holder).backward_weight, times.backward_weight);
-        }
+    const OrderCosts one = costs_of_copies(order_costs(both, costs, {1, 2, 4, 3}), 2);
+    ClusterEdit(costs)->set_speeds({0.5, 2});
+    const OrderCosts own = order_costs(alone, costs, {1, 3});
+    EXPECT_EQ(one.memory, own.memory);
+    EXPECT_EQ(one.messages, own.messages);
+    ASSERT_EQ(one.times.size(), own.times.size());
+    for (const auto& [holder, times] : own.times) {
+        EXPECT_EQ(one.times.at(holder).forward, times.forward);
+        EXPECT_EQ(one.times.at(holder).backward, times.backward);
+        EXPECT_EQ(one.times.at(holder).backward_input, times.backward_input);
+        EXPECT_EQ(one.times.at(holder).backward_weight, times.backward_weight);
     }
+}
+
+// In two buckets, alone: the first is full when half of the last B is over. The sums of 20 end 10 after it.
+TEST(Copies, SumInBucketsDuringTheLastBackwardOfEachStage) {
+    const Plan plan = plan_in(schedule_named("bfs"), copied(schedule_named("bfs"), 2, 1, 4, 2));
+    EXPECT_EQ(row_of(plan, 1), "0F1 0F3 1F1 1F3 1B3 1B1 1S3 1U3 0B3 0B1 0S3 0U3");
+    Costs costs = uniform(2, 10, 20, 10);
+    for (StageBytes& bytes : costs.bytes)
+        bytes.weights = 20;
+    ClusterEdit(costs)->sums = {0, 1e9};
+    costs.sum_bucket = 10;
+    add_gradient_sums(costs, plan.shape);
+    // without buckets 40 of F, two stages of 60 and 20
+    EXPECT_EQ(metrics_of(simulate(plan, costs)).makespan, 40 + 2 * (60 + 10));
+    const Shape unequal = placed(schedule_named("bfs"), copied(schedule_named("bfs"), 2, 1, 3, 2));
+    EXPECT_FALSE(may_overlap_sum(unequal, 0)) << "the second has one micro-batch less";
 }
 
 TEST(Copies, AreRefusedWhereTheScheduleCannotHaveThem) {
