@@ -196,9 +196,8 @@ constexpr ConfigKey kPipelineKeys[] = {
       read_replicas, print_replicas},
      KeyShown::IfSet,
      "1",
-     "a number: as many copies of the whole pipeline share the micro-batches, with any schedule that flushes; a list: "
-     "an "
-     "entry per stage, the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
+     "a number: as many copies of the whole pipeline share the micro-batches, with any schedule; a list: an entry per "
+     "stage, the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
     {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
      "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule only its own"},
     {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",

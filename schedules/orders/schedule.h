@@ -67,7 +67,7 @@ struct Schedule {
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Each stage may have its own number of holders: a device has one stage, and the holders sum their gradients before
-    // each update. Shape::copies gives all stages equally many, with any schedule that flushes.
+    // each update. Shape::copies gives all stages equally many, with any schedule.
     bool takes_replicas() const { return placement.replicas; }
 
     static constexpr WeightPolicy kFlushed[] = {WeightPolicy::Flush};
