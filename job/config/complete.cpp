@@ -109,8 +109,9 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
     const bool ranked = !config.cluster.rank_table.empty();
     const Yaml at = root["pipeline"]["replicas"];
     if (copies > 1 && is_transformer(config))
-        at.complain(fmt::format("the replicas of {} follow from 'cluster.devices' and 'parallel'", config.workload.model),
-                    "remove the key");
+        at.complain(
+            fmt::format("the replicas of {} follow from 'cluster.devices' and 'parallel'", config.workload.model),
+            "remove the key");
     else if (listed && devices.size() != needed)
         at.complain(fmt::format("'pipeline.replicas' makes {} devices, but {} {}", needed,
                                 ranked ? "the rank table has" : "'cluster.devices' is", devices.size()),

@@ -308,6 +308,16 @@ TEST(Copies, OfAConfigAreRefusedAtTheirKeys) {
                 {"cfg.yaml:2:", "replica 0 of 2: 5 micro-batches", "in each replica: take 4 or 6"});
     expect_says(said("4", "schedule: interleaved, replicas: [2, 2, 2, 2]"),
                 {"cfg.yaml:2:", "one device per stage", "write one number"});
+    expect_says(refusal([] {
+                    const TemporaryFolder folder;
+                    (void)load_config(folder.write("cfg.yaml",
+                                                   "workload: {model: gpt2}\n"
+                                                   "cluster: {device: h100-sxm-80, devices: 4}\n"
+                                                   "parallel: {pipeline: 2}\n"
+                                                   "pipeline: {replicas: 2}\n"),
+                                      {});
+                }),
+                {"cfg.yaml:4:", "the replicas of gpt2 follow from 'cluster.devices' and 'parallel'"});
     expect_says(said("2", "schedule: pipedream, replicas: 2, micro_batches: 3"),
                 {"cfg.yaml:2:", "no whole number of updates", "pipeline.micro_batches to 4"});
 }
