@@ -2,6 +2,7 @@
 
 #include "job/rules.h"
 #include "job/transformer_job.h"
+#include "workloads/bounded.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -24,9 +25,16 @@ Profile profile_by_shapes(const Config& config, const Model&) {
     return transformer_model(transformer_job_of(config), config.pipeline.micro_batch_size).profile;
 }
 
+// The memory bounds an update: one by another optimizer than the profile's takes the time of its own passes.
 Profile measured_profile(const Config& config, const Model&) {
     check_profile_exists(config);
-    return read_profile(config.cluster.profile);
+    Profile profile = read_profile(config.cluster.profile);
+    const int passes = facts_of(config.training.optimizer).passes(), measured = facts_of(profile.optimizer).passes();
+    for (LayerProfile& layer : profile.layers)
+        for (Ns* time : {&layer.update.median, &layer.update.spread})
+            if (passes != measured)
+                *time = bounded(static_cast<double>(*time) * passes / measured);
+    return profile;
 }
 
 // Makes an analytic profile for every size of micro-batches.

@@ -34,9 +34,9 @@ TEST(ExecutedCopies, EqualTheirOracleInEverySchedule) {
     OneIn some(2);
     for (const char* schedule : kSeveralStages)
         for (const char* backend : {"reference", "cpu", "emulated"})
-            for (const char* more :
-                 {"pipeline.micro_batches=8", "pipeline.micro_batches=5", "pipeline.recompute=all",
-                  "transfer.receive=deferred", "training.clip_norm=0.1", "pipeline.micro_batch_size=1"})
+            for (const char* more : {"pipeline.micro_batches=8", "pipeline.micro_batches=5", "pipeline.recompute=all",
+                                     "transfer.receive=deferred", "training.clip_norm=0.1", "training.optimizer=adamw",
+                                     "pipeline.micro_batch_size=1"})
                 if (some.picks()) {
                     const std::vector<std::string> set =
                         copied_twice(schedule, {std::string("run.backend=") + backend, more, "training.steps=2"});

@@ -19,11 +19,12 @@ constexpr std::size_t kNearest = 4;
 constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
 
 ProductTable read_table(const Yaml& at) {
-    at.allow({"device", "precision", "peak", "source", "rows"});
+    at.allow({"device", "precision", "peak", "accumulates", "source", "rows"});
     ProductTable table{.device = at["device"].text(),
                        .source = at["source"].text(),
                        .precision = at["precision"].choice(Precision::Bf16),
                        .peak = at["peak"].flops(1),
+                       .accumulates = at["accumulates"].boolean(true),
                        .rows = {}};
     for (const Yaml& row : at["rows"].items()) {
         const std::vector<Yaml> values = row.items();
@@ -72,6 +73,12 @@ double peak_of(const DeviceKindFacts& kind, Precision precision) {
         if (const auto peak = kind.peak.find(name); peak != kind.peak.end())
             return peak->second;
     return product_rate(kind, precision)->flops;
+}
+
+// Returns the ratio of the clocks of two devices with the same chip whose power is limited: power grows with the cube
+// of the clock, as it is proportional to the clock and the square of the voltage, which grows with the clock.
+double clock_ratio(const DeviceKindFacts& kind, const DeviceKindFacts& measured) {
+    return kind.power > 0 && kind.power < measured.power ? std::cbrt(kind.power / measured.power) : 1;
 }
 
 }  // namespace
@@ -128,8 +135,9 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
                                      other = measured ? product_rate(*measured, table->precision) : std::nullopt;
     if (!own || !other)
         return nullptr;
-    const double scale =
-        own->is_measured && other->is_measured ? own->flops / other->flops : peak_of(kind, precision) / table->peak;
+    const double scale = own->is_measured && other->is_measured
+                             ? own->flops / other->flops
+                             : peak_of(kind, precision) / table->peak * clock_ratio(kind, *measured);
     return std::make_shared<const ProductRates>(ProductRates{*table, scale});
 }
 

@@ -36,7 +36,8 @@ struct MeasuredProduct {
 struct ProductTable {
     std::string device, source;
     Precision precision = Precision::Bf16;
-    double peak = 0;  // FLOP/s
+    double peak = 0;          // FLOP/s
+    bool accumulates = true;  // whether gradients of weights (NT) were added to fp32 sums
     std::vector<MeasuredProduct> rows;
 
     // Returns the share of the peak at which a product is computed: that of its row, else the geometric mean of the
