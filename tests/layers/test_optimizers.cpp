@@ -9,13 +9,13 @@
 namespace pw {
 namespace {
 
-constexpr double kTolerance = 1e-6;  // relative to the largest weight
+constexpr double kOfLargestWeight = 1e-6;  // relative to the largest weight
 
 const HostKernels* const kFamilies[] = {&reference_kernels(), &cpu_kernels()};
 
 TEST(AdamW, IsThePapers) {
     for (const HostKernels* kernels : kFamilies)
-        EXPECT_LT(difference_from_paper(*kernels, 1024, 4096), kTolerance) << kernels->name();
+        EXPECT_LT(difference_from_paper(*kernels, 1024, 4096), kOfLargestWeight) << kernels->name();
 }
 
 // Made by PyTorch 2.11:
@@ -40,7 +40,7 @@ TEST(AdamW, IsPyTorchs) {
         }
         const std::vector<float> weights = block.weights(4);
         for (std::size_t i = 0; i < 4; ++i)
-            EXPECT_NEAR(weights[i], expected[i], kTolerance) << kernels->name() << " " << i;
+            EXPECT_NEAR(weights[i], expected[i], kOfLargestWeight) << kernels->name() << " " << i;
     }
 }
 

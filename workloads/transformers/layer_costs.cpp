@@ -81,10 +81,10 @@ void TransformerLayers::add_norms(Sum& sum) const {
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
     sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
     sum.kernels += fused ? 4 : 14;
-    sum.saved += kValue * values;                   // the residual stream between attention and MLP
-    sum.recomputed_saved += 2 * kValue * values;    // outputs of both norms
-    sum.saved += release.dropout ? 2 * values : 0;  // masks
-    sum.saved += fused ? 0 : 2 * kFloat * values;   // copies in fp32
+    sum.saved += kValue * values;                             // the residual stream between attention and MLP
+    sum.recomputed_saved += 2 * kValue * values;              // outputs of both norms
+    sum.saved += release.dropout ? 2 * values : 0;            // masks
+    sum.saved += fused ? 0 : 2 * (kFloat + kValue) * values;  // copies in fp32, and before the weights
     sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
 }
 
