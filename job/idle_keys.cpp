@@ -185,13 +185,24 @@ std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
     return idle_among(config, &plan, Read::ByPlans);
 }
 
+namespace {
+
+std::string why_unread(const Config& config, const ConfigKey& key) {
+    if (searches_cluster(config))
+        return "a search for a transformer does not read it";
+    if (key.limit.is_for == kOfClusters.is_for)
+        return fmt::format("it is for {}", kOfClusters.words(key.name));
+    return fmt::format("objective {} does not read it", name_of(config.search.objective));
+}
+
+}  // namespace
+
 std::vector<IdleKey> idle_keys_of_search(const Config& config) {
     std::vector<IdleKey> idle = idle_among(config, nullptr, Read::BySearches);
     for (const ConfigKey& key : search_block().keys)
         if (std::string path = fmt::format("search.{}", key.name);
             key.limit.elsewhere == Elsewhere::Idle && !key.is_for(config) && config.places.contains(path))
-            idle.push_back(
-                {std::move(path), fmt::format("objective {} does not read it", name_of(config.search.objective))});
+            idle.push_back({std::move(path), why_unread(config, key)});
     return idle;
 }
 
