@@ -127,6 +127,17 @@ bool divides_blocks(const Config& config, int stages) {
     return slots_of_stages(config.workload.transformer->layers, stages) % stages == 0;
 }
 
+// Stages of equally many blocks; and powers of two, since few models have a number of blocks that clusters divide.
+bool is_usual_pipeline(const Config& config, int stages) {
+    return divides_blocks(config, stages) || (is_power_of_two(stages) && stages <= config.workload.transformer->layers);
+}
+
+// Stages of equally many blocks, unless the devices do not have equally many either.
+bool are_usual_chunks(const Config& config, int pipeline, int chunks) {
+    return chunks == 1 || divides_blocks(config, pipeline * chunks) ||
+           (!divides_blocks(config, pipeline) && is_usual_pipeline(config, pipeline * chunks));
+}
+
 // The values to try: those of the config, else the usual ones.
 template <class T>
 std::vector<T> listed_or(const std::vector<T>& listed, std::vector<T> usual) {
@@ -149,7 +160,7 @@ ClusterLists lists_of(const Config& config) {
         recompute.insert(recompute.begin() + 1, RecomputeKind::Selective);
     return {listed_or(search.tensor, numbers_that(domain, is_power_of_two)),
             listed_or(search.pipeline, numbers_that(std::min(devices, model.layers + 2),
-                                                    [&](int stages) { return divides_blocks(config, stages); })),
+                                                    [&](int stages) { return is_usual_pipeline(config, stages); })),
             listed_or(search.context, numbers_that(kMostUsualContext,
                                                    [&](int degree) {
                                                        return is_power_of_two(degree) &&
@@ -193,10 +204,9 @@ private:
     void add_with_degrees(ClusterChoice choice, const ClusterLists& lists) {
         std::vector<ClusterChoice> with_schedules;
         const int pipeline = choice.degrees.pipeline;
-        const std::vector<int> chunks =
-            listed_or(config_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks, [&](int each) {
-                          return each == 1 || divides_blocks(config_, pipeline * each);
-                      }));
+        const std::vector<int> chunks = listed_or(
+            config_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks,
+                                                [&](int each) { return are_usual_chunks(config_, pipeline, each); }));
         for (const std::string& schedule : schedules_)
             for (const int each : chunks) {
                 choice.schedule = schedule;

@@ -29,8 +29,53 @@ cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, memory: 24 GB, bet
 training: {precision: bf16, optimizer: adamw}
 search: {mini_batch: 16, micro_batch_sizes: [1, 2], chunks: [1, 2, 4], schedules: [1f1b, interleaved, zb-h1]}
 )";
+constexpr const char* kWithExperts = R"(
+workload: {model: deepseek-v2-lite, sequence_length: 4096}
+cluster: {hosts: 2, devices_per_host: 8, device: h100-sxm-80, memory: 60 GB, between: {link: ndr400, adapters: 8}}
+training: {precision: bf16, optimizer: adamw}
+search: {mini_batch: 32, micro_batch_sizes: [1], chunks: [1], zero: [0, 1], recompute: [none], pipeline: [1, 2, 4],
+         expert: [1, 4, 8]}
+)";
 
-// A plan of the loop, with the keys that the search prints.
+// The values that the loop tries.
+struct Space {
+    std::string base;
+    int devices, mini_batch;
+    std::vector<int> tensor, pipeline, context, expert, sizes, zero;
+    std::vector<std::string> recompute;
+    std::vector<std::pair<std::string, int>> schedules;  // with chunks
+};
+
+Space small_space() {
+    return {kSmall,
+            8,
+            16,
+            {1, 2, 4},
+            {1, 2, 4, 8},
+            {1, 2, 4},
+            {1},
+            {1, 2},
+            {0, 1, 3},
+            {"none", "full"},
+            {{"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"interleaved", 4}}};
+}
+
+Space space_with_experts() {
+    return {kWithExperts, 16, 32, {1, 2, 4, 8}, {1, 2, 4}, {1, 2, 4}, {1, 4, 8}, {1}, {0, 1}, {"none"}, {{"1f1b", 1}}};
+}
+
+// The keys of a plan, as the search and the loop both name it.
+struct Numbers {
+    int tensor, pipeline, context, expert, size, zero;
+    std::string recompute, schedule;
+    int chunks;
+
+    std::string name() const {
+        return fmt::format("{} x {}, {} {} {} {}, {}, {} {}", schedule, chunks, tensor, pipeline, context, expert, size,
+                           zero, recompute);
+    }
+};
+
 struct Tried {
     std::string name;
     Ns step_time = 0;
@@ -38,84 +83,100 @@ struct Tried {
     bool fits = false;
 };
 
-struct Numbers {
-    int tensor, pipeline, context, size, zero;
-    std::string recompute, schedule;
-    int chunks;
-};
-
 // Returns the prediction of one config of the space; nothing if the config is a mistake.
-std::optional<Tried> tried(const Numbers& own, const std::string& base) {
+std::optional<Tried> tried(const Numbers& own, const Space& space) {
     const std::vector<std::string> set = {
-        fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, zero: {}, recompute: {}}}", own.tensor,
-                    own.pipeline, own.context, own.zero, own.recompute),
-        fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: 16, micro_batch_size: {}}}", own.schedule,
-                    own.pipeline * own.chunks, own.size)};
+        fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, expert: {}, zero: {}, recompute: {}}}",
+                    own.tensor, own.pipeline, own.context, own.expert, own.zero, own.recompute),
+        fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}}}", own.schedule,
+                    own.pipeline * own.chunks, space.mini_batch, own.size)};
     try {
         Notices notices;
-        const Report report = predicted_report(make_job(load(base, set), notices), false);
-        return Tried{fmt::format("{} {} {} {} {} {} {} {}", own.schedule, own.chunks, own.tensor, own.pipeline,
-                                 own.context, own.size, own.zero, own.recompute),
-                     report.metrics.step_time, largest_reserved(report), fits(report)};
+        const Report report = predicted_report(make_job(load(space.base, set), notices), false);
+        return Tried{own.name(), report.metrics.step_time, largest_reserved(report), fits(report)};
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
         return std::nullopt;
     }
 }
 
+// Predicts every config of the space with these degrees of tensor and pipeline.
+void try_all(int tensor, int pipeline, const Space& space, std::vector<Tried>& all) {
+    for (const int context : space.context)
+        for (const int expert : space.expert)
+            for (const int size : space.sizes)
+                for (const int zero : space.zero)
+                    for (const std::string& recompute : space.recompute)
+                        for (const auto& [schedule, chunks] : space.schedules) {
+                            if (tensor * pipeline * context > space.devices || (pipeline == 1 && chunks > 1))
+                                continue;
+                            if (pipeline * chunks > 16)  // blocks of the small model
+                                continue;
+                            const Numbers own{tensor, pipeline,  context,  expert, size,
+                                              zero,   recompute, schedule, chunks};
+                            if (const std::optional<Tried> one = tried(own, space))
+                                all.push_back(*one);
+                        }
+}
+
 // Predicts every config of the space, the fastest first.
-std::vector<Tried> every_plan(const std::string& base) {
+std::vector<Tried> every_plan(const Space& space) {
     std::vector<Tried> all;
-    for (const int tensor : {1, 2, 4})
-        for (const int pipeline : {1, 2, 4, 8})
-            for (const int context : {1, 2, 4})
-                for (const int size : {1, 2})
-                    for (const int zero : {0, 1, 3})
-                        for (const char* recompute : {"none", "full"})
-                            for (const auto& [schedule, chunks] : std::vector<std::pair<std::string, int>>{
-                                     {"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"interleaved", 4}}) {
-                                const bool alone = pipeline == 1 && chunks > 1;
-                                if (tensor * pipeline * context > 8 || 16 % (pipeline * chunks) != 0 || alone)
-                                    continue;
-                                const Numbers own{tensor, pipeline, context, size, zero, recompute, schedule, chunks};
-                                if (const std::optional<Tried> one = tried(own, base))
-                                    all.push_back(*one);
-                            }
+    for (const int tensor : space.tensor)
+        for (const int pipeline : space.pipeline)
+            try_all(tensor, pipeline, space, all);
     std::stable_sort(all.begin(), all.end(), [](const Tried& a, const Tried& b) { return a.step_time < b.step_time; });
     return all;
 }
 
 std::string name_of_plan(const ClusterPlan& plan) {
     const Parallel& own = plan.choice.degrees;
-    return fmt::format("{} {} {} {} {} {} {} {}", plan.choice.schedule, plan.choice.chunks, own.tensor, own.pipeline,
-                       own.context, plan.choice.micro_batch_size, own.zero, name_of(own.recompute));
+    return Numbers{own.tensor,
+                   own.pipeline,
+                   own.context,
+                   own.expert,
+                   plan.choice.micro_batch_size,
+                   own.zero,
+                   std::string(name_of(own.recompute)),
+                   plan.choice.schedule,
+                   plan.choice.chunks}
+        .name();
+}
+
+// The ten best plans (ClusterLimits::exact) have the times of the loop's, and every plan has its own.
+void expect_the_same(const Space& space) {
+    const ClusterResult result = search_cluster(load(space.base));
+    std::vector<Tried> all = every_plan(space);
+    EXPECT_GT(all.size(), 100u);
+    const std::size_t tried = all.size();
+    std::erase_if(all, [](const Tried& plan) { return !plan.fits; });
+    EXPECT_LT(all.size(), tried);
+    ASSERT_GE(all.size(), 10u);
+    ASSERT_GE(result.fitting, 10);
+    EXPECT_EQ(result.lower_bound, all.front().step_time);
+    for (std::size_t place = 0; place < 10; ++place)
+        EXPECT_EQ(result.plans[place].step_time, all[place].step_time) << "place " << place;
+    for (const ClusterPlan& plan : result.plans) {
+        const std::string name = name_of_plan(plan);
+        const auto same = std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.name == name; });
+        ASSERT_EQ(same != all.end(), plan.fits) << name;
+        if (!plan.fits)
+            continue;
+        EXPECT_EQ(plan.step_time, same->step_time) << name;
+        EXPECT_EQ(plan.most_reserved(), same->reserved) << name;
+    }
 }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
-    for (const char* memory : {"24 GB", "12 GB", "80 GB"}) {
-        const std::string base = kSmall;
-        const std::vector<std::string> set = {fmt::format("cluster.memory={}", memory)};
-        const ClusterResult result = search_cluster(load(base, set));
-        std::string with_memory = base;
-        with_memory.replace(with_memory.find("24 GB"), 5, memory);
-        std::vector<Tried> all = every_plan(with_memory);
-        EXPECT_GT(all.size(), 300u);
-        std::erase_if(all, [](const Tried& plan) { return !plan.fits; });
-        ASSERT_GE(all.size(), 10u) << memory;
-        ASSERT_GE(result.fitting, 10) << memory;
-        EXPECT_EQ(result.lower_bound, all.front().step_time);
-        for (std::size_t place = 0; place < 10; ++place)  // ClusterLimits::exact
-            EXPECT_EQ(result.plans[place].step_time, all[place].step_time) << memory << ", place " << place;
-        for (const ClusterPlan& plan : result.plans) {
-            const auto same =
-                std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.name == name_of_plan(plan); });
-            ASSERT_EQ(same != all.end(), plan.fits) << name_of_plan(plan);
-            if (plan.fits)
-                EXPECT_EQ(std::pair(plan.step_time, plan.most_reserved()), std::pair(same->step_time, same->reserved))
-                    << name_of_plan(plan);
-        }
+    for (const char* memory : {"24 GB", "12 GB"}) {
+        SCOPED_TRACE(memory);
+        Space space = small_space();
+        space.base.replace(space.base.find("24 GB"), 5, memory);
+        expect_the_same(space);
     }
 }
+
+TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
 
 // The bounds of every choice, against its simulated plan.
 TEST(ClusterSearch, BoundsEveryPlan) {
@@ -167,8 +228,9 @@ TEST(ClusterSearch, IsStoppedByItsCaller) {
     EXPECT_EQ(none.lower_bound, 0);
     // The caller stops it once plans are being simulated.
     bool plans = false;
-    const ClusterResult some = search_cluster(load(kSmall), {.should_stop = [&] { return plans && ++asked > 1; }},
-                                              [&](const std::string& state) { plans |= state.starts_with("plans"); });
+    const ClusterResult some =
+        search_cluster(load(kSmall), {.exact = 1000, .should_stop = [&] { return plans && ++asked > 1; }},
+                       [&](const std::string& state) { plans |= state.starts_with("plans"); });
     EXPECT_EQ(some.stop, SearchStop::Caller);
     ASSERT_NE(some.best(), nullptr);
     EXPECT_LE(some.lower_bound, some.best()->step_time);
@@ -233,9 +295,9 @@ TEST(ClusterSearch, SaysWhatThePlanThatNeedsLeastNeeds) {
     EXPECT_GT(json["infeasible"]["needs_bytes"].get<Bytes>(), 1'000'000'000);
     EXPECT_TRUE(json["infeasible"]["proven"].get<bool>());
     Bytes least = std::numeric_limits<Bytes>::max();
-    std::string with_memory = kSmall;
-    with_memory.replace(with_memory.find("24 GB"), 5, "1 GB");
-    for (const Tried& plan : every_plan(with_memory))
+    Space space = small_space();
+    space.base.replace(space.base.find("24 GB"), 5, "1 GB");
+    for (const Tried& plan : every_plan(space))
         least = std::min(least, plan.reserved);
     EXPECT_EQ(json["infeasible"]["needs_bytes"].get<Bytes>(), least);
 }
@@ -247,7 +309,8 @@ TEST(ClusterSearch, RefusesListsThatLeaveNothing) {
     expect_says(refused("search.pipeline=[3]"), {"search", "divides the 8 devices"});
     expect_says(refused("search.expert=[2]"), {"search.expert", "llama-3.2-1b has no experts"});
     expect_says(refused("search.chunks=[32]"), {"search.chunks", "the 16 blocks do not fill them"});
-    expect_says(refused("search.mini_batch=7"), {"search.mini_batch", "7 sequences cannot be divided"});
+    expect_says(refused("search={mini_batch: 7, micro_batch_sizes: [2]}"),
+                {"{mini_batch: 7", "7 sequences cannot be divided"});
     expect_says(refused("search.schedules=[pipedream]"), {"search.schedules", "updates without a flush"});
     expect_says(refused("search.schedules=[forward-only]"), {"search.schedules", "has no backward passes"});
     expect_says(refused("search.zero=[4]"), {"search.zero", "3"});
@@ -281,7 +344,7 @@ TEST(Recipes, AreForModelsDevicesAndClustersOfThisBuild) {
 workload: {{model: {}, sequence_length: 4096}}
 cluster: {{hosts: {}, devices_per_host: 8, device: {}, between: {{link: ndr400, adapters: 8}}}}
 training: {{precision: bf16}}
-search: {{mini_batch: 16384}}
+search: {{mini_batch: 49152}}
 )",
                                              recipe.model.name, recipe.devices.front() / 8, recipe.device);
         const Config config = load(text);
