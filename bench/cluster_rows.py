@@ -51,14 +51,15 @@ RELEASES = (
     (r"torchtitan", {"compile": 1}, {"release": "torchtitan-compiled"}),
     (r"torchtitan", {}, {"release": "torchtitan"}),
     (r"llm-foundry", {}, {"release": "fsdp-2023"}),
-    # These two differ in what they fuse; what the program of this group overlaps is not stated.
-    (r"layouts-", {"fused_rmsnorm_kernel": 1}, {"release": "torchtitan-compiled"}),
-    (r"layouts-", {}, {"release": "torchtitan"}),
-    (r"simumax", {}, {"release": "megatron-2021", "attention": "cudnn"}),  # all overlaps switched off
+    # What the program of these groups overlaps is not stated.
+    (r"layouts-", {"fused_rmsnorm_kernel": 0}, {"release": "scaling-2023", "fused_norms": False}),
+    (r"layouts-", {}, {"release": "scaling-2023"}),
+    (r"simumax", {}, {"release": "nemo-2024", "overlap": []}),  # all overlaps switched off
     (r"Megatron-DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
-    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]|InternEvo", {}, {"release": "nemo-2023"}),
+    (r"InternEvo", {}, {"release": "nemo-2023", "overlap": ["tensor_backward"]}),
+    (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]", {}, {"release": "nemo-2023"}),
     (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
     (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
 )
@@ -309,5 +310,7 @@ def write_config(config, own_model, path):
     if own_model:
         model = path.parent / config["workload"]["model"]
         model.parent.mkdir(exist_ok=True)
-        model.write_text(json.dumps(own_model, indent=2) + "\n")
+        part = path.with_suffix(".json")  # other rows read the model meanwhile: it is whole at all times
+        part.write_text(json.dumps(own_model, indent=2) + "\n")
+        part.replace(model)
     path.write_text(yaml.safe_dump(config, default_flow_style=None, sort_keys=False, width=200))

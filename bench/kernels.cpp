@@ -196,7 +196,7 @@ void time_sums(Bytes weights, int passes) {
     std::byte *w = allocate(weights), *g = allocate(weights), *v = allocate(weights);
     double update = 1e9, add = 1e9;
     for (int pass = 0; pass < passes; ++pass) {
-        update = std::min(update, milliseconds_of([&] { cpu_kernels().update({}, w, g, v, w, weights); }));
+        update = std::min(update, milliseconds_of([&] { cpu_kernels().update(Sgd{}, w, g, {v}, w, weights); }));
         add = std::min(add, milliseconds_of([&] { cpu_kernels().add(g, v, weights); }));
     }
     fmt::print("update {:.2f} ms, sum of gradients {:.2f} ms, of {:.1f} MB\n", update, add,

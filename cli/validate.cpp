@@ -218,7 +218,9 @@ std::string not_finite_in(const Checkpoint& checkpoint) {
     for (const auto* tensors : {&checkpoint.parameters, &checkpoint.states})
         for (const NamedTensor& tensor : *tensors)
             if (!std::ranges::all_of(tensor.values, [](float value) { return std::isfinite(value); }))
-                return tensor.name + (tensors == &checkpoint.states ? ", its momentum" : "");
+                return tensor.name + (tensors == &checkpoint.states && facts_of(checkpoint.optimizer).has_momentum
+                                          ? ", its momentum"
+                                          : "");
     return "";
 }
 

@@ -12,7 +12,9 @@
 #include "workloads/models/parameters.h"
 #include "workloads/stages/stage_layout.h"
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -100,8 +102,21 @@ struct Sgd {
     double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
 };
 
+// AdamW as in PyTorch: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, Algorithm 2, with
+// learning_rate * weight_decay for its decay: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+// w_new = w - rate decay w - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon). The states are m and v.
+// Kernels compute the last term as step_size * m / (sqrt(v) / root + epsilon), as PyTorch does.
+struct AdamW {
+    double learning_rate = 0.01, weight_decay = 0;
+    double betas[2] = {0.9, 0.999};
+    double epsilon = 1e-8;
+    std::int64_t number = 1;  // t: the number of the update, from 1
+    double step_size() const { return learning_rate / (1 - std::pow(betas[0], static_cast<double>(number))); }
+    double root() const { return std::sqrt(1 - std::pow(betas[1], static_cast<double>(number))); }
+};
+
 // The rule of an update: a struct for each OptimizerKind.
-using UpdateRule = std::variant<Sgd>;
+using UpdateRule = std::variant<Sgd, AdamW>;
 
 // The states of an optimizer (OptimizerFacts::states): blocks in the layout of the weights, one after the other.
 struct OptimizerStates {

@@ -36,11 +36,6 @@ void check_kernels(const Config& config) {
             "training.precision",
             fmt::format("devices of {} have no kernels in {}", name_of(backend), name_of(config.training.precision)),
             "simulate it, or write bf16");
-    if (config.training.optimizer != OptimizerKind::Sgd)
-        config.fail_at("training.optimizer",
-                       fmt::format("devices of {} have no kernels of {}", name_of(config.run.backend),
-                                   name_of(config.training.optimizer)),
-                       fmt::format("simulate it, set run.backend: emulated, or write {}", name_of(OptimizerKind::Sgd)));
 }
 
 namespace {

@@ -11,8 +11,7 @@ void check_runnable(const Job& job);
 // Throws Error (BadInput) if a trace of all steps takes too much memory. Every task of a step has an event, which
 // is copied once.
 void check_whole_trace(const Job& job);
-// The part of check_runnable() that profiles need too: checks that the backend has kernels for the precision and the
-// optimizer.
+// The part of check_runnable() that profiles need too: checks that the backend has kernels for the precision.
 void check_kernels(const Config& config);
 // The part of check_runnable() that needs no job: checks that the transport `link` can carry everything that the
 // plan moves.

@@ -168,6 +168,14 @@ constexpr KeyRow kKeys[] = {
     {"search.profile_batch", Read::BySearches, no_batch},
 };
 
+// Adds the keys of a block that have no effect here, by their limits.
+void add_unread(const ConfigBlock& block, const Config& config, std::string_view reader, std::vector<IdleKey>& idle) {
+    for (const ConfigKey& key : block.keys)
+        if (std::string path = fmt::format("{}.{}", block.name, key.name);
+            is_idle(key.limit.elsewhere) && !key.is_for(config) && config.places.contains(path))
+            idle.push_back({std::move(path), fmt::format("{} does not read it", reader)});
+}
+
 std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read other) {
     std::vector<IdleKey> idle;
     for (const KeyRow& row : kKeys) {
@@ -176,6 +184,7 @@ std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read oth
         if (std::string why = row.why_idle(config, plan); !why.empty())
             idle.push_back({std::string(row.key), std::move(why)});
     }
+    add_unread(training_block(), config, fmt::format("optimizer {}", name_of(config.training.optimizer)), idle);
     return idle;
 }
 
@@ -185,24 +194,12 @@ std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
     return idle_among(config, &plan, Read::ByPlans);
 }
 
-namespace {
-
-std::string why_unread(const Config& config, const ConfigKey& key) {
-    if (searches_cluster(config))
-        return "a search for a transformer does not read it";
-    if (key.limit.is_for == kOfClusters.is_for)
-        return fmt::format("it is for {}", kOfClusters.words(key.name));
-    return fmt::format("objective {} does not read it", name_of(config.search.objective));
-}
-
-}  // namespace
-
 std::vector<IdleKey> idle_keys_of_search(const Config& config) {
     std::vector<IdleKey> idle = idle_among(config, nullptr, Read::BySearches);
-    for (const ConfigKey& key : search_block().keys)
-        if (std::string path = fmt::format("search.{}", key.name);
-            key.limit.elsewhere == Elsewhere::Idle && !key.is_for(config) && config.places.contains(path))
-            idle.push_back({std::move(path), why_unread(config, key)});
+    add_unread(search_block(), config,
+               searches_cluster(config) ? "a search for a transformer"
+                                        : fmt::format("objective {}", name_of(config.search.objective)),
+               idle);
     return idle;
 }
 

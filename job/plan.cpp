@@ -59,6 +59,12 @@ Prediction prediction_of(const Config& config, const Schedule& schedule, WeightP
     if (is_replicated(config.pipeline))
         config.fail_at("pipeline.prediction", fmt::format("{} is not defined for stages with replicas", name_of(asked)),
                        "leave pipeline.prediction or pipeline.replicas out");
+    if (const OptimizerKind optimizer = config.training.optimizer; !facts_of(optimizer).has_momentum)
+        config.fail_at(
+            "pipeline.prediction",
+            fmt::format("{} predicts weights from a momentum, and optimizer {} has none", name_of(asked),
+                        name_of(optimizer)),
+            fmt::format("leave pipeline.prediction out, or write training.optimizer: {}", name_of(OptimizerKind::Sgd)));
     return asked;
 }
 

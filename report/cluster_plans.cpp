@@ -6,9 +6,9 @@
 #include "report/table.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -42,7 +42,7 @@ std::vector<std::string> header_of(const ClusterPlans& plans) {
     for (const char* name :
          {"data", "micro-batch", "zero", "recompute", "step", "tokens/s", "MFU", "bubble", "exposed"})
         header.emplace_back(name);
-    const Bytes limit = plans.config.cluster.memory;  // of a kind of devices: seldom a round number
+    const Bytes limit = plans.config.parallel.memory;  // of a kind of devices: seldom a round number
     header.push_back(limit == kUnlimited ? "memory" : fmt::format("memory of {}", print_bytes_as(limit, limit)));
     if (search.tokens > 0)
         header.emplace_back("days");
@@ -70,7 +70,7 @@ std::vector<std::string> row_of_plan(const ClusterPlans& plans, const ClusterPla
     row.push_back(print_percent(rate.utilisation));
     row.push_back(print_percent(plan.bubble_rate));
     row.push_back(print_time(plan.exposed));
-    row.push_back(print_bytes_as(plan.most_reserved(), plans.config.cluster.memory) +
+    row.push_back(print_bytes_as(plan.most_reserved(), plans.config.parallel.memory) +
                   (plan.fits ? "" : " (does not fit)"));
     if (search.tokens > 0)
         row.push_back(fmt::format("{:.1f}", seconds_of_training(plans, rate) / kDay));
@@ -84,10 +84,18 @@ double gap_of_best(const ClusterPlans& plans) {
 }
 
 std::string proof_of_best(const ClusterPlans& plans) {
-    return plans.result.lower_bound >= plans.result.best()->step_time
-               ? "no plan of this search is faster"
-               : fmt::format("no plan of this search is faster than {} (gap {})", print_time(plans.result.lower_bound),
-                             print_percent(gap_of_best(plans)));
+    const Ns bound = plans.result.lower_bound;
+    if (bound >= plans.result.best()->step_time)
+        return "no plan of this search is faster";
+    return bound == 0 ? "not every plan has a bound"
+                      : fmt::format("no plan of this search is faster than {} (gap {})", print_time(bound),
+                                    print_percent(gap_of_best(plans)));
+}
+
+// "64 to 2048 devices"
+std::string devices_text(const std::vector<int>& devices) {
+    const auto [least, most] = std::minmax_element(devices.begin(), devices.end());
+    return *least == *most ? fmt::format("{} devices", *least) : fmt::format("{} to {} devices", *least, *most);
 }
 
 // The vendor's plan and the best one.
@@ -100,8 +108,8 @@ std::string vendor_text(const ClusterPlans& plans) {
                                      ? "it is the best one"
                                      : fmt::format("the best one has {} {} tokens/s",
                                                    print_percent(std::abs(ratio - 1)), ratio < 1 ? "fewer" : "more");
-    return fmt::format("vendor's plan ({}, {} on {} devices): {}\n", result.recipe->source, result.recipe->model.name,
-                       fmt::join(result.recipe->devices, ", "), compared);
+    return fmt::format("vendor's plan ({}, {} on {}): {}\n", result.recipe->source, result.recipe->model.name,
+                       devices_text(result.recipe->devices), compared);
 }
 
 Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
@@ -206,8 +214,9 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
     const ClusterResult& result = plans.result;
     const ClusterPlan& best = *result.best();
     Table table(header_of(plans));
-    for (std::size_t place = 0; place < result.plans.size() && place < most && result.plans[place].fits; ++place)
-        table.add(row_of_plan(plans, result.plans[place], std::to_string(place + 1)));
+    int place = 0;
+    for (const ClusterPlan* plan : result.best_by_degrees(most))
+        table.add(row_of_plan(plans, *plan, std::to_string(++place)));
     if (result.vendor)
         table.add(row_of_plan(plans, *result.vendor, "vendor"));
     const ClusterRate rate = rate_of(plans, best);
@@ -232,7 +241,7 @@ std::string best_config_yaml(const ClusterPlans& plans, const std::string& file)
     set_split(config.pipeline, plans.best->model->layers, plans.best->split);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}",
                        print(best.choice), print_time(best.step_time),
-                       print_bytes_as(best.most_reserved(), config.cluster.memory), proof_of_best(plans),
+                       print_bytes_as(best.most_reserved(), config.parallel.memory), proof_of_best(plans),
                        yaml_for(config, file));
 }
 

@@ -140,6 +140,11 @@ std::string note_on_profile(const Job& job, const std::vector<int>& used) {
                            run.threads_per_device);
     if (run.backend == RunConfig::Backend::Cuda && run.deterministic && !job.profile.convolutions.empty())
         return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
+    if (job.profile.optimizer != job.config.training.optimizer)
+        return fmt::format(
+            "the profile was measured with optimizer {}: an update by {} is predicted from how often each passes over "
+            "the memory",
+            name_of(job.profile.optimizer), name_of(job.config.training.optimizer));
     return note_on_sizes(job, used);
 }
 

@@ -93,6 +93,21 @@ std::string text_in(const TensorFile& file, const char* key) {
     return found == file.metadata.end() ? "" : found->second;
 }
 
+// Adds the states of the optimizer. Older versions had one optimizer, and did not count its updates.
+void add_optimizer(TensorFile file, const std::string& folder, Checkpoint& checkpoint) {
+    checkpoint.updates = checkpoint.step;
+    if (file.metadata.contains("optimizer")) {
+        const std::optional<OptimizerKind> kind = parse_choice<OptimizerKind>(text_in(file, "optimizer"));
+        if (!kind)
+            fail_check(folder, "has no valid optimizer");
+        checkpoint.optimizer = *kind;
+        checkpoint.updates = number_in<std::int64_t>(file, folder, "updates");
+        if (checkpoint.updates < 0)
+            fail_check(folder, fmt::format("has an impossible number of updates, {}", checkpoint.updates));
+    }
+    checkpoint.states = std::move(file.tensors);
+}
+
 // Folders of checkpoints under `root`, complete or not, the latest first.
 std::vector<std::string> folders_in(const std::string& root) {
     std::vector<std::string> folders = steps_in(root);
@@ -186,8 +201,10 @@ std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoi
                                    {"config", checkpoint.config}};
         std::vector<std::pair<const char*, Digest>> files;
         files.emplace_back(kModel, write_tensors(path_in(fresh, kModel), checkpoint.parameters, about));
-        files.emplace_back(kOptimizer,
-                           write_tensors(path_in(fresh, kOptimizer), checkpoint.states, {{"format", "pt"}}));
+        files.emplace_back(kOptimizer, write_tensors(path_in(fresh, kOptimizer), checkpoint.states,
+                                                     {{"format", "pt"},
+                                                      {"optimizer", std::string(name_of(checkpoint.optimizer))},
+                                                      {"updates", std::to_string(checkpoint.updates)}}));
         write_file(path_in(fresh, kComplete), completeness_of(checkpoint.step, checkpoint.training, files));
     });
     if (training_in(folder) == checkpoint.training)
@@ -222,7 +239,7 @@ Checkpoint read_checkpoint(const std::string& folder) {
     checkpoint.config = text_in(model, "config");
     checkpoint.training = training;
     checkpoint.parameters = std::move(model.tensors);
-    checkpoint.states = read_tensors(path_in(folder, kOptimizer)).tensors;
+    add_optimizer(read_tensors(path_in(folder, kOptimizer)), folder, checkpoint);
     return checkpoint;
 }
 
@@ -287,6 +304,12 @@ void check_resumes(const Config& config, const FoundCheckpoint& found, const Lay
         refuse(fmt::format("was made with training.seed {}, and it is {} now: data and dropout would differ",
                            checkpoint.seed, config.training.seed),
                fmt::format("write training.seed: {}", checkpoint.seed));
+    if (!checkpoint.states.empty() && checkpoint.optimizer != config.training.optimizer)
+        refuse(fmt::format("has the states of optimizer {}, and training.optimizer is {} now",
+                           name_of(checkpoint.optimizer), name_of(config.training.optimizer)),
+               fmt::format("write training.optimizer: {}, or begin anew from its weights: run --save FOLDER, then "
+                           "training.initial: FOLDER",
+                           name_of(checkpoint.optimizer)));
 }
 
 }  // namespace pw

@@ -2,9 +2,9 @@
 // devices.
 //
 //     DIR/step-00000012/model.safetensors      parameters and running averages, PyTorch's names and layouts;
-//     __metadata__:
-//                                              step, samples, seed, model, config
-//     DIR/step-00000012/optimizer.safetensors  the optimizer's states, by the parameters' names
+//                                              __metadata__: step, samples, seed, model, config
+//     DIR/step-00000012/optimizer.safetensors  the optimizer's states, by the parameters' names;
+//                                              __metadata__: optimizer, updates
 //     DIR/step-00000012/complete               the training, names, sizes and hashes of the other files
 #pragma once
 
@@ -23,11 +23,13 @@ namespace pw {
 struct Checkpoint {
     int step = 0;              // mini-batches trained on
     std::int64_t samples = 0;  // samples trained on, in the order of the data
+    std::int64_t updates = 0;  // of every stage; several in a step of an asynchronous plan
     std::int64_t seed = 0;
     std::string model, config;  // the config is for information only
     std::string training;       // 16 random hexadecimal digits of its first run; empty in checkpoints of older versions
-    std::vector<NamedTensor> parameters;
-    std::vector<NamedTensor> states;  // of the optimizer, by the parameter's name and OptimizerFacts::suffixes
+    OptimizerKind optimizer = OptimizerKind::Sgd;
+    std::vector<NamedTensor> parameters;  // by name
+    std::vector<NamedTensor> states;      // of the optimizer, by the parameter's name and OptimizerFacts::suffixes
 };
 
 // Writes a checkpoint into a folder of its own under `root`, which is created if necessary. The folder appears with
@@ -66,8 +68,8 @@ bool has_only_checkpoint(const std::string& folder);
 // part of them. A folder with other contents stays, as does one that cannot be removed.
 void remove_checkpoint(const std::string& folder);
 
-// Throws Error (BadInput) if the training of `config` is not that of the checkpoint: another model, mini-batch or
-// seed.
+// Throws Error (BadInput) if the training of `config` is not that of the checkpoint: another model, mini-batch, seed or
+// optimizer.
 void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph);
 
 }  // namespace pw

@@ -134,6 +134,10 @@ private:
                      float* new_weights, std::int64_t groups) {
         momentum_update(sgd, weights, gradient, floats(states.block(0)), new_weights, groups);
     }
+    static void step(const AdamW& adamw, const float* weights, const float* gradient, const OptimizerStates& states,
+                     float* new_weights, std::int64_t groups) {
+        adamw_update(adamw, weights, gradient, floats(states.block(0)), floats(states.block(1)), new_weights, groups);
+    }
 };
 
 }  // namespace

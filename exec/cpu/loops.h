@@ -76,6 +76,9 @@ void scale_passed(const float* dy, const std::byte* mask, float* dx, float scale
 void accumulate(const float* from, float* to, std::int64_t groups);
 void momentum_update(const Sgd& sgd, const float* weights, const float* gradient, float* momentum, float* new_weights,
                      std::int64_t groups);
+// `mean` and `square` are the running averages of the gradient and of its square.
+void adamw_update(const AdamW& adamw, const float* weights, const float* gradient, float* mean, float* square,
+                  float* new_weights, std::int64_t groups);
 // Computes out = weights - factor * momentum.
 void predict_weights(const float* weights, const float* momentum, float factor, float* out, std::int64_t groups);
 

@@ -2,6 +2,7 @@
 #include "exec/cpu/loops.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw::cpu {
 
@@ -184,6 +185,25 @@ PW_CLONES void momentum_update(const Sgd& sgd, const float* weights, const float
         const Lanes v = keep * lanes(momentum + i) + (lanes(gradient + i) + decay * w);
         lanes(momentum + i) = v;
         lanes(new_weights + i) = w - rate * v;
+    }
+}
+
+PW_CLONES void adamw_update(const AdamW& adamw, const float* weights, const float* gradient, float* mean, float* square,
+                            float* new_weights, std::int64_t groups) {
+    const auto keep = static_cast<float>(1 - adamw.learning_rate * adamw.weight_decay);
+    const auto new_mean = static_cast<float>(1 - adamw.betas[0]), new_square = static_cast<float>(1 - adamw.betas[1]);
+    const auto old_square = static_cast<float>(adamw.betas[1]), epsilon = static_cast<float>(adamw.epsilon);
+    const auto rate = static_cast<float>(adamw.step_size()), root = static_cast<float>(adamw.root());
+    for (std::int64_t i = 0; i < groups * kLanes; i += kLanes) {
+        const Lanes g = lanes(gradient + i);
+        const Lanes m = lanes(mean + i) + new_mean * (g - lanes(mean + i));
+        const Lanes v = old_square * lanes(square + i) + new_square * g * g;
+        Lanes roots;
+        for (std::int64_t k = 0; k < kLanes; ++k)
+            roots[k] = std::sqrt(v[k]);
+        lanes(mean + i) = m;
+        lanes(square + i) = v;
+        lanes(new_weights + i) = keep * lanes(weights + i) - rate * m / (roots / root + epsilon);
     }
 }
 

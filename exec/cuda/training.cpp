@@ -200,7 +200,7 @@ void CudaTraining::begin_step(int step) {
     if (plan.on_ranks && step == 0)
         lands_from_ = landing_positions(plan);
     for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
-        *cuda_device(device).device().later_samples() = first_sample(step, 0) - first_sample(1, 0);
+        *cuda_device(device).device().later() = {first_sample(step, 0) - first_sample(1, 0), step - 1};
     queued_ = done_ = 0;
     clocks_read_ = false;
     all_launched_ = graph_ == nullptr;

@@ -7,8 +7,8 @@ namespace pw {
 
 int steps_before(const RunOptions& options) { return options.resumed ? options.resumed->checkpoint.step : 0; }
 
-CheckpointsOfRun::CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks& ranks)
-    : job_(job), options_(options), work_(work), ranks_(ranks), writer_(options.checkpoints) {}
+CheckpointsOfRun::CheckpointsOfRun(const RunPlan& plan, const RunOptions& options, Devices& work)
+    : plan_(plan), options_(options), work_(work), writer_(options.checkpoints) {}
 
 CheckpointsOfRun::~CheckpointsOfRun() {
     if (thread_.joinable())
@@ -18,7 +18,7 @@ CheckpointsOfRun::~CheckpointsOfRun() {
 bool CheckpointsOfRun::is_due(int step) const {
     const int every = options_.checkpoint_every;
     return options_.checkpoints != nullptr &&
-           (step + 1 == steps_of(job_) || (every > 0 && (step + 1 + steps_before(options_)) % every == 0));
+           (step + 1 == steps_of(plan_.job) || (every > 0 && (step + 1 + steps_before(options_)) % every == 0));
 }
 
 bool CheckpointsOfRun::is_made() const {
@@ -32,13 +32,13 @@ void CheckpointsOfRun::wait_until_made() {
 }
 
 void CheckpointsOfRun::open() {
-    if (options_.checkpoints != nullptr && ranks_.rank() == 0)
+    if (options_.checkpoints != nullptr && plan_.ranks.rank() == 0)
         options_.checkpoints->open(options_.resumed.get());
 }
 
 void CheckpointsOfRun::warm_up() {
     bool has_due_step = false;
-    for (int step = 0; step + 1 < steps_of(job_); ++step)
+    for (int step = 0; step + 1 < steps_of(plan_.job); ++step)
         has_due_step = has_due_step || is_due(step);
     if (!has_due_step)
         return;
@@ -79,14 +79,14 @@ bool CheckpointsOfRun::advance(bool urgent) {
         thread_.join();
         if (failure_)
             std::rethrow_exception(std::exchange(failure_, nullptr));
-        gather_.emplace(ranks_, std::move(states_.message));
+        gather_.emplace(plan_.ranks, std::move(states_.message));
     }
     if (gather_) {
         if (!gather_->advance(urgent))
             return false;
         states_.messages = gather_->take_messages();
         gather_.reset();
-        is_whole_ = ranks_.rank() == 0;
+        is_whole_ = plan_.ranks.rank() == 0;
     }
     if (is_whole_) {
         if (!urgent && !writer_.is_idle())
@@ -105,12 +105,15 @@ void CheckpointsOfRun::complete() {
 }
 
 void CheckpointsOfRun::write() {
+    const Config& config = plan_.job.config;
     Checkpoint about;
-    about.step = steps_before(options_) + (job_.plan.asynchronous ? job_.config.training.steps : step_ + 1);
-    about.samples = std::int64_t{about.step} * job_.config.pipeline.mini_batch;
-    about.seed = job_.config.training.seed;
-    about.model = job_.config.workload.model;
-    about.config = job_.config.yaml;
+    about.step = steps_before(options_) + (plan_.job.plan.asynchronous ? config.training.steps : step_ + 1);
+    about.samples = std::int64_t{about.step} * config.pipeline.mini_batch;
+    about.updates = plan_.updates_before(step_ + 1);
+    about.optimizer = config.training.optimizer;
+    about.seed = config.training.seed;
+    about.model = config.workload.model;
+    about.config = config.yaml;
     if (is_warm_up_)
         return work_.save(std::exchange(states_, {}), about);
     writer_.write([this, about, states = std::make_shared<DeviceStates>(std::exchange(states_, {}))] {

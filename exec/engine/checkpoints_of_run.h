@@ -18,7 +18,7 @@ namespace pw {
 class CheckpointsOfRun {
 public:
     // Keeps references.
-    CheckpointsOfRun(const Job& job, const RunOptions& options, Devices& work, Ranks& ranks);
+    CheckpointsOfRun(const RunPlan& plan, const RunOptions& options, Devices& work);
     ~CheckpointsOfRun();
 
     bool is_due(int step) const;  // `step` counts the steps of this run, from 0
@@ -44,10 +44,9 @@ private:
     bool advance(bool urgent);
     void write();
 
-    const Job& job_;
+    const RunPlan& plan_;
     const RunOptions& options_;
     Devices& work_;
-    Ranks& ranks_;
     CheckpointWriter writer_;
     int step_ = 0;  // the step after which the checkpoint was taken
     DeviceStates states_;

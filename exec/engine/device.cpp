@@ -32,6 +32,11 @@ bool RunPlan::trains() const {
     });
 }
 
+std::int64_t RunPlan::updates_before(int step, int mini_batch) const {
+    const std::int64_t here = std::int64_t{step} * job.plan.shape.updates() + mini_batch;
+    return (resumed == nullptr ? 0 : resumed->updates) + (trains() ? here : 0);
+}
+
 int RunPlan::gradient_part(int stage, int microbatch) const {
     return job.plan.gradient_parts.empty() ? 0 : job.plan.gradient_parts[stage][microbatch];
 }

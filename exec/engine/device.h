@@ -75,6 +75,9 @@ struct RunPlan {
     bool is_here(int device) const { return map.is_here(device); }
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
+    // Returns the number of updates that every stage has had when it begins a mini-batch of a step of this run, with
+    // those of the run that it resumes.
+    std::int64_t updates_before(int step, int mini_batch = 0) const;
     int edge_of(const Task& transfer) const;
     // Return the index of the block that a micro-batch's gradients of a stage are added to, and the number of
     // blocks.

@@ -127,7 +127,7 @@ public:
           gathered_(plan_, *work_),
           step_(empty_step(devices_.size())),
           log_(options.whole_trace),
-          checkpoints_(job_, options_, *work_, *ranks_),
+          checkpoints_(plan_, options_, *work_),
           failure_(*ranks_, [this] { stop(); }) {
         for (const int device : own_)
             devices_[device] = std::make_unique<DeviceThread>(plan_, work_->device(device), device, options_);

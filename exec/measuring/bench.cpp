@@ -1,5 +1,6 @@
 #include "exec/measuring/bench.h"
 
+#include "exec/training/optimizer.h"
 #include "workloads/clock.h"
 
 #include <algorithm>
@@ -14,6 +15,11 @@ constexpr Ns kLongestTurn = 1'250'000'000;
 
 StageSplit whole(const Model& model) { return split_at(model.layers, {}); }
 
+UpdateRule without_change(TrainingConfig training) {
+    training.learning_rate = training.momentum = training.weight_decay = 0;
+    return update_rule(training, 1);
+}
+
 }  // namespace
 
 Bench::Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
@@ -22,6 +28,8 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
       kernels_(kernels),
       samples_(samples),
       in_flight_(in_flight),
+      states_(facts_of(config.training.optimizer).states),
+      no_change_(without_change(config.training)),
       program_(model, whole(model), 0, kernels_, samples),
       stop_watch_(kernels) {
     for (const int layer : program_.layers())
@@ -42,7 +50,7 @@ Bytes Bench::workspace() const { return std::max(sizes_.forward_workspace, sizes
 
 Bytes Bench::memory_with(int in_flight) const {
     const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
-    return 3 * sizes_.weights + sizes_.statistics + workspace() + in_flight * per_microbatch;
+    return (2 + states_) * sizes_.weights + sizes_.statistics + workspace() + in_flight * per_microbatch;
 }
 
 void Bench::run_mini_batch(PassTimes* times) {
@@ -60,9 +68,8 @@ void Bench::run_mini_batch(PassTimes* times) {
         stop_watch_.begin_pass();
         program_.backward(places_[mb], scale, {mb > 0, mb > 0}, true);
     }
-    const Sgd no_change{0, 0, 0};  // the weights do not change
     stop_watch_.begin_pass();
-    program_.update(no_change, weights_, places_[0].gradients, {momentum_, sizes_.weights}, weights_, squares_);
+    program_.update(no_change_, weights_, places_[0].gradients, {optimizer_, sizes_.weights}, weights_, squares_);
     if (times)
         for (const auto& [start, end] : loads)
             times->add_data(stop_watch_.time_between(start, end));
@@ -102,7 +109,7 @@ std::byte* Bench::take(Bytes bytes) {
 
 void Bench::place_memory() {
     weights_ = take(sizes_.weights);
-    momentum_ = take(sizes_.weights);
+    optimizer_ = take(states_ * sizes_.weights);
     Places common;
     common.weights = weights_;
     common.gradients = take(sizes_.weights);

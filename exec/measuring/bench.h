@@ -42,7 +42,8 @@ private:
 
     const Dataset& data_;
     const Kernels& kernels_;
-    const int samples_, in_flight_;
+    const int samples_, in_flight_, states_;  // states of the optimizer
+    const UpdateRule no_change_;              // leaves the weights as they are
     StageProgram program_;
     StopWatch stop_watch_;
     std::vector<LayerBytes> bytes_;
@@ -50,7 +51,7 @@ private:
     StageBytes sizes_;
     std::unique_ptr<Memory> memory_, shared_memory_;
     Bytes used_ = 0;
-    std::byte *weights_ = nullptr, *momentum_ = nullptr;
+    std::byte *weights_ = nullptr, *optimizer_ = nullptr;
     double* squares_ = nullptr;
     Sample* batch_samples_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;

@@ -53,6 +53,7 @@ Profile described(const Config& config, const Model& model, const TransferCost& 
     profile.classes = model.classes;
     profile.threads_per_device = config.run.threads_per_device;
     profile.precision = config.training.precision;
+    profile.optimizer = config.training.optimizer;
     profile.link = transfer.link;
     profile.between_hosts = transfer.between_hosts;
     profile.sums = transfer.sums;

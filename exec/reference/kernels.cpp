@@ -111,6 +111,20 @@ private:
         }
     }
 
+    static void step(const AdamW& adamw, const Real* w, const Real* g, const OptimizerStates& states, Real* out,
+                     std::size_t count) {
+        const auto keep = static_cast<Real>(1 - adamw.learning_rate * adamw.weight_decay);
+        const auto new_mean = static_cast<Real>(1 - adamw.betas[0]), new_square = static_cast<Real>(1 - adamw.betas[1]);
+        const auto old_square = static_cast<Real>(adamw.betas[1]), epsilon = static_cast<Real>(adamw.epsilon);
+        const auto rate = static_cast<Real>(adamw.step_size()), root = static_cast<Real>(adamw.root());
+        Real *m = state(states, 0), *v = state(states, 1);
+        for (std::size_t i = 0; i < count; ++i) {
+            m[i] += new_mean * (g[i] - m[i]);
+            v[i] = old_square * v[i] + new_square * g[i] * g[i];
+            out[i] = keep * w[i] - rate * m[i] / (std::sqrt(v[i]) / root + epsilon);
+        }
+    }
+
     std::string_view name_;
 };
 

@@ -84,6 +84,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     Costs costs;
     costs.edges = edge_bytes(job.model->layers, job.split, bytes);
     costs.sent_copies = false;
+    costs.optimizer = job.config.training.optimizer;
     costs.shard_optimizer = job.config.training.shard_optimizer;
     std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);
     return costs;

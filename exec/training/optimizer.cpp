@@ -7,6 +7,20 @@
 
 namespace pw {
 
+UpdateRule update_rule(const TrainingConfig& training, std::int64_t number) {
+    switch (training.optimizer) {
+        case OptimizerKind::Sgd:
+            return Sgd{training.learning_rate, training.momentum, training.weight_decay};
+        case OptimizerKind::AdamW:
+            return AdamW{training.learning_rate,
+                         training.weight_decay,
+                         {training.betas[0], training.betas[1]},
+                         training.epsilon,
+                         number};
+    }
+    return {};
+}
+
 Optimizer::Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather& statistics, Record& record)
     : on_(on), sums_(sums), statistics_(statistics), record_(record) {
     if (on_.plan.job.plan.shape.global_norm)
@@ -74,15 +88,17 @@ void Optimizer::begin(const Task& task, int step) {
     double* const squares = clips ? nullptr : squares_of(task).data();
     if (squares != nullptr && held.share.is_sharded)
         measure(task.stage, squares);
-    const Extent part = held.share.is_sharded ? held.share.part : held.share.all;
+    const Extent& part = held.updated();
     if (clips)
         on_.kernels.scale(clip_factor_.data(), gradients + part.first, part.bytes);
+    const int mini_batch = on_.plan.job.plan.shape.mini_batch_of(task.microbatch);
+    const UpdateRule rule = update_rule(on_.plan.job.config.training, on_.plan.updates_before(step, mini_batch) + 1);
     const std::byte* weights = memory.weights(memory.newest);
     std::byte* new_weights = memory.weights(memory.newest + 1);
     if (held.share.is_sharded)
-        held.program->update(rule(), part, weights, gradients, held.states(0), new_weights);
+        held.program->update(rule, part, weights, gradients, held.states(0), new_weights);
     else
-        held.program->update(rule(), weights, gradients, next_states(held), new_weights,
+        held.program->update(rule, weights, gradients, next_states(held), new_weights,
                              on_.plan.is_first_holder(on_.device, task.stage) ? squares : nullptr);
 }
 
@@ -110,11 +126,6 @@ void Optimizer::end(const Task& task, int step) {
     if (is_recorded(task, step))
         record_.keep(Record::Moment::Updated, on_.device,
                      held.program->named(memory.weights(memory.newest), memory.statistics, false));
-}
-
-UpdateRule Optimizer::rule() const {
-    const TrainingConfig& training = on_.plan.job.config.training;
-    return Sgd{training.learning_rate, training.momentum, training.weight_decay};
 }
 
 // Returns the states of the next version. If they are not the newest version's, they are made a copy of those.

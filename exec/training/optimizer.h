@@ -10,6 +10,9 @@
 
 namespace pw {
 
+// Returns the rule of update `number`, counted from 1 over the whole training.
+UpdateRule update_rule(const TrainingConfig& training, std::int64_t number);
+
 class GradientSum;
 class StatisticsGather;
 
@@ -30,7 +33,6 @@ private:
     void begin(const Task& update, int step);
     void copy_weights(int stage);
     void end(const Task& update, int step);
-    UpdateRule rule() const;
     OptimizerStates next_states(const HeldStage& held) const;
     void measure(int stage, double* squares) const;
     std::span<double> squares_of(const Task& update) const;

@@ -35,10 +35,10 @@ struct StageMemory {
     void write_begun(Message& message) const;
     void read_begun(MessageReader& message);
 
-    const bool predicts;            // whether the stage predicts weights: then every slot has the optimizer's states
-    std::vector<std::byte*> slots;  // weight buffers
-    std::vector<int> slot_of;       // version -> slot
-    int newest = 0;                 // the number of the newest version, within the plan
+    const bool predicts;                      // whether the stage predicts weights: then every slot has a momentum
+    std::vector<std::byte*> slots;            // weight buffers
+    std::vector<int> slot_of;                 // version -> slot
+    int newest = 0;                           // the number of the newest version, within the plan
     std::vector<std::byte*> optimizers;       // by slot: all states (HeldStage::states)
     std::byte* statistics = nullptr;          // running averages
     std::byte* predicted = nullptr;           // weights

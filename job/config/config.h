@@ -137,13 +137,17 @@ struct ParallelConfig {
     // complete() sets these: the devices of the cluster as the file has them, and those of its largest host.
     std::vector<DeviceConfig> devices;
     int per_host = 1;
+    Bytes memory = kUnlimited;  // of a device that a program can use
 };
 
 struct TrainingConfig {
     int steps = 20;
     OptimizerKind optimizer = OptimizerKind::Sgd;
-    double learning_rate = 0.01, momentum = 0.9, weight_decay = 0;
-    double clip_norm = 0;  // largest L2 norm of all gradients together; 0: no limit
+    double learning_rate = 0.01, weight_decay = 0;
+    double momentum = 0.9;                     // of sgd
+    std::vector<double> betas = {0.9, 0.999};  // two, of adamw
+    double epsilon = 1e-8;                     // of adamw
+    double clip_norm = 0;                      // largest L2 norm of all gradients together; 0: no limit
     enum class Loss { CrossEntropy, MeanSquaredError } loss = Loss::CrossEntropy;
     // Running averages of batch norm are updated in the order of micro-batches, once per micro-batch, or once per
     // mini-batch (Deferred).

@@ -67,8 +67,11 @@ struct KeyValue {
 enum class KeyShown { Always, IfSet };  // IfSet: if it is not the default
 
 // What happens to a key in a config that it is not for: it is a mistake, and its value is read or not; or it has no
-// effect (job/idle_keys.h).
-enum class Elsewhere { Refused, RefusedUnread, Idle };
+// effect (job/idle_keys.h), and is printed all the same or not.
+enum class Elsewhere { Refused, RefusedUnread, Idle, IdleUnprinted };
+constexpr bool is_idle(Elsewhere elsewhere) {
+    return elsewhere == Elsewhere::Idle || elsewhere == Elsewhere::IdleUnprinted;
+}
 
 // The configs that a key is for. All null: it is for all.
 template <class Owner>

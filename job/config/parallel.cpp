@@ -2,6 +2,7 @@
 #include "job/config/blocks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -32,6 +33,58 @@ std::string print_recomputed(const Config& config) {
     const std::string_view kind = name_of(parallel.recompute);
     return parallel.recomputed == 1 ? std::string(kind)
                                     : fmt::format("{{kind: {}, share: {}}}", kind, parallel.recomputed);
+}
+
+struct OverlapName {
+    std::string_view name;
+    bool Overlap::*flag;
+};
+constexpr OverlapName kOverlaps[] = {{"tensor", &Overlap::tensor},
+                                     {"tensor_backward", &Overlap::tensor_backward},
+                                     {"data", &Overlap::data},
+                                     {"pipeline", &Overlap::pipeline},
+                                     {"expert", &Overlap::expert}};
+
+void read_overlap(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    if (!at.present())
+        return;
+    Overlap& overlap = config.parallel.degrees.overlap.emplace();
+    std::vector<std::string_view> names;
+    for (const OverlapName& one : kOverlaps)
+        names.push_back(one.name);
+    for (const Yaml& item : at.items()) {
+        const std::string name = item.choice(std::string("data"), names);
+        for (const OverlapName& one : kOverlaps)
+            if (one.name == name)
+                overlap.*one.flag = true;
+    }
+}
+
+std::string print_overlap(const Config& config) {
+    if (!config.parallel.degrees.overlap)
+        return "";
+    std::vector<std::string_view> names;
+    for (const OverlapName& one : kOverlaps)
+        if ((*config.parallel.degrees.overlap).*one.flag)
+            names.push_back(one.name);
+    return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+// Of a device's memory 2 GiB are those of CUDA, NCCL and cuBLAS, and the allocator reserves 3 % more than it hands out:
+// in the runs of MooreThreads/SimuMax@4dcaae5 (docs/b200) 2.8 to 3 % at most, or 6.5 % with a pipeline.
+Bytes usable_memory(Bytes memory) {
+    constexpr Bytes kLibraries = Bytes{2} << 30;
+    return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;
+}
+
+// Makes passes wait for all messages before them, as Megatron-LM's pipelines do, where the file does not say otherwise.
+void wait_for_messages(const Yaml& at, TransferMode& mode) {
+    if (!at["receive"].present())
+        mode.receive = TransferMode::Receive::Deferred;
+    if (!at["protocol"].present())
+        mode.protocol = TransferMode::Protocol::Rendezvous;
+    if (!at["exchange"].present())
+        mode.exchange = TransferMode::Exchange::Blocking;
 }
 
 constexpr KeyLimit<Config> kOfTransformers{
@@ -67,6 +120,16 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"attention", choice_key<kParallel, kDegrees, &Parallel::attention>(), KeyShown::IfSet, "the release's",
      "kernels of attention: `unfused` ones write scores to memory", kOfTransformers},
+    {"fused_norms", if_given(flag_key<kParallel, kDegrees, &Parallel::fuses_norms>()), KeyShown::IfSet, "the release's",
+     "whether a norm is one kernel, or separate ones in fp32", kOfTransformers},
+    {"overlap",
+     {special("a list of `tensor`, `tensor_backward`, `data`, `pipeline`, `expert`",
+              R"({"type": "array", "items": {"enum": ["tensor", "tensor_backward", "data", "pipeline", "expert"]}})"),
+      read_overlap, print_overlap},
+     KeyShown::IfSet,
+     "the release's",
+     "the messages that are sent while passes compute",
+     kOfTransformers},
     {"release", choice_key<kParallel, kDegrees, &Parallel::release>(), KeyShown::Always, "",
      "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
 };
@@ -141,6 +204,10 @@ void group_devices(const Yaml& root, Config& config) {
                     "write degrees whose product divides the number of devices");
         return;
     }
+    if (!parallel.program().overlap.pipeline)
+        wait_for_messages(root["transfer"], config.transfer);
+    const bool is_own = root["cluster"]["memory"].present() || root["cluster"]["devices"].is_list();
+    own.memory = is_own ? cluster.memory : usable_memory(cluster.memory);
     parallel.data = static_cast<int>(devices / of_replica);
     check_degrees(at, config);
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
@@ -162,7 +229,7 @@ void divide_among_replicas(Config& config, std::int64_t samples) {
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
     pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, samples / each));
     pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
-    config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, config.cluster.memory, ""});
+    config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, config.parallel.memory, ""});
 }
 
 Config ungrouped(Config config) {

@@ -9,17 +9,30 @@ namespace {
 using Training = TrainingConfig;
 constexpr auto kTraining = &Config::training;
 
+// The optimizer that reads a key.
+template <OptimizerKind reader>
+constexpr KeyLimit<Config> kOfOptimizer{
+    [](const Config& config, std::string_view) { return config.training.optimizer == reader; },
+    [](std::string_view) { return std::string(name_of(reader)); }, Elsewhere::IdleUnprinted};
+
 constexpr ConfigKey kTrainingKeys[] = {
     {"steps", integer_key<kTraining, &Training::steps>(1, 1'000'000'000), KeyShown::Always, "",
      "how often a synchronous run repeats its plan; an asynchronous plan has steps × `micro_batches` micro-batches, at "
      "most 100000000"},
-    {"optimizer", choice_key<kTraining, &Training::optimizer>(), KeyShown::Always, "", "with momentum"},
+    {"optimizer", choice_key<kTraining, &Training::optimizer>(), KeyShown::Always, "",
+     "`sgd` with momentum, or `adamw`; both as in PyTorch"},
     {"learning_rate", number_key<kTraining, &Training::learning_rate>(0, 1e6), KeyShown::Always, "",
      "factor of an update"},
     {"momentum", number_key<kTraining, &Training::momentum>(0, 1), KeyShown::Always, "",
-     "share of the last update that is kept"},
+     "share of the last update that is kept", kOfOptimizer<OptimizerKind::Sgd>},
+    {"betas", numbers_key<kTraining, &Training::betas>(0, 0.999999), KeyShown::Always, "",
+     "shares of the running averages of the gradients and of their squares that are kept: two numbers",
+     kOfOptimizer<OptimizerKind::AdamW>},
+    {"epsilon", number_key<kTraining, &Training::epsilon>(1e-30, 1), KeyShown::Always, "",
+     "added to the root of the running average of the squares", kOfOptimizer<OptimizerKind::AdamW>},
     {"weight_decay", number_key<kTraining, &Training::weight_decay>(0, 1e6), KeyShown::Always, "",
-     "factor of the weights that is added to their gradients"},
+     "factor of the weights that `sgd` adds to their gradients; `adamw` takes it off the weights, times "
+     "`learning_rate`"},
     {"clip_norm", number_key<kTraining, &Training::clip_norm>(0, 1e30), KeyShown::IfSet, "0: no clipping",
      "largest L2 norm of all gradients together; larger ones are scaled down before the update "
      "([schedules.md](schedules.md#shared-parameters-and-clipping)); not with schedules that never flush"},
@@ -41,8 +54,14 @@ constexpr ConfigKey kTrainingKeys[] = {
      "[schedules.md](schedules.md#replicas)); everywhere but on `cuda`"},
 };
 
+void finish_training(const Yaml& at, Config& config, KeyReading&) {
+    if (config.training.betas.size() != 2)
+        at["betas"].complain(fmt::format("'training.betas' has {} values", config.training.betas.size()),
+                             "write two, such as [0.9, 0.999]");
+}
+
 }  // namespace
 
-ConfigBlock training_block() { return {"training", kTrainingKeys, nullptr}; }
+ConfigBlock training_block() { return {"training", kTrainingKeys, finish_training}; }
 
 }  // namespace pw

@@ -295,7 +295,7 @@ constexpr ConfigKey kWorkloadKeys[] = {
     {"output", sizes_key<&Uniform::output>(), KeyShown::Always, "0 B",
      "tensor sent to the next stage; its gradient is as large", kOfUniform},
     {"weights", sizes_key<&Uniform::weights>(), KeyShown::Always, "0 B",
-     "gradients and momentum take the same size each", kOfUniform},
+     "gradients and each state of the optimizer take the same size", kOfUniform},
     {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), KeyShown::Always, "", "",
      kOfUniform},
 };

@@ -156,7 +156,7 @@ ClusterLists lists_of(const Config& config) {
     const int domain = std::min(devices, transformer_job_of(config).fabric.domain);
     const int tokens = config.workload.options.sequence_length;
     std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Full};
-    if (config.parallel.degrees.attention_kernels() == AttentionKernels::Unfused)  // others save no scores
+    if (config.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
         recompute.insert(recompute.begin() + 1, RecomputeKind::Selective);
     return {listed_or(search.tensor, numbers_that(domain, is_power_of_two)),
             listed_or(search.pipeline, numbers_that(std::min(devices, model.layers + 2),

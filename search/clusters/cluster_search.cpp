@@ -9,6 +9,7 @@
 #include "search/plans/plan_choice.h"
 #include "sim/simulate.h"
 #include "workloads/costs/profiled_model.h"
+#include "workloads/error.h"
 #include "workloads/threads.h"
 #include "workloads/transformers/transformer_model.h"
 #include "workloads/units.h"
@@ -16,10 +17,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -29,6 +32,8 @@ namespace {
 
 // The size of a batch is fixed, so that the plans that are simulated do not depend on the number of threads.
 constexpr std::size_t kPlansAtOnce = 8;
+// Of the time, if it is limited: the rest is for plans.
+constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
 
 // Schedule, devices, stages and micro-batches: plans with the same ones have the same orders.
@@ -45,6 +50,19 @@ bool same_layers(const ClusterChoice& a, const ClusterChoice& b) {
     like.schedule = b.schedule;
     like.chunks = b.chunks;
     return like == b;
+}
+
+using DegreesKey = std::array<int, 4>;
+
+DegreesKey degrees_key(const ClusterChoice& choice) {
+    const Parallel& own = choice.degrees;
+    return {own.tensor, own.pipeline, own.context, own.expert};
+}
+
+// A step through all numbers below `count` that soon comes near each of them: it is prime, and no divisor of them.
+std::size_t stride_of(std::size_t count) {
+    constexpr std::size_t kPrimes[] = {7919, 7907};
+    return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
 }
 
 struct ChoiceBounds {
@@ -88,6 +106,7 @@ public:
           limits_(limits),
           progress_(progress),
           deadline_(limits.seconds, 1, limits.should_stop),
+          end_of_bounds_(limits.seconds * kShareOfBounds, 1, limits.should_stop),
           choices_(cluster_choices(config)),
           bounds_(choices_.size()) {}
 
@@ -118,14 +137,21 @@ private:
         return is_over_;
     }
 
-    // Works on all numbers below `count`, and reports progress. `work` is not called once the time is up.
+    bool bounds_are_over() {
+        const std::lock_guard lock(mutex_);
+        if (end_of_bounds_.passed())
+            result_.every_bound = false;
+        return !result_.every_bound;
+    }
+
+    // Works on all numbers below `count`, and reports progress, until the time for bounds is up.
     template <class Work>
     void on_all(const std::string& doing, std::size_t count, Work work) {
         std::size_t done = 0;
         for_each_index(count, limits_.threads, [&](std::size_t index) {
-            if (is_over())
+            if (bounds_are_over())
                 return;
-            work(index);
+            work(index * stride_of(count) % count);
             const std::lock_guard lock(mutex_);
             if (++done % 64 == 0)
                 show(doing, done, count);
@@ -203,13 +229,21 @@ private:
         }
     }
 
-    // Returns the step time of the plan that is `place`-th of those that fit.
-    Ns limit_of(std::size_t place) const { return fitting_.size() < place ? kNoPlan : fitting_[place - 1]; }
+    // Returns the best step time of the degrees that are `place`-th among those with a plan that fits.
+    Ns limit_of(std::size_t place) const {
+        std::vector<Ns> times;
+        for (const auto& [degrees, time] : best_of_)
+            times.push_back(time);
+        std::sort(times.begin(), times.end());
+        return times.size() < place ? kNoPlan : times[place - 1];
+    }
 
     void add(ClusterPlan plan) {
-        if (plan.fits)
-            fitting_.insert(std::upper_bound(fitting_.begin(), fitting_.end(), plan.step_time), plan.step_time);
-        result_.fitting += plan.fits ? 1 : 0;
+        if (plan.fits) {
+            Ns& best = best_of_.try_emplace(degrees_key(plan.choice), kNoPlan).first->second;
+            best = std::min(best, plan.step_time);
+            ++result_.fitting;
+        }
         result_.plans.push_back(std::move(plan));
     }
 
@@ -223,6 +257,7 @@ private:
                 found[i] = simulated(config_, choices_[batch[i]]);
             } catch (const std::bad_alloc&) {
                 return false;
+            } catch (const Error&) {  // the plan deadlocks with the transfers of the config
             }
             return true;
         };
@@ -231,14 +266,14 @@ private:
         for (std::size_t i = 0; i < batch.size(); ++i) {
             if (done[i] == 0 && (limits_.threads == 1 || !attempt(i)))
                 ++result_.left_out;
-            if (found[i])
+            else if (found[i])
                 add(std::move(*found[i]));
+            else
+                --result_.choices;
         }
     }
 
     void simulate_best_first() {
-        if (is_over_)
-            return;  // not all bounds are known, so none holds for all
         std::vector<std::size_t> order;
         for (std::size_t index = 0; index < choices_.size(); ++index)
             if (bounds_[index].fits && !is_known(choices_[index]))
@@ -256,7 +291,8 @@ private:
             show("plans", next, order.size());
         }
         result_.too_slow = static_cast<int>(order.size() - next);
-        result_.lower_bound = std::min(limit_of(1), next < order.size() ? bounds_[order[next]].step_time : kNoPlan);
+        const Ns least = next < order.size() ? bounds_[order[next]].step_time : kNoPlan;
+        result_.lower_bound = result_.every_bound ? std::min(limit_of(1), least) : 0;
     }
 
     // Without a plan that fits: what the smallest ones need.
@@ -288,7 +324,7 @@ private:
             return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
                    std::tuple(!b.fits, b.step_time, b.most_reserved());
         });
-        if (is_over_)
+        if (is_over_ || !result_.every_bound)
             result_.stop = limits_.should_stop && limits_.should_stop() ? SearchStop::Caller : SearchStop::Time;
         else if (result_.plans.empty() && result_.left_out > 0)
             result_.stop = SearchStop::Memory;
@@ -298,12 +334,12 @@ private:
     const ClusterLimits& limits_;
     const SearchProgress& progress_;
     std::mutex mutex_;
-    Deadline deadline_;
+    Deadline deadline_, end_of_bounds_;
     bool is_over_ = false;
     const std::vector<ClusterChoice> choices_;
     std::vector<ChoiceBounds> bounds_;  // by choice
     std::map<OrderKey, std::unique_ptr<const OrderFacts>> facts_;
-    std::vector<Ns> fitting_;  // step times of the plans that fit, ascending
+    std::map<DegreesKey, Ns> best_of_;  // step times of plans that fit
     ClusterResult result_;
 };
 
@@ -313,6 +349,15 @@ Bytes ClusterPlan::most_reserved() const { return *std::max_element(reserved.beg
 
 const ClusterPlan* ClusterResult::best() const {
     return plans.empty() || !plans.front().fits ? nullptr : &plans.front();
+}
+
+std::vector<const ClusterPlan*> ClusterResult::best_by_degrees(std::size_t most) const {
+    std::vector<const ClusterPlan*> found;
+    std::set<DegreesKey> seen;
+    for (const ClusterPlan& plan : plans)
+        if (found.size() < most && plan.fits && seen.insert(degrees_key(plan.choice)).second)
+            found.push_back(&plan);
+    return found;
 }
 
 ClusterResult search_cluster(const Config& config, const ClusterLimits& limits, const SearchProgress& progress) {

@@ -18,7 +18,7 @@ namespace pw {
 struct ClusterLimits {
     double seconds = std::numeric_limits<double>::infinity();
     int threads = 1;                         // never change the answer, unless something ends the search
-    std::size_t exact = 10;                  // this many of the best plans are the best ones
+    std::size_t exact = 10;                  // so many degrees are proven the best, each with its best plan
     std::function<bool()> should_stop = {};  // asked often, by all threads
 };
 
@@ -40,6 +40,7 @@ struct ClusterResult {
     Ns lower_bound = 0;                     // on every choice; the best step time if that is proven
     std::optional<Shortage> shortage;       // of the choice that needs least, if no plan fits
     std::optional<ClusterChoice> smallest;  // that choice
+    bool every_bound = true;                // false: it ended before all bounds were known
     int choices = 0;                        // without those that their schedule refuses
     int too_large = 0;                      // do not fit by the bound on their memory
     int too_slow = 0;                       // are no faster than the best ones by the bound on their step
@@ -48,6 +49,8 @@ struct ClusterResult {
     SearchStop stop = SearchStop::None;
 
     const ClusterPlan* best() const;  // null if there is none
+    // Returns the best plans that fit, each with other degrees of tensor, pipeline, context and expert.
+    std::vector<const ClusterPlan*> best_by_degrees(std::size_t most) const;
 };
 
 // Searches. The same config gives the same result on every machine, unless time, memory or the caller ends the search:

@@ -108,7 +108,7 @@ TEST(SteadySteps, AllocateNothingForSums) {
                                  "pipeline.schedule=gpipe"});
     expect_no_allocations(kMlp, {"cluster.devices=4", "pipeline.stages=2", "pipeline.replicas=[2,2]",
                                  "pipeline.schedule=1f1b", "run.backend=cpu", "training.clip_norm=0.1"});
-    for (const char* more : {"training.shard_optimizer=true", "transfer.sum_bucket=500 B"})
+    for (const char* more : {"training.shard_optimizer=true", "transfer.sum_bucket=500 B", "training.optimizer=adamw"})
         expect_no_allocations(kMlp, {"cluster.devices=4", "pipeline.stages=2", "pipeline.replicas=[2,2]",
                                      "pipeline.schedule=1f1b", "run.backend=cpu", more});
 }

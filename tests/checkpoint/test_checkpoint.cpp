@@ -68,7 +68,15 @@ namespace {
 namespace fs = std::filesystem;
 
 Checkpoint checkpoint_of(int step, int values = 5000) {
-    Checkpoint checkpoint{step, step * 8, 1, "mlp", "workload: {model: mlp}\n", "0123456789abcdef", {}, {}};
+    Checkpoint checkpoint;
+    checkpoint.step = step;
+    checkpoint.samples = step * 8;
+    checkpoint.updates = step * 2;
+    checkpoint.optimizer = OptimizerKind::AdamW;
+    checkpoint.seed = 1;
+    checkpoint.model = "mlp";
+    checkpoint.config = "workload: {model: mlp}\n";
+    checkpoint.training = "0123456789abcdef";
     for (const std::string name : {"fc1.weight", "fc1.bias", "fc2.weight"}) {
         NamedTensor tensor{name, {values, 1}, {}};
         for (int k = 0; k < values; ++k)
@@ -82,6 +90,8 @@ Checkpoint checkpoint_of(int step, int values = 5000) {
 void expect_equal(const Checkpoint& one, const Checkpoint& other) {
     EXPECT_EQ(one.step, other.step);
     EXPECT_EQ(one.samples, other.samples);
+    EXPECT_EQ(one.updates, other.updates);
+    EXPECT_EQ(one.optimizer, other.optimizer);
     EXPECT_EQ(one.seed, other.seed);
     EXPECT_EQ(one.config, other.config);
     EXPECT_EQ(hash_of(one.parameters), hash_of(other.parameters));
@@ -128,6 +138,21 @@ TEST_F(Checkpoints, AreReadAsTheyWereWritten) {
 }
 
 // Whenever the process ends, the checkpoint is complete, absent or renamed.
+// They do not say which optimizer the states are of: there was one.
+TEST_F(Checkpoints, OfOlderVersionsAreRead) {
+    Checkpoint older = checkpoint_of(4);
+    write_checkpoint(root(), older);
+    const std::string model = folder(4) + "/model.safetensors", states = folder(4) + "/optimizer.safetensors";
+    const Digest digests[] = {digest_of(model), write_tensors(states, older.states, {{"format", "pt"}})};
+    write_text(folder(4) + "/complete",
+               fmt::format("pipewright checkpoint 1, step 4\nmodel.safetensors {} bytes xxh3 {}\n"
+                           "optimizer.safetensors {} bytes xxh3 {}\n",
+                           digests[0].bytes, digests[0].hash, digests[1].bytes, digests[1].hash));
+    older.optimizer = OptimizerKind::Sgd;
+    older.updates = 4;
+    expect_equal(read_checkpoint(folder(4)), older);
+}
+
 TEST_F(Checkpoints, AreNeverPartlyRemoved) {
     int kills = 0;
     for (int due = 0;; ++due) {

@@ -28,7 +28,11 @@ namespace {
 namespace fs = std::filesystem;
 
 Checkpoint small_checkpoint(int step) {
-    Checkpoint checkpoint{step, step * 8, 1, "mlp", "", {}, {}, {}};
+    Checkpoint checkpoint;
+    checkpoint.step = step;
+    checkpoint.samples = step * 8;
+    checkpoint.seed = 1;
+    checkpoint.model = "mlp";
     checkpoint.parameters = checkpoint.states = {{"fc1.weight", {2}, {static_cast<float>(step), 1}}};
     return checkpoint;
 }

@@ -55,6 +55,19 @@ TEST_F(Cli, AProfileOfADisturbedMachineIsNoted) {
                          "note: the profile was measured with 39 % of its cores, in parallel with other programs"));
 }
 
+TEST_F(Cli, AProfileOfAnotherOptimizerIsNoted) {
+    run_well("profile mlp.yaml -o sgd.yaml --set run.backend=reference");
+    EXPECT_FALSE(contains(read("sgd.yaml"), "optimizer:"));
+    run_well("profile mlp.yaml -o adamw.yaml --set run.backend=reference --set training.optimizer=adamw");
+    EXPECT_TRUE(contains(read("adamw.yaml"), "  optimizer: adamw\n"));
+    const std::string simulate = "simulate mlp.yaml --set run.backend=reference --set training.optimizer=";
+    const std::string note = "note: the profile was measured with optimizer sgd: an update by adamw is predicted";
+    const std::string with = " --set cluster.profile=";
+    EXPECT_TRUE(contains(run_well(simulate + "adamw" + with + "sgd.yaml").err, note));
+    EXPECT_FALSE(contains(run_well(simulate + "adamw" + with + "adamw.yaml").err, "optimizer"));
+    EXPECT_FALSE(contains(run_well(simulate + "sgd" + with + "sgd.yaml").err, "optimizer"));
+}
+
 TEST_F(Cli, AProfileOfOtherConvolutionsIsNoted) {
     run_well("profile mlp.yaml -o cpu.yaml --set run.backend=reference");
     const std::string timed =

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace pw {
 
@@ -56,6 +57,17 @@ TEST_F(Resume, EqualsAnUninterruptedRun) {
     EXPECT_EQ(hash_of("gpt.yaml --resume text/step-00000002"), text);
 }
 
+// Its updates are counted over both parts, and both of its states are kept.
+TEST_F(Resume, EqualsAnUninterruptedRunOfAdamW) {
+    for (const std::string config : {"four.yaml", "gpt.yaml"}) {
+        const std::string ten = config + " --set training.optimizer=adamw --steps 10", kept = config + ".kept";
+        const std::string whole = hash_of(ten + " --checkpoint " + kept + " --checkpoint-every 5");
+        EXPECT_EQ(hash_of(ten + " --resume " + kept + "/step-00000005"), whole) << config;
+        EXPECT_EQ(hash_of(ten + " --resume " + kept + "/step-00000005 --reference"), whole) << config;
+        EXPECT_NE(hash_of(config + " --steps 10"), whole);
+    }
+}
+
 TEST_F(Resume, WorksOnOtherDevicesSplitsAndSchedules) {
     const std::string whole = hash_of("four.yaml --checkpoint all --checkpoint-every 3");
     for (const char* set : {"--set cluster.devices=2", "--set cluster.devices=1 --set pipeline.schedule=naive",
@@ -69,35 +81,40 @@ TEST_F(Resume, WorksOnOtherDevicesSplitsAndSchedules) {
 // Each holder keeps a part of the momenta; a checkpoint has all, and any number of holders can resume from it.
 TEST_F(Resume, WorksWithAndWithoutAShardedOptimizer) {
     const std::string sharded = " --set training.shard_optimizer=true", two = " --set pipeline.stages=2";
-    for (const char* config : {"four.yaml", "gpt.yaml"}) {
+    for (const std::string config : {"four.yaml", "gpt.yaml", "four.yaml --set training.optimizer=adamw"}) {
         const std::string replicas = config + two + " --set pipeline.replicas=[2,2]";
-        const std::string folder = std::string(config) + ".kept";
         const std::string whole = hash_of(replicas + " --checkpoint whole --checkpoint-every 2 --keep 9");
-        EXPECT_EQ(hash_of(replicas + sharded + " --checkpoint " + folder + " --checkpoint-every 2 --keep 9"), whole);
-        for (const std::string& from : {std::string("whole"), folder})
+        EXPECT_EQ(hash_of(replicas + sharded + " --checkpoint parts --checkpoint-every 2 --keep 9"), whole);
+        for (const std::string from : {"whole", "parts"})
             for (const std::string& on : {replicas, replicas + sharded})
                 EXPECT_EQ(hash_of(on + " --resume " + from + "/step-00000002"), whole) << on << " from " << from;
         // other holders group the sums differently, with and without shards
         const std::string others = config + two + " --set pipeline.replicas=[1,3]";
-        EXPECT_EQ(hash_of(others + sharded + " --resume " + folder + "/step-00000002"),
+        EXPECT_EQ(hash_of(others + sharded + " --resume parts/step-00000002"),
                   hash_of(others + " --resume whole/step-00000002"));
-        std::filesystem::remove_all(file("whole"));
+        for (const char* folder : {"whole", "parts"})
+            std::filesystem::remove_all(file(folder));
     }
 }
 
 // The pipeline of an asynchronous plan drains before each checkpoint, as if each piece were a separate run.
 TEST_F(Resume, WorksForAsynchronousPlansInPieces) {
-    for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {
-        const std::string plan = "four.yaml --set pipeline.schedule=" + schedule;
-        const std::string all = "all-" + schedule, pieces = " --checkpoint " + all + " --checkpoint-every 2 --keep 9";
+    using Way = std::pair<std::string, std::string>;
+    for (const auto& [schedule, optimizer] :
+         {Way("pipedream", "sgd"), Way("pipedream-2bw", "sgd"), Way("pipedream", "adamw")}) {
+        const std::string plan =
+            fmt::format("four.yaml --set pipeline.schedule={} --set training.optimizer={}", schedule, optimizer);
+        const std::string name = schedule + "-" + optimizer, all = "all-" + name;
+        const std::string pieces = " --checkpoint " + all + " --checkpoint-every 2 --keep 9";
         const Json whole = run_well("run " + plan + " --steps 5" + pieces + " --json").json();
         EXPECT_EQ(whole["losses"].size(), schedule == "pipedream" ? 40u : 5u);
         EXPECT_EQ(whole["gradient_norms"].size(), whole["losses"].size());
         EXPECT_EQ(run_well("validate " + all + " --json").json()["step"], 5);
+        EXPECT_EQ(read_checkpoint(file(all + "/step-00000005").string()).updates, whole["losses"].size());
         Json losses = Json::array();
         std::string from, hash;
         for (const int steps : {2, 4, 5}) {
-            const std::string folder = fmt::format("{}-by-hand-{}", schedule, steps);
+            const std::string folder = fmt::format("{}-by-hand-{}", name, steps);
             const Json piece =
                 run_well(fmt::format("run {} --steps {} {} --checkpoint {} --json", plan, steps, from, folder)).json();
             losses.insert(losses.end(), piece["losses"].begin(), piece["losses"].end());
@@ -109,7 +126,7 @@ TEST_F(Resume, WorksForAsynchronousPlansInPieces) {
         // cut off after its second checkpoint, and in the middle of a piece; its reference runs the same pieces
         std::filesystem::remove_all(file(all + "/step-00000005"));
         EXPECT_EQ(hash_of(plan + " --steps 5 --resume " + all + pieces), hash);
-        EXPECT_EQ(hash_of(plan + " --steps 5 --reference --checkpoint reference-" + schedule + " --checkpoint-every 2"),
+        EXPECT_EQ(hash_of(plan + " --steps 5 --reference --checkpoint reference-" + name + " --checkpoint-every 2"),
                   hash);
     }
     const std::string plan = "four.yaml --set pipeline.schedule=pipedream";
@@ -142,6 +159,9 @@ TEST_F(Resume, RefusesAnotherTraining) {
                      "of shape"));
     EXPECT_TRUE(says(error_of("run four.yaml --resume all --steps 9 --set pipeline.micro_batches=4", 2), "96 samples"));
     EXPECT_TRUE(says(error_of("run four.yaml --resume all --steps 9 --set training.seed=2", 2), "training.seed"));
+    const std::string other = error_of("run four.yaml --resume all --steps 9 --set training.optimizer=adamw", 2);
+    EXPECT_TRUE(says(other, "has the states of optimizer sgd, and training.optimizer is adamw now")) << other;
+    EXPECT_TRUE(says(other, "help: write training.optimizer: sgd, or begin anew")) << other;
     EXPECT_TRUE(says(error_of("run four.yaml --resume nowhere", 2), "has no checkpoint"));
     EXPECT_TRUE(says(error_of("run four.yaml --checkpoint-every 2", 2), "--checkpoint DIR"));
     EXPECT_TRUE(says(error_of("run four.yaml --set run.backend=emulated --checkpoint all", 2), "no parameters"));
@@ -234,7 +254,12 @@ TEST_F(Resume, IsExplainedWhenARunFails) {
 
 // The values fit their hashes: the training diverged, and nothing has changed since.
 TEST_F(Resume, ReportsACheckpointWithValuesThatAreNotFinite) {
-    Checkpoint checkpoint{2, 32, 1, "mlp", "", "0123456789abcdef", {}, {}};
+    Checkpoint checkpoint;
+    checkpoint.step = 2;
+    checkpoint.samples = 32;
+    checkpoint.seed = 1;
+    checkpoint.model = "mlp";
+    checkpoint.training = "0123456789abcdef";
     checkpoint.parameters = checkpoint.states = {{"fc1.weight", {2}, {1, 2}}};
     write_checkpoint(file("kept").string(), checkpoint);
     EXPECT_TRUE(says(run_well("validate kept").out, "ok: checkpoint"));

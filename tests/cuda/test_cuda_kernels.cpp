@@ -6,6 +6,7 @@
 #include "exec/cuda/layers/layers.h"
 #include "exec/training/batch_statistics.h"
 #include "job/config/config.h"
+#include "tests/support/adamw.h"
 #include "tests/support/layer_rig.h"
 #include "tests/support/refusal.h"
 
@@ -139,6 +140,12 @@ TEST_P(CudaKernelsTest, UpdatesAsTheReference) {
     expect_updated(*own_weights);
 }
 
+// A layer of less than a share, and one of several.
+TEST_P(CudaKernelsTest, UpdateByAdamWAsThePaper) {
+    for (const int count : {7, 20'000})
+        EXPECT_LT(difference_from_paper(kernels(), count, block_bytes(count, GetParam().precision)), 1e-6) << count;
+}
+
 TEST_P(CudaKernelsTest, PredictsAsTheReference) {
     constexpr int kCount = 1000;
     const auto weights = random_values(kCount, 1), momentum = random_values(kCount, 2);
@@ -200,6 +207,8 @@ TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
     };
     const auto weights = made(1), gradients = made(2), momentum = made(3), own_momentum = made(3);
     const auto together = reserve(end), alone = reserve(end), predicted = reserve(end), alone_predicted = reserve(end);
+    const auto averages = reserve(2 * end), own_averages = reserve(2 * end), adapted = reserve(end),
+               alone_adapted = reserve(end);
     const auto notes = kernels().shared(3 * 4 * sizeof(double));
     auto* squares = reinterpret_cast<double*>(notes->data());
     std::fill_n(squares, 12, kNever);
@@ -207,6 +216,7 @@ TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
     stage->update(kSgd, weights->data(), gradients->data(), {momentum->data()}, together->data(), squares);
     stage->measure(gradients->data(), squares + 4);
     stage->predict(together->data(), momentum->data(), 0.3, predicted->data());
+    stage->update(kAdamW, weights->data(), gradients->data(), {averages->data(), end}, adapted->data(), nullptr);
     for (const StageBlock& layer : layers) {
         const auto at = [&](const std::unique_ptr<Memory>& block) { return block->data() + layer.weights_at; };
         if (layer.weights == 0)
@@ -214,6 +224,7 @@ TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
         kernels().sum_of_squares(at(gradients), layer.weights, squares + 8 + layer.layer);
         kernels().update(kSgd, at(weights), at(gradients), {at(own_momentum)}, at(alone), layer.weights);
         kernels().predict(at(alone), at(own_momentum), 0.3, at(alone_predicted), layer.weights);
+        kernels().update(kAdamW, at(weights), at(gradients), {at(own_averages), end}, at(alone_adapted), layer.weights);
     }
     kernels().finish();
     const auto bytes = [&](const std::unique_ptr<Memory>& block) {
@@ -222,6 +233,8 @@ TEST_P(CudaKernelsTest, UpdatesAStageAsItsLayers) {
     EXPECT_EQ(bytes(together), bytes(alone));
     EXPECT_EQ(bytes(momentum), bytes(own_momentum));
     EXPECT_EQ(bytes(predicted), bytes(alone_predicted));
+    EXPECT_EQ(bytes(adapted), bytes(alone_adapted));
+    EXPECT_NE(bytes(adapted), bytes(together));
     for (const int layer : {0, 2}) {
         EXPECT_EQ(squares[layer], squares[8 + layer]);
         EXPECT_EQ(squares[4 + layer], squares[8 + layer]);

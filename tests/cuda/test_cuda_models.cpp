@@ -331,7 +331,7 @@ TEST_P(CudaCaptures, DropOtherValuesInEveryLaunch) {
     graph.end();
     std::vector<float> before;
     for (const std::int64_t later : {0, 6, 12}) {
-        *kernels.device().later_samples() = later;
+        kernels.device().later()->samples = later;
         graph.launch();
         LayerArgs args = expected.args();
         args.seed += static_cast<std::uint64_t>(later);

@@ -144,10 +144,10 @@ TEST(CudaRun, EveryTransportAndLaneMode) {
 }
 
 TEST(CudaRun, EveryWeightPolicy) {
-    for (const char* policy : {"stash", "vertical_sync", "latest"}) {
-        const Execution execution(kMlp, with(kOnCuda, {"pipeline.schedule=pipedream", "cluster.devices=3",
-                                                       std::string("pipeline.weights=") + policy}));
-        expect_equal(execution.run(), execution.oracle(), policy);
+    for (const char* more : {"pipeline.weights=stash", "pipeline.weights=vertical_sync", "pipeline.weights=latest",
+                             "training.optimizer=adamw"}) {
+        const Execution execution(kMlp, with(kOnCuda, {"pipeline.schedule=pipedream", "cluster.devices=3", more}));
+        expect_equal(execution.run(), execution.oracle(), more);
     }
 }
 
@@ -215,6 +215,16 @@ TEST(CudaRun, EveryStepOfAGraphDropsOtherValues) {
         whole, "graph");
     expect_equal(Execution(kMlp, with(dropping, {"pipeline.split=even", "pipeline.recompute=all"})).run(), whole,
                  "recomputed");
+}
+
+// The number of an update is that of its step, not of the step that was captured.
+TEST(CudaRun, EveryStepOfAGraphCountsItsUpdate) {
+    const std::vector<std::string> adamw = with(
+        kOnCuda, {"training.optimizer=adamw", "training.steps=5", "pipeline.split=even", "pipeline.schedule=1f1b"});
+    const Execution queued(kMlp, with(adamw, {"run.graph=false"}));
+    const RunResult each = queued.run();
+    expect_equal(each, queued.oracle(), "queued");
+    expect_equal(Execution(kMlp, with(adamw, {"run.graph=true"})).run(), each, "graph");
 }
 
 TEST(CudaRun, ImpossibleGraphsAreRefused) {

@@ -314,18 +314,6 @@ TEST(Emulated, IsTheOnlyBackendWithUnequalMicroBatchesAndSharedDispatchers) {
         }
 }
 
-// An optimizer that is a row of facts, and no more.
-TEST(Emulated, AloneHasOptimizersWithoutKernels) {
-    for (const char* backend : {"cpu", "reference", "cuda", "emulated"}) {
-        Job job = Execution(kMlp, {std::string("run.backend=") + backend}).job();
-        job.config.training.optimizer = static_cast<OptimizerKind>(std::size(kOptimizers));
-        if (std::string(backend) == "emulated")
-            EXPECT_NO_THROW(check_runnable(job));
-        else
-            expect_says(refusal([&] { check_runnable(job); }), {"have no kernels of", "set run.backend: emulated"});
-    }
-}
-
 TEST(Emulated, HugeMemoryIsReservedNotTouched) {
     const Emulation emulation(settings(
         "gpipe", {"workload.activation=20 GB", "workload.activation_until_weight=1 GB", "workload.weights=100 GB"}));

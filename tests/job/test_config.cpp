@@ -118,6 +118,24 @@ TEST(Config, PrecisionIsReadByItsEarlierNameToo) {
     EXPECT_EQ(load("{workload: {model: mlp}, run: {backend: cuda}}").training.precision, Precision::Fp32);
 }
 
+// Each optimizer's keys are printed with it alone.
+TEST(Config, ReadsAndPrintsTheKeysOfAnOptimizer) {
+    const Config usual = load("{workload: {model: mlp}, training: {optimizer: adamw}}");
+    EXPECT_EQ(usual.training.betas, (std::vector<double>{0.9, 0.999}));
+    EXPECT_EQ(usual.training.epsilon, 1e-8);
+    EXPECT_FALSE(contains(usual.yaml, "momentum"));
+    const Config config =
+        load("{workload: {model: mlp}, training: {optimizer: adamw, betas: [0.8, 0.95], epsilon: 1e-6}}");
+    for (const Config& read : {config, load(config.yaml)}) {
+        EXPECT_EQ(read.training.optimizer, OptimizerKind::AdamW);
+        EXPECT_EQ(read.training.betas, (std::vector<double>{0.8, 0.95}));
+        EXPECT_EQ(read.training.epsilon, 1e-6);
+    }
+    const Config sgd = load("{workload: {model: mlp}, training: {betas: [0.8, 0.95], epsilon: 1e-6}}");
+    EXPECT_TRUE(contains(sgd.yaml, "momentum: 0.9"));
+    EXPECT_FALSE(contains(sgd.yaml, "betas") || contains(sgd.yaml, "epsilon"));
+}
+
 TEST(Config, RefusesAShardedOptimizerWithATree) {
     EXPECT_TRUE(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").training.shard_optimizer);
     const std::string said =

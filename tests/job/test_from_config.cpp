@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace pw {
 namespace {
 
@@ -72,6 +74,27 @@ TEST(FromConfig, TasksTakeTheDispatchThatIsGiven) {
     EXPECT_EQ(make_job(load("workload: {model: mlp}"), profile, notices).costs.dispatch, 7'000);
     const Job uniform = make_job(load("{workload: {model: uniform, stages: 1}, cluster: {dispatch: 3 us}}"), notices);
     EXPECT_EQ(uniform.costs.dispatch, 3'000);
+}
+
+// An update by SGD passes over memory 5 times, by AdamW 7 times.
+TEST(FromConfig, UpdatesOfAMeasuredProfileTakeThePassesOfTheOptimizer) {
+    const TemporaryFolder folder;
+    const auto config = [&](const char* optimizer) {
+        return load(fmt::format("{{workload: {{model: mlp}}, cluster: {{profile: {}}}, training: {{optimizer: {}}}}}",
+                                (folder.path() / "profile.yaml").string(), optimizer));
+    };
+    const Model model = build_model(load("workload: {model: mlp}"));
+    for (const auto& [measured, sgd, adamw] :
+         {std::tuple{OptimizerKind::Sgd, Ns{1000}, Ns{1400}}, {OptimizerKind::AdamW, Ns{714}, Ns{1000}}}) {
+        Profile profile = analytic_profile(model, 1, {});
+        profile.backend = "cpu";
+        profile.optimizer = measured;
+        for (LayerProfile& layer : profile.layers)
+            layer.update.median = 1000;
+        write_profile(profile, (folder.path() / "profile.yaml").string());
+        EXPECT_EQ(profile_of(config("sgd"), model).layers[0].update.median, sgd);
+        EXPECT_EQ(profile_of(config("adamw"), model).layers[0].update.median, adamw);
+    }
 }
 
 // The profile has a link inside a host and one between hosts; the config determines which devices share a host.

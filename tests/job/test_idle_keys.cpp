@@ -17,6 +17,8 @@ namespace {
 constexpr const char* kMlp =
     "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, pipeline: {schedule: "
     "1f1b, stages: 2, micro_batches: 4}}";
+constexpr const char* kAdamW =
+    "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, training: {optimizer: adamw}}";
 constexpr const char* kGpt =
     "{workload: {model: gpt, embedding: 16, heads: 2}, cluster: {devices: 2}, pipeline: "
     "{micro_batches: 4}}";
@@ -66,6 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "pipeline.drain=lifo", "pipeline.drain", "1f1b does not read it (gpipe and bfs do)"},
                     Case{kMlp, "pipeline.group=4", "pipeline.group", "(interleaved and zb1p do)"},
                     Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
+                    Case{kMlp, "training.betas=[0.8, 0.9]", "training.betas", "optimizer sgd does not read it"},
+                    Case{kMlp, "training.epsilon=1e-6", "training.epsilon", "optimizer sgd does not read it"},
+                    Case{kAdamW, "training.momentum=0.5", "training.momentum", "optimizer adamw does not read it"},
                     Case{kMlp, "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "several devices"},
                     Case{kMlp, "transfer.sums=tree", "transfer.sums", "several devices"},
                     Case{"{workload: {model: uniform, stages: 1}, pipeline: {replicas: [2], micro_batches: 4}}",

@@ -68,6 +68,7 @@ TEST_P(UnderMpi, ShardedOptimizers) {
     expect_same("four.yaml --set training.clip_norm=0.1 --set pipeline.stages=2 --set pipeline.replicas=[1,3]", {3},
                 sharded);
     expect_same("four.yaml --set pipeline.schedule=pipedream" + two, {4}, sharded);
+    expect_same("four.yaml --set training.optimizer=adamw" + two, {4}, sharded);
     expect_same("gpt.yaml --set training.clip_norm=0.5" + two, {2, 4}, sharded);
     expect_same("unet.yaml", {4}, sharded);
 }
@@ -85,25 +86,30 @@ TEST_P(UnderMpi, SumsInBuckets) {
 
 // Other runs resume from states that ranks have kept in parts, and such ranks resume from states of other runs.
 TEST_P(UnderMpi, ShardedOptimizersResumeFromCheckpoints) {
-    const std::string two = "four.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] ";
-    const std::string sharded = two + "--set training.shard_optimizer=true ";
-    const Json whole = run_well("run " + two + "--checkpoint whole --checkpoint-every 1 --keep 9 --json").json();
-    ASSERT_EQ(on_ranks(4, "run " + sharded + "--checkpoint parts --checkpoint-every 1 --keep 9").code, 0);
     const auto values_in = [&](const std::string& path) {  // they follow the header, whose length comes first
         const std::string all = read(path);
         std::uint64_t header = 0;
         std::memcpy(&header, all.data(), sizeof header);
         return all.substr(sizeof header + header);
     };
-    for (const std::string name : {"optimizer.safetensors", "model.safetensors"}) {
-        EXPECT_GT(values_in("whole/step-00000002/" + name).size(), 1000u);
-        EXPECT_EQ(values_in("parts/step-00000002/" + name), values_in("whole/step-00000002/" + name)) << name;
+    for (const std::string optimizer : {"sgd", "adamw"}) {
+        const std::string whole = "whole-" + optimizer, parts = "parts-" + optimizer,
+                          every = " --checkpoint-every 1 --keep 9";
+        const std::string two = "four.yaml --set pipeline.stages=2 --set pipeline.replicas=[2,2] " +
+                                ("--set training.optimizer=" + optimizer);
+        const std::string sharded = two + " --set training.shard_optimizer=true";
+        const Json hash = run_well("run " + two + " --checkpoint " + whole + every + " --json").json()["weights_hash"];
+        ASSERT_EQ(on_ranks(4, "run " + sharded + " --checkpoint " + parts + every).code, 0);
+        for (const std::string name : {"optimizer.safetensors", "model.safetensors"}) {
+            const std::string file = "/step-00000002/" + name;
+            EXPECT_GT(values_in(whole + file).size(), 1000u);
+            EXPECT_EQ(values_in(parts + file), values_in(whole + file)) << optimizer << " " << name;
+        }
+        EXPECT_EQ(run_well("run " + two + " --resume " + parts + "/step-00000001 --json").json()["weights_hash"], hash);
+        const Said said = on_ranks(2, "run " + sharded + " --resume " + whole + "/step-00000002 --json");
+        ASSERT_EQ(said.code, 0) << said.err;
+        EXPECT_EQ(said.json()["weights_hash"], hash);
     }
-    EXPECT_EQ(run_well("run " + two + "--resume parts/step-00000001 --json").json()["weights_hash"],
-              whole["weights_hash"]);
-    const Said said = on_ranks(2, "run " + sharded + "--resume whole/step-00000002 --json");
-    ASSERT_EQ(said.code, 0) << said.err;
-    EXPECT_EQ(said.json()["weights_hash"], whole["weights_hash"]);
 }
 
 TEST_P(UnderMpi, StatisticsOfBatchNorm) {

@@ -52,8 +52,9 @@ public:
             held.share = share_of_stage(plan, layouts, device->number, 0, false);
             for (std::byte*& slot : held.memory.slots)
                 slot = block(layouts.full[0].weights, 0);
-            for (std::byte*& states : held.memory.optimizers)
-                states = block(layouts.full[0].weights, 0);
+            const int states = facts_of(job.config.training.optimizer).states;
+            for (std::byte*& optimizer : held.memory.optimizers)
+                optimizer = block(states * layouts.full[0].weights, 0);
             held.memory.parts[0].block = block(layouts.full[0].weights, 0);
         }
     }
@@ -230,6 +231,25 @@ TEST(KeptState, IsTheStateAtTheTimeOfKeeping) {
             EXPECT_TRUE(std::ranges::all_of(state.parameters[k].values, [](float value) { return value == 4; }));
             EXPECT_TRUE(std::ranges::all_of(state.states[k].values, [](float value) { return value == 7; }));
         }
+    }
+}
+
+// One block after the other: all means come first.
+TEST(KeptState, NamesTheStatesOfAnOptimizer) {
+    Holders holders(kMlp, with(kOneDevice, {"training.optimizer=adamw"}));
+    Holders::Device& device = *holders.devices[0];
+    const OptimizerStates states = device.stages.at(0).states(0);
+    std::ranges::fill(holders.weights(states.block(0)), 5.0f);
+    std::ranges::fill(holders.weights(states.block(1)), 6.0f);
+    KeptState kept(holders.kernels, 0, device.stages, OptimizerKind::AdamW);
+    kept.keep(true);
+    const DeviceState state = kept.take();
+    ASSERT_EQ(state.states.size(), 2 * state.parameters.size());
+    for (std::size_t k = 0; k < state.states.size(); ++k) {
+        const bool first = k < state.parameters.size();
+        const NamedTensor& parameter = state.parameters[k % state.parameters.size()];
+        EXPECT_EQ(state.states[k].name, parameter.name + (first ? ".exp_avg" : ".exp_avg_sq"));
+        EXPECT_TRUE(std::ranges::all_of(state.states[k].values, [&](float value) { return value == (first ? 5 : 6); }));
     }
 }
 

@@ -69,11 +69,9 @@ std::vector<std::string> on_two_devices(const Schedule& schedule) {
 
 TEST(Mlp, EveryScheduleEqualsItsOracle) {
     for (const Schedule& schedule : schedules())
-        for (const char* receive : {"early", "deferred"}) {
-            std::vector<std::string> set = on_two_devices(schedule);
-            set.push_back(std::string("transfer.receive=") + receive);
-            const Execution execution(kMlp, set);
-            expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + receive);
+        for (const char* more : {"transfer.receive=early", "transfer.receive=deferred", "training.optimizer=adamw"}) {
+            const Execution execution(kMlp, with(on_two_devices(schedule), {more}));
+            expect_equal(execution.run(), execution.oracle(), std::string(schedule.name) + " " + more);
         }
 }
 
@@ -134,13 +132,16 @@ TEST(Mlp, UnevenSplitsEqualTheirOracles) {
 
 // Schedules that add up gradients in micro-batch order in every stage.
 TEST(Mlp, OneGroupingGivesTheNumbersOfOneDevice) {
-    const RunResult whole = Execution(kMlp, {"cluster.devices=1"}).run();
-    for (const char* name : {"naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb1p", "zb-v"})
-        for (const char* communicator : {"edge", "direction", "one"}) {
-            std::vector<std::string> set = on_two_devices(schedule_named(name));
-            set.push_back(std::string("transfer.communicator=") + communicator);
-            expect_equal(Execution(kMlp, set).run(), whole, std::string(name) + " " + communicator);
-        }
+    for (const char* optimizer : {"training.optimizer=sgd", "training.optimizer=adamw"}) {
+        const RunResult whole = Execution(kMlp, {"cluster.devices=1", optimizer}).run();
+        for (const char* name :
+             {"naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb1p", "zb-v"})
+            for (const char* communicator : {"edge", "direction", "one"}) {
+                const std::string lanes = std::string("transfer.communicator=") + communicator;
+                expect_equal(Execution(kMlp, with(on_two_devices(schedule_named(name)), {lanes, optimizer})).run(),
+                             whole, fmt::format("{} {} {}", name, communicator, optimizer));
+            }
+    }
 }
 
 TEST(Mlp, EvaluationDoesNotChangeTheWeights) {

@@ -1,6 +1,7 @@
 // Runs with every weight policy, with and without predicted weights, against their sequential oracles.
 #include "tests/support/execution.h"
 #include "tests/support/layer_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -31,18 +32,46 @@ Execution execution_of(const std::vector<std::string>& policy, int steps, const 
     return Execution(kMlp, with(with(policy, {"cluster.devices=3", fmt::format("training.steps={}", steps)}), more));
 }
 
+bool predicts(const std::string& policy) { return policy == "spectrain" || policy == "pipeoptim"; }
+
 TEST(Policies, EqualTheirOraclesOverTwentySteps) {
     for (const char* backend : {"reference", "cpu"}) {
         std::map<std::string, std::string> hashes;
-        for (const auto& [name, policy] : policies()) {
-            const Execution execution = execution_of(policy, 20, {fmt::format("run.backend={}", backend)});
-            const RunResult run = execution.run();
-            EXPECT_EQ(run.losses.size(), name == "flush" || name == "double_buffer" ? 20u : 80u);
-            expect_equal(run, execution.oracle(), fmt::format("{} on {}", name, backend));
-            EXPECT_TRUE(hashes.try_emplace(run.weights_hash, name).second)
-                << name << " is " << hashes[run.weights_hash];
-        }
+        for (const std::string optimizer : {"sgd", "adamw"})
+            for (const auto& [name, policy] : policies()) {
+                if (optimizer == "adamw" && predicts(name))
+                    continue;
+                const Execution execution = execution_of(
+                    policy, 20, {fmt::format("run.backend={}", backend), "training.optimizer=" + optimizer});
+                const RunResult run = execution.run();
+                EXPECT_EQ(run.losses.size(), name == "flush" || name == "double_buffer" ? 20u : 80u);
+                const std::string what = fmt::format("{} with {} on {}", name, optimizer, backend);
+                expect_equal(run, execution.oracle(), what);
+                EXPECT_TRUE(hashes.try_emplace(run.weights_hash, what).second)
+                    << what << " is " << hashes[run.weights_hash];
+            }
     }
+}
+
+// A micro-batch is a mini-batch. On one device every version is used at once, so that the number of an update is all
+// that could differ from a plan whose every step is a mini-batch.
+TEST(Policies, CountTheUpdatesOfAStage) {
+    const std::vector<std::string> adamw{"training.optimizer=adamw", "cluster.devices=1"};
+    const RunResult steps = Execution(kMlp, with(adamw, {"pipeline.micro_batches=1", "training.steps=12"})).run();
+    for (const char* weights : {"stash", "latest"}) {
+        const RunResult run =
+            Execution(kMlp, with(adamw, {"pipeline.schedule=pipedream", fmt::format("pipeline.weights={}", weights),
+                                         "pipeline.micro_batches=4", "training.steps=3"}))
+                .run();
+        expect_equal(run, steps, weights);
+    }
+}
+
+TEST(Prediction, NeedsAMomentum) {
+    for (const char* name : {"spectrain", "pipeoptim"})
+        expect_says(refusal([&] { (void)execution_of(policies()[name], 1, {"training.optimizer=adamw"}); }),
+                    {fmt::format("{} predicts weights from a momentum, and optimizer adamw has none", name),
+                     "leave pipeline.prediction out, or write training.optimizer: sgd"});
 }
 
 TEST(Policies, OfEmulatedDevicesEqualTheirOraclesToo) {

@@ -58,7 +58,7 @@ TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
 
 TEST(ShardedOptimizer, ChangesNoBitWithOtherOptions) {
     for (const char* more : {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred",
-                             "pipeline.micro_batches=1", "training.momentum=0"})
+                             "pipeline.micro_batches=1", "training.momentum=0", "training.optimizer=adamw"})
         for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
             expect_same_when_sharded(kMlp, replicated(schedule, {2, 3}, {"run.backend=cpu", more}));
 }
@@ -66,7 +66,7 @@ TEST(ShardedOptimizer, ChangesNoBitWithOtherOptions) {
 // Copies of a table are added up over stages, for any parts that the holders update.
 TEST(ShardedOptimizer, ChangesNoBitOfSharedTables) {
     for (const std::vector<int>& replicas : {std::vector{2}, {2, 2}, {1, 3}, {3, 1, 2}})
-        for (const char* more : {"training.steps=3", "training.clip_norm=0.2"})
+        for (const char* more : {"training.steps=3", "training.clip_norm=0.2", "training.optimizer=adamw"})
             expect_same_when_sharded(kSmallGpt, replicated("1f1b", replicas, {more}));
 }
 
@@ -90,26 +90,31 @@ TEST(ShardedOptimizer, ChangesNoBitOnDevicesOfSeveralStages) {
 
 // Every micro-batch is a mini-batch: a plan has many S and U, and versions in several slots.
 TEST(ShardedOptimizer, ChangesNoBitWithoutAFlush) {
-    for (const char* weights : {"stash", "latest", "vertical_sync"})
-        expect_same_when_sharded(
-            kMlp,
-            replicated("pipedream", {2, 3}, {"pipeline.micro_batches=6", fmt::format("pipeline.weights={}", weights)}));
+    for (const char* more : {"pipeline.weights=stash", "pipeline.weights=latest", "pipeline.weights=vertical_sync",
+                             "training.optimizer=adamw"})
+        expect_same_when_sharded(kMlp, replicated("pipedream", {2, 3}, {"pipeline.micro_batches=6", more}));
 }
 
 TEST(ShardedOptimizer, TakesThePredictedMemory) {
     const Profile profile = measured(kMlp, 3);
     for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
-        for (const std::vector<int>& replicas : {std::vector{2, 1}, {1, 3}, {4}})
-            expect_predicted_memory(kMlp, sharded(replicated(schedule, replicas)), profile);
+        for (const char* optimizer : {"training.optimizer=sgd", "training.optimizer=adamw"})
+            for (const std::vector<int>& replicas : {std::vector{2, 1}, {1, 3}, {4}})
+                expect_predicted_memory(kMlp, sharded(replicated(schedule, replicas, {optimizer})), profile);
 }
 
 TEST(ShardedOptimizer, KeepsAShareOfTheStates) {
-    const std::vector<std::string> set = replicated("1f1b", {4});
-    const RunResult whole = Execution(kMlp, set).run(), parts = Execution(kMlp, sharded(set)).run();
+    const auto gradients = static_cast<std::size_t>(MemoryKind::Gradients);
     const auto states = static_cast<std::size_t>(MemoryKind::Optimizer);
-    for (std::size_t device = 0; device < 4; ++device) {
-        EXPECT_GE(parts.peak[device][states], whole.peak[device][states] / 4);
-        EXPECT_LT(parts.peak[device][states], whole.peak[device][states] / 4 + 64);
+    const std::map<std::string, int> blocks{{"sgd", 1}, {"adamw", 2}};
+    for (const auto& [optimizer, count] : blocks) {
+        const std::vector<std::string> set = replicated("1f1b", {4}, {"training.optimizer=" + optimizer});
+        const RunResult whole = Execution(kMlp, set).run(), parts = Execution(kMlp, sharded(set)).run();
+        for (std::size_t device = 0; device < 4; ++device) {
+            EXPECT_EQ(whole.peak[device][states], count * whole.peak[device][gradients]) << optimizer;
+            EXPECT_GE(parts.peak[device][states], whole.peak[device][states] / 4) << optimizer;
+            EXPECT_LT(parts.peak[device][states], whole.peak[device][states] / 4 + count * 64) << optimizer;
+        }
     }
 }
 

@@ -173,6 +173,22 @@ TEST(CostsOf, AddUpToTheSameTotalsForEverySplit) {
     }
 }
 
+// SGD reads weights, gradients and momentum and writes two of them: five trips of 4 bytes for each parameter. AdamW
+// reads four blocks and writes three.
+TEST(AnalyticCosts, UpdatesTakeTheirTripsThroughMemory) {
+    const Model model = build_resnet50(64, 10);
+    const std::int64_t parameters = layer_of(model, "fc").parameters;
+    ASSERT_EQ(parameters, 2048 * 10 + 10);
+    const DeviceRates rates{.flops = 1e15, .memory_bandwidth = 4e9};
+    const auto update = [&](OptimizerKind optimizer) {
+        return analytic_profile(model, 4, rates, {.optimizer = optimizer}).layers;
+    };
+    const std::vector<LayerProfile> sgd = update(OptimizerKind::Sgd), adamw = update(OptimizerKind::AdamW);
+    const auto fc = std::ranges::find(sgd, "fc", &LayerProfile::name) - sgd.begin();
+    EXPECT_EQ(sgd[fc].update.median, 5 * parameters);
+    EXPECT_EQ(adamw[fc].update.median, 7 * parameters);
+}
+
 TEST(CostsOf, ChargeTheTensorsThatCross) {
     const Model model = build_mlp({1, 4, 4}, 10);
     const Costs costs = costs_of(model, split_at(model.layers, {"fc2"}), measured_mlp({4}), 4);

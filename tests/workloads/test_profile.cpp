@@ -109,6 +109,14 @@ TEST_F(ProfileFile, IsReadBackExactly) {
     EXPECT_EQ(written(read_profile(path_)), once);
 }
 
+TEST_F(ProfileFile, NamesAnOptimizerOtherThanSgd) {
+    Profile profile = sample();
+    EXPECT_EQ(written(profile).find("optimizer"), std::string::npos);
+    profile.optimizer = OptimizerKind::AdamW;
+    EXPECT_NE(written(profile).find("  optimizer: adamw\n"), std::string::npos);
+    EXPECT_EQ(read_profile(path_), profile);
+}
+
 TEST_F(ProfileFile, TakesTheLinkForSumsThatItLacks) {
     const std::string text = with("  sums: {", "  # {");
     std::ofstream(path_) << text;

@@ -7,7 +7,9 @@
 #include <yaml-cpp/yaml.h>
 
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace pw {
 namespace {
@@ -19,7 +21,7 @@ const Transformer& preset(std::string_view name) {
     return *model;
 }
 
-// The totals that the publishers of the weights state. Not counted here: DeepSeek's additional layer that predicts a
+// The totals of the published weights. Not counted here: DeepSeek's additional layer that predicts a
 // second token and the 256 corrections of a router, which are no weights; the 64 sinks of attention in each layer of
 // GPT-OSS; the norm of BLOOM after its embedding, 2 x 14336.
 TEST(Transformers, HaveThePublishedNumberOfParameters) {

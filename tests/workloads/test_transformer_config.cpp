@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pw {
 namespace {
@@ -128,6 +130,17 @@ TEST(TransformerConfig, OfAnUnknownFamilyWithLayersOfLlamaIsRead) {
     EXPECT_FALSE(model.tied);
 }
 
+TEST(TransformerConfig, OfAMultimodalModelIsReadFromItsText) {
+    const Transformer text = model_in(llama_json());
+    const std::string file = fmt::format(R"({{"model_type": "llava", "text_config": {},
+ "tie_word_embeddings": true, "hidden_size": 9}})",
+                                         llama_json());
+    Transformer model = model_in(file);
+    EXPECT_EQ(model.hidden, text.hidden);
+    EXPECT_TRUE(model.tied);
+    EXPECT_FALSE(text.tied);
+}
+
 TEST(TransformerConfig, NamesTheModelByItsFolderOrItsFile) {
     const TemporaryFolder folder;
     std::filesystem::create_directories(folder.path() / "mine-7b");
@@ -219,6 +232,7 @@ TEST(TransformerConfig, OfAnotherKindOfModelIsAMistake) {
     expect_mistakes(llama_json(R"("is_encoder_decoder": true)"), {"the model has an encoder"});
     expect_mistakes(llama_json(R"("mamba_num_heads": 8)"), {"'mamba_num_heads' is of a model with state-space layers"});
     std::string gelu = llama_json(R"("hidden_act": "gelu")");
+    EXPECT_TRUE(model_in(gelu).gated);  // llama's MLP is, with any function
     gelu.replace(gelu.find("llama"), 5, "newcomer");
     expect_mistakes(gelu, {"the layers of 'newcomer' with gelu are not known", "config.json:4:"});
 }

@@ -39,13 +39,14 @@ void require(const Yaml& at, std::initializer_list<std::string_view> keys) {
 }
 
 DeviceKindFacts read_kind(const std::string& name, const Yaml& at) {
-    at.allow({"peak", "best", "memory", "memory_bandwidth", "link", "products", "source"});
+    at.allow({"peak", "best", "memory", "memory_bandwidth", "power", "link", "products", "source"});
     require(at, {"peak", "memory", "memory_bandwidth", "link", "source"});
     DeviceKindFacts kind{.name = name,
                          .peak = read_rates(at["peak"]),
                          .best = read_rates(at["best"]),
                          .memory = at["memory"].bytes(1),
                          .memory_bandwidth = at["memory_bandwidth"].bandwidth(1),
+                         .power = at["power"].number(0, 0, 1e6),
                          .link = read_link_of_kind(at["link"]),
                          .products = at["products"].text(),
                          .source = at["source"].text()};

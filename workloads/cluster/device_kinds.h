@@ -22,6 +22,7 @@ struct DeviceKindFacts {
     RatesByPrecision best;        // of the fastest product that was measured; where there is none, none was found
     Bytes memory = 0;             // available to a program, or as sold
     double memory_bandwidth = 0;  // B/s
+    double power = 0;             // watts that the device may take; 0: not known
     Link link;                    // between two devices of a host
     std::string products;  // the kind whose table of products (workloads/costs/products.yaml) holds; empty: none does
     std::string source;

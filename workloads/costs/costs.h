@@ -57,7 +57,8 @@ struct Profile {
     int classes = 0;
     int threads_per_device = 1;
     int neighbours = 0;  // devices that computed during the busy times; 0: not known, all others of a plan's host
-    std::optional<Precision> precision;  // absent when not known
+    std::optional<Precision> precision;            // absent when not known
+    OptimizerKind optimizer = OptimizerKind::Sgd;  // whose updates were measured
     double cpu_share = 1;  // share of its cores that the measurement had; less than 1 when other programs were running
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size

@@ -19,11 +19,12 @@ constexpr std::size_t kNearest = 4;
 constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
 
 ProductTable read_table(const Yaml& at) {
-    at.allow({"device", "precision", "peak", "source", "rows"});
+    at.allow({"device", "precision", "peak", "accumulates", "source", "rows"});
     ProductTable table{.device = at["device"].text(),
                        .source = at["source"].text(),
                        .precision = at["precision"].choice(Precision::Bf16),
                        .peak = at["peak"].flops(1),
+                       .accumulates = at["accumulates"].boolean(true),
                        .rows = {}};
     for (const Yaml& row : at["rows"].items()) {
         const std::vector<Yaml> values = row.items();
@@ -74,6 +75,12 @@ double peak_of(const DeviceKindFacts& kind, Precision precision) {
     return product_rate(kind, precision)->flops;
 }
 
+// Returns the ratio of the clocks of two devices with the same chip whose power is limited: power grows with the cube
+// of the clock, as it is proportional to the clock and the square of the voltage, which grows with the clock.
+double clock_ratio(const DeviceKindFacts& kind, const DeviceKindFacts& measured) {
+    return kind.power > 0 && kind.power < measured.power ? std::cbrt(kind.power / measured.power) : 1;
+}
+
 }  // namespace
 
 double ProductTable::efficiency(const Product& product) const {
@@ -103,6 +110,36 @@ const std::vector<ProductTable>& product_tables() {
     return tables;
 }
 
+double KnownEfficiencies::of(const Product& product, const ProductTable& table) {
+    constexpr std::size_t kMost = 100'000;
+    const std::tuple key{product.m, product.k, product.n, product.layout};
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = known_.find(key); found != known_.end())
+            return found->second;
+    }
+    const double share = table.efficiency(product);
+    const std::lock_guard lock(mutex_);
+    if (known_.size() < kMost)
+        known_.emplace(key, share);
+    return share;
+}
+
+namespace {
+
+// Returns what is known of a table of this build.
+std::shared_ptr<KnownEfficiencies> known_of(const ProductTable& table) {
+    static const std::vector<std::shared_ptr<KnownEfficiencies>> all = [] {
+        std::vector<std::shared_ptr<KnownEfficiencies>> made;
+        while (made.size() < product_tables().size())
+            made.push_back(std::make_shared<KnownEfficiencies>());
+        return made;
+    }();
+    return all[static_cast<std::size_t>(&table - product_tables().data())];
+}
+
+}  // namespace
+
 std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, Precision precision) {
     const std::vector<ProductTable>& tables = product_tables();
     if (!kind.products.empty() && std::none_of(tables.begin(), tables.end(), [&](const ProductTable& table) {
@@ -128,9 +165,10 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
                                      other = measured ? product_rate(*measured, table->precision) : std::nullopt;
     if (!own || !other)
         return nullptr;
-    const double scale =
-        own->is_measured && other->is_measured ? own->flops / other->flops : peak_of(kind, precision) / table->peak;
-    return std::make_shared<const ProductRates>(ProductRates{*table, scale});
+    const double scale = own->is_measured && other->is_measured
+                             ? own->flops / other->flops
+                             : peak_of(kind, precision) / table->peak * clock_ratio(kind, *measured);
+    return std::make_shared<const ProductRates>(ProductRates{*table, scale, known_of(*table)});
 }
 
 std::optional<LayerProducts> products_of(const Layer& layer, int samples) {

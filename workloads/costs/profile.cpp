@@ -153,9 +153,11 @@ void check_version(const Yaml& file) {
 }
 
 Profile read_header(const Yaml& map) {
-    map.allow({"version", "model", "backend", "machine", "date", "input", "classes", "threads_per_device", "neighbours",
-               "dispatch", "precision", "cpu_share", "reference", "link", "between", "sums", "sent_copies", "data",
-               "data_bytes"});
+    map.allow({"version",    "model",       "backend",   "machine",
+               "date",       "input",       "classes",   "threads_per_device",
+               "neighbours", "dispatch",    "precision", "optimizer",
+               "cpu_share",  "reference",   "link",      "between",
+               "sums",       "sent_copies", "data",      "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -166,6 +168,7 @@ Profile read_header(const Yaml& map) {
     profile.threads_per_device = read_count(required(map, "threads_per_device"), kMostExtent);
     profile.neighbours = static_cast<int>(map["neighbours"].integer(0, 1, kMostExtent));
     profile.precision = map["precision"].choice<Precision>();
+    profile.optimizer = map["optimizer"].choice(OptimizerKind::Sgd);
     profile.cpu_share = map["cpu_share"].number(1, 0, 1);
     if (map["reference"].present())
         profile.reference = read_measured(map["reference"]);
@@ -239,6 +242,8 @@ std::string print_header(const Profile& profile) {
         text += fmt::format("  neighbours: {}\n", profile.neighbours);
     if (profile.precision)
         text += fmt::format("  precision: {}\n", name_of(*profile.precision));
+    if (profile.optimizer != OptimizerKind::Sgd)
+        text += fmt::format("  optimizer: {}\n", name_of(profile.optimizer));
     if (profile.cpu_share < 1)
         text += fmt::format("  cpu_share: {}\n", profile.cpu_share);
     if (profile.reference.median > 0)

@@ -23,6 +23,9 @@ struct OptimizerFacts {
     int states;
     // By state: what follows the parameter's name in the name of the state's tensor in a checkpoint.
     std::array<std::string_view, 2> suffixes;
+    // Whether the first state is a momentum: weights - rate * momentum are the weights an update later, if gradients
+    // stay as they are.
+    bool has_momentum;
 
     // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
     // writes weights and states.
@@ -30,9 +33,9 @@ struct OptimizerFacts {
 };
 
 inline constexpr OptimizerFacts kOptimizers[] = {
-    {OptimizerKind::Sgd, 1, {""}},  // momentum
+    {OptimizerKind::Sgd, 1, {""}, true},  // momentum
     // running averages of the gradients and of their squares, with PyTorch's names
-    {OptimizerKind::AdamW, 2, {".exp_avg", ".exp_avg_sq"}},
+    {OptimizerKind::AdamW, 2, {".exp_avg", ".exp_avg_sq"}, false},
 };
 
 constexpr bool are_in_order() {

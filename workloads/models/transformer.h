@@ -32,7 +32,7 @@ struct Experts {
     int width = 0;         // of an expert's MLP
     int shared_width = 0;  // of the MLP that every token takes in addition; 0: none
     int first = 0;         // the first layer that has experts; those before are dense
-    int every = 1;         // of the layers from `first` on, every so many-th has experts
+    int every = 1;         // distance of layers with experts, from `first` on
     bool operator==(const Experts&) const = default;
 };
 

@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -39,7 +40,7 @@ constexpr Family gpt_family(std::string_view type, PositionKind position) {
             .tied = true,
             .ffn_of_hidden = 4};
 }
-// The first row that fits counts; the last one is for types that have the layers of llama.
+// The first row that fits counts; the last one is for other types, which are taken to have the layers of llama.
 constexpr Family kFamilies[] = {
     gpt_family("gpt2", PositionKind::Learned),
     gpt_family("mpt", PositionKind::Learned),
@@ -48,6 +49,11 @@ constexpr Family kFamilies[] = {
     {.type = "qwen2", .attention_bias = true},
     {.type = "qwen3", .normed_heads = true},
     {.type = "gpt_oss", .bias = true, .window_every = 2},
+    {.type = "llama"},
+    {.type = "mistral"},
+    {.type = "mixtral"},
+    {.type = "deepseek"},
+    {.type = "kimi"},
     {.type = "grok"},
     {.type = ""},
 };
@@ -110,7 +116,7 @@ int needed_number(const Yaml& at, KeyNames names, std::int64_t most) {
 
 bool flag_or(const Yaml& value, bool fallback) { return value.present() ? value.boolean(fallback) : fallback; }
 
-// An unknown family with another function between its matrices than llama's may have another MLP: a mistake.
+// The MLP of another type may have other matrices if the function between them is not llama's: a mistake.
 const Family& family_of(const Yaml& root, const Yaml& at) {
     const Yaml said = at["model_type"].present() ? at["model_type"] : root["model_type"];
     const std::string type = said.is_text() ? said.text() : "";
@@ -161,7 +167,7 @@ void read_heads(const Yaml& at, Transformer& model) {
                       "correct one of them, or write the width of a head as \"head_dim\": ..");
 }
 
-// Layers that are alike: `first`, and then every so many-th.
+// Layers at equal distances: `first`, first + every, ..
 struct Spacing {
     int first = 0, every = 1;
 };
@@ -220,7 +226,7 @@ void read_experts(const Yaml& at, Transformer& model) {
     if (!spacing)
         first_of(at, {"mlp_only_layers", "moe_layer_freq"})
             .complain("the layers with experts are not spaced evenly",
-                      "describe layers of which the first ones are dense, or every so many-th has experts");
+                      "layers with experts must follow at equal distances, after any number of dense ones");
     experts.first = spacing ? spacing->first : 0;
     experts.every = spacing ? spacing->every : 1;
     model.experts = experts;
@@ -268,13 +274,15 @@ void read_kinds(const Yaml& root, const Yaml& at, const Family& family, Transfor
     model.bias = family.bias || (attention_bias && flag_or(at["mlp_bias"], false));
     const Yaml tied = at["tie_word_embeddings"];
     model.tied = flag_or(tied.present() ? tied : root["tie_word_embeddings"], family.tied);
-    if (family.type == "mpt") {
-        model.bias = !flag_or(at["no_bias"], false);
-        model.norm = model.bias ? NormKind::LayerNorm : NormKind::BareLayerNorm;
-        model.position = flag_or(at["attn_config"]["alibi"], false)  ? PositionKind::Alibi
-                         : flag_or(at["attn_config"]["rope"], false) ? PositionKind::Rotary
-                                                                     : family.position;
+    if (flag_or(at["no_bias"], false)) {
+        model.bias = false;
+        model.norm = NormKind::BareLayerNorm;
     }
+    const Yaml attention = at["attn_config"];
+    if (flag_or(attention["alibi"], false))
+        model.position = PositionKind::Alibi;
+    else if (flag_or(attention["rope"], false))
+        model.position = PositionKind::Rotary;
     model.attention_bias = attention_bias && !model.bias;
 }
 
@@ -317,6 +325,7 @@ std::string name_of_config(const std::string& path) {
                                                                                          : file.stem().string();
 }
 
+constexpr const char* kConfigKeys[] = {"\"model_type\"", "\"architectures\""};
 constexpr const char* kConfigHelp = "name a config.json of Hugging Face that can be read";
 
 }  // namespace
@@ -349,7 +358,8 @@ bool is_transformer_config(const std::string& path) {
         return false;
     try {
         const std::string text = read_text(path, kConfigHelp);
-        return text.find("\"model_type\"") != std::string::npos || text.find("\"architectures\"") != std::string::npos;
+        return std::any_of(std::begin(kConfigKeys), std::end(kConfigKeys),
+                           [&](const char* key) { return text.find(key) != std::string::npos; });
     } catch (const Error&) {
         return false;
     }

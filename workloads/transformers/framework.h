@@ -19,7 +19,8 @@ enum class Release : std::uint8_t {
     NeMo2025,
     TorchTitan,
     TorchTitanCompiled,
-    Fsdp2023
+    Fsdp2023,
+    Scaling2023
 };
 template <>
 inline constexpr Choice<Release> kChoices<Release>[] = {
@@ -27,23 +28,33 @@ inline constexpr Choice<Release> kChoices<Release>[] = {
     {"megatron-2022", Release::Megatron2022}, {"nemo-2023", Release::NeMo2023},
     {"nemo-2024", Release::NeMo2024},         {"nemo-2025", Release::NeMo2025},
     {"torchtitan", Release::TorchTitan},      {"torchtitan-compiled", Release::TorchTitanCompiled},
-    {"fsdp-2023", Release::Fsdp2023}};
+    {"fsdp-2023", Release::Fsdp2023},         {"scaling-2023", Release::Scaling2023}};
+
+// What is sent while a pass computes.
+struct Overlap {
+    // All-gathers and reduce-scatters of tensor parallelism overlap the products that they belong to, in pieces.
+    bool tensor = false;
+    // Those of the backward overlap the gradients of weights.
+    bool tensor_backward = false;
+    bool data = false;      // sums of gradients overlap the last backward; gathers of weights overlap the first forward
+    bool pipeline = false;  // messages between stages of interleaved schedules overlap passes
+    bool expert = false;    // all-to-alls of one micro-batch overlap the passes of another
+    bool operator==(const Overlap&) const = default;
+};
 
 struct ReleaseFacts {
     Release release;
     AttentionKernels attention;
-    // All-reduces and reduce-scatters of tensor parallelism in the backward overlap the gradients of weights.
-    bool overlaps_tensor_backward;
-    // All-gathers and reduce-scatters of tensor parallelism overlap the products that they belong to, in pieces.
-    bool overlaps_tensor;
-    // Sums of gradients overlap the last backward; gathers of weights overlap the first forward.
-    bool overlaps_data;
-    bool overlaps_pipeline;  // messages between stages of interleaved schedules overlap passes
-    bool overlaps_expert;    // all-to-alls of one micro-batch overlap the passes of another
-    bool fuses;              // norms, activations and residual sums are one kernel each, and the loss is
-    bool dropout;            // values are dropped (masks are saved)
-    Bytes gradient;          // bytes of a number in sums of gradients
-    double host;             // seconds in which the host launches a kernel
+    Overlap overlap;
+    bool fuses;          // activations and rotations are one kernel each
+    bool fuses_norms;    // norms are
+    bool dropout;        // values are dropped; masks are saved
+    Bytes gradient;      // bytes of a number in sums of gradients
+    bool sends_once;     // a token goes once to each NVLink domain that has some of its experts
+    bool splits_logits;  // each tensor rank has the logits of its part of the vocabulary; else all have all
+    double loss_forward, loss_backward;  // bytes that the loss moves for each logit
+    double loss_saved, loss_scratch;  // bytes for each logit, from the forward to the backward, and during the latter
+    double host;                      // seconds in which the host launches a kernel
 };
 const ReleaseFacts& facts_of(Release release);
 

@@ -58,16 +58,24 @@ double KernelTimes::product_seconds(const Product& product, bool low) const {
     return flops / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
 }
 
-LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, bool low) const {
+LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, bool low, int pieces) const {
     const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
-    const std::int64_t m = whole(rows), k = whole(inputs), n = whole(outputs);
-    return {.forward = product_seconds({m, k, n, ProductLayout::TN}, low),
-            .input = product_seconds({m, n, k, ProductLayout::NN}, low),
+    const std::int64_t m = whole(rows), k = whole(inputs), n = whole(outputs), piece = whole(rows / pieces);
+    return {.forward = pieces * product_seconds({piece, k, n, ProductLayout::TN}, low),
+            .input = pieces * product_seconds({piece, n, k, ProductLayout::NN}, low),
             .weight = product_seconds({n, m, k, ProductLayout::NT}, low)};
 }
 
-LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs) const {
-    LinearSeconds seconds = products(rows, inputs, outputs, is_low_);
+// Returns the seconds in which the gradients of weights are added up, if their product does not.
+double KernelTimes::added(double inputs, double outputs, bool low) const {
+    const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
+    const bool adds = job_.parallel.zero < 2 && rates && !rates->table.accumulates;
+    return adds ? moved(2.0 * static_cast<double>(job_.parallel.program().gradient) * inputs * outputs) : 0;
+}
+
+LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs, int pieces) const {
+    LinearSeconds seconds = products(rows, inputs, outputs, is_low_, pieces);
+    seconds.weight += added(inputs, outputs, is_low_);
     if (is_low_) {  // each input is read in bf16 and written as it is and transposed
         seconds.forward += moved(4 * rows * inputs);
         seconds.input += moved(4 * rows * outputs);
@@ -75,8 +83,16 @@ LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs) co
     return seconds;
 }
 
+double KernelTimes::input_bytes() const {
+    return job_.precision == Precision::Nvfp4 ? 0.5
+           : is_low_                          ? 1
+                                              : static_cast<double>(bytes_of(job_.precision).activation);
+}
+
 LinearSeconds KernelTimes::head(double rows, double inputs, double outputs) const {
-    return products(rows, inputs, outputs, false);
+    LinearSeconds seconds = products(rows, inputs, outputs, false);
+    seconds.weight += added(inputs, outputs, false);
+    return seconds;
 }
 
 LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, double outputs) const {
@@ -87,13 +103,13 @@ LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, do
 PassSeconds KernelTimes::attention(double sequences, double heads, double key_width, double value_width,
                                    int window) const {
     const double tokens = job_.tokens, queries = tokens / job_.parallel.context;
-    const AttentionKernels kernels = job_.parallel.attention_kernels();
+    const AttentionKernels kernels = job_.parallel.program().attention;
     if (kernels == AttentionKernels::Unfused) {
         const double scores = sequences * heads * queries * tokens;
         const double rate_shape_rows = sequences * heads * queries;
         const LinearSeconds products_of_scores = products(rate_shape_rows, key_width, tokens, false);
         const LinearSeconds products_of_values = products(rate_shape_rows, tokens, value_width, false);
-        const bool dropout = facts_of(job_.parallel.release).dropout;
+        const bool dropout = job_.parallel.program().dropout;
         // Softmax reads and writes scores, dropout reads and writes probabilities and a mask.
         const double forward = moved(scores * (dropout ? 9 : 4)), backward = moved(scores * (dropout ? 11 : 6));
         return {products_of_scores.forward + products_of_values.forward + forward,
@@ -107,7 +123,7 @@ PassSeconds KernelTimes::attention(double sequences, double heads, double key_wi
     AttentionRates rates{kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
     if (table != nullptr) {
         const double scale = head_rates_ ? head_rates_->scale : 1;
-        rates = table->rates({sequences, heads, tokens, key_width});
+        rates = table->rates({sequences, heads, queries, key_width});
         rates = {rates.forward * scale, rates.backward * scale};
     }
     return {work / rates.forward, kBackwardWork * work / rates.backward};

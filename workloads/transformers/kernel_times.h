@@ -20,11 +20,14 @@ public:
     explicit KernelTimes(const TransformerJob& job);
 
     // Returns the products of `rows` tokens with a matrix [inputs, outputs], and in low precision the conversions.
-    LinearSeconds linear(double rows, double inputs, double outputs) const;
+    // Those of inputs are in `pieces` of rows, if messages arrive or leave meanwhile.
+    LinearSeconds linear(double rows, double inputs, double outputs, int pieces = 1) const;
     // The same for the head, which is not in low precision.
     LinearSeconds head(double rows, double inputs, double outputs) const;
     // Returns the products of `groups` experts, each with `rows` tokens.
     LinearSeconds experts(double groups, double rows, double inputs, double outputs) const;
+    // Returns the bytes of an input that a linear layer saves for the gradient of its weights.
+    double input_bytes() const;
     // Returns the seconds of a kernel that moves so many bytes.
     double moved(double bytes) const { return bytes / memory_rate_; }
     // Returns the causal attention of `heads` heads of queries on the device, which has the queries of 1/context of the
@@ -32,7 +35,8 @@ public:
     PassSeconds attention(double sequences, double heads, double key_width, double value_width, int window) const;
 
 private:
-    LinearSeconds products(double rows, double inputs, double outputs, bool low) const;
+    LinearSeconds products(double rows, double inputs, double outputs, bool low, int pieces = 1) const;
+    double added(double inputs, double outputs, bool low) const;
     double product_seconds(const Product& product, bool low) const;
 
     const TransformerJob& job_;

@@ -15,6 +15,15 @@ constexpr double kFloat = 4;
 // hardware_configs).
 constexpr double kSlowedByMessages = 1.126;
 
+// Kernels that choose experts, count their tokens, sort them and bring them back, of Megatron-Core's layer of experts.
+constexpr double kRouting = 40;
+// The share of the bandwidth of plain kernels that sorting reaches: 0.5 of 0.67 on a B200
+// (MooreThreads/SimuMax@4dcaae5, configs/system/b200_bf16_ceperm.json).
+constexpr double kSorting = 0.5 / 0.67;
+// How often a checkpointed block reads or sets a state of random numbers: those of the CPU, of the GPU and of the
+// tensor ranks, and twice in each of two dropouts of attention and MLP.
+constexpr double kRandomStates = 7;
+
 double per_rank(double count, int ranks) { return count / ranks; }
 
 }  // namespace
@@ -29,6 +38,7 @@ struct TransformerLayers::Sum {
     double attention = 0;              // of them, forward and backward
     double exposed_forward = 0, exposed_backward = 0;
     double kernels = 0;  // of a forward
+    double scratch = 0;
     double saved = 0, recomputed_saved = 0,
            recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
     LayerParameters parameters;
@@ -56,19 +66,21 @@ double TransformerLayers::output_bytes(int sequences) const {
 }
 
 void TransformerLayers::add_norms(Sum& sum) const {
-    const ReleaseFacts& release = facts_of(job_.parallel.release);
+    const ReleaseFacts release = job_.parallel.program();
+    const bool fused =
+        release.fuses_norms || job_.model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
     const double hidden = job_.model.hidden, values = sum.divided * hidden;
     // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
-    sum.forward += kernels_.moved(2 * values * (release.fuses ? 4 : 30));
-    sum.backward += kernels_.moved(2 * values * (release.fuses ? 6 : 50));
+    sum.forward += kernels_.moved(2 * values * (fused ? 4 : 30));
+    sum.backward += kernels_.moved(2 * values * (fused ? 6 : 50));
     // Two residual sums, and the sums of both gradients.
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
     sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
-    sum.kernels += release.fuses ? 4 : 14;
-    sum.saved += kValue * values;                          // the residual stream between attention and MLP
-    sum.recomputed_saved += 2 * kValue * values;           // outputs of both norms
-    sum.saved += release.dropout ? 2 * values : 0;         // masks
-    sum.saved += release.fuses ? 0 : 2 * kFloat * values;  // fp32 copies
+    sum.kernels += fused ? 4 : 14;
+    sum.saved += kValue * values;                   // the residual stream between attention and MLP
+    sum.recomputed_saved += 2 * kValue * values;    // outputs of both norms
+    sum.saved += release.dropout ? 2 * values : 0;  // masks
+    sum.saved += fused ? 0 : 2 * kFloat * values;   // copies in fp32
     sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
 }
 
@@ -76,7 +88,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
     const double hidden = model.hidden, rows = sum.rows;
-    const int tensor = parallel.tensor;
+    const int tensor = parallel.tensor, pieces = parallel.pieces();
     const double heads = per_rank(model.heads, tensor);
     double key_width = model.head_width, value_width = model.head_width;
     LinearSeconds first;
@@ -104,11 +116,11 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         const double groups = std::max(1.0, per_rank(model.key_value_heads, tensor));
         keys_and_values = 2 * groups * key_width;
         made = heads * key_width + keys_and_values;
-        first = kernels_.linear(rows, hidden, made);
+        first = kernels_.linear(rows, hidden, made, pieces);
         sum.parameters.dense += hidden * made + (model.bias || model.attention_bias ? made : 0);
     }
     const double out = heads * value_width;
-    const LinearSeconds second = kernels_.linear(rows, out, hidden);
+    const LinearSeconds second = kernels_.linear(rows, out, hidden, pieces);
     sum.products += first;
     sum.products += second;
     sum.parameters.dense += out * hidden + (model.bias ? hidden : 0);
@@ -120,9 +132,11 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     sum.attention += core.forward + core.backward;
     sum.kernels += 4;
     sum.saved += kValue * rows * (made + out);
-    const bool unfused = parallel.attention_kernels() == AttentionKernels::Unfused;
+    if (kernels_.input_bytes() < kValue)  // attention keeps its output, the product after it has a copy of its own
+        sum.saved += kernels_.input_bytes() * rows * out;
+    const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
     const double scores = sum.sequences * heads * job_.tokens * static_cast<double>(job_.tokens) / parallel.context;
-    const double kept = unfused ? scores * (facts_of(parallel.release).dropout ? 5 : 2)
+    const double kept = unfused ? scores * (parallel.program().dropout ? 5 : 2)
                                 : kFloat * sum.sequences * heads * job_.tokens / parallel.context;
     if (unfused)
         sum.kernels += 6;
@@ -132,10 +146,10 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         sum.saved += kept;
     if (model.position == PositionKind::Rotary) {
         const double rotated = rows * (heads * key_width + keys_and_values / 2);
-        const double bytes = (facts_of(parallel.release).fuses ? 4 : 16) * rotated;
+        const double bytes = (parallel.program().fuses ? 4 : 16) * rotated;
         sum.forward += kernels_.moved(bytes);
         sum.backward += kernels_.moved(bytes);
-        sum.kernels += facts_of(parallel.release).fuses ? 2 : 8;
+        sum.kernels += parallel.program().fuses ? 2 : 8;
     }
     if (parallel.context > 1) {  // keys and values go round, those of the next part while one is computed
         const double bytes = kValue * rows * keys_and_values * (parallel.context - 1);
@@ -145,10 +159,21 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     }
 }
 
+// Returns the copies that leave with a dispatch that sends a token once to every domain that has one of its experts,
+// from where it is copied to them (DeepEP). Experts are equally likely.
+double TransformerLayers::copies_to_domains(double copies) const {
+    const int ranks = job_.parallel.expert, in_domain = RankGroup{ranks, 1}.in_domain(job_.fabric);
+    const int domains = job_.fabric.between ? (ranks + in_domain - 1) / in_domain : 1;
+    if (domains == 1)
+        return copies;
+    const double active = job_.model.experts->active;
+    return copies * domains * (1 - std::pow(1 - 1.0 / domains, active)) / active;
+}
+
 void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
     const auto activation = [&](double values) {
         const double forward = model.gated ? (release.fuses ? 6 : 10) : (release.fuses ? 4 : 8);
@@ -159,11 +184,11 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
         sum.saved += kValue * values * matrices;
         if (!release.fuses && model.gated)
             sum.saved += kValue * values;
-        sum.recomputed_saved += kValue * values;
+        sum.recomputed_saved += kernels_.input_bytes() * values;
     };
     const auto dense = [&](double rows, double width) {
-        sum.products += kernels_.linear(rows, hidden, matrices * width);
-        sum.products += kernels_.linear(rows, width, hidden);
+        sum.products += kernels_.linear(rows, hidden, matrices * width, parallel.pieces());
+        sum.products += kernels_.linear(rows, width, hidden, parallel.pieces());
         sum.kernels += 2;
         activation(rows * width);
         sum.parameters.dense += (matrices + 1) * hidden * width + (model.bias ? matrices * width + hidden : 0);
@@ -185,20 +210,21 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
-    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden);
-    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden);
-    sum.kernels += 14;
-    sum.saved += 2 * kValue * copies * hidden;
+    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
+    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
+    sum.kernels += kRouting + 2 * own;  // a product for each expert
+    sum.saved += (kValue + kernels_.input_bytes()) * copies * hidden;
+    const double sent = release.sends_once ? copies_to_domains(copies) : copies;
     const double messages =
-        2 * collective_seconds(Collective::AllToAll, kValue * copies * hidden, {parallel.expert, 1}, job_.fabric);
+        2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;
-    sum.exposed_forward += release.overlaps_expert ? exposed(messages, computing) : messages;
-    sum.exposed_backward += release.overlaps_expert ? exposed(messages, 2 * computing) : messages;
+    sum.exposed_forward += release.overlap.expert ? exposed(messages, computing) : messages;
+    sum.exposed_backward += release.overlap.expert ? exposed(messages, 2 * computing) : messages;
 }
 
 TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const RankGroup replicas{parallel.sharers(), parallel.tensor};
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
@@ -217,10 +243,16 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     const double share = recomputes ? parallel.recomputed : 0;
     const double kept = sum.saved + sum.recomputed_saved;
     cost.saved = kept;
+    cost.scratch = sum.scratch;
     if (parallel.recompute == RecomputeKind::Full) {
-        backward += share * forward;
+        // A checkpointed block saves the states of its random numbers; to compute it again they are saved, set, and set
+        // back (Megatron-LM, tensor_parallel/random.py).
+        const double states = release.dropout ? kRandomStates * release.host : 0;
+        const double launched_forward = sum.kernels * release.host + states;
+        forward = std::max(forward, launched_forward);
+        backward += share * std::max(forward, launched_forward + 2 * states);
         cost.saved = (1 - share) * kept;
-        cost.scratch = share * kept;
+        cost.scratch += share * kept;
     } else if (parallel.recompute == RecomputeKind::Norms) {
         backward += share * sum.forward / 2;
         cost.saved = sum.saved + (1 - share) * sum.recomputed_saved;
@@ -247,7 +279,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
 
 TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     Sum sum;
     sum.sequences = sequences;
     sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
@@ -268,7 +300,7 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
         const double each = products.weight / 2 / parts;  // gradients of weights while one message is under way
         if (parallel.sequence) {
             const double messages = gather + scatter;
-            if (release.overlaps_tensor) {
+            if (release.overlap.tensor) {
                 // Messages and products alternate in as many pieces as there are ranks; the first piece is not hidden.
                 const double first = messages / parallel.tensor;
                 sum.exposed_forward += parts * (first + exposed(messages - first, products.forward / parts));
@@ -277,14 +309,13 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
             } else {
                 sum.exposed_forward += parts * messages;
                 // The input is gathered again and the gradient scattered; the gradient of the output is gathered first.
-                const double hidden_ones = release.overlaps_tensor_backward
-                                               ? exposed(gather, each) + exposed(scatter, each)
-                                               : gather + scatter;
+                const double hidden_ones =
+                    release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
                 sum.exposed_backward += parts * (gather + hidden_ones);
             }
         } else {
             sum.exposed_forward += parts * sum_all;
-            sum.exposed_backward += parts * (release.overlaps_tensor_backward ? exposed(sum_all, each) : sum_all);
+            sum.exposed_backward += parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all);
         }
         sum.kernels += 2 * parts;
     }
@@ -293,18 +324,21 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
 
 TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     const Parallel& parallel = job_.parallel;
+    const ReleaseFacts release = parallel.program();
     Sum sum;
     sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
     const double values = sum.rows * job_.model.hidden;
     sum.forward = kernels_.moved(4 * values);
-    sum.backward = kernels_.moved(8 * values);
+    // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
+    const double table = gathered_vocabulary() / parallel.tensor * job_.model.hidden;
+    sum.backward = kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(release.gradient)) * table);
     if (parallel.tensor > 1)
         sum.exposed_forward = sum.exposed_backward =
             collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce, kValue * values,
                                {parallel.tensor, 1}, job_.fabric);
     sum.kernels = 3;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
-    sum.parameters.dense = (gathered_vocabulary() / parallel.tensor + positions) * job_.model.hidden;
+    sum.parameters.dense = table + positions * job_.model.hidden;
     return finished(sum, false);
 }
 
@@ -316,19 +350,19 @@ double TransformerLayers::gathered_vocabulary() const {
 
 TransformerLayerCost TransformerLayers::head(int sequences) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const double hidden = job_.model.hidden;
     Sum sum;
     sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
     sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
     const double columns = gathered_vocabulary() / parallel.tensor;
     sum.products = kernels_.head(sum.rows, hidden, columns);
-    const double logits = sum.rows * columns;
-    // Logits become fp32; the loss reads them for the maximum and the sum, and writes probabilities.
-    sum.forward = kernels_.moved(logits * (release.fuses ? 18 : 30) + 4 * sum.divided * hidden);
-    sum.backward = kernels_.moved(logits * (release.fuses ? 8 : 14) + 6 * sum.divided * hidden);
+    const double logits = sum.rows * columns * (release.splits_logits ? 1 : parallel.tensor);
+    sum.forward = kernels_.moved(logits * release.loss_forward + 4 * sum.divided * hidden);
+    sum.backward = kernels_.moved(logits * release.loss_backward + 6 * sum.divided * hidden);
     sum.kernels = 12;
-    sum.saved = logits * (kValue + kFloat) + 2 * kValue * sum.divided * hidden;
+    sum.saved = logits * release.loss_saved + 2 * kValue * sum.divided * hidden;
+    sum.scratch = logits * release.loss_scratch;
     if (parallel.tensor > 1) {
         const double bytes = kValue * sum.rows * hidden;
         const RankGroup group{parallel.tensor, 1};
@@ -336,6 +370,11 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
             parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0;
         sum.exposed_backward = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   bytes, group, job_.fabric);
+        if (!release.splits_logits) {  // they are gathered, and their gradient is divided again
+            sum.exposed_forward += collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric);
+            sum.saved += 2 * kValue * logits;
+            sum.scratch += 3 * kValue * logits;
+        }
     }
     const bool shares = job_.model.tied && parallel.pipeline == 1;
     sum.parameters.dense = (job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden);

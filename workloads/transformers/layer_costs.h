@@ -44,6 +44,7 @@ private:
     TransformerLayerCost finished(const Sum& sum, bool recomputes) const;
     double exposed(double messages, double computing) const;
     double gathered_vocabulary() const;
+    double copies_to_domains(double copies) const;
 
     const TransformerJob& job_;
     KernelTimes kernels_;

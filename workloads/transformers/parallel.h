@@ -35,12 +35,24 @@ struct Parallel {
     double recomputed = 1;  // share of the blocks for which that holds
     Release release = Release::NeMo2025;
     std::optional<AttentionKernels> attention = {};  // absent: those of the release
+    std::optional<Overlap> overlap = {};             // the same
+    std::optional<bool> fuses_norms = {};            // the same
 
     int devices() const { return tensor * context * data * pipeline; }
     int holders() const { return tensor * context * data; }  // devices of a stage
     int replicas() const { return context * data; }          // devices with the same weights, but those of experts
     int sharers() const { return zero_group > 0 ? zero_group : replicas(); }
-    AttentionKernels attention_kernels() const { return attention.value_or(facts_of(release).attention); }
+    // In how many pieces products are computed while messages of tensor parallelism are under way.
+    int pieces() const { return sequence && program().overlap.tensor ? tensor : 1; }
+
+    // Returns the facts of the release, with what is given instead.
+    ReleaseFacts program() const {
+        ReleaseFacts facts = facts_of(release);
+        facts.attention = attention.value_or(facts.attention);
+        facts.overlap = overlap.value_or(facts.overlap);
+        facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
+        return facts;
+    }
 };
 
 struct TransformerJob {

@@ -100,13 +100,18 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
 void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples) {
     const std::vector<TransformerLayerCost> layer_costs = TransformerLayers(job).all(samples);
     const Parallel& parallel = job.parallel;
-    const ReleaseFacts& release = facts_of(parallel.release);
+    const ReleaseFacts release = parallel.program();
     const NumberBytes& numbers = bytes_of(job.precision);
     const Sharing sharing = sharing_of(parallel);
     const auto gradient = static_cast<double>(release.gradient);
     const double state = static_cast<double>(numbers.master + facts_of(job.optimizer).states * kFloatBytes);
     const int last_layer = job.model.layers + 1;
     const KernelTimes kernels(job);
+    if (!parallel.sequence)  // each tensor rank sends a part, which the receivers gather
+        for (EdgeBytes& edge : costs.edges) {
+            edge.forward /= parallel.tensor;
+            edge.backward /= parallel.tensor;
+        }
     for (int stage = 0; stage < split.stages(); ++stage) {
         StepEnd end;
         for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {
@@ -129,12 +134,13 @@ void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& spl
         }
         const double backward = static_cast<double>(cost.backward) * 1e-9;
         const double forward = static_cast<double>(cost.forward) * 1e-9;
-        cost.sum_gradients = nanoseconds(exposed_sum(sum, backward, end.blocks, release.overlaps_data));
-        cost.gather_weights = nanoseconds(exposed_sum(gather, forward, end.blocks, release.overlaps_data));
+        sum = exposed_sum(sum, backward, end.blocks, release.overlap.data);
+        gather = exposed_sum(gather, forward, end.blocks, release.overlap.data);
         // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm
-        // of the gradients reads them before, and they are set to zero.
+        // of the gradients reads them before, and they are set to zero. The plan has one replica, whose update waits
+        // for the sums.
         const double touched = 2 * gradient + 2 * state + static_cast<double>(numbers.weight);
-        cost.update = nanoseconds(kernels.moved(touched * held + gradient * all));
+        cost.update = nanoseconds(sum + kernels.moved(touched * held + gradient * all) + gather);
     }
 }
 

@@ -221,7 +221,7 @@ GpuShare::GpuShare(const Seat& seat, Precision precision, bool deterministic, st
     multiprocessors_ = multiprocessors_of_gpu_ = properties.multiProcessorCount;
     if (seat.groups > 0)
         make_green_context();
-    later_samples_ = allocate_pinned(sizeof(std::int64_t));
+    later_ = allocate_pinned(sizeof(Later));
     add_stream();
     make_libraries();
 }

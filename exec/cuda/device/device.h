@@ -55,6 +55,12 @@ PinnedMemory allocate_pinned(Bytes bytes);
 
 void destroy_green_context(CUgreenCtx context);
 
+// The distance of this step from the step whose calls a graph repeats.
+struct Later {
+    std::int64_t samples = 0;  // of the endless sequence
+    std::int64_t steps = 0;
+};
+
 class GpuShare {
 public:
     GpuShare(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job);
@@ -76,9 +82,8 @@ public:
     int multiprocessors() const { return multiprocessors_; }  // of the share
     Precision precision() const { return precision_; }
     bool deterministic() const { return deterministic_; }
-    // The number of samples of the endless sequence between the step whose calls are repeated and this one, in
-    // pinned memory. It is 0 unless a graph repeats them, and is written between steps.
-    std::int64_t* later_samples() const { return reinterpret_cast<std::int64_t*>(later_samples_.get()); }
+    // In pinned memory: all zero unless a graph repeats calls; written between steps.
+    Later* later() const { return reinterpret_cast<Later*>(later_.get()); }
     std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
 
 private:
@@ -99,7 +104,7 @@ private:
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
     Owned<cublasHandle_t, cublasDestroy> cublas_;
-    PinnedMemory later_samples_;
+    PinnedMemory later_;
 };
 
 // Makes a GPU the calling thread's current one during the lifetime of the object.

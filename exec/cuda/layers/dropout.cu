@@ -61,7 +61,7 @@ public:
         const Drawing drawing{args.seed, dropout_threshold(layer_.probability), factor_,
                               static_cast<unsigned>(layer_.input.channels),
                               static_cast<unsigned>(layer_.input.height * layer_.input.width)};
-        check(cudaMemcpyAsync(args.scratch, device_.later_samples(), sizeof(std::int64_t), cudaMemcpyHostToDevice,
+        check(cudaMemcpyAsync(args.scratch, &device_.later()->samples, sizeof(std::int64_t), cudaMemcpyHostToDevice,
                               device_.stream()),
               "cudaMemcpyAsync");
         launch(device_.stream(), items_, drop<T>, x, reinterpret_cast<T*>(args.output), kept(args),

@@ -4,8 +4,40 @@
 #include "exec/cuda/layers/packs.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw::cuda {
+
+// The rules of updates for kernels. Each thread calls begin() once; update() replaces a weight and its states.
+struct SgdRule {
+    static constexpr int kStates = 1;
+    float learning_rate, momentum, weight_decay;
+
+    __device__ void begin() {}
+    __device__ void update(float gradient, float& weight, float (&states)[kStates]) const {
+        states[0] = momentum * states[0] + (gradient + weight_decay * weight);
+        weight -= learning_rate * states[0];
+    }
+};
+
+// The numbers of an update of AdamW that depend on its own number.
+struct AdamWCorrections {
+    float step_size, root;
+};
+
+struct AdamWRule {
+    static constexpr int kStates = 2;
+    float keep, new_mean, old_square, new_square, epsilon;
+    const AdamWCorrections* corrections;  // in device memory
+    AdamWCorrections own = {};
+
+    __device__ void begin() { own = *corrections; }
+    __device__ void update(float gradient, float& weight, float (&states)[kStates]) const {
+        states[0] += new_mean * (gradient - states[0]);
+        states[1] = old_square * states[1] + new_square * gradient * gradient;
+        weight = keep * weight - own.step_size * states[0] / (sqrtf(states[1]) / own.root + epsilon);
+    }
+};
 
 namespace {
 
@@ -25,19 +57,13 @@ struct LayerSum {
     int layer;
 };
 
-// The rule of an update for kernels: kStates, and update(), which replaces a weight and its states.
-struct SgdRule {
-    static constexpr int kStates = 1;
-    float learning_rate, momentum, weight_decay;
-
-    __device__ void update(float gradient, float& weight, float (&states)[kStates]) const {
-        states[0] = momentum * states[0] + (gradient + weight_decay * weight);
-        weight -= learning_rate * states[0];
-    }
-};
-SgdRule rule_of(const Sgd& sgd) {
-    return {static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
-            static_cast<float>(sgd.weight_decay)};
+// Computes AdamW::step_size() and root() on the device: a graph repeats an update with other numbers.
+__global__ void correct(AdamW adamw, const Later* later, AdamWCorrections* corrections) {
+    if (item() > 0)
+        return;
+    const auto number = static_cast<double>(adamw.number + later->steps);
+    *corrections = {static_cast<float>(adamw.learning_rate / (1 - pow(adamw.betas[0], number))),
+                    static_cast<float>(sqrt(1 - pow(adamw.betas[1], number)))};
 }
 
 __device__ Four* fours(std::byte* block, std::int64_t at) { return reinterpret_cast<Four*>(block) + at; }
@@ -68,6 +94,7 @@ __global__ void update_shares(const Share* shares, Rule rule, const std::byte* w
                               std::byte* states, Bytes apart, std::byte* new_weights, bool rounds, double* partials) {
     __shared__ double squares[kBlock];
     const Share share = shares[blockIdx.x];
+    rule.begin();
     for_own_threads([&](unsigned thread) {
         double sum = 0;
         for (unsigned i = share.first + thread; i < share.end; i += kBlock) {
@@ -173,22 +200,40 @@ StageUpdate::StageUpdate(const GpuShare& device, const std::vector<StageBlock>& 
     share_list_ = listed(shares, device.stream());
     sum_list_ = listed(sums, device.stream());
     average_list_ = listed(averages, device.stream());
+    corrections_ = allocate(sizeof(AdamWCorrections));
     partials_ = allocate(std::max<Bytes>(shares_, 1) * static_cast<Bytes>(sizeof(double)));
+}
+
+SgdRule StageUpdate::rule_of(const Sgd& sgd) const {
+    return {static_cast<float>(sgd.learning_rate), static_cast<float>(sgd.momentum),
+            static_cast<float>(sgd.weight_decay)};
+}
+
+AdamWRule StageUpdate::rule_of(const AdamW& adamw) const {
+    auto* const corrections = reinterpret_cast<AdamWCorrections*>(corrections_.get());
+    launch(device_.stream(), 1, correct, adamw, device_.later(), corrections);
+    return {static_cast<float>(1 - adamw.learning_rate * adamw.weight_decay),
+            static_cast<float>(1 - adamw.betas[0]),
+            static_cast<float>(adamw.betas[1]),
+            static_cast<float>(1 - adamw.betas[1]),
+            static_cast<float>(adamw.epsilon),
+            corrections};
+}
+
+template <class Rule>
+void StageUpdate::update_by(const Rule& rule, const std::byte* weights, const std::byte* gradients,
+                            const OptimizerStates& states, std::byte* new_weights, double* squares) const {
+    launch(device_.stream(), shares_ * kBlock, update_shares<Rule>, entries<Share>(share_list_), rule, weights,
+           gradients, states.first, states.apart, new_weights, device_.precision() == Precision::Bf16,
+           squares == nullptr ? nullptr : reinterpret_cast<double*>(partials_.get()));
+    if (squares != nullptr)
+        add_up(squares);
 }
 
 void StageUpdate::update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
                          const OptimizerStates& states, std::byte* new_weights, double* squares) const {
-    std::visit(
-        [&](const auto& own) {
-            const auto numbers = rule_of(own);
-            launch(device_.stream(), shares_ * kBlock, update_shares<decltype(rule_of(own))>,
-                   entries<Share>(share_list_), numbers, weights, gradients, states.first, states.apart, new_weights,
-                   device_.precision() == Precision::Bf16,
-                   squares == nullptr ? nullptr : reinterpret_cast<double*>(partials_.get()));
-        },
-        rule);
-    if (squares != nullptr)
-        add_up(squares);
+    std::visit([&](const auto& own) { update_by(rule_of(own), weights, gradients, states, new_weights, squares); },
+               rule);
 }
 
 void StageUpdate::measure(const std::byte* gradients, double* squares) const {
