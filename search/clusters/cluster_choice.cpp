@@ -66,7 +66,8 @@ constexpr MisfitRow kMisfits[] = {
              "fill them",
              fmt::join(searched_schedules(config), ", "), config.workload.transformer->layers);
      },
-     "list other numbers of chunks, or schedules (search.schedules) that take them: 1f1b takes one, interleaved more"},
+     "list other numbers of chunks, or schedules that take them (search.schedules; `pipewright list schedules` says "
+     "how many stages a device has)"},
     {Misfit::MiniBatch, "search.mini_batch",
      [](const Config& config) {
          return fmt::format("{} sequences cannot be divided among the replicas in equal micro-batches",
