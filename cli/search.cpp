@@ -222,9 +222,9 @@ ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds
         "{}: {} needs least, and its devices of rank {} of the pipeline need {} ({} bytes) but have {} ({} "
         "bytes)\n  help: add devices (cluster.hosts), raise cluster.memory, or let the search choose more freely: "
         "leave out search.tensor, pipeline, context, zero, recompute and micro_batch_sizes",
-        result.stop == SearchStop::None ? "no plan fits" : "no plan was found that fits", print(*result.smallest),
-        shortage.stage, print_bytes_as(shortage.needs, shortage.has), shortage.needs,
-        print_bytes_as(shortage.has, shortage.has), shortage.has);
+        result.none_fits ? "no plan fits" : "no plan was found that fits", print(*result.smallest), shortage.stage,
+        print_bytes_as(shortage.needs, shortage.has), shortage.needs, print_bytes_as(shortage.has, shortage.has),
+        shortage.has);
 }
 
 void search_cluster_plans(const Config& config, const SearchArguments& arguments) {

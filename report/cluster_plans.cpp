@@ -188,7 +188,7 @@ Json to_json(const ClusterPlans& plans) {
                               {"stage", shortage.stage},
                               {"needs_bytes", shortage.needs},
                               {"has_bytes", shortage.has},
-                              {"proven", result.stop == SearchStop::None}};
+                              {"proven", result.none_fits}};
     }
     json["vendor"] = nullptr;
     if (result.vendor) {
@@ -221,12 +221,13 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
         table.add(row_of_plan(plans, *result.vendor, "vendor"));
     const ClusterRate rate = rate_of(plans, best);
     std::string text = fmt::format(
-        "{}{} choices: {} need more memory and {} are slower, by bounds; {} plans simulated, {} fit{}{}\n\n",
-        table.print(), result.choices, result.too_large, result.too_slow, result.plans.size(), result.fitting,
-        result.fitting == 1 ? "s" : "",
+        "{}{} choices: {} need more memory and {} are slower, by bounds; {} plan{} simulated, {} fit{}{}\n\n",
+        table.print(), result.choices, result.too_large, result.too_slow, result.plans.size(),
+        result.plans.size() == 1 ? "" : "s", result.fitting, result.fitting == 1 ? "s" : "",
         result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
-    text += fmt::format("best: {}, step {}, {:.5g} tokens/s on {} devices; {}\n", print(best.choice),
-                        print_time(best.step_time), rate.tokens_per_second, rate.devices, proof_of_best(plans));
+    text += fmt::format("best: {}, step {}, {:.5g} tokens/s on {} device{}; {}\n", print(best.choice),
+                        print_time(best.step_time), rate.tokens_per_second, rate.devices, rate.devices == 1 ? "" : "s",
+                        proof_of_best(plans));
     text += vendor_text(plans);
     if (const double tokens = plans.config.search.tokens; tokens > 0)
         text += fmt::format(

@@ -1,5 +1,6 @@
 #include "search/clusters/cluster_bounds.h"
 
+#include "schedules/memory/limits.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
 #include "workloads/error.h"
@@ -81,6 +82,7 @@ Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes*
 std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {
     auto facts = std::make_unique<OrderFacts>();
     std::vector<Tasks> orders;
+    refuse_large(shape);
     try {
         facts->shape = placed(schedule, std::move(shape));
         orders = schedule.orders({facts->shape, options});

@@ -1,18 +1,12 @@
 #include "search/clusters/cluster_search.h"
 
-#include "job/build.h"
 #include "job/job.h"
-#include "job/transformer_job.h"
 #include "schedules/memory/buffers.h"
-#include "search/clusters/cluster_bounds.h"
+#include "search/clusters/choice_bounds.h"
 #include "search/deadline.h"
-#include "search/plans/plan_choice.h"
 #include "sim/simulate.h"
-#include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 #include "workloads/threads.h"
-#include "workloads/transformers/transformer_model.h"
-#include "workloads/units.h"
 
 #include <fmt/format.h>
 
@@ -36,22 +30,6 @@ constexpr std::size_t kPlansAtOnce = 8;
 constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
 
-// Schedule, devices, stages and micro-batches: plans with the same ones have the same orders.
-using OrderKey = std::tuple<std::string, int, int, int>;
-
-OrderKey order_key(const ClusterChoice& choice, std::int64_t samples) {
-    const std::int64_t each = std::int64_t{choice.degrees.data} * choice.micro_batch_size;
-    return {choice.schedule, choice.degrees.pipeline, choice.stages(), static_cast<int>(samples / each)};
-}
-
-// Whether two choices have the same costs of layers.
-bool same_layers(const ClusterChoice& a, const ClusterChoice& b) {
-    ClusterChoice like = a;
-    like.schedule = b.schedule;
-    like.chunks = b.chunks;
-    return like == b;
-}
-
 using DegreesKey = std::array<int, 4>;
 
 DegreesKey degrees_key(const ClusterChoice& choice) {
@@ -63,22 +41,6 @@ DegreesKey degrees_key(const ClusterChoice& choice) {
 std::size_t stride_of(std::size_t count) {
     constexpr std::size_t kPrimes[] = {7919, 7907};
     return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
-}
-
-struct ChoiceBounds {
-    bool is_defined = false;  // false: the schedule refuses it
-    bool fits = false;
-    Ns step_time = 0;
-    Shortage shortage;  // of the device that lacks most
-};
-
-// The shortage of the device that lacks most, or has least left.
-Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConfig>& devices) {
-    Shortage worst{0, needed.front(), devices.front().memory};
-    for (std::size_t device = 1; device < needed.size(); ++device)
-        if (needed[device] - devices[device].memory > worst.needs - worst.has)
-            worst = {static_cast<int>(device), needed[device], devices[device].memory};
-    return worst;
 }
 
 ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
@@ -107,12 +69,10 @@ public:
           progress_(progress),
           deadline_(limits.seconds, 1, limits.should_stop),
           end_of_bounds_(limits.seconds * kShareOfBounds, 1, limits.should_stop),
-          choices_(cluster_choices(config)),
-          bounds_(choices_.size()) {}
+          choices_(cluster_choices(config)) {}
 
     ClusterResult run() {
         simulate_recipe();
-        make_order_facts();
         make_bounds();
         simulate_best_first();
         if (result_.fitting == 0)
@@ -145,8 +105,7 @@ private:
     }
 
     // Works on all numbers below `count`, and reports progress, until the time for bounds is up.
-    template <class Work>
-    void on_all(const std::string& doing, std::size_t count, Work work) {
+    void on_all(const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
         std::size_t done = 0;
         for_each_index(count, limits_.threads, [&](std::size_t index) {
             if (bounds_are_over())
@@ -175,57 +134,18 @@ private:
             add(*result_.vendor);
     }
 
-    void make_order_facts() {
-        std::vector<OrderKey> keys;
-        for (const ClusterChoice& choice : choices_)
-            if (const OrderKey key = order_key(choice, config_.search.mini_batch); facts_.emplace(key, nullptr).second)
-                keys.push_back(key);
-        on_all("orders", keys.size(), [&](std::size_t index) {
-            const auto& [schedule, devices, stages, micro_batches] = keys[index];
-            Shape shape;
-            shape.devices = devices;
-            shape.stages = stages;
-            shape.microbatches = micro_batches;
-            const ScheduleOptions options{config_.pipeline.drain, config_.pipeline.group};
-            auto facts = order_facts(searched_schedule(config_, schedule), std::move(shape), options);
-            facts_.find(keys[index])->second = std::move(facts);
-        });
-    }
-
-    // Choices with the same degrees and sizes share the costs of their layers.
     void make_bounds() {
-        std::vector<std::size_t> begins;
-        for (std::size_t index = 0; index < choices_.size(); ++index)
-            if (index == 0 || !same_layers(choices_[index], choices_[index - 1]))
-                begins.push_back(index);
-        begins.push_back(choices_.size());
-        on_all("bounds", begins.size() - 1, [&](std::size_t group) { bound_group(begins[group], begins[group + 1]); });
-        for (const ChoiceBounds& bounds : bounds_) {
-            result_.choices += bounds.is_defined ? 1 : 0;
-            result_.too_large += bounds.is_defined && !bounds.fits ? 1 : 0;
-        }
-    }
-
-    void bound_group(std::size_t begin, std::size_t end) {
-        std::optional<ProfiledModel> layers;
-        for (std::size_t index = begin; index < end; ++index) {
-            const ClusterChoice& choice = choices_[index];
-            const OrderFacts* facts = facts_.find(order_key(choice, config_.search.mini_batch))->second.get();
-            if (facts == nullptr)
-                continue;
-            const Config chosen = config_of(config_, choice);
-            if (!layers)
-                layers = transformer_model(transformer_job_of(chosen), choice.micro_batch_size);
-            const Model& model = layers->model;
-            const Profile profile = in_cluster(layers->profile, chosen);
-            const StageSplit split = make_split(chosen, model, profile);
-            const Costs costs = complete_costs(costs_of(model, split, profile, choice.micro_batch_size), chosen,
-                                               cluster_of(chosen, profile), model.layers, split, facts->shape);
-            ChoiceBounds& bounds = bounds_[index];
-            bounds.is_defined = true;
-            bounds.step_time = least_step_time(*facts, costs);
-            bounds.shortage = worst_of(least_memory(*facts, costs), chosen.cluster.devices);
-            bounds.fits = bounds.shortage.needs <= bounds.shortage.has;
+        BoundsOfChoices bounds =
+            bounds_of(config_, choices_,
+                      [&](const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
+                          on_all(doing, count, work);
+                      });
+        bounds_ = std::move(bounds.of);
+        result_.left_out = bounds.without_memory;
+        every_bound_ = result_.every_bound && result_.left_out == 0;
+        for (const ChoiceBounds& one : bounds_) {
+            result_.choices += one.is_defined ? 1 : 0;
+            result_.too_large += one.is_defined && !one.fits ? 1 : 0;
         }
     }
 
@@ -257,16 +177,18 @@ private:
                 found[i] = simulated(config_, choices_[batch[i]]);
             } catch (const std::bad_alloc&) {
                 return false;
-            } catch (const Error&) {  // the plan deadlocks with the transfers of the config
+            } catch (const Error& error) {
+                return error.code() == ExitCode::Infeasible;  // it deadlocks with the transfers of the config
             }
             return true;
         };
         std::vector<char> done(batch.size(), 0);
         for_each_index(batch.size(), limits_.threads, [&](std::size_t i) { done[i] = attempt(i) ? 1 : 0; });
         for (std::size_t i = 0; i < batch.size(); ++i) {
-            if (done[i] == 0 && (limits_.threads == 1 || !attempt(i)))
+            if (done[i] == 0 && (limits_.threads == 1 || !attempt(i))) {
                 ++result_.left_out;
-            else if (found[i])
+                least_left_out_ = std::min(least_left_out_, bounds_[batch[i]].step_time);
+            } else if (found[i])
                 add(std::move(*found[i]));
             else
                 --result_.choices;
@@ -292,7 +214,7 @@ private:
         }
         result_.too_slow = static_cast<int>(order.size() - next);
         const Ns least = next < order.size() ? bounds_[order[next]].step_time : kNoPlan;
-        result_.lower_bound = result_.every_bound ? std::min(limit_of(1), least) : 0;
+        result_.lower_bound = every_bound_ ? std::min({limit_of(1), least, least_left_out_}) : 0;
     }
 
     // Without a plan that fits: what the smallest ones need.
@@ -324,6 +246,7 @@ private:
             return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
                    std::tuple(!b.fits, b.step_time, b.most_reserved());
         });
+        result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && every_bound_ && !is_over_;
         if (is_over_ || !result_.every_bound)
             result_.stop = limits_.should_stop && limits_.should_stop() ? SearchStop::Caller : SearchStop::Time;
         else if (result_.plans.empty() && result_.left_out > 0)
@@ -338,7 +261,8 @@ private:
     bool is_over_ = false;
     const std::vector<ClusterChoice> choices_;
     std::vector<ChoiceBounds> bounds_;  // by choice
-    std::map<OrderKey, std::unique_ptr<const OrderFacts>> facts_;
+    bool every_bound_ = true;           // false: some choice has no bound
+    Ns least_left_out_ = kNoPlan;       // bound on the choices for which there was not enough memory
     std::map<DegreesKey, Ns> best_of_;  // step times of plans that fit
     ClusterResult result_;
 };

@@ -41,6 +41,7 @@ struct ClusterResult {
     std::optional<Shortage> shortage;       // of the choice that needs least, if no plan fits
     std::optional<ClusterChoice> smallest;  // that choice
     bool every_bound = true;                // false: it ended before all bounds were known
+    bool none_fits = false;                 // it is proven that no plan fits
     int choices = 0;                        // without those that their schedule refuses
     int too_large = 0;                      // do not fit by the bound on their memory
     int too_slow = 0;                       // are no faster than the best ones by the bound on their step
