@@ -26,7 +26,7 @@ namespace {
 
 // The size of a batch is fixed, so that the plans that are simulated do not depend on the number of threads.
 constexpr std::size_t kPlansAtOnce = 8;
-// Of the time, if it is limited: the rest is for plans.
+// The share of a limited time that bounds may take; the rest is for plans.
 constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
 
@@ -37,7 +37,8 @@ DegreesKey degrees_key(const ClusterChoice& choice) {
     return {own.tensor, own.pipeline, own.context, own.expert};
 }
 
-// A step through all numbers below `count` that soon comes near each of them: it is prime, and no divisor of them.
+// A step through all numbers below `count`, modulo `count`: a prime that does not divide it. Bounds that are known when
+// the time is up are then of choices of all kinds.
 std::size_t stride_of(std::size_t count) {
     constexpr std::size_t kPrimes[] = {7919, 7907};
     return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];

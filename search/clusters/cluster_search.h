@@ -18,7 +18,7 @@ namespace pw {
 struct ClusterLimits {
     double seconds = std::numeric_limits<double>::infinity();
     int threads = 1;                         // never change the answer, unless something ends the search
-    std::size_t exact = 10;                  // so many degrees are proven the best, each with its best plan
+    std::size_t exact = 10;                  // this many degrees are proven the best, each with its best plan
     std::function<bool()> should_stop = {};  // asked often, by all threads
 };
 
