@@ -204,7 +204,10 @@ ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds
     for (const int signal : {SIGINT, SIGTERM})
         if (!is_ignored(signal))
             std::signal(signal, stop_soon);
-    return {.seconds = limits.seconds, .threads = limits.threads, .should_stop = [] { return stopped_by_signal != 0; }};
+    return {.seconds = limits.seconds,
+            .threads = limits.threads,
+            .exact = static_cast<std::size_t>(arguments.top),
+            .should_stop = [] { return stopped_by_signal != 0; }};
 }
 
 [[noreturn]] void fail_without_cluster_plan(const ClusterResult& result) {
