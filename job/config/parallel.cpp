@@ -70,8 +70,8 @@ std::string print_overlap(const Config& config) {
     return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
-// Of a device's memory 2 GiB are those of CUDA, NCCL and cuBLAS, and the allocator reserves 3 % more than it hands out:
-// in the runs of MooreThreads/SimuMax@4dcaae5 (docs/b200) 2.8 to 3 % at most, or 6.5 % with a pipeline.
+// Returns what the tensors of a training can take. CUDA, NCCL and cuBLAS take 2 GiB, and the allocator reserves 3 %
+// more than it hands out: 2.8 to 3 % in the runs of MooreThreads/SimuMax@4dcaae5 (docs/b200), 6.5 % with a pipeline.
 Bytes usable_memory(Bytes memory) {
     constexpr Bytes kLibraries = Bytes{2} << 30;
     return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;

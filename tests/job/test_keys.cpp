@@ -44,7 +44,7 @@ std::string table_of(const std::string& block) {
 // The page with the tables made from the rows, between comments that name the block.
 std::string with_tables(std::string text) {
     const std::string end = "<!-- end of the keys -->";
-    for (const char* block : {"workload", "cluster", "pipeline", "training", "run", "transfer", "search"}) {
+    for (const char* block : {"workload", "cluster", "parallel", "pipeline", "training", "run", "transfer", "search"}) {
         const std::string begin = fmt::format("<!-- keys of {}, made from their rows -->\n", block);
         const std::size_t from = text.find(begin);
         if (from == std::string::npos)
@@ -83,7 +83,7 @@ TEST(Keys, CoverAllOptionsOfModels) {
 TEST(Schema, HasEveryKeyAndNoOther) {
     const auto schema = parse_json(config_schema(), "schema");
     const auto& blocks = schema["properties"];
-    EXPECT_EQ(blocks.size(), 8u);
+    EXPECT_EQ(blocks.size(), 9u);
     std::size_t keys = 0;
     for (const auto& [name, block] : blocks.items())
         if (name != "sweep") {
@@ -94,7 +94,8 @@ TEST(Schema, HasEveryKeyAndNoOther) {
     for (const KeyFacts& key : config_keys())
         EXPECT_TRUE(blocks[key.block]["properties"].contains(key.name)) << key.block << "." << key.name;
     EXPECT_EQ(blocks["training"]["properties"]["momentum"]["maximum"], 1);
-    EXPECT_EQ(blocks["run"]["properties"]["precision"]["enum"].dump(), R"(["fp32","tf32","bf16"])");
+    EXPECT_EQ(blocks["run"]["properties"]["precision"]["enum"].dump(),
+              R"(["fp32","tf32","bf16","fp16","fp8","mxfp8","nvfp4"])");
     EXPECT_FALSE(blocks["pipeline"]["properties"].contains("waves")) << "not in this version";
 }
 

@@ -40,13 +40,15 @@ void expect_same_in_buckets(const char* yaml, const std::vector<std::string>& se
 }
 
 TEST(Buckets, ChangeNoBitInAnySchedule) {
+    OneIn some(3);
     for (const Schedule& schedule : schedules())
         if (schedule.takes_replicas() && schedule.trains)
             for (const std::vector<int>& replicas : {std::vector{3}, {2, 3}})
-                expect_same_in_buckets(
-                    kMlp, of_replicas(std::string(schedule.name), replicas,
-                                      {"run.backend=cpu", "training.steps=2",
-                                       fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
+                if (some.picks())
+                    expect_same_in_buckets(
+                        kMlp, of_replicas(std::string(schedule.name), replicas,
+                                          {"run.backend=cpu", "training.steps=2",
+                                           fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
 // One bucket, two, one per line of 64 bytes, and more.

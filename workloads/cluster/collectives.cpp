@@ -17,10 +17,10 @@ namespace pw {
 namespace {
 
 constexpr double kMiB = 1024 * 1024;
-// Of links without a table: SimuMax, as in collectives.yaml.
+// These hold for links without a table: SimuMax, as in collectives.yaml.
 constexpr double kFixed = 22e-6, kShare = 0.742, kAllToAllShare = 0.597;
-// Of the bandwidth of an adapter: 24 of 25 and 48 of 50 GB/s, 380 of 400 GB/s in hosts with eight (a slide of NVIDIA's
-// GTC talk S62129, in stas00/ml-engineering@744d01e, all-reduce-multi-node-bandwidth.png).
+// The share of an adapter's bandwidth that messages reach: 24 of 25 and 48 of 50 GB/s, 380 of 400 GB/s in hosts with
+// eight (a slide of NVIDIA's GTC talk S62129, in stas00/ml-engineering@744d01e, all-reduce-multi-node-bandwidth.png).
 constexpr double kAdapterShare = 0.96;
 
 struct AllReduceTable {

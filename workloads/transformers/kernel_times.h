@@ -28,7 +28,7 @@ public:
     LinearSeconds experts(double groups, double rows, double inputs, double outputs) const;
     // Returns the bytes of an input that a linear layer saves for the gradient of its weights.
     double input_bytes() const;
-    // Returns the seconds of a kernel that moves so many bytes.
+    // Returns the seconds of a kernel that moves these bytes.
     double moved(double bytes) const { return bytes / memory_rate_; }
     // Returns the causal attention of `heads` heads of queries on the device, which has the queries of 1/context of the
     // tokens. A window is the number of tokens that it reaches back; 0: all.

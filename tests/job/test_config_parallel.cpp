@@ -1,0 +1,107 @@
+// Transformers on clusters in configs: degrees, devices and mistakes.
+#include "job/build.h"
+#include "job/config/config.h"
+#include "job/job.h"
+#include "job/transformer_job.h"
+
+#include "tests/support/config_text.h"
+#include "tests/support/refusal.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pw {
+namespace {
+
+std::string text_of(const std::string& parallel, const std::string& pipeline, const std::string& more = "") {
+    return "{workload: {model: llama-3-70b, sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: "
+           "h100-sxm-80, between: {link: ndr400, adapters: 8}}, parallel: {" +
+           parallel + "}, pipeline: {" + pipeline + "}, training: {precision: bf16, optimizer: adamw}" + more + "}";
+}
+
+constexpr const char* kPlan = "tensor: 4, pipeline: 4, context: 2, zero: 1";
+constexpr const char* kBatch = "schedule: interleaved, stages: 20, mini_batch: 128, micro_batch_size: 1";
+
+TEST(Parallel, MakesADeviceOfThePlanForEachStageOfThePipeline) {
+    const Config config = load(text_of(kPlan, kBatch));
+    EXPECT_EQ(config.cluster.devices.size(), 4u);
+    EXPECT_EQ(config.parallel.devices.size(), 64u);
+    EXPECT_EQ(config.parallel.degrees.data, 2);
+    EXPECT_TRUE(config.parallel.degrees.sequence) << "the default with tensor parallelism";
+    EXPECT_EQ(config.pipeline.micro_batches, 64) << "of one replica";
+    EXPECT_EQ(config.pipeline.stages, 20);
+    const TransformerJob job = transformer_job_of(config);
+    EXPECT_EQ(job.fabric.inside_name, "nvlink4");
+    EXPECT_EQ(job.fabric.domain, 8);
+    EXPECT_EQ(job.tokens, 8192);
+}
+
+TEST(Parallel, IsPrintedAsTheClusterThatItIsOf) {
+    const Config config = load(text_of(kPlan, kBatch));
+    const Config again = load(config.yaml);
+    EXPECT_EQ(again.yaml, config.yaml);
+    EXPECT_EQ(again.parallel.degrees.data, 2);
+    EXPECT_EQ(again.pipeline.micro_batches, 64);
+    EXPECT_EQ(again.parallel.devices.size(), 64u);
+}
+
+TEST(Parallel, ReadsWhatIsRecomputedAndOverlapped) {
+    const Config config = load(text_of(std::string(kPlan) + ", recompute: {kind: full, share: 0.5}, overlap: [data, "
+                                                            "expert], release: nemo-2024, attention: flash",
+                                       kBatch));
+    const Parallel& parallel = config.parallel.degrees;
+    EXPECT_EQ(parallel.recompute, RecomputeKind::Full);
+    EXPECT_EQ(parallel.recomputed, 0.5);
+    EXPECT_EQ(parallel.program().overlap, (Overlap{.data = true, .expert = true}));
+    EXPECT_EQ(parallel.program().attention, AttentionKernels::Flash);
+    EXPECT_EQ(load(config.yaml).yaml, config.yaml);
+}
+
+TEST(Parallel, GivesStagesEquallyManyBlocks) {
+    const auto stages_of = [](int layers, int stages) {
+        const std::string model = fmt::format(
+            "{{workload: {{model: {}, sequence_length: 2048}}, cluster: {{hosts: 8, devices_per_host: 8, "
+            "device: h100-sxm-80, between: ndr400}}, parallel: {{pipeline: {}}}, pipeline: {{mini_batch: "
+            "512}}, training: {{precision: bf16}}}}",
+            layers == 126 ? "llama-3.1-405b" : "llama-3-70b", stages);
+        const Config config = load(model);
+        const Model built = build_model(config);
+        std::vector<std::size_t> counts;
+        for (const std::vector<int>& layers_of_stage : make_split(config, built, profile_of(config, built)).layers)
+            counts.push_back(layers_of_stage.size());
+        return counts;
+    };
+    EXPECT_EQ(stages_of(80, 4), (std::vector<std::size_t>{21, 20, 20, 21})) << "embedding and head in addition";
+    EXPECT_EQ(stages_of(126, 32), std::vector<std::size_t>(32, 4)) << "128 slots, as in published runs of this model";
+}
+
+TEST(Parallel, RefusesWhatDoesNotFit) {
+    const auto refused = [](const std::string& parallel, const std::string& pipeline = kBatch) {
+        return refusal([&] { load(text_of(parallel, pipeline)); });
+    };
+    EXPECT_TRUE(contains(refused("tensor: 3, pipeline: 4"), "do not divide the 64 of the cluster"));
+    EXPECT_TRUE(contains(refused("tensor: 64, expert: 2"), "llama-3-70b has no experts"));
+    EXPECT_TRUE(contains(refused("pipeline: 4, zero: 4"), "zero"));
+    EXPECT_TRUE(contains(refused("pipeline: 4", "mini_batch: 100"), "take multiples of 16"));
+    const Config deep = load(text_of("pipeline: 64", "mini_batch: 128, stages: 128"));
+    EXPECT_TRUE(contains(refusal([&] { make_split(deep, build_model(deep), {}); }), "80 blocks cannot be divided"));
+    EXPECT_TRUE(contains(refused("release: nemo-1999"), "nemo-2025"));
+    EXPECT_TRUE(contains(refused("overlap: [tensors]"), "tensor"));
+    EXPECT_TRUE(contains(refusal([] { load("{workload: {model: mlp}, parallel: {tensor: 2}}"); }), "for transformers"));
+    EXPECT_TRUE(contains(refusal([] { load("{workload: {model: llama-3-70b}, parallel: {tensor: 2}}"); }),
+                         "'cluster.device' is missing"));
+}
+
+// The memory of a kind is what PyTorch reports; libraries and the allocator's gaps take their part. A limit of the
+// user's is taken as it is.
+TEST(Parallel, LeavesMemoryToLibraries) {
+    const Bytes reported = load(text_of(kPlan, kBatch)).cluster.kind->memory;
+    EXPECT_EQ(load(text_of(kPlan, kBatch)).cluster.devices[0].memory, (reported - (Bytes{2} << 30)) * 100 / 103);
+    std::string own = text_of(kPlan, kBatch);
+    own.replace(own.find("device: h100"), 7, "memory: 70 GiB, device:");
+    EXPECT_EQ(load(own).cluster.devices[0].memory, Bytes{70} << 30);
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,185 @@
+// Costs of transformers against published figures and hand calculations.
+#include "workloads/transformers/transformer_model.h"
+
+#include "workloads/cluster/named_links.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace pw {
+namespace {
+
+// The plans of "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198).
+TransformerJob job_of(int hidden, int heads, int layers, int tensor, int pipeline) {
+    TransformerJob job;
+    job.model.name = "gpt";
+    job.model.hidden = hidden;
+    job.model.layers = layers;
+    job.model.heads = job.model.key_value_heads = heads;
+    job.model.head_width = hidden / heads;
+    job.model.ffn = 4 * hidden;
+    job.model.vocabulary = 51'200;
+    job.model.positions = 2048;
+    job.model.bias = job.model.tied = true;
+    job.tokens = 2048;
+    job.parallel.tensor = tensor;
+    job.parallel.pipeline = pipeline;
+    job.parallel.release = Release::Megatron2022;
+    job.optimizer = OptimizerKind::AdamW;
+    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    job.device = *find_device_kind(kinds, "a100-sxm-80");
+    job.flops = product_rate(job.device, Precision::Bf16)->flops;
+    job.products = product_rates(job.device, Precision::Bf16);
+    job.fabric.inside_name = "nvlink3";
+    job.fabric.inside = find_named_link("nvlink3")->link;
+    job.fabric.domain = job.fabric.per_host = 8;
+    return job;
+}
+
+TransformerLayerCost block_of(const TransformerJob& job, int sequences) {
+    return TransformerLayers(job).all(sequences)[1];
+}
+
+// Equation 2 of the paper: s b h (10 + 24/t + 5 a s / (h t)) bytes with tensor parallelism; equation 4 with sequence
+// parallelism: all of it divided by t; with selective recomputation in addition: s b h 34 / t. The input of a block,
+// 2 s b h, is the output of the one before it.
+TEST(TransformerCosts, SaveWhatThePaperCounts) {
+    const double s = 2048, h = 12'288, a = 96, t = 8;
+    TransformerJob job = job_of(12'288, 96, 96, 8, 8);
+    const double input = 2 * s * h;
+    EXPECT_NEAR(block_of(job, 1).saved + input, s * h * (10 + 24 / t + 5 * a * s / (h * t)), 1e-3 * s * h);
+    job.parallel.sequence = true;
+    EXPECT_NEAR(block_of(job, 1).saved + input / t, s * h / t * (34 + 5 * a * s / h), 1e-3 * s * h);
+    job.parallel.recompute = RecomputeKind::Selective;
+    EXPECT_NEAR(block_of(job, 1).saved + input / t, s * h / t * 34, 1e-3 * s * h);
+    job.parallel.recompute = RecomputeKind::Full;
+    EXPECT_EQ(block_of(job, 1).saved, 0);
+    EXPECT_GT(block_of(job, 1).scratch, 0);
+}
+
+// Table 5 of the paper in the first edition: seconds of a forward and backward of one layer of the 22B model with
+// micro-batches of four. What is checked is the order of the four ways, and their distance.
+TEST(TransformerCosts, OrderTheWaysToRecomputeAsThePaperDoes) {
+    TransformerJob job = job_of(6144, 64, 48, 8, 1);
+    const auto seconds = [&](bool sequence, RecomputeKind kind) {
+        job.parallel.sequence = sequence;
+        job.parallel.recompute = kind;
+        const TransformerLayerCost cost = block_of(job, 4);
+        return cost.forward + cost.backward_input + cost.backward_weight;
+    };
+    const double none = seconds(false, RecomputeKind::None);
+    const double full = seconds(false, RecomputeKind::Full);
+    const double selective = seconds(false, RecomputeKind::Selective);
+    const double with_sequence = seconds(true, RecomputeKind::Selective);
+    EXPECT_GT(full / none, 1.25);  // the paper: 39 % more
+    EXPECT_LT(full / none, 1.45);
+    EXPECT_LT(selective / none, 1.12);  // 7 % more
+    EXPECT_LT(with_sequence, selective);
+}
+
+TEST(TransformerCosts, DivideTheParametersOfAModel) {
+    for (const char* name : {"llama-3-70b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3"}) {
+        TransformerJob job = job_of(4096, 32, 32, 1, 1);
+        job.model = *find_transformer(name);
+        job.model.vocabulary = (job.model.vocabulary + 127) / 128 * 128;  // as frameworks pad it
+        double all = 0;
+        for (const TransformerLayerCost& layer : TransformerLayers(job).all(1))
+            all += layer.parameters.dense + layer.parameters.experts;
+        EXPECT_NEAR(all, static_cast<double>(parameters_of(job.model).total), 2e-4 * all) << name;
+    }
+}
+
+TEST(TransformerCosts, DivideExpertsAmongTheirRanks) {
+    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    job.model = *find_transformer("mixtral-8x7b");
+    const double all = TransformerLayers(job).all(1)[1].parameters.experts;
+    EXPECT_EQ(all, 8.0 * 3 * 4096 * 14'336);
+    job.parallel.expert = 4;
+    job.parallel.data = 4;
+    EXPECT_EQ(TransformerLayers(job).all(1)[1].parameters.experts, all / 4);
+}
+
+// Megatron-LM's rule for mixed precision: 18 bytes for each parameter with gradients in fp32, 6 + 12 / d with states
+// divided among d replicas; ZeRO-3 divides all of it.
+TEST(TransformerCosts, KeepEighteenBytesForEachParameter) {
+    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    job.fabric.between = find_named_link("hdr200")->link;
+    job.parallel.data = 4;
+    for (const int zero : {0, 1, 2, 3}) {
+        job.parallel.zero = zero;
+        const ProfiledModel model = transformer_model(job, 1);
+        StageSplit split = split_even(model.model.layers, 1);
+        Costs costs = costs_of(model.model, split, model.profile, 1);
+        add_replicas(costs, job, split, 1);
+        double parameters = 0;
+        for (const TransformerLayerCost& layer : TransformerLayers(job).all(1))
+            parameters += layer.parameters.dense;
+        const StageBytes& bytes = costs.bytes[0];
+        const auto per_parameter = [&](Bytes size) { return static_cast<double>(size) / parameters; };
+        EXPECT_NEAR(per_parameter(bytes.weights), zero == 3 ? 2.0 / 4 : 2, 1e-3) << zero;
+        EXPECT_NEAR(per_parameter(bytes.training->gradients), zero >= 2 ? 4.0 / 4 : 4, 1e-3) << zero;
+        EXPECT_NEAR(per_parameter(bytes.training->states), zero >= 1 ? 12.0 / 4 : 12, 1e-3) << zero;
+    }
+}
+
+// Published counts of FLOPs per token, forward and backward: 448.8 GFLOP for Llama 3 70B at 8192 tokens with the causal
+// half (NVIDIA's Megatron-Bridge), and 6 N + 6 L h s for a GPT.
+TEST(TransformerCosts, CountThePublishedFlops) {
+    EXPECT_NEAR(model_flops_per_token(*find_transformer("llama-3-70b"), 8192) * 1e-9, 448.8, 4.5);
+    const Transformer gpt = *find_transformer("gpt3-175b");
+    const double matrices = 12.0 * gpt.layers * gpt.hidden * gpt.hidden + 1.0 * gpt.vocabulary * gpt.hidden;
+    EXPECT_NEAR(model_flops_per_token(gpt, 2048), 6 * matrices + 6.0 * gpt.layers * gpt.hidden * 2048, 1e9);
+}
+
+TEST(TransformerCosts, TakeAPartOfTheAttentionWithAWindow) {
+    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    job.tokens = 8192;
+    job.parallel.attention = AttentionKernels::Flash;
+    job.model.window = 1024;
+    job.model.window_every = 2;
+    const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(1);
+    ASSERT_TRUE(job.model.has_window(0));
+    ASSERT_FALSE(job.model.has_window(1));
+    // Pairs of queries and keys: 8192 (1024 - 1024^2 / 16384) of 8192^2 / 2.
+    EXPECT_NEAR(layers[1].parts.attention / layers[2].parts.attention, (1024 - 64) / 4096.0, 1e-12);
+}
+
+TEST(TransformerCosts, HideTheSumsOfGradientsInTheLastBackward) {
+    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    job.fabric.between = find_named_link("hdr200")->link;
+    job.fabric.adapters = 8;
+    job.parallel.data = 64;
+    const auto update = [&](bool overlaps) {
+        job.parallel.overlap = Overlap{.data = overlaps};
+        const ProfiledModel model = transformer_model(job, 4);
+        StageSplit split = split_even(model.model.layers, 1);
+        Costs costs = costs_of(model.model, split, model.profile, 4);
+        add_replicas(costs, job, split, 4);
+        return costs.stage[0].update;
+    };
+    EXPECT_GT(update(false), 2 * update(true));
+}
+
+TEST(TransformerCosts, NameEveryRelease) {
+    for (const auto& [name, release] : kChoices<Release>)
+        EXPECT_EQ(facts_of(release).release, release) << name;
+}
+
+// Links between stages: 4 devices of a stage on hosts of 8, two stages on each host.
+TEST(TransformerCosts, SendBetweenHostsWhereStagesAreOnTwo) {
+    TransformerJob job = job_of(4096, 32, 32, 4, 4);
+    job.fabric.between = find_named_link("hdr200")->link;
+    job.fabric.adapters = 8;
+    const ClusterFacts facts = pipeline_cluster(job);
+    EXPECT_EQ(facts.link.bandwidth, 300e9);
+    EXPECT_FALSE(facts.own_links.contains({0, 1}));
+    ASSERT_TRUE(facts.own_links.contains({1, 2}));
+    EXPECT_NEAR(facts.own_links.at({1, 2}).bandwidth, 0.96 * 8 * 25e9 / 4, 1);
+    job.parallel.data = 4;
+    EXPECT_NEAR(pipeline_cluster(job).link.bandwidth, 0.96 * 25e9, 1);
+}
+
+}  // namespace
+}  // namespace pw
