@@ -104,10 +104,12 @@ std::string vendor_text(const ClusterPlans& plans) {
     if (!result.vendor)
         return "";
     const double ratio = static_cast<double>(result.vendor->step_time) / static_cast<double>(result.best()->step_time);
-    const std::string compared = result.vendor->choice == result.best()->choice
-                                     ? "it is the best one"
-                                     : fmt::format("the best one has {} {} tokens/s",
-                                                   print_percent(std::abs(ratio - 1)), ratio < 1 ? "fewer" : "more");
+    std::string compared = fmt::format("the best one has {} {} tokens/s", print_percent(std::abs(ratio - 1)),
+                                       ratio < 1 ? "fewer" : "more");
+    if (result.vendor->choice == result.best()->choice)
+        compared = "it is the best one";
+    else if (!result.vendor->fits)
+        compared = "it does not fit";
     return fmt::format("vendor's plan ({}, {} on {}): {}\n", result.recipe->source, result.recipe->model.name,
                        devices_text(result.recipe->devices), compared);
 }

@@ -113,6 +113,12 @@ std::string print_compute(const Config& config) {
     return has_analytic_costs(config) || rate != DeviceRates{}.flops ? exact_flops(rate) : "";
 }
 
+// The part of the memory of a kind of devices that a program can use follows only if the file has no memory of its own.
+std::string print_memory(const Config& config) {
+    const bool is_of_kind = is_transformer(config) && config.parallel.memory != config.cluster.memory;
+    return is_of_kind ? "" : print_some<&PrintedDevices::memory>(config);
+}
+
 std::string print_memory_bandwidth(const Config& config) {
     const double rate = config.cluster.rates.memory_bandwidth;
     if (const std::optional<DeviceKindFacts>& kind = config.cluster.kind; kind && kind->memory_bandwidth == rate)
@@ -180,8 +186,8 @@ constexpr ConfigKey kClusterKeys[] = {
      "`devices_per_host`", "transformers: the devices that `inside` connects, in several hosts"},
     {"device_kinds", path_key<kCluster, &Cluster::device_kinds>(), KeyShown::IfSet, "none",
      "file with kinds of devices of your own"},
-    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),
-     KeyShown::Always, "`inf`", "memory of every device that has no `memory` of its own"},
+    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_memory), KeyShown::Always, "`inf`",
+     "memory of every device that has no `memory` of its own"},
     {"link",
      {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
      KeyShown::Always,

@@ -168,7 +168,7 @@ constexpr ConfigKey kSearchKeys[] = {
                 "items": {"enum": ["none", "selective", "norms", "full"]}}]})"),
       read_recompute_of_search, print_recompute_of_search},
      KeyShown::Always,
-     "`none`; for `piper` `auto`; for transformers `[none, full]`, and `selective` with unfused attention",
+     "`none`; for `piper` `auto`; for transformers `[none, norms, full]`, and `selective` with unfused attention",
      "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be recomputed "
      "unless `none` is written; for [transformers](search.md#transformers-on-a-cluster) values of `parallel.recompute`",
      kReadBy<Objective::Makespan, Objective::Piper>},

@@ -156,7 +156,7 @@ ClusterLists lists_of(const Config& config) {
     const auto devices = static_cast<int>(config.parallel.devices.size());
     const int domain = std::min(devices, transformer_job_of(config).fabric.domain);
     const int tokens = config.workload.options.sequence_length;
-    std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Full};
+    std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Norms, RecomputeKind::Full};
     if (config.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
         recompute.insert(recompute.begin() + 1, RecomputeKind::Selective);
     return {listed_or(search.tensor, numbers_that(domain, is_power_of_two)),

@@ -57,7 +57,7 @@ Space small_space() {
             {1},
             {1, 2},
             {0, 1, 3},
-            {"none", "full"},
+            {"none", "norms", "full"},
             {{"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"interleaved", 4}}};
 }
 
@@ -262,6 +262,17 @@ TEST(ClusterSearch, WritesAConfigWithTheSamePrediction) {
     EXPECT_EQ(json["plans"].size(), plans.result.plans.size());
     EXPECT_TRUE(json["vendor"].is_null());
     EXPECT_FALSE(chart_of(plans).curves.empty());
+}
+
+// Devices of a kind have less memory for a program than is sold; the config of the best plan has neither number.
+TEST(ClusterSearch, WritesAConfigWithTheSameMemory) {
+    std::string text = kSmall;
+    text.erase(text.find(", memory: 24 GB"), std::string(", memory: 24 GB").size());
+    const Config config = load(text, {"search.tensor=[1]", "search.pipeline=[2]"});
+    const ClusterPlans plans = search_best_cluster_plan(config);
+    const Config best = load(best_config_yaml(plans, "best.yaml"));
+    EXPECT_LT(best.cluster.devices.front().memory, best.cluster.kind->memory);
+    EXPECT_EQ(best.cluster.devices.front().memory, config.cluster.devices.front().memory);
 }
 
 // 16 sequences of 4096 tokens in a step; a day has 86400 s.
