@@ -113,12 +113,6 @@ std::string print_compute(const Config& config) {
     return has_analytic_costs(config) || rate != DeviceRates{}.flops ? exact_flops(rate) : "";
 }
 
-// The part of the memory of a kind of devices that a program can use follows only if the file has no memory of its own.
-std::string print_memory(const Config& config) {
-    const bool is_of_kind = is_transformer(config) && config.parallel.memory != config.cluster.memory;
-    return is_of_kind ? "" : print_some<&PrintedDevices::memory>(config);
-}
-
 std::string print_memory_bandwidth(const Config& config) {
     const double rate = config.cluster.rates.memory_bandwidth;
     if (const std::optional<DeviceKindFacts>& kind = config.cluster.kind; kind && kind->memory_bandwidth == rate)
@@ -146,6 +140,12 @@ std::string print_between(const Config& config) {
 template <std::string PrintedDevices::*member>
 std::string print_some(const Config& config) {
     return print_devices(config.cluster).*member;
+}
+
+// The part of the memory of a kind of devices that a program can use follows only if the file has no memory of its own.
+std::string print_memory(const Config& config) {
+    const bool is_of_kind = is_transformer(config) && config.parallel.memory != config.cluster.memory;
+    return is_of_kind ? "" : print_some<&PrintedDevices::memory>(config);
 }
 
 template <std::string (*print)(const ClusterConfig&)>
