@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -298,9 +299,14 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     pipeline.cuts.clear();
     pipeline.lists.clear();
     pipeline.replicas.clear();
+    pipeline.copies = 1;
     pipeline.recompute.clear();
     divide_among_replicas(chosen, config.search.mini_batch);
-    chosen.places.clear();  // the file's places no longer hold
+    // The file's places of what is chosen no longer hold.
+    std::erase_if(chosen.places, [](const auto& place) {
+        const std::string_view key = place.first;
+        return !key.starts_with("workload") && !key.starts_with("cluster") && !key.starts_with("training");
+    });
     return chosen;
 }
 

@@ -264,6 +264,17 @@ TEST(ClusterSearch, WritesAConfigWithTheSamePrediction) {
     EXPECT_FALSE(chart_of(plans).curves.empty());
 }
 
+// Whether the file has cluster.compute decides how products are computed.
+TEST(ClusterSearch, KeepsTheRatesOfTheFile) {
+    const Config config = load(kSmall, {"cluster.compute=500 TFLOP/s", "search.tensor=[1]", "search.zero=[1]"});
+    const ClusterPlans plans = search_best_cluster_plan(config);
+    ASSERT_TRUE(plans.best);
+    Notices notices;
+    const Config best = load(best_config_yaml(plans, "best.yaml"));
+    EXPECT_EQ(predicted_report(make_job(best, notices), false).metrics.step_time, plans.result.best()->step_time);
+    EXPECT_GT(plans.result.best()->step_time, search_cluster(load(kSmall)).best()->step_time);
+}
+
 // Devices of a kind have less memory for a program than is sold; the config of the best plan has neither number.
 TEST(ClusterSearch, WritesAConfigWithTheSameMemory) {
     std::string text = kSmall;

@@ -271,6 +271,10 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
         const double gather = collective_seconds(Collective::AllGather, cost.gathered, replicas, job_.fabric);
         const double scatter = collective_seconds(
             Collective::ReduceScatter, static_cast<double>(release.gradient) * numbers, replicas, job_.fabric);
+        if (release.copies_gathered) {  // FSDP2 of PyTorch; sums are in fp32
+            forward += kernels_.moved(2 * kValue * numbers);
+            backward += kernels_.moved((2 * kValue + kValue + kFloat) * numbers);
+        }
         const double in_forward = exposed(gather, forward), in_backward = exposed(gather + scatter, backward + weight);
         forward += in_forward;
         backward += in_backward;
