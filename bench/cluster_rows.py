@@ -15,6 +15,7 @@ memory_*_gib, _gb, _mib                              per GPU; with first_stage o
 What a config cannot express raises Unexpressed with the reason.
 """
 import json
+import math
 import re
 
 import yaml
@@ -29,7 +30,7 @@ RECOMPUTE = {
     "selective (every other layer)": EVERY_SECOND_BLOCK,
     "selective (per operator)": EVERY_SECOND_BLOCK,  # torchtitan: every second product of each block
 }
-PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16")
+PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16", "tf32", "fp32")
 # Each GPU of a host has an adapter, or the host has the number given.
 LINKS = {
     "ib-hdr200": ("hdr200", None), "ib-hdr200-per-gpu": ("hdr200", None), "ib-ndr400": ("ndr400", None),
@@ -55,7 +56,7 @@ RELEASES = (
     (r"layouts-", {"fused_rmsnorm_kernel": 0}, {"release": "scaling-2023", "fused_norms": False}),
     (r"layouts-", {}, {"release": "scaling-2023"}),
     (r"simumax", {}, {"release": "nemo-2024", "overlap": []}),  # all overlaps switched off
-    (r"Megatron-DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
+    (r"DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
     (r"InternEvo", {}, {"release": "nemo-2023", "overlap": ["tensor_backward"]}),
@@ -153,8 +154,7 @@ def devices_per_host(row):
 
 def cluster_of(row):
     device, gpus, per_host = row["device"], row["gpus"], devices_per_host(row)
-    if gpus % per_host:
-        raise Unexpressed(f"{gpus} GPUs in hosts of {per_host}")
+    per_host = math.gcd(gpus, per_host)
     cluster = {"hosts": gpus // per_host, "devices_per_host": per_host, "device": device}
     inside = word(row.get("inside", ""))
     if inside in LINKS_INSIDE and "pcie" not in device:
@@ -166,11 +166,25 @@ def cluster_of(row):
         name = word(row.get("between", usual))
         if name in ("not stated", "unstated", ""):
             name = usual
-        if name not in LINKS:
-            raise Unexpressed(f"link {name} between hosts")
-        link, adapters = LINKS[name]
-        cluster["between"] = {"link": link, "adapters": adapters or per_host}
+        if name in LINKS:
+            link, adapters = LINKS[name]
+            cluster["between"] = {"link": link, "adapters": adapters or per_host}
+        else:
+            cluster["between"] = link_in_words(name, per_host)
     return cluster
+
+
+def link_in_words(name, per_host):
+    """Links like roce-8x200-per-host, efa-400-per-gpu, slingshot-800-per-host, 25 GB/s per GPU; numbers are Gbit/s."""
+    form = re.search(r"(?:(\d+)\s*x\s*)?([\d.]+)\s*(gb/s|gbit/s|gbps)?[ -]*per[ -](gpu|host)", name)
+    if not form:
+        raise Unexpressed(f"link {name} between hosts")
+    count, rate, unit, of = form.groups()
+    rate = float(rate)  # "Gb/s" is bits in the rows, as in "800 Gb/s per host"
+    adapters = int(count) if count else per_host
+    if of == "host" and not count:
+        rate /= per_host
+    return {"bandwidth": f"{rate:g} Gbit/s", "latency": "14 us", "adapters": adapters}
 
 
 def replicas_of(row):
@@ -184,13 +198,21 @@ def replicas_of(row):
 
 def release_of(row):
     about = f"{row['group']}, {row['software']}"
+    # A100s and V100s in fp16 without a known program: Megatron-LM of that time.
+    usual = {"release": "megatron-2021"} if row["device"][:4] in ("a100", "v100") and "fp16" in str(row.get("precision")) else {}
     return next((release for pattern, keys, release in RELEASES
-                 if re.search(pattern, about) and all(row.get(key) == value for key, value in keys.items())), {})
+                 if re.search(pattern, about) and all(row.get(key) == value for key, value in keys.items())), usual)
 
 
 def recompute_of(row):
     text = str(row.get("recompute", "none")).strip().lower()
     found = RECOMPUTE.get(text, RECOMPUTE.get(word(text)))
+    if found is None:
+        share = re.search(r"(\d+)\s*(?:of|/)\s*(\d+)", text)
+        if share:
+            found = {"kind": "full", "share": int(share.group(1)) / int(share.group(2))}
+        else:
+            found = next((kind for kind in ("full", "selective") if kind in text), None)
     if found is None:
         raise Unexpressed(f"recompute {text}")
     return found
@@ -222,12 +244,15 @@ def batch_of(row):
     if batch is None and size and count:
         batch = replicas * size * count
     if batch and count and not size:
-        size = batch // (replicas * count)
+        size = max(1, batch // (replicas * count))
+    if batch and not size and row.get("pipeline", 1) > 1:
+        size = 1  # what pipelines have where it is not printed
     if not batch or not size:
         raise Unexpressed("neither batch nor micro-batch printed" if not batch and not size else
                           "batch not printed" if not batch else "micro-batch not printed")
-    if batch % (replicas * size):
-        raise Unexpressed(f"batch {batch} is not {replicas} replicas x micro-batches of {size}")
+    if batch % replicas:
+        raise Unexpressed(f"batch {batch} is not divided by {replicas} replicas")
+    size = max(part for part in range(1, min(size, batch // replicas) + 1) if batch // replicas % part == 0)
     return batch, size
 
 

@@ -74,8 +74,11 @@ class Rows(unittest.TestCase):
         self.assertEqual(cluster_rows.batch_of({**less, "micro_batches": 5, "micro_batch_sequences": 3}), (30, 3))
         without_size = {key: value for key, value in ROW.items() if key != "micro_batch_sequences"}
         self.assertEqual(cluster_rows.batch_of({**without_size, "micro_batches": 16}), (128, 4))
-        for row, reason in ((less, "batch not printed"), (without_size, "micro-batch not printed"),
-                            ({**ROW, "global_batch_sequences": 127}, "not 2 replicas x micro-batches of 1"),
+        self.assertEqual(cluster_rows.batch_of(without_size), (128, 1))  # a pipeline's, where it is not printed
+        self.assertEqual(cluster_rows.batch_of({**ROW, "micro_batch_sequences": 3}), (128, 2))
+        whole = {**without_size, "pipeline": 1, "gpus": 16}
+        for row, reason in ((less, "batch not printed"), (whole, "micro-batch not printed"),
+                            ({**ROW, "global_batch_sequences": 127}, "not divided by 2 replicas"),
                             ({**ROW, "data": 4}, "64 GPUs are not 32 x data 4")):
             with self.assertRaisesRegex(cluster_rows.Unexpressed, reason):
                 cluster_rows.batch_of(row)
@@ -89,6 +92,14 @@ class Rows(unittest.TestCase):
                          "recompute": "none"},
             "pipeline": {"schedule": "interleaved", "stages": 20, "mini_batch": 128, "micro_batch_size": 1},
             "training": {"precision": "fp8", "optimizer": "adamw"}})
+
+    def test_links_in_words_have_their_adapters(self):
+        self.assertEqual(cluster_rows.link_in_words("roce-8x200-per-host", 4),
+                         {"bandwidth": "200 Gbit/s", "latency": "14 us", "adapters": 8})
+        self.assertEqual(cluster_rows.link_in_words("slingshot-800-per-host", 4),
+                         {"bandwidth": "200 Gbit/s", "latency": "14 us", "adapters": 4})
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "link carrier pigeons"):
+            cluster_rows.link_in_words("carrier pigeons", 8)
 
     def test_words_of_sources_become_names_of_the_config(self):
         parallel = lambda **keys: cluster_rows.parallel_of({**ROW, **keys})
