@@ -2,10 +2,12 @@
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
+#include "cli/signals.h"
 #include "cli/streams.h"
 #include "exec/runnable.h"
 #include "job/idle_keys.h"
 #include "job/settings.h"
+#include "report/cluster_plans.h"
 #include "report/notes.h"
 #include "report/partition_search.h"
 #include "report/plan_search.h"
@@ -144,7 +146,8 @@ void within_memory(Bytes memory, Search search) {
         fail_without_memory(memory);
 }
 
-void write_found(const PlanSearch& search, const SearchArguments& arguments) {
+template <class Found>
+void write_found(const Found& search, const SearchArguments& arguments) {
     Outputs outputs;
     outputs.attempt([&] {
         if (!arguments.json)
@@ -188,6 +191,71 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     print_notes(notes_on_costs(*search.best, config.search.micro_batch_sizes));
 }
 
+volatile std::sig_atomic_t stopped_by_signal = 0;
+
+// After SIGINT or SIGTERM a search ends with the best plan so far. A second signal ends it at once.
+void stop_soon(int signal) {
+    stopped_by_signal = signal;
+    std::signal(signal, SIG_DFL);
+}
+
+ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds_gone) {
+    const MakespanLimits limits = limits_of(arguments, seconds_gone);
+    for (const int signal : {SIGINT, SIGTERM})
+        if (!is_ignored(signal))
+            std::signal(signal, stop_soon);
+    return {.seconds = limits.seconds,
+            .threads = limits.threads,
+            .exact = static_cast<std::size_t>(arguments.top),
+            .should_stop = [] { return stopped_by_signal != 0; }};
+}
+
+[[noreturn]] void fail_without_cluster_plan(const ClusterResult& result) {
+    if (!result.shortage && result.stop == SearchStop::None)
+        fail_with(ExitCode::Infeasible,
+                  "no schedule of the search can run any of its choices\n  help: list other schedules "
+                  "(search.schedules) or micro_batch_sizes");
+    if (!result.shortage)
+        fail_with(ExitCode::RunFailed,
+                  "the search ended before any plan was tried\n  help: raise --time-limit or --memory-limit, or list "
+                  "fewer values in the block search");
+    const Shortage& shortage = *result.shortage;
+    fail_with(
+        ExitCode::Infeasible,
+        "{}: {} needs least, and its devices of rank {} of the pipeline need {} ({} bytes) but have {} ({} "
+        "bytes)\n  help: add devices (cluster.hosts), raise cluster.memory, or let the search choose more freely: "
+        "leave out search.tensor, pipeline, context, zero, recompute and micro_batch_sizes",
+        result.none_fits ? "no plan fits" : "no plan was found that fits", print(*result.smallest), shortage.stage,
+        print_bytes_as(shortage.needs, shortage.has), shortage.needs, print_bytes_as(shortage.has, shortage.has),
+        shortage.has);
+}
+
+void search_cluster_plans(const Config& config, const SearchArguments& arguments) {
+    const auto start = std::chrono::steady_clock::now();
+    const Bytes memory = memory_limit_of(arguments);
+    ClusterResult result;
+    {
+        ProgressLine line;
+        const ClusterLimits limits = cluster_limits_of(arguments, seconds_since(start));
+        within_memory(memory, [&] {
+            result = search_cluster(config, limits, [&](const std::string& state) { line.show(state); });
+        });
+    }
+    ClusterPlans plans = found_cluster_plans(config, std::move(result));
+    plans.seconds = seconds_since(start);
+    if (plans.result.left_out > 0)
+        print_note(
+            fmt::format("{} choices needed more than {} of memory and were left out: raise --memory-limit or "
+                        "lower --threads",
+                        plans.result.left_out, print_bytes(memory)));
+    if (arguments.json)
+        print_json(to_json(plans));
+    if (!plans.best)
+        fail_without_cluster_plan(plans.result);
+    write_found(plans, arguments);
+    print_notes(notes_on_costs(*plans.best));
+}
+
 void write_partition(const PartitionSearch& search, const SearchArguments& arguments) {
     if (arguments.json)
         print_json(to_json(search));
@@ -228,7 +296,9 @@ void search_config(const SearchArguments& arguments) {
     check_plot_file(arguments.plot);
     check_target_file(arguments.output);
     at_its_place(config, [&] {
-        if (config.search.objective == SearchConfig::Objective::Makespan)
+        if (searches_cluster(config))
+            search_cluster_plans(config, arguments);
+        else if (config.search.objective == SearchConfig::Objective::Makespan)
             search_makespan(config, arguments);
         else
             search_objective(config, arguments);

@@ -132,8 +132,8 @@ namespace {
 // Where that is not possible, both count as blocks; else the first stages have one more.
 StageSplit split_by_blocks(const Config& config, const Model& model) {
     const int stages = config.pipeline.stages, blocks = config.workload.transformer->layers;
-    const bool counts_ends = blocks % stages != 0 && (blocks + 2) % stages == 0;
-    const int slots = counts_ends ? blocks + 2 : blocks;
+    const int slots = slots_of_stages(blocks, stages);
+    const bool counts_ends = slots > blocks;
     if (slots < stages)
         config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
                        fmt::format("{} blocks cannot be divided among {} stages", blocks, stages),

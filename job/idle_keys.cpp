@@ -205,7 +205,10 @@ std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
 
 std::vector<IdleKey> idle_keys_of_search(const Config& config) {
     std::vector<IdleKey> idle = idle_among(config, nullptr, Read::BySearches);
-    add_unread(search_block(), config, fmt::format("objective {}", name_of(config.search.objective)), idle);
+    add_unread(search_block(), config,
+               searches_cluster(config) ? "a search for a transformer"
+                                        : fmt::format("objective {}", name_of(config.search.objective)),
+               idle);
     return idle;
 }
 

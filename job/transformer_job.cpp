@@ -74,4 +74,9 @@ double peak_flops(const Config& config) {
     return config.cluster.rates.flops;
 }
 
+int slots_of_stages(int blocks, int stages) {
+    const bool counts_ends = blocks % stages != 0 && (blocks + 2) % stages == 0;
+    return counts_ends ? blocks + 2 : blocks;
+}
+
 }  // namespace pw

@@ -14,4 +14,8 @@ double model_flops_per_sample(const Config& config);
 // FLOP/s of a device in the precision of the training, as its vendor states them.
 double peak_flops(const Config& config);
 
+// Returns the number of layers that are divided among stages as evenly as possible: the blocks, or with them the
+// embedding and the head if only then all stages have equally many.
+int slots_of_stages(int blocks, int stages);
+
 }  // namespace pw

@@ -28,13 +28,16 @@ Ns time_of(const StageCost& cost, const Job& job) {
     return cost.forward + (splits_backward(job.plan) ? cost.backward_input + cost.backward_weight : cost.backward);
 }
 
-// Returns the memory that all devices have where it is the same and limited; else kUnlimited.
+}  // namespace
+
 Bytes common_limit(const std::vector<DeviceConfig>& devices) {
     for (const DeviceConfig& device : devices)
         if (device.memory != devices.front().memory)
             return kUnlimited;
     return devices.empty() ? kUnlimited : devices.front().memory;
 }
+
+namespace {
 
 Json stages_json(const Job& job, const FoundPlan& plan) {
     Json stages = Json::array();
@@ -65,21 +68,18 @@ std::string proof_of(const SearchResult& result) {
                        print_percent(result.gap()), where);
 }
 
-std::vector<const FoundPlan*> pareto_front(const SearchResult& result) {
-    std::vector<const FoundPlan*> front;
-    for (const FoundPlan& plan : result.plans)
-        if (plan.fits)
-            front.push_back(&plan);
-    std::stable_sort(front.begin(), front.end(), [](const FoundPlan* a, const FoundPlan* b) {
-        return std::pair(a->most_reserved(), a->step_time) < std::pair(b->most_reserved(), b->step_time);
+std::vector<PlanDot> pareto_front(std::vector<PlanDot> plans) {
+    std::erase_if(plans, [](const PlanDot& plan) { return !plan.fits; });
+    std::stable_sort(plans.begin(), plans.end(), [](const PlanDot& a, const PlanDot& b) {
+        return std::pair(a.memory, a.step_time) < std::pair(b.memory, b.step_time);
     });
     Ns least = std::numeric_limits<Ns>::max();
-    std::erase_if(front, [&](const FoundPlan* plan) {
-        const bool dominated = plan->step_time >= least;
-        least = std::min(least, plan->step_time);
+    std::erase_if(plans, [&](const PlanDot& plan) {
+        const bool dominated = plan.step_time >= least;
+        least = std::min(least, plan.step_time);
         return dominated;
     });
-    return front;
+    return plans;
 }
 
 // The command says once what there is to say about the best plan.
@@ -88,12 +88,16 @@ Job quiet_job_of(Config config) {
     return make_job(std::move(config), notices);
 }
 
+}  // namespace
+
 const char* name_of(SearchStop stop) {
     return stop == SearchStop::Time     ? "time limit"
            : stop == SearchStop::Memory ? "memory limit"
            : stop == SearchStop::Caller ? "caller"
                                         : "";
 }
+
+namespace {
 
 // When the time is up, what is not known stays so.
 std::string bubble_of(const PlanSearch& search, const FoundPlan& plan) {
@@ -341,41 +345,51 @@ std::string without_defaults(const std::string& yaml) {
 
 }  // namespace
 
+std::string yaml_for(const Config& config, const std::string& file) {
+    const auto folder = std::filesystem::absolute(file).parent_path();
+    return without_defaults(print_config(with_paths_from(config, folder.string())));
+}
+
 std::string best_config_yaml(const PlanSearch& search, const std::string& file) {
     const Config& config = search.problem.config;
     const FoundPlan& best = *search.result.best();
     const Config of_best = config_of(search.problem, best);
-    const auto folder = std::filesystem::absolute(file).parent_path();
-    const std::string yaml = print_config(with_paths_from(of_best, folder.string()));
     const std::int64_t profile_batch = config.search.profile_batch;
     const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(best.choice), print_time(best.step_time),
                        print_bytes_as(best.most_reserved(), common_limit(of_best.cluster.devices)),
-                       proof_of(search.result), without_defaults(yaml), batch);
+                       proof_of(search.result), yaml_for(of_best, file), batch);
 }
 
-Chart chart_of(const PlanSearch& search) {
-    const SearchResult& result = search.result;
+Chart chart_of(const std::vector<PlanDot>& plans) {
     Curve all{"every choice at its best split", {}, {}, Curve::Style::Dots};
     Curve misfits{"too large", {}, {}, Curve::Style::Crosses};
-    for (const FoundPlan& plan : result.plans) {
+    for (const PlanDot& plan : plans) {
         Curve& curve = plan.fits ? all : misfits;
-        curve.x.push_back(static_cast<double>(plan.most_reserved()));
+        curve.x.push_back(static_cast<double>(plan.memory));
         curve.values.push_back(static_cast<double>(plan.step_time));
     }
     Curve front{"none is both faster and smaller", {}, {}, Curve::Style::Steps};
-    for (const FoundPlan* plan : pareto_front(result)) {
-        front.x.push_back(static_cast<double>(plan->most_reserved()));
-        front.values.push_back(static_cast<double>(plan->step_time));
-        front.labels.push_back(fmt::format("{} {}, {} x {}", plan->choice.schedule, plan->choice.stages,
-                                           plan->choice.micro_batches, plan->choice.micro_batch_size));
+    for (const PlanDot& plan : pareto_front(plans)) {
+        front.x.push_back(static_cast<double>(plan.memory));
+        front.values.push_back(static_cast<double>(plan.step_time));
+        front.labels.push_back(plan.label);
     }
     Chart chart{{}, {"reserved memory", Quantity::Size}, {"step time", Quantity::Time}};
     for (Curve* curve : {&all, &misfits, &front})
         if (!curve->values.empty())
             chart.curves.push_back(std::move(*curve));
     return chart;
+}
+
+Chart chart_of(const PlanSearch& search) {
+    std::vector<PlanDot> dots;
+    for (const FoundPlan& plan : search.result.plans)
+        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits,
+                        fmt::format("{} {}, {} x {}", plan.choice.schedule, plan.choice.stages,
+                                    plan.choice.micro_batches, plan.choice.micro_batch_size)});
+    return chart_of(dots);
 }
 
 }  // namespace pw

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pw {
 
@@ -35,5 +36,20 @@ std::string to_text(const PlanSearch& search, std::size_t most);
 std::string best_config_yaml(const PlanSearch& search, const std::string& file);
 // Returns peak memory against step time of all plans, with the Pareto front.
 Chart chart_of(const PlanSearch& search);
+
+// What the reports of all searches for plans share.
+
+struct PlanDot {
+    Bytes memory;
+    Ns step_time;
+    bool fits;
+    std::string label;
+};
+Chart chart_of(const std::vector<PlanDot>& plans);
+const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped it
+// Returns the memory that all devices have if it is the same and limited; else kUnlimited.
+Bytes common_limit(const std::vector<DeviceConfig>& devices);
+// Returns a config as YAML for `file`, relative to which its paths are written, without blocks of defaults.
+std::string yaml_for(const Config& config, const std::string& file);
 
 }  // namespace pw

@@ -122,8 +122,6 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
     return report_with({std::move(trace), std::move(metrics)}, devices);
 }
 
-namespace {
-
 ClusterRate cluster_rate(const Config& config, Ns step) {
     const Parallel& parallel = config.parallel.degrees;
     const double seconds = static_cast<double>(step) * 1e-9;
@@ -138,8 +136,6 @@ ClusterRate cluster_rate(const Config& config, Ns step) {
     return {parallel.devices(), parallel.data, samples * config.workload.options.sequence_length / seconds,
             samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config), parts};
 }
-
-}  // namespace
 
 Report predicted_report(const Job& job, bool with_events) {
     const std::vector<DeviceConfig>& devices = job.config.cluster.devices;

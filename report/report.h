@@ -22,6 +22,9 @@ struct ClusterRate {
     PassParts parts;         // seconds of a step, the mean over the devices
 };
 
+// Returns the rate of the cluster whose plan is the config's, if a step takes this time.
+ClusterRate cluster_rate(const Config& config, Ns step);
+
 struct Report {
     Trace trace;
     Metrics metrics;

@@ -49,6 +49,11 @@ inline constexpr KeyLimit<Config> kPrecisions{
     },
     [](std::string_view key) { return fmt::format("{}, or with cluster.device", kOnGpus.words(key)); }};
 
+// Keys of `search` that choose how the devices of a cluster share a transformer.
+inline constexpr KeyLimit<Config> kOfClusters{
+    [](const Config& config, std::string_view) { return searches_cluster(config); },
+    [](std::string_view) { return std::string("transformers"); }, Elsewhere::Idle};
+
 void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyReading& reading);
 
 // Notes the mistake that "X is not in this version".

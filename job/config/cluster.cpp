@@ -142,6 +142,12 @@ std::string print_some(const Config& config) {
     return print_devices(config.cluster).*member;
 }
 
+// The part of the memory of a kind of devices that a program can use follows only if the file has no memory of its own.
+std::string print_memory(const Config& config) {
+    const bool is_of_kind = is_transformer(config) && config.parallel.memory != config.cluster.memory;
+    return is_of_kind ? "" : print_some<&PrintedDevices::memory>(config);
+}
+
 template <std::string (*print)(const ClusterConfig&)>
 std::string print_of_cluster(const Config& config) {
     return print(config.cluster);
@@ -180,8 +186,8 @@ constexpr ConfigKey kClusterKeys[] = {
      "`devices_per_host`", "transformers: the devices that `inside` connects, in several hosts"},
     {"device_kinds", path_key<kCluster, &Cluster::device_kinds>(), KeyShown::IfSet, "none",
      "file with kinds of devices of your own"},
-    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_some<&PrintedDevices::memory>),
-     KeyShown::Always, "`inf`", "memory of every device that has no `memory` of its own"},
+    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_memory), KeyShown::Always, "`inf`",
+     "memory of every device that has no `memory` of its own"},
     {"link",
      {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
      KeyShown::Always,

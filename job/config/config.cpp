@@ -34,6 +34,10 @@ void Config::fail_at(const std::string& key, const std::string& fact, const std:
 
 bool is_transformer(const Config& config) { return config.workload.transformer.has_value(); }
 
+bool searches_cluster(const Config& config) {
+    return is_transformer(config) && config.search.objective == SearchConfig::Objective::Makespan;
+}
+
 bool is_uniform(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     return model != nullptr && model->build == nullptr;

@@ -138,6 +138,7 @@ struct ParallelConfig {
     // complete() sets these: the devices of the cluster as the file has them, and those of its largest host.
     std::vector<DeviceConfig> devices;
     int per_host = 1;
+    Bytes memory = kUnlimited;  // of a device that a program can use
 };
 
 struct TrainingConfig {
@@ -216,6 +217,11 @@ struct SearchConfig {
     // devices of a stage: one, any number, the same for all
     enum class Replicas { No, Yes, Equal } replicas = Replicas::No;
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
+    // The following keys are for transformers on a cluster; empty lists are usual values (search/clusters).
+    std::vector<int> tensor, pipeline, context, expert, chunks, zero;
+    std::vector<RecomputeKind> recomputed;
+    double tokens = 0;            // of the whole training; 0: not given
+    double price = 0;             // of a device for an hour; 0: not given
     bool tensor_parallel = true;  // piper: several devices may share a layer
     // number of samples of a file's times, if the file does not have it; 0: not given
     std::int64_t profile_batch = 0;
@@ -290,6 +296,13 @@ Config with_paths_from(Config config, const std::string& folder);
 
 // Returns whether the workload is a transformer in training on a cluster, whose costs follow from shapes.
 bool is_transformer(const Config& config);
+
+// Returns whether `search` chooses how the devices of a cluster share a transformer.
+bool searches_cluster(const Config& config);
+
+// Gives the plan the devices of one replica, and its part of the samples of a step. The product of tensor, pipeline and
+// context divides the devices of the cluster.
+void divide_among_replicas(Config& config, std::int64_t samples);
 
 // Returns whether the workload has times of stages and no layers.
 bool is_uniform(const Config& config);

@@ -207,24 +207,32 @@ void group_devices(const Yaml& root, Config& config) {
                     "write degrees whose product divides the number of devices");
         return;
     }
-    parallel.data = static_cast<int>(devices / of_replica);
-    check_degrees(at, config);
-    const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
-    if (root["pipeline"]["mini_batch"].present()) {
-        if (pipeline.mini_batch % each != 0)
-            root["pipeline"]["mini_batch"].complain(
-                fmt::format(
-                    "'pipeline.mini_batch' is {}, but {} replicas with micro-batches of {} take multiples of {}",
-                    pipeline.mini_batch, parallel.data, pipeline.micro_batch_size, each),
-                fmt::format("write {}", (pipeline.mini_batch + each - 1) / each * each));
-        pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, pipeline.mini_batch / each));
-    }
-    pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
     if (!parallel.program().overlap.pipeline)
         wait_for_messages(root["transfer"], config.transfer);
     const bool is_own = root["cluster"]["memory"].present() || root["cluster"]["devices"].is_list();
-    cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline),
-                           {"", 1, is_own ? cluster.memory : usable_memory(cluster.memory), ""});
+    own.memory = is_own ? cluster.memory : usable_memory(cluster.memory);
+    parallel.data = static_cast<int>(devices / of_replica);
+    check_degrees(at, config);
+    const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
+    const Yaml samples = root["pipeline"]["mini_batch"];
+    if (samples.present() && pipeline.mini_batch % each != 0)
+        samples.complain(
+            fmt::format("'pipeline.mini_batch' is {}, but {} replicas with micro-batches of {} take multiples of {}",
+                        pipeline.mini_batch, parallel.data, pipeline.micro_batch_size, each),
+            fmt::format("write {}{}", (pipeline.mini_batch + each - 1) / each * each,
+                        at.present() ? "" : "; for `pipewright search` write search.mini_batch instead"));
+    divide_among_replicas(config, samples.present() ? pipeline.mini_batch : pipeline.micro_batches * each);
+}
+
+void divide_among_replicas(Config& config, std::int64_t samples) {
+    Parallel& parallel = config.parallel.degrees;
+    PipelineConfig& pipeline = config.pipeline;
+    const int of_replica = parallel.tensor * parallel.pipeline * parallel.context;
+    parallel.data = static_cast<int>(config.parallel.devices.size()) / of_replica;
+    const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
+    pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, samples / each));
+    pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, config.parallel.memory, ""});
 }
 
 Config ungrouped(Config config) {

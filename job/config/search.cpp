@@ -17,7 +17,7 @@ std::vector<T> read_different(const Yaml& at, Read read) {
     for (const Yaml& item : at.items()) {
         values.push_back(read(item));
         if (!seen.insert(values.back()).second)
-            item.complain(fmt::format("'{}' is listed twice in '{}'", values.back(), at.path()), "write it once");
+            item.complain(fmt::format("'{}' is listed twice in '{}'", item.text(), at.path()), "write it once");
     }
     if (at.is_list() && values.empty())
         at.complain(fmt::format("'{}' is empty", at.path()), "write what to try, or remove the key");
@@ -26,13 +26,33 @@ std::vector<T> read_different(const Yaml& at, Read read) {
 
 // A list of numbers without repetition.
 template <auto... members>
-constexpr KeyValue<Config> counts_key(std::int64_t most) {
-    KeyValue<Config> value = integers_key<members...>(1, most);
+constexpr KeyValue<Config> counts_key(std::int64_t most, std::int64_t least = 1) {
+    KeyValue<Config> value = integers_key<members...>(least, most);
     value.read = [](const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
         member_of<members...>(config) = read_different<int>(
             at, [&](const Yaml& item) { return static_cast<int>(item.integer(1, domain.least, domain.most)); });
     };
     return value;
+}
+
+// Stages that are recomputed, or for transformers on a cluster what is.
+void read_recompute_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    SearchConfig& search = config.search;
+    if (!searches_cluster(config))
+        search.recompute = at.choice(search.recompute);
+    else if (at.is_text())
+        search.recomputed = {at.choice(RecomputeKind::None)};
+    else
+        search.recomputed =
+            read_different<RecomputeKind>(at, [](const Yaml& item) { return item.choice(RecomputeKind::None); });
+}
+
+std::string print_recompute_of_search(const Config& config) {
+    if (!searches_cluster(config))
+        return std::string(name_of(config.search.recompute));
+    return config.search.recomputed.empty()
+               ? ""
+               : print_list(config.search.recomputed, [](RecomputeKind kind) { return std::string(name_of(kind)); });
 }
 
 void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
@@ -104,8 +124,16 @@ constexpr KeyLimit<Config> kReadBy{
     [](const Config& config, std::string_view) { return ((config.search.objective == readers) || ...); },
     [](std::string_view) { return fmt::format("{}", fmt::join({name_of(readers)...}, ", ")); }, Elsewhere::Idle};
 
+// Numbers of stages and replicas that a search of layers chooses.
+constexpr KeyLimit<Config> kOfLayers{[](const Config& config, std::string_view) {
+                                         return config.search.objective == Objective::Makespan &&
+                                                !is_transformer(config);
+                                     },
+                                     kReadBy<Objective::Makespan>.words, Elsewhere::Idle};
+
 using Search = SearchConfig;
 constexpr auto kSearch = &Config::search;
+constexpr int kHighest = 1'000'000;  // degree
 
 constexpr ConfigKey kSearchKeys[] = {
     {"objective", choice_key<kSearch, &Search::objective>(), KeyShown::Always, "",
@@ -115,16 +143,17 @@ constexpr ConfigKey kSearchKeys[] = {
      {special("a list of names, or `all`", R"({"anyOf": [{"const": "all"}, {"$ref": "#/$defs/names"}]})"),
       read_schedules, print_schedules},
      KeyShown::IfSet,
-     "the pipeline's",
+     "the pipeline's; for transformers those that training programs have",
      "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named",
      kReadBy<Objective::Makespan>},
     {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), KeyShown::IfSet,
-     "the pipeline's", "sizes that do not divide `mini_batch` are left out", kReadBy<Objective::Makespan>},
+     "the pipeline's; for transformers `[1, 2, 4, 8]`", "sizes that do not divide `mini_batch` are left out",
+     kReadBy<Objective::Makespan>},
     {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), KeyShown::Always, "the pipeline's",
      "samples per update, the same for every candidate", kReadBy<Objective::Makespan, Objective::PipeDream>},
     {"stages", counts_key<kSearch, &Search::stages>(kMostStages), KeyShown::IfSet,
      "`pipeline.stages`; without it 1, 2, … up to all devices, times the stages per device of the schedule",
-     "numbers of stages to try", kReadBy<Objective::Makespan>},
+     "numbers of stages to try", kOfLayers},
     {"replicas",
      {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
       print_replicas_of_search},
@@ -132,12 +161,34 @@ constexpr ConfigKey kSearchKeys[] = {
      "",
      "`true`: ways to distribute up to all devices over the stages ([which](search.md#many-devices)); `equal`: only "
      "those with equally many devices per stage; see [schedules.md](schedules.md#replicas)",
-     kReadBy<Objective::Makespan>},
-    {"recompute", choice_key<kSearch, &Search::recompute>(), KeyShown::Always, "`none`; for `piper` `auto`",
+     kOfLayers},
+    {"recompute",
+     {special("`none`, `all`, `auto`; for transformers `[none, selective, norms, full]`",
+              R"({"anyOf": [{"enum": ["none", "all", "auto", "selective", "norms", "full"]}, {"type": "array",
+                "items": {"enum": ["none", "selective", "norms", "full"]}}]})"),
+      read_recompute_of_search, print_recompute_of_search},
+     KeyShown::Always,
+     "`none`; for `piper` `auto`; for transformers `[none, norms, full]`, and `selective` with unfused attention",
      "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be recomputed "
-     "unless "
-     "`none` is written",
+     "unless `none` is written; for [transformers](search.md#transformers-on-a-cluster) values of `parallel.recompute`",
      kReadBy<Objective::Makespan, Objective::Piper>},
+    {"tensor", counts_key<kSearch, &Search::tensor>(kHighest), KeyShown::IfSet,
+     "powers of two up to the devices of a host or domain", "degrees of `parallel.tensor` to try", kOfClusters},
+    {"pipeline", counts_key<kSearch, &Search::pipeline>(kHighest), KeyShown::IfSet,
+     "divisors of the blocks, or of the blocks and two, and powers of two", "degrees of `parallel.pipeline`",
+     kOfClusters},
+    {"context", counts_key<kSearch, &Search::context>(kHighest), KeyShown::IfSet,
+     "powers of two up to 8, with at least 1024 tokens for each device", "degrees of `parallel.context`", kOfClusters},
+    {"expert", counts_key<kSearch, &Search::expert>(kHighest), KeyShown::IfSet, "divisors of the number of experts",
+     "degrees of `parallel.expert`", kOfClusters},
+    {"chunks", counts_key<kSearch, &Search::chunks>(kMostStages), KeyShown::IfSet,
+     "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
+    {"zero", counts_key<kSearch, &Search::zero>(3, 0), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
+     kOfClusters},
+    {"tokens", number_key<kSearch, &Search::tokens>(0, 1e18), KeyShown::IfSet, "",
+     "tokens of the whole training: the answer says how many days they take", kOfClusters},
+    {"price", number_key<kSearch, &Search::price>(0, 1e9), KeyShown::IfSet, "",
+     "of a device for an hour: with `tokens` the answer says what the training costs", kOfClusters},
     {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
      "`false`: no layer is shared by several devices", kReadBy<Objective::Piper>},
     {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), KeyShown::IfSet,

@@ -64,6 +64,7 @@ struct Schedule {
     bool trains = true;               // has backwards; else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
     bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
+    bool usual = false;               // programs that train on clusters have it, and searches for them try it
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Each stage may have its own number of holders: a device has one stage, and the holders sum their gradients before

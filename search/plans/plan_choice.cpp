@@ -21,20 +21,6 @@ namespace {
 
 constexpr std::size_t kMostNumbers = 4'000'000;  // of devices in all choices together
 
-std::vector<std::string> schedules_of(const Config& config) {
-    const std::vector<std::string>& asked = config.search.schedules;
-    if (asked.empty())
-        return {config.pipeline.schedule};
-    if (!searches_all_schedules(config.search))
-        return asked;
-    std::vector<std::string> names;
-    for (const Schedule& schedule : schedules())
-        // others train differently, or not at all; bounds hold for one order of a plan's tasks, whatever the split
-        if (!schedule.asynchronous() && schedule.trains && !schedule.needs_costs)
-            names.emplace_back(schedule.name);
-    return names;
-}
-
 // Returns the number of devices that this number of stages takes, or 0 if the schedule cannot place them.
 int devices_for(const Schedule& schedule, int stages, int most) {
     int devices = std::min(stages / schedule.chunks, most);
@@ -220,33 +206,12 @@ private:
     std::size_t numbers_ = 0;
 };
 
-// Bounds of a search hold for one order of the tasks, whatever the split.
-void refuse_costs(const Schedule& schedule) {
-    if (schedule.needs_costs)
-        fail("schedule {} orders tasks by the costs of a split, and a search tries many splits", schedule.name);
-}
-
-const Schedule& schedule_of(const Config& config, const std::string& name) {
-    try {
-        const Schedule& schedule = schedule_named(config, name);
-        refuse_costs(schedule);
-        return schedule;
-    } catch (const Error& error) {
-        fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
-                "search takes schedules by name: `pipewright list schedules`");
-    }
-}
-
-}  // namespace
-
-namespace {
-
 // Names the requested numbers of stages that no schedule can run; otherwise reports that updates do not match the
 // sizes.
 [[noreturn]] void fail_without_choices(const Config& config, int layers) {
     const std::vector<int>& asked = config.search.stages;
     const auto devices = static_cast<int>(config.cluster.devices.size());
-    std::vector<std::string> names = schedules_of(config);
+    std::vector<std::string> names = searched_schedules(config);
     const std::string numbers =
         fmt::format("{} stage{}", fmt::join(asked, ", "), asked == std::vector<int>{1} ? "" : "s");
     if (!asked.empty() && *std::min_element(asked.begin(), asked.end()) > layers)
@@ -254,7 +219,7 @@ namespace {
                        fmt::format("every stage needs a layer: write numbers up to {}", layers));
     const auto placed = [&](const std::string& name) {
         return std::any_of(asked.begin(), asked.end(), [&](int stages) {
-            return stages <= layers && devices_for(schedule_of(config, name), stages, devices) > 0;
+            return stages <= layers && devices_for(searched_schedule(config, name), stages, devices) > 0;
         });
     };
     if (!asked.empty() && std::none_of(names.begin(), names.end(), placed))
@@ -269,11 +234,39 @@ namespace {
 
 }  // namespace
 
+std::vector<std::string> searched_schedules(const Config& config) {
+    const std::vector<std::string>& asked = config.search.schedules;
+    const bool all = searches_all_schedules(config.search), usual = asked.empty() && searches_cluster(config);
+    if (asked.empty() && !usual)
+        return {config.pipeline.schedule};
+    if (!all && !usual)
+        return asked;
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        // others train differently, or not at all; bounds hold for one order of a plan's tasks, whatever the split
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.needs_costs : schedule.usual)
+            names.emplace_back(schedule.name);
+    return names;
+}
+
+// Bounds of a search hold for one order of the tasks, whatever the split.
+const Schedule& searched_schedule(const Config& config, const std::string& name) {
+    try {
+        const Schedule& schedule = schedule_named(config, name);
+        if (schedule.needs_costs)
+            fail("schedule {} orders tasks by the costs of a split, and a search tries many splits", schedule.name);
+        return schedule;
+    } catch (const Error& error) {
+        fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
+                "search takes schedules by name: `pipewright list schedules`");
+    }
+}
+
 Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits) {
     ChoiceList list(config, limits);
     std::vector<std::string> without;
-    for (const std::string& name : schedules_of(config)) {
-        const Schedule& schedule = schedule_of(config, name);
+    for (const std::string& name : searched_schedules(config)) {
+        const Schedule& schedule = searched_schedule(config, name);
         if (config.search.replicas != SearchConfig::Replicas::No && !tries_replicas(config, schedule) &&
             !tries_copies(config, schedule))
             without.push_back(name);

@@ -23,6 +23,11 @@ struct PlanChoice {
     bool operator==(const PlanChoice&) const = default;
 };
 
+// Returns the names of the schedules that the config's search tries.
+std::vector<std::string> searched_schedules(const Config& config);
+// Returns the row of one of them. Throws Error (BadInput) at its key.
+const Schedule& searched_schedule(const Config& config, const std::string& name);
+
 // Returns the config with this choice in it; the split is still to be set.
 Config config_of(const Config& config, const PlanChoice& choice);
 // Returns the first layer of each later stage, or nothing when a stage is no range of the forward order.

@@ -110,6 +110,36 @@ const std::vector<ProductTable>& product_tables() {
     return tables;
 }
 
+double KnownEfficiencies::of(const Product& product, const ProductTable& table) {
+    constexpr std::size_t kMost = 100'000;
+    const std::tuple key{product.m, product.k, product.n, product.layout};
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto found = known_.find(key); found != known_.end())
+            return found->second;
+    }
+    const double share = table.efficiency(product);
+    const std::lock_guard lock(mutex_);
+    if (known_.size() < kMost)
+        known_.emplace(key, share);
+    return share;
+}
+
+namespace {
+
+// Returns what is known of a table of this build.
+std::shared_ptr<KnownEfficiencies> known_of(const ProductTable& table) {
+    static const std::vector<std::shared_ptr<KnownEfficiencies>> all = [] {
+        std::vector<std::shared_ptr<KnownEfficiencies>> made;
+        while (made.size() < product_tables().size())
+            made.push_back(std::make_shared<KnownEfficiencies>());
+        return made;
+    }();
+    return all[static_cast<std::size_t>(&table - product_tables().data())];
+}
+
+}  // namespace
+
 std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, Precision precision) {
     const std::vector<ProductTable>& tables = product_tables();
     if (!kind.products.empty() && std::none_of(tables.begin(), tables.end(), [&](const ProductTable& table) {
@@ -138,7 +168,7 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
     const double scale = own->is_measured && other->is_measured
                              ? own->flops / other->flops
                              : peak_of(kind, precision) / table->peak * clock_ratio(kind, *measured);
-    return std::make_shared<const ProductRates>(ProductRates{*table, scale});
+    return std::make_shared<const ProductRates>(ProductRates{*table, scale, known_of(*table)});
 }
 
 std::optional<LayerProducts> products_of(const Layer& layer, int samples) {

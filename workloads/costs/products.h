@@ -7,9 +7,12 @@
 #include "workloads/text/choice.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace pw {
@@ -49,12 +52,25 @@ struct ProductTable {
 // Returns the tables of this build (workloads/costs/products.yaml).
 const std::vector<ProductTable>& product_tables();
 
+// The shares of products of one table that were computed before: searches ask for the same ones again and again, from
+// several threads.
+class KnownEfficiencies {
+public:
+    double of(const Product& product, const ProductTable& table);
+
+private:
+    std::mutex mutex_;
+    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, ProductLayout>, double> known_;
+};
+
 // The rates of products on a kind of device.
 struct ProductRates {
     ProductTable table;
     double scale = 1;  // of the device to the table's: of their fastest products, or of their peaks where none is known
 
-    double flops(const Product& product) const { return scale * table.peak * table.efficiency(product); }
+    std::shared_ptr<KnownEfficiencies> known = std::make_shared<KnownEfficiencies>();
+
+    double flops(const Product& product) const { return scale * table.peak * known->of(product, table); }
 };
 // Returns the rates by the table that the kind names, in this precision; null if there is none. On the device of the
 // table they are the measured ones.

@@ -1,0 +1,258 @@
+#include "report/cluster_plans.h"
+
+#include "job/config/blocks.h"
+#include "report/plan_search.h"
+#include "report/report.h"
+#include "report/table.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+constexpr double kHour = 3600, kDay = 24 * kHour;
+
+ClusterRate rate_of(const ClusterPlans& plans, const ClusterPlan& plan) {
+    return cluster_rate(config_of(plans.config, plan.choice), plan.step_time);
+}
+
+double seconds_of_training(const ClusterPlans& plans, const ClusterRate& rate) {
+    return plans.config.search.tokens / rate.tokens_per_second;
+}
+
+double price_of_training(const ClusterPlans& plans, const ClusterRate& rate) {
+    return seconds_of_training(plans, rate) / kHour * rate.devices * plans.config.search.price;
+}
+
+bool has_experts(const ClusterPlans& plans) { return plans.config.workload.transformer->experts.has_value(); }
+
+std::vector<std::string> header_of(const ClusterPlans& plans) {
+    const SearchConfig& search = plans.config.search;
+    std::vector<std::string> header = {"plan", "schedule", "tensor", "pipeline", "context"};
+    if (has_experts(plans))
+        header.emplace_back("expert");
+    for (const char* name :
+         {"data", "micro-batch", "zero", "recompute", "step", "tokens/s", "MFU", "bubble", "exposed"})
+        header.emplace_back(name);
+    const Bytes limit = plans.config.parallel.memory;  // of a kind of devices: seldom a round number
+    header.push_back(limit == kUnlimited ? "memory" : fmt::format("memory of {}", print_bytes_as(limit, limit)));
+    if (search.tokens > 0)
+        header.emplace_back("days");
+    if (search.tokens > 0 && search.price > 0)
+        header.emplace_back("price");
+    return header;
+}
+
+std::vector<std::string> row_of_plan(const ClusterPlans& plans, const ClusterPlan& plan, std::string name) {
+    const SearchConfig& search = plans.config.search;
+    const ClusterChoice& choice = plan.choice;
+    const Parallel& own = choice.degrees;
+    const ClusterRate rate = rate_of(plans, plan);
+    std::vector<std::string> row = {
+        std::move(name), choice.schedule, std::to_string(own.tensor),
+        choice.chunks > 1 ? fmt::format("{} x {}", own.pipeline, choice.chunks) : std::to_string(own.pipeline),
+        std::to_string(own.context)};
+    if (has_experts(plans))
+        row.push_back(std::to_string(own.expert));
+    for (const int number : {own.data, choice.micro_batch_size, own.zero})
+        row.push_back(std::to_string(number));
+    row.emplace_back(name_of(own.recompute));
+    row.push_back(print_time(plan.step_time));
+    row.push_back(fmt::format("{:.5g}", rate.tokens_per_second));
+    row.push_back(print_percent(rate.utilisation));
+    row.push_back(print_percent(plan.bubble_rate));
+    row.push_back(print_time(plan.exposed));
+    row.push_back(print_bytes_as(plan.most_reserved(), plans.config.parallel.memory) +
+                  (plan.fits ? "" : " (does not fit)"));
+    if (search.tokens > 0)
+        row.push_back(fmt::format("{:.1f}", seconds_of_training(plans, rate) / kDay));
+    if (search.tokens > 0 && search.price > 0)
+        row.push_back(fmt::format("{:.0f}", price_of_training(plans, rate)));
+    return row;
+}
+
+double gap_of_best(const ClusterPlans& plans) {
+    return gap_of(plans.result.best()->step_time, plans.result.lower_bound);
+}
+
+std::string proof_of_best(const ClusterPlans& plans) {
+    const Ns bound = plans.result.lower_bound;
+    if (bound >= plans.result.best()->step_time)
+        return "no plan of this search is faster";
+    return bound == 0 ? "not every plan has a bound"
+                      : fmt::format("no plan of this search is faster than {} (gap {})", print_time(bound),
+                                    print_percent(gap_of_best(plans)));
+}
+
+// "64 to 2048 devices"
+std::string devices_text(const std::vector<int>& devices) {
+    const auto [least, most] = std::minmax_element(devices.begin(), devices.end());
+    return *least == *most ? fmt::format("{} devices", *least) : fmt::format("{} to {} devices", *least, *most);
+}
+
+// The vendor's plan and the best one.
+std::string vendor_text(const ClusterPlans& plans) {
+    const ClusterResult& result = plans.result;
+    if (!result.vendor)
+        return "";
+    const double ratio = static_cast<double>(result.vendor->step_time) / static_cast<double>(result.best()->step_time);
+    std::string compared = fmt::format("the best one has {} {} tokens/s", print_percent(std::abs(ratio - 1)),
+                                       ratio < 1 ? "fewer" : "more");
+    if (result.vendor->choice == result.best()->choice)
+        compared = "it is the best one";
+    else if (!result.vendor->fits)
+        compared = "it does not fit";
+    return fmt::format("vendor's plan ({}, {} on {}): {}\n", result.recipe->source, result.recipe->model.name,
+                       devices_text(result.recipe->devices), compared);
+}
+
+Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
+    const Parallel& own = plan.choice.degrees;
+    const ClusterRate rate = rate_of(plans, plan);
+    const Config config = config_of(plans.config, plan.choice);
+    return {{"plan", print(plan.choice)},
+            {"schedule", plan.choice.schedule},
+            {"tensor", own.tensor},
+            {"pipeline", own.pipeline},
+            {"chunks", plan.choice.chunks},
+            {"context", own.context},
+            {"expert", own.expert},
+            {"data", own.data},
+            {"zero", own.zero},
+            {"recompute", name_of(own.recompute)},
+            {"sequence", own.sequence},
+            {"micro_batches", config.pipeline.micro_batches},
+            {"micro_batch_size", plan.choice.micro_batch_size},
+            {"step_time_ns", plan.step_time},
+            {"tokens_per_second", rate.tokens_per_second},
+            {"model_flops_utilisation", rate.utilisation},
+            {"bubble_rate", plan.bubble_rate},
+            {"exposed_communication_ns", plan.exposed},
+            {"reserved_memory_bytes", plan.most_reserved()},
+            {"fits", plan.fits}};
+}
+
+Json json_of_best_plan(const ClusterPlans& plans) {
+    const SearchConfig& search = plans.config.search;
+    const ClusterPlan& best = *plans.result.best();
+    Json json = json_of(plans, best);
+    json["devices"] = best.choice.degrees.devices();
+    const ClusterRate rate = rate_of(plans, best);
+    if (search.tokens > 0)
+        json["training_seconds"] = seconds_of_training(plans, rate);
+    if (search.tokens > 0 && search.price > 0)
+        json["training_price"] = price_of_training(plans, rate);
+    return json;
+}
+
+}  // namespace
+
+ClusterPlans found_cluster_plans(const Config& config, ClusterResult result) {
+    ClusterPlans plans{config, std::move(result)};
+    if (const ClusterPlan* best = plans.result.best()) {
+        Notices notices;  // of the schedule, which the search chose
+        plans.best = make_job(config_of(config, best->choice), notices);
+    }
+    return plans;
+}
+
+ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits, const Hooks& hooks) {
+    const auto start = std::chrono::steady_clock::now();
+    if (hooks.should_stop)
+        limits.should_stop = hooks.should_stop;
+    ClusterPlans plans = found_cluster_plans(
+        config, search_cluster(config, limits, [&](const std::string& state) { hooks.show(state); }));
+    plans.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return plans;
+}
+
+Json to_json(const ClusterPlans& plans) {
+    const ClusterResult& result = plans.result;
+    Json json = {{"schema_version", 1}, {"objective_name", "makespan"}};
+    if (const ClusterPlan* best = result.best()) {
+        json["best"] = json_of_best_plan(plans);
+        json["objective"] = static_cast<double>(best->step_time) / 1e9;
+        json["objective_ns"] = best->step_time;
+        json["lower_bound_ns"] = result.lower_bound;
+        json["gap"] = gap_of_best(plans);
+    } else {
+        const Shortage shortage = result.shortage.value_or(Shortage{});
+        json["best"] = nullptr;
+        json["infeasible"] = {{"plan", result.smallest ? Json(print(*result.smallest)) : Json(nullptr)},
+                              {"stage", shortage.stage},
+                              {"needs_bytes", shortage.needs},
+                              {"has_bytes", shortage.has},
+                              {"proven", result.none_fits}};
+    }
+    json["vendor"] = nullptr;
+    if (result.vendor) {
+        json["vendor"] = json_of(plans, *result.vendor);
+        json["vendor"]["source"] = result.recipe->source;
+    }
+    json["choices"] = result.choices;
+    json["too_large"] = result.too_large;
+    json["too_slow"] = result.too_slow;
+    json["tried"] = result.plans.size();
+    json["fitting"] = result.fitting;
+    json["left_out"] = result.left_out;
+    json["stopped_by"] = result.stop == SearchStop::None ? Json(nullptr) : Json(name_of(result.stop));
+    json["candidates"] = result.plans.size();
+    json["seconds"] = plans.seconds;
+    json["plans"] = Json::array();
+    for (const ClusterPlan& plan : result.plans)
+        json["plans"].push_back(json_of(plans, plan));
+    return json;
+}
+
+std::string to_text(const ClusterPlans& plans, std::size_t most) {
+    const ClusterResult& result = plans.result;
+    const ClusterPlan& best = *result.best();
+    Table table(header_of(plans));
+    int place = 0;
+    for (const ClusterPlan* plan : result.best_by_degrees(most))
+        table.add(row_of_plan(plans, *plan, std::to_string(++place)));
+    if (result.vendor)
+        table.add(row_of_plan(plans, *result.vendor, "vendor"));
+    const ClusterRate rate = rate_of(plans, best);
+    std::string text = fmt::format(
+        "{}{} choices: {} need more memory and {} are slower, by bounds; {} plan{} simulated, {} fit{}{}\n\n",
+        table.print(), result.choices, result.too_large, result.too_slow, result.plans.size(),
+        result.plans.size() == 1 ? "" : "s", result.fitting, result.fitting == 1 ? "s" : "",
+        result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
+    text += fmt::format("best: {}, step {}, {:.5g} tokens/s on {} device{}; {}\n", print(best.choice),
+                        print_time(best.step_time), rate.tokens_per_second, rate.devices, rate.devices == 1 ? "" : "s",
+                        proof_of_best(plans));
+    text += vendor_text(plans);
+    if (const double tokens = plans.config.search.tokens; tokens > 0)
+        text += fmt::format(
+            "{:.4g} tokens take {:.1f} days{}\n", tokens, seconds_of_training(plans, rate) / kDay,
+            plans.config.search.price > 0 ? fmt::format(" and cost {:.0f}", price_of_training(plans, rate)) : "");
+    return text;
+}
+
+std::string best_config_yaml(const ClusterPlans& plans, const std::string& file) {
+    const ClusterPlan& best = *plans.result.best();
+    Config config = ungrouped(plans.best->config);
+    set_split(config.pipeline, plans.best->model->layers, plans.best->split);
+    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}",
+                       print(best.choice), print_time(best.step_time),
+                       print_bytes_as(best.most_reserved(), config.parallel.memory), proof_of_best(plans),
+                       yaml_for(config, file));
+}
+
+Chart chart_of(const ClusterPlans& plans) {
+    std::vector<PlanDot> dots;
+    for (const ClusterPlan& plan : plans.result.plans)
+        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice)});
+    return chart_of(dots);
+}
+
+}  // namespace pw

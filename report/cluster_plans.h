@@ -1,0 +1,37 @@
+// The best plans of a transformer on a cluster, with what they make of it: tokens per second, share of the peak, days
+// and money.
+#pragma once
+
+#include "job/job.h"
+#include "report/hooks.h"
+#include "report/json.h"
+#include "search/clusters/cluster_search.h"
+#include "viz/plot.h"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace pw {
+
+struct ClusterPlans {
+    Config config;
+    ClusterResult result;
+    std::optional<Job> best = {};  // of the best plan; absent if none was found that fits
+    double seconds = 0;            // that the search took
+};
+// Makes the job of the best plan that was found.
+ClusterPlans found_cluster_plans(const Config& config, ClusterResult result);
+// Does both: searches, and makes the job. The limits ask `hooks` whether to stop.
+ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits = {}, const Hooks& hooks = {});
+
+Json to_json(const ClusterPlans& plans);
+// Returns the `most` best plans as a table, the plan of the vendor's recipe, and what was searched. There must be a
+// best plan.
+std::string to_text(const ClusterPlans& plans, std::size_t most);
+// Returns the best config as YAML for `file`, relative to which its paths are written, with what was found in comments.
+std::string best_config_yaml(const ClusterPlans& plans, const std::string& file);
+// Returns reserved memory against step time of all plans that were simulated, with the Pareto front.
+Chart chart_of(const ClusterPlans& plans);
+
+}  // namespace pw

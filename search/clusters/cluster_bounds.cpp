@@ -1,0 +1,151 @@
+#include "search/clusters/cluster_bounds.h"
+
+#include "schedules/memory/limits.h"
+#include "schedules/plan/durations.h"
+#include "schedules/plan/shape_index.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+using Held = OrderFacts::Held;
+
+// Returns what a device holds when the number of its activations is largest; of several such moments that with most
+// micro-batches on the last stage, whose activations are the largest.
+std::vector<Held> most_held(const Tasks& order, std::span<const int> stages) {
+    std::map<int, Held> now;
+    for (const int stage : stages)
+        now[stage] = {stage};
+    std::vector<Held> most;
+    std::pair<int, int> largest{-1, 0};
+    int all = 0;
+    for (const Task& task : order) {
+        Held& own = now[task.stage];
+        if (saves_first(task.op)) {
+            ++own.until_input;
+            ++own.until_weight;
+            all += 2;
+            if (const std::pair size{all, now.rbegin()->second.until_weight}; size > largest) {
+                largest = size;
+                most.clear();
+                for (const auto& [stage, held] : now)
+                    most.push_back(held);
+            }
+        }
+        if (makes_input_gradient(task.op)) {
+            --own.until_input;
+            --all;
+        }
+        if (makes_weight_gradient(task.op)) {
+            --own.until_weight;
+            --all;
+        }
+    }
+    return most;
+}
+
+// The times of a stage's tasks on its device.
+struct StageTimes {
+    Ns forward = 0, backward = 0;  // backward: up to the gradients of its inputs
+    Ns weight = 0, update = 0;
+};
+
+Bytes workspace_of(const StageBytes& bytes, bool splits_backward) {
+    const Bytes backward =
+        splits_backward ? std::max(bytes.input_workspace, bytes.weight_workspace) : bytes.backward_workspace;
+    return std::max(bytes.forward_workspace, backward);
+}
+
+Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer) {
+    const TrainingBytes training = bytes.training.value_or(training_bytes(bytes.weights, optimizer));
+    return bytes.weights + bytes.statistics + training.gradients + training.states;
+}
+
+// Returns the bytes of the activations; `input` brings the stage's input, null for the first stage.
+Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes* input) {
+    Bytes sum = held.until_input * bytes.until_input + held.until_weight * (bytes.until_weight + bytes.data);
+    if (input != nullptr)
+        sum += input->forward * (input->forward_until_weight  ? held.until_weight
+                                 : input->forward_until_input ? held.until_input
+                                                              : 0);
+    return sum;
+}
+
+}  // namespace
+
+std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {
+    auto facts = std::make_unique<OrderFacts>();
+    std::vector<Tasks> orders;
+    refuse_large(shape);
+    try {
+        facts->shape = placed(schedule, std::move(shape));
+        orders = schedule.orders({facts->shape, options});
+    } catch (const Error&) {
+        return nullptr;
+    }
+    const ShapeIndex index(facts->shape);
+    for (int device = 0; device < facts->shape.devices; ++device) {
+        const Tasks& order = orders[static_cast<std::size_t>(device)];
+        facts->splits_backward |=
+            std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardInput; });
+        facts->held.push_back(most_held(order, index.stages_of(device)));
+    }
+    return facts;
+}
+
+// Every micro-batch passes all stages forward and back, in the order of the stages, and each stage has one device.
+Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
+    const Shape& shape = facts.shape;
+    const ShapeIndex index(shape);
+    std::vector<StageTimes> times;
+    std::vector<Ns> head{0}, tail{0};  // by stage: the forwards before it, and the backwards after its own
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const auto time = [&](Op op) { return duration_of(op, stage, index.devices_of(stage).front(), costs); };
+        const bool splits = facts.splits_backward;
+        times.push_back({time(Op::Forward), time(splits ? Op::BackwardInput : Op::Backward),
+                         splits ? time(Op::BackwardWeight) : 0, time(Op::Update)});
+        head.push_back(head.back() + times.back().forward);
+        tail.push_back(tail.back() + times.back().backward);
+    }
+    const Ns last_update = times.front().weight + times.front().update;
+    Ns least = 0;
+    for (int device = 0; device < shape.devices; ++device) {
+        Ns passes = 0, weights = 0, updates = 0;
+        for (const int stage : index.stages_of(device)) {
+            const StageTimes& own = times[static_cast<std::size_t>(stage)];
+            passes += shape.microbatches * (own.forward + own.backward);
+            weights += shape.microbatches * own.weight;
+            updates += own.update;
+        }
+        const auto first = static_cast<std::size_t>(index.stages_of(device).front());
+        const Ns back = first == 0 ? 0 : tail[first] + last_update;
+        least = std::max(least, head[first] + std::max(passes + back, passes + weights + updates));
+    }
+    return least;
+}
+
+std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs) {
+    std::vector<const EdgeBytes*> input(static_cast<std::size_t>(facts.shape.stages), nullptr);
+    for (const EdgeBytes& edge : costs.edges)
+        input[static_cast<std::size_t>(edge.to)] = &edge;
+    std::vector<Bytes> least;
+    for (const std::vector<Held>& on_device : facts.held) {
+        Bytes persistent = 0, activations = 0, workspace = 0;
+        for (const Held& held : on_device) {
+            const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(held.stage)];
+            persistent += persistent_of(bytes, costs.optimizer);
+            activations += activations_of(held, bytes, input[static_cast<std::size_t>(held.stage)]);
+            workspace = std::max(workspace, workspace_of(bytes, facts.splits_backward));
+        }
+        least.push_back(persistent + activations + workspace);
+    }
+    return least;
+}
+
+}  // namespace pw

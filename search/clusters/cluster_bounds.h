@@ -1,0 +1,36 @@
+// Lower bounds on the step and the memory of a plan on a cluster, from its costs and the order of its tasks, before the
+// plan is made.
+#pragma once
+
+#include "schedules/orders/schedule.h"
+#include "workloads/costs/costs.h"
+
+#include <memory>
+#include <vector>
+
+namespace pw {
+
+// What the lists of a schedule say, whatever the costs.
+struct OrderFacts {
+    Shape shape;  // placed
+    bool splits_backward = false;
+    // The activations that a device holds at once, when they are most.
+    struct Held {
+        int stage;
+        int until_input = 0, until_weight = 0;  // micro-batches whose I, or W, is to come
+    };
+    std::vector<std::vector<Held>> held;  // by device
+};
+
+// Returns the facts of a schedule for `shape`, which is not placed; null if the schedule refuses it. Throws Error if
+// there is not the memory to make and simulate its plan (schedules/memory/limits.h).
+std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options);
+
+// Returns a lower bound on the step time: on each device all its passes, after the forwards that its first one waits
+// for, and before the backwards that wait for its last one, or its updates.
+Ns least_step_time(const OrderFacts& facts, const Costs& costs);
+
+// Returns by device a lower bound on the memory that a run reserves.
+std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs);
+
+}  // namespace pw

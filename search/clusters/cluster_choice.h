@@ -1,0 +1,37 @@
+// What a search chooses for a transformer on a cluster: how the devices share it, and the schedule of their pipelines.
+#pragma once
+
+#include "job/config/config.h"
+#include "workloads/transformers/recipes.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct ClusterChoice {
+    std::string schedule;
+    int chunks = 1;            // stages of each device
+    int micro_batch_size = 1;  // sequences
+    Parallel degrees;
+
+    int stages() const { return degrees.pipeline * chunks; }
+    bool operator==(const ClusterChoice& other) const;
+};
+
+// Prints a choice as "interleaved, tensor 4, pipeline 4 x 5 stages, context 2, data 4, micro-batches of 1, zero 1".
+std::string print(const ClusterChoice& choice);
+
+// Returns the config with this choice in it, ready for make_job.
+Config config_of(const Config& config, const ClusterChoice& choice);
+
+// Returns all choices of `config.search`, in a fixed order. Those with the same degrees and size are neighbours. Throws
+// Error (BadInput) at the key that leaves nothing to try.
+std::vector<ClusterChoice> cluster_choices(const Config& config);
+
+// Returns the plan of a recipe for the config's cluster; nothing if it cannot run this model, sequence or mini-batch.
+std::optional<ClusterChoice> choice_of(const Recipe& recipe, const Config& config);
+
+}  // namespace pw

@@ -1,0 +1,292 @@
+#include "search/clusters/cluster_search.h"
+
+#include "job/job.h"
+#include "schedules/memory/buffers.h"
+#include "search/clusters/choice_bounds.h"
+#include "search/deadline.h"
+#include "sim/simulate.h"
+#include "workloads/error.h"
+#include "workloads/threads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// The size of a batch is fixed, so that the plans that are simulated do not depend on the number of threads.
+constexpr std::size_t kPlansAtOnce = 8;
+// The share of a limited time that bounds may take; the rest is for plans.
+constexpr double kShareOfBounds = 0.6;
+constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
+
+using DegreesKey = std::array<int, 4>;
+
+DegreesKey degrees_key(const ClusterChoice& choice) {
+    const Parallel& own = choice.degrees;
+    return {own.tensor, own.pipeline, own.context, own.expert};
+}
+
+// A step through all numbers below `count`, modulo `count`: a prime that does not divide it. Bounds that are known when
+// the time is up are then of choices of all kinds.
+std::size_t stride_of(std::size_t count) {
+    constexpr std::size_t kPrimes[] = {7919, 7907};
+    return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
+}
+
+ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
+    Notices notices;  // the command says once what there is to say about the best plan
+    Job job = make_job(config_of(config, choice), notices);
+    TransferMode mode = job.mode;
+    mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
+    const auto plan = std::make_shared<const Plan>(std::move(job.plan));
+    Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
+    const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
+    ClusterPlan found{choice, metrics.step_time, 0, metrics.bubble_rate, {}, false};
+    for (const DeviceMetrics& device : metrics.devices) {
+        found.exposed = std::max(found.exposed, device.exposed_communication);
+        found.reserved.push_back(device.reserved_memory.value_or(device.peak_memory));
+    }
+    const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
+    found.fits = worst.needs <= worst.has;
+    return found;
+}
+
+class ClusterSearcher {
+public:
+    ClusterSearcher(const Config& config, const ClusterLimits& limits, const SearchProgress& progress)
+        : config_(config),
+          limits_(limits),
+          progress_(progress),
+          deadline_(limits.seconds, 1, limits.should_stop),
+          end_of_bounds_(limits.seconds * kShareOfBounds, 1, limits.should_stop),
+          choices_(cluster_choices(config)) {}
+
+    ClusterResult run() {
+        simulate_recipe();
+        make_bounds();
+        simulate_best_first();
+        if (result_.fitting == 0)
+            find_smallest();
+        finish();
+        return std::move(result_);
+    }
+
+private:
+    void show(const std::string& doing, std::size_t done, std::size_t all) const {
+        if (!progress_)
+            return;
+        const Ns best = limit_of(1);
+        progress_(fmt::format("{} {}/{}: {}", doing, done, all,
+                              best == kNoPlan ? "nothing fits yet" : "best " + print_time(best)));
+    }
+
+    // Once true, the search ends without what is left to do.
+    bool is_over() {
+        const std::lock_guard lock(mutex_);
+        is_over_ = is_over_ || deadline_.passed();
+        return is_over_;
+    }
+
+    bool bounds_are_over() {
+        const std::lock_guard lock(mutex_);
+        if (end_of_bounds_.passed())
+            result_.every_bound = false;
+        return !result_.every_bound;
+    }
+
+    // Works on all numbers below `count`, and reports progress, until the time for bounds is up.
+    void on_all(const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
+        std::size_t done = 0;
+        for_each_index(count, limits_.threads, [&](std::size_t index) {
+            if (bounds_are_over())
+                return;
+            work(index * stride_of(count) % count);
+            const std::lock_guard lock(mutex_);
+            if (++done % 64 == 0)
+                show(doing, done, count);
+        });
+    }
+
+    void simulate_recipe() {
+        const Recipe* recipe =
+            nearest_recipe(*config_.workload.transformer, config_.cluster.device, config_.training.precision,
+                           static_cast<int>(config_.parallel.devices.size()));
+        const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, config_) : std::nullopt;
+        if (!choice)
+            return;
+        try {
+            result_.vendor = simulated(config_, *choice);
+            result_.recipe = recipe;
+        } catch (const Error&) {  // its schedule refuses the number of micro-batches
+            return;
+        }
+        if (std::find(choices_.begin(), choices_.end(), *choice) != choices_.end())
+            add(*result_.vendor);
+    }
+
+    void make_bounds() {
+        BoundsOfChoices bounds =
+            bounds_of(config_, choices_,
+                      [&](const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
+                          on_all(doing, count, work);
+                      });
+        bounds_ = std::move(bounds.of);
+        result_.left_out = bounds.without_memory;
+        every_bound_ = result_.every_bound && result_.left_out == 0;
+        for (const ChoiceBounds& one : bounds_) {
+            result_.choices += one.is_defined ? 1 : 0;
+            result_.too_large += one.is_defined && !one.fits ? 1 : 0;
+        }
+    }
+
+    // Returns the best step time of the degrees that are `place`-th among those with a plan that fits.
+    Ns limit_of(std::size_t place) const {
+        std::vector<Ns> times;
+        for (const auto& [degrees, time] : best_of_)
+            times.push_back(time);
+        std::sort(times.begin(), times.end());
+        return times.size() < place ? kNoPlan : times[place - 1];
+    }
+
+    void add(ClusterPlan plan) {
+        if (plan.fits) {
+            Ns& best = best_of_.try_emplace(degrees_key(plan.choice), kNoPlan).first->second;
+            best = std::min(best, plan.step_time);
+            ++result_.fitting;
+        }
+        result_.plans.push_back(std::move(plan));
+    }
+
+    bool is_known(const ClusterChoice& choice) const { return result_.vendor && result_.vendor->choice == choice; }
+
+    // Simulates choices at once. One that runs out of memory is tried again alone.
+    void simulate(const std::vector<std::size_t>& batch) {
+        std::vector<std::optional<ClusterPlan>> found(batch.size());
+        const auto attempt = [&](std::size_t i) {
+            try {
+                found[i] = simulated(config_, choices_[batch[i]]);
+            } catch (const std::bad_alloc&) {
+                return false;
+            } catch (const Error& error) {
+                return error.code() == ExitCode::Infeasible;  // it deadlocks with the transfers of the config
+            }
+            return true;
+        };
+        std::vector<char> done(batch.size(), 0);
+        for_each_index(batch.size(), limits_.threads, [&](std::size_t i) { done[i] = attempt(i) ? 1 : 0; });
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+            if (done[i] == 0 && (limits_.threads == 1 || !attempt(i))) {
+                ++result_.left_out;
+                least_left_out_ = std::min(least_left_out_, bounds_[batch[i]].step_time);
+            } else if (found[i])
+                add(std::move(*found[i]));
+            else
+                --result_.choices;
+        }
+    }
+
+    void simulate_best_first() {
+        std::vector<std::size_t> order;
+        for (std::size_t index = 0; index < choices_.size(); ++index)
+            if (bounds_[index].fits && !is_known(choices_[index]))
+                order.push_back(index);
+        const auto by_bound = [&](std::size_t a, std::size_t b) {
+            return std::pair(bounds_[a].step_time, a) < std::pair(bounds_[b].step_time, b);
+        };
+        std::sort(order.begin(), order.end(), by_bound);
+        std::size_t next = 0;
+        while (next < order.size() && bounds_[order[next]].step_time < limit_of(limits_.exact) && !is_over()) {
+            std::vector<std::size_t> batch;
+            for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
+                batch.push_back(order[next]);
+            simulate(batch);
+            show("plans", next, order.size());
+        }
+        result_.too_slow = static_cast<int>(order.size() - next);
+        const Ns least = next < order.size() ? bounds_[order[next]].step_time : kNoPlan;
+        result_.lower_bound = every_bound_ ? std::min({limit_of(1), least, least_left_out_}) : 0;
+    }
+
+    // Without a plan that fits: what the smallest ones need.
+    void find_smallest() {
+        std::vector<std::size_t> order;
+        for (std::size_t index = 0; index < choices_.size(); ++index)
+            if (bounds_[index].is_defined)
+                order.push_back(index);
+        const auto lacks = [&](std::size_t index) {
+            const Shortage& shortage = bounds_[index].shortage;
+            return std::pair(shortage.needs - shortage.has, index);
+        };
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lacks(a) < lacks(b); });
+        order.resize(std::min(order.size(), kPlansAtOnce));
+        if (!is_over_)
+            simulate(order);
+        for (const ClusterPlan& plan : result_.plans) {
+            const std::vector<DeviceConfig> devices = config_of(config_, plan.choice).cluster.devices;
+            const Shortage worst = worst_of(plan.reserved, devices);
+            if (!result_.shortage || worst.needs - worst.has < result_.shortage->needs - result_.shortage->has) {
+                result_.shortage = worst;
+                result_.smallest = plan.choice;
+            }
+        }
+    }
+
+    void finish() {
+        std::stable_sort(result_.plans.begin(), result_.plans.end(), [](const ClusterPlan& a, const ClusterPlan& b) {
+            return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
+                   std::tuple(!b.fits, b.step_time, b.most_reserved());
+        });
+        result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && every_bound_ && !is_over_;
+        if (is_over_ || !result_.every_bound)
+            result_.stop = limits_.should_stop && limits_.should_stop() ? SearchStop::Caller : SearchStop::Time;
+        else if (result_.plans.empty() && result_.left_out > 0)
+            result_.stop = SearchStop::Memory;
+    }
+
+    const Config& config_;
+    const ClusterLimits& limits_;
+    const SearchProgress& progress_;
+    std::mutex mutex_;
+    Deadline deadline_, end_of_bounds_;
+    bool is_over_ = false;
+    const std::vector<ClusterChoice> choices_;
+    std::vector<ChoiceBounds> bounds_;  // by choice
+    bool every_bound_ = true;           // false: some choice has no bound
+    Ns least_left_out_ = kNoPlan;       // bound on the choices for which there was not enough memory
+    std::map<DegreesKey, Ns> best_of_;  // step times of plans that fit
+    ClusterResult result_;
+};
+
+}  // namespace
+
+Bytes ClusterPlan::most_reserved() const { return *std::max_element(reserved.begin(), reserved.end()); }
+
+const ClusterPlan* ClusterResult::best() const {
+    return plans.empty() || !plans.front().fits ? nullptr : &plans.front();
+}
+
+std::vector<const ClusterPlan*> ClusterResult::best_by_degrees(std::size_t most) const {
+    std::vector<const ClusterPlan*> found;
+    std::set<DegreesKey> seen;
+    for (const ClusterPlan& plan : plans)
+        if (found.size() < most && plan.fits && seen.insert(degrees_key(plan.choice)).second)
+            found.push_back(&plan);
+    return found;
+}
+
+ClusterResult search_cluster(const Config& config, const ClusterLimits& limits, const SearchProgress& progress) {
+    return ClusterSearcher(config, limits, progress).run();
+}
+
+}  // namespace pw

@@ -1,0 +1,62 @@
+// The search for the fastest plan of a transformer on a cluster: degrees of parallelism, schedule, stages per device,
+// size of micro-batches, recomputation and ZeRO at once, within the memory of the devices.
+#pragma once
+
+#include "search/clusters/cluster_choice.h"
+#include "search/plans/makespan.h"
+#include "workloads/transformers/recipes.h"
+
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+struct ClusterLimits {
+    double seconds = std::numeric_limits<double>::infinity();
+    int threads = 1;                         // never change the answer, unless something ends the search
+    std::size_t exact = 10;                  // this many degrees are proven the best, each with its best plan
+    std::function<bool()> should_stop = {};  // asked often, by all threads
+};
+
+// A plan that was simulated.
+struct ClusterPlan {
+    ClusterChoice choice;
+    Ns step_time = 0;
+    Ns exposed = 0;  // time that the device that waits longest for messages between stages waits
+    double bubble_rate = 0;
+    std::vector<Bytes> reserved;  // by device of the pipeline
+    bool fits = false;
+    Bytes most_reserved() const;
+};
+
+struct ClusterResult {
+    std::vector<ClusterPlan> plans;         // those that fit first, then by step time
+    const Recipe* recipe = nullptr;         // the nearest one that the cluster can run
+    std::optional<ClusterPlan> vendor;      // its plan, also if the search does not list it
+    Ns lower_bound = 0;                     // on every choice; the best step time if that is proven
+    std::optional<Shortage> shortage;       // of the choice that needs least, if no plan fits
+    std::optional<ClusterChoice> smallest;  // that choice
+    bool every_bound = true;                // false: it ended before all bounds were known
+    bool none_fits = false;                 // it is proven that no plan fits
+    int choices = 0;                        // without those that their schedule refuses
+    int too_large = 0;                      // do not fit by the bound on their memory
+    int too_slow = 0;                       // are no faster than the best ones by the bound on their step
+    int fitting = 0;                        // how many of `plans` fit
+    int left_out = 0;                       // for which there was not enough memory
+    SearchStop stop = SearchStop::None;
+
+    const ClusterPlan* best() const;  // null if there is none
+    // Returns the best plans that fit, each with other degrees of tensor, pipeline, context and expert.
+    std::vector<const ClusterPlan*> best_by_degrees(std::size_t most) const;
+};
+
+// Searches. The same config gives the same result on every machine, unless time, memory or the caller ends the search:
+// then the result has the plans found so far. Throws Error (BadInput) if the config leaves nothing to try.
+ClusterResult search_cluster(const Config& config, const ClusterLimits& limits = {},
+                             const SearchProgress& progress = {});
+
+}  // namespace pw

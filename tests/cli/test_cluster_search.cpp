@@ -1,0 +1,70 @@
+// The command `search` for transformers on a cluster.
+#include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+class SearchOfClusters : public Cli {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        write("cluster.yaml", R"(
+workload: {model: llama-3.2-1b, sequence_length: 4096}
+cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, memory: 24 GB, between: {link: ndr400, adapters: 4}}
+training: {precision: bf16, optimizer: adamw}
+search: {mini_batch: 16, micro_batch_sizes: [1, 2], stages: [4]}
+)");
+    }
+};
+
+}  // namespace
+
+TEST_F(SearchOfClusters, WritesAConfigWithTheSamePrediction) {
+    const Json found = run_well("search cluster.yaml --json -o best.yaml --plot plans.svg").json();
+    const Json simulated = run_well("simulate best.yaml --json").json();
+    EXPECT_EQ(simulated["step_time_ns"], found["objective_ns"]) << read("best.yaml");
+    EXPECT_EQ(simulated["fits"], true);
+    EXPECT_EQ(simulated["cluster"]["tokens_per_second"], found["best"]["tokens_per_second"]);
+    EXPECT_EQ(simulated["cluster"]["replicas"], found["best"]["data"]);
+    std::int64_t most = 0;
+    for (const Json& device : simulated["devices"])
+        most = std::max(most, device["reserved_memory_bytes"].get<std::int64_t>());
+    EXPECT_EQ(found["best"]["reserved_memory_bytes"], most);
+    EXPECT_EQ(found["gap"], 0.0);
+    EXPECT_TRUE(contains(read("plans.svg"), "<svg"));
+}
+
+TEST_F(SearchOfClusters, PrintsARowForEachCombinationOfDegrees) {
+    const Said outcome = run_well("search cluster.yaml --top 3");
+    expect_says(outcome.out, {"plan ", "tokens/s", "memory of 24 GB", "\n3 ", "best: ", "on 8 devices",
+                              "no plan of this search is faster"});
+    EXPECT_FALSE(contains(outcome.out, "\n4 "));
+    EXPECT_TRUE(contains(outcome.err, "search.stages has no effect: a search for a transformer does not read it"));
+}
+
+TEST_F(SearchOfClusters, NamesThePlanThatNeedsLeast) {
+    const Said outcome = run("search cluster.yaml --set cluster.memory='1 GB'");
+    EXPECT_EQ(outcome.code, 3);
+    expect_says(outcome.err, {"no plan fits: ", "needs least", "have 1 GB (1000000000 bytes)", "help: add devices"});
+}
+
+TEST_F(SearchOfClusters, PointsAtTheKeyThatLeavesNothing) {
+    const Said outcome = run("search cluster.yaml --set search.tensor=[3]");
+    EXPECT_EQ(outcome.code, 2);
+    expect_says(outcome.err, {"search.tensor=[3]", "divides the 32 heads", "help: write divisors of the heads"});
+    const Said batch = run("search cluster.yaml --set pipeline.mini_batch=12");
+    EXPECT_EQ(batch.code, 2);
+    expect_says(batch.err, {"'pipeline.mini_batch' is 12", "write search.mini_batch instead"});
+}
+
+TEST_F(SearchOfClusters, EndsWithTheTime) {
+    const Said outcome = run("search cluster.yaml --time-limit 0.0001");
+    EXPECT_EQ(outcome.code, 1);
+    expect_says(outcome.err, {"the search ended before any plan was tried", "help: raise --time-limit"});
+}
+
+}  // namespace pw

@@ -1,0 +1,400 @@
+// The search for plans of a transformer on a cluster, against a loop over every config of a small space.
+#include "job/job.h"
+#include "report/cluster_plans.h"
+#include "report/report.h"
+#include "search/clusters/cluster_bounds.h"
+#include "tests/support/config_text.h"
+#include "tests/support/refusal.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace pw {
+namespace {
+
+// Two hosts of four devices, with less memory than many plans need.
+constexpr const char* kSmall = R"(
+workload: {model: llama-3.2-1b, sequence_length: 4096}
+cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, memory: 24 GB, between: {link: ndr400, adapters: 4}}
+training: {precision: bf16, optimizer: adamw}
+search: {mini_batch: 16, micro_batch_sizes: [1, 2], chunks: [1, 2, 4], schedules: [1f1b, interleaved, zb-h1]}
+)";
+constexpr const char* kWithExperts = R"(
+workload: {model: deepseek-v2-lite, sequence_length: 4096}
+cluster: {hosts: 2, devices_per_host: 8, device: h100-sxm-80, memory: 60 GB, between: {link: ndr400, adapters: 8}}
+training: {precision: bf16, optimizer: adamw}
+search: {mini_batch: 32, micro_batch_sizes: [1], chunks: [1], zero: [0, 1], recompute: [none], pipeline: [1, 2, 4],
+         expert: [1, 4, 8]}
+)";
+
+// The values that the loop tries.
+struct Space {
+    std::string base;
+    int devices, mini_batch;
+    std::vector<int> tensor, pipeline, context, expert, sizes, zero;
+    std::vector<std::string> recompute;
+    std::vector<std::pair<std::string, int>> schedules;  // with chunks
+};
+
+Space small_space() {
+    return {kSmall,
+            8,
+            16,
+            {1, 2, 4},
+            {1, 2, 4, 8},
+            {1, 2, 4},
+            {1},
+            {1, 2},
+            {0, 1, 3},
+            {"none", "norms", "full"},
+            {{"1f1b", 1}, {"zb-h1", 1}, {"interleaved", 2}, {"interleaved", 4}}};
+}
+
+Space space_with_experts() {
+    return {kWithExperts, 16, 32, {1, 2, 4, 8}, {1, 2, 4}, {1, 2, 4}, {1, 4, 8}, {1}, {0, 1}, {"none"}, {{"1f1b", 1}}};
+}
+
+// The keys of a plan, as the search and the loop both name it.
+struct Numbers {
+    int tensor, pipeline, context, expert, size, zero;
+    std::string recompute, schedule;
+    int chunks;
+
+    std::string name() const {
+        return fmt::format("{} x {}, {} {} {} {}, {}, {} {}", schedule, chunks, tensor, pipeline, context, expert, size,
+                           zero, recompute);
+    }
+};
+
+struct Tried {
+    std::string name, degrees;
+    Ns step_time = 0;
+    Bytes reserved = 0;
+    bool fits = false;
+};
+
+// Returns the prediction of one config of the space; nothing if the config is a mistake.
+std::optional<Tried> tried(const Numbers& own, const Space& space) {
+    const std::vector<std::string> set = {
+        fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, expert: {}, zero: {}, recompute: {}}}",
+                    own.tensor, own.pipeline, own.context, own.expert, own.zero, own.recompute),
+        fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}}}", own.schedule,
+                    own.pipeline * own.chunks, space.mini_batch, own.size)};
+    try {
+        Notices notices;
+        const Report report = predicted_report(make_job(load(space.base, set), notices), false);
+        return Tried{own.name(), fmt::format("{} {} {} {}", own.tensor, own.pipeline, own.context, own.expert),
+                     report.metrics.step_time, largest_reserved(report), fits(report)};
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
+        return std::nullopt;
+    }
+}
+
+// Predicts every config of the space with these degrees of tensor and pipeline.
+void try_all(int tensor, int pipeline, const Space& space, std::vector<Tried>& all) {
+    for (const int context : space.context)
+        for (const int expert : space.expert)
+            for (const int size : space.sizes)
+                for (const int zero : space.zero)
+                    for (const std::string& recompute : space.recompute)
+                        for (const auto& [schedule, chunks] : space.schedules) {
+                            if (tensor * pipeline * context > space.devices || (pipeline == 1 && chunks > 1))
+                                continue;
+                            if (pipeline * chunks > 16)  // blocks of the small model
+                                continue;
+                            const Numbers own{tensor, pipeline,  context,  expert, size,
+                                              zero,   recompute, schedule, chunks};
+                            if (const std::optional<Tried> one = tried(own, space))
+                                all.push_back(*one);
+                        }
+}
+
+// Predicts every config of the space, the fastest first.
+std::vector<Tried> every_plan(const Space& space) {
+    std::vector<Tried> all;
+    for (const int tensor : space.tensor)
+        for (const int pipeline : space.pipeline)
+            try_all(tensor, pipeline, space, all);
+    std::stable_sort(all.begin(), all.end(), [](const Tried& a, const Tried& b) { return a.step_time < b.step_time; });
+    return all;
+}
+
+std::string name_of_plan(const ClusterPlan& plan) {
+    const Parallel& own = plan.choice.degrees;
+    return Numbers{own.tensor,
+                   own.pipeline,
+                   own.context,
+                   own.expert,
+                   plan.choice.micro_batch_size,
+                   own.zero,
+                   std::string(name_of(own.recompute)),
+                   plan.choice.schedule,
+                   plan.choice.chunks}
+        .name();
+}
+
+// The ten best degrees (ClusterLimits::exact) have the best plans of the loop, and every plan has its own numbers.
+void expect_the_same(const Space& space) {
+    const ClusterResult result = search_cluster(load(space.base));
+    std::vector<Tried> all = every_plan(space);
+    EXPECT_GT(all.size(), 100u);
+    const std::size_t tried = all.size();
+    std::erase_if(all, [](const Tried& plan) { return !plan.fits; });
+    EXPECT_LT(all.size(), tried);
+    ASSERT_FALSE(all.empty());
+    EXPECT_EQ(result.lower_bound, all.front().step_time);
+    std::vector<Ns> best;
+    std::set<std::string> seen;
+    for (const Tried& plan : all)
+        if (seen.insert(plan.degrees).second)
+            best.push_back(plan.step_time);
+    const std::vector<const ClusterPlan*> found = result.best_by_degrees(10);
+    ASSERT_EQ(found.size(), std::min<std::size_t>(10, best.size()));
+    for (std::size_t place = 0; place < found.size(); ++place)
+        EXPECT_EQ(found[place]->step_time, best[place]) << "place " << place;
+    for (const ClusterPlan& plan : result.plans) {
+        const std::string name = name_of_plan(plan);
+        const auto same = std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.name == name; });
+        ASSERT_EQ(same != all.end(), plan.fits) << name;
+        if (!plan.fits)
+            continue;
+        EXPECT_EQ(plan.step_time, same->step_time) << name;
+        EXPECT_EQ(plan.most_reserved(), same->reserved) << name;
+    }
+}
+
+TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
+    for (const char* memory : {"24 GB", "12 GB"}) {
+        SCOPED_TRACE(memory);
+        Space space = small_space();
+        space.base.replace(space.base.find("24 GB"), 5, memory);
+        expect_the_same(space);
+    }
+}
+
+TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
+
+// The bounds of every choice, against its simulated plan.
+TEST(ClusterSearch, BoundsEveryPlan) {
+    int bounded = 0;
+    for (const char* schedules : {"all", "[1f1b, interleaved, gpipe, naive]"}) {
+        const Config config = load(kSmall, {fmt::format("search.schedules={}", schedules), "search.zero=[1, 3]",
+                                            "search.recompute=[none]", "search.micro_batch_sizes=[1, 4]"});
+        for (const ClusterChoice& choice : cluster_choices(config)) {
+            Notices notices;
+            Job job;
+            try {
+                job = make_job(config_of(config, choice), notices);
+            } catch (const Error&) {  // the schedule refuses the number of micro-batches
+                continue;
+            }
+            Shape shape;
+            shape.devices = choice.degrees.pipeline;
+            shape.stages = choice.stages();
+            shape.microbatches = job.config.pipeline.micro_batches;
+            const auto facts = order_facts(schedule_named(choice.schedule), shape, {});
+            ASSERT_TRUE(facts) << print(choice);
+            const Report report = predicted_report(job, false);
+            EXPECT_LE(least_step_time(*facts, job.costs), report.metrics.step_time) << print(choice);
+            const std::vector<Bytes> memory = least_memory(*facts, job.costs);
+            ASSERT_EQ(memory.size(), report.metrics.devices.size());
+            for (std::size_t device = 0; device < memory.size(); ++device)
+                EXPECT_LE(memory[device], needed_of(report.metrics.devices[device])) << print(choice);
+            ++bounded;
+        }
+    }
+    EXPECT_GT(bounded, 200);
+}
+
+TEST(ClusterSearch, DoesNotDependOnThreads) {
+    const Config config = load(kSmall);
+    const ClusterResult one = search_cluster(config, {.threads = 1}), four = search_cluster(config, {.threads = 4});
+    ASSERT_EQ(one.plans.size(), four.plans.size());
+    for (std::size_t place = 0; place < one.plans.size(); ++place)
+        EXPECT_EQ(one.plans[place].choice, four.plans[place].choice) << place;
+    EXPECT_EQ(std::tuple(one.choices, one.too_large, one.too_slow, one.fitting),
+              std::tuple(four.choices, four.too_large, four.too_slow, four.fitting));
+}
+
+TEST(ClusterSearch, IsStoppedByItsCaller) {
+    int asked = 0;
+    const ClusterResult none = search_cluster(load(kSmall), {.should_stop = [] { return true; }});
+    EXPECT_EQ(none.stop, SearchStop::Caller);
+    EXPECT_TRUE(none.plans.empty());
+    EXPECT_EQ(none.lower_bound, 0);
+    // The caller stops it once plans are being simulated.
+    bool plans = false;
+    const ClusterResult some =
+        search_cluster(load(kSmall), {.exact = 1000, .should_stop = [&] { return plans && ++asked > 1; }},
+                       [&](const std::string& state) { plans |= state.starts_with("plans"); });
+    EXPECT_EQ(some.stop, SearchStop::Caller);
+    ASSERT_NE(some.best(), nullptr);
+    EXPECT_LE(some.lower_bound, some.best()->step_time);
+}
+
+TEST(ClusterSearch, WritesAConfigWithTheSamePrediction) {
+    const ClusterPlans plans = search_best_cluster_plan(load(kSmall));
+    ASSERT_TRUE(plans.best);
+    const ClusterPlan& best = *plans.result.best();
+    Notices notices;
+    const Report report = predicted_report(make_job(load(best_config_yaml(plans, "best.yaml")), notices), false);
+    EXPECT_EQ(report.metrics.step_time, best.step_time);
+    EXPECT_EQ(largest_reserved(report), best.most_reserved());
+    ASSERT_TRUE(report.cluster);
+    EXPECT_EQ(report.cluster->devices, 8);
+    const Json json = to_json(plans);
+    EXPECT_EQ(json["best"]["tokens_per_second"], report.cluster->tokens_per_second);
+    EXPECT_EQ(json["best"]["tensor"].get<int>() * json["best"]["pipeline"].get<int>() *
+                  json["best"]["context"].get<int>() * json["best"]["data"].get<int>(),
+              8);
+    EXPECT_EQ(json["plans"].size(), plans.result.plans.size());
+    EXPECT_TRUE(json["vendor"].is_null());
+    EXPECT_FALSE(chart_of(plans).curves.empty());
+}
+
+// Whether the file has cluster.compute decides how products are computed.
+TEST(ClusterSearch, KeepsTheRatesOfTheFile) {
+    const Config config = load(kSmall, {"cluster.compute=500 TFLOP/s", "search.tensor=[1]", "search.zero=[1]"});
+    const ClusterPlans plans = search_best_cluster_plan(config);
+    ASSERT_TRUE(plans.best);
+    Notices notices;
+    const Config best = load(best_config_yaml(plans, "best.yaml"));
+    EXPECT_EQ(predicted_report(make_job(best, notices), false).metrics.step_time, plans.result.best()->step_time);
+    EXPECT_GT(plans.result.best()->step_time, search_cluster(load(kSmall)).best()->step_time);
+}
+
+// Devices of a kind have less memory for a program than is sold; the config of the best plan has neither number.
+TEST(ClusterSearch, WritesAConfigWithTheSameMemory) {
+    std::string text = kSmall;
+    text.erase(text.find(", memory: 24 GB"), std::string(", memory: 24 GB").size());
+    const Config config = load(text, {"search.tensor=[1]", "search.pipeline=[2]"});
+    const ClusterPlans plans = search_best_cluster_plan(config);
+    const Config best = load(best_config_yaml(plans, "best.yaml"));
+    EXPECT_LT(best.cluster.devices.front().memory, best.cluster.kind->memory);
+    EXPECT_EQ(best.cluster.devices.front().memory, config.cluster.devices.front().memory);
+}
+
+// 16 sequences of 4096 tokens in a step; a day has 86400 s.
+TEST(ClusterSearch, CountsDaysAndMoney) {
+    const ClusterPlans plans = search_best_cluster_plan(load(kSmall, {"search.tokens=1e12", "search.price=2.5"}));
+    const double step = static_cast<double>(plans.result.best()->step_time) * 1e-9;
+    const double seconds = 1e12 / (16 * 4096 / step);
+    const Json json = to_json(plans);
+    EXPECT_NEAR(json["best"]["training_seconds"].get<double>(), seconds, seconds * 1e-9);
+    EXPECT_NEAR(json["best"]["training_price"].get<double>(), seconds / 3600 * 8 * 2.5, seconds * 1e-6);
+    EXPECT_TRUE(contains(to_text(plans, 3), fmt::format("1e+12 tokens take {:.1f} days and cost", seconds / 86400)));
+}
+
+TEST(ClusterSearch, ShowsTheVendorsPlan) {
+    // Of llama-3.1-8b on 8 to 128 H100: context 2, zero 1, micro-batches of 1.
+    const ClusterPlans plans = search_best_cluster_plan(load(R"(
+workload: {model: llama-3-8b, sequence_length: 8192}
+cluster: {hosts: 2, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}
+training: {precision: bf16, optimizer: adamw}
+search: {mini_batch: 32, tensor: [1, 2], context: [1], micro_batch_sizes: [1]}
+)"));
+    ASSERT_TRUE(plans.result.vendor);
+    const ClusterChoice& vendor = plans.result.vendor->choice;
+    EXPECT_EQ(vendor.degrees.context, 2);
+    EXPECT_EQ(vendor.degrees.data, 8);
+    EXPECT_EQ(vendor.degrees.zero, 1);
+    EXPECT_TRUE(contains(to_text(plans, 3), "\nvendor  "));
+    EXPECT_TRUE(contains(to_json(plans)["vendor"]["source"].get<std::string>(), "README_8b.md"));
+    for (const ClusterPlan& plan : plans.result.plans)
+        EXPECT_EQ(plan.choice.degrees.context, 1) << "the search does not list the vendor's degree";
+}
+
+TEST(ClusterSearch, SaysWhatThePlanThatNeedsLeastNeeds) {
+    const ClusterPlans plans = search_best_cluster_plan(load(kSmall, {"cluster.memory=1 GB"}));
+    EXPECT_FALSE(plans.best);
+    const Json json = to_json(plans);
+    EXPECT_TRUE(json["best"].is_null());
+    EXPECT_EQ(json["infeasible"]["has_bytes"], 1'000'000'000);
+    EXPECT_GT(json["infeasible"]["needs_bytes"].get<Bytes>(), 1'000'000'000);
+    EXPECT_TRUE(json["infeasible"]["proven"].get<bool>());
+    Bytes least = std::numeric_limits<Bytes>::max();
+    Space space = small_space();
+    space.base.replace(space.base.find("24 GB"), 5, "1 GB");
+    for (const Tried& plan : every_plan(space))
+        least = std::min(least, plan.reserved);
+    EXPECT_EQ(json["infeasible"]["needs_bytes"].get<Bytes>(), least);
+}
+
+TEST(ClusterSearch, RefusesListsThatLeaveNothing) {
+    const auto refused = [](const std::string& set) { return refusal([&] { search_cluster(load(kSmall, {set})); }); };
+    expect_says(refused("search.tensor=[3]"), {"search.tensor", "divides the 32 heads of llama-3.2-1b"});
+    expect_says(refused("search.context=[3]"), {"search.context", "divides the 4096 tokens"});
+    expect_says(refused("search.pipeline=[3]"), {"search", "divides the 8 devices"});
+    expect_says(refused("search.expert=[2]"), {"search.expert", "llama-3.2-1b has no experts"});
+    expect_says(refused("search.chunks=[32]"), {"search.chunks", "the 16 blocks do not fill them"});
+    expect_says(refused("search={mini_batch: 7, micro_batch_sizes: [2]}"),
+                {"{mini_batch: 7", "7 sequences cannot be divided"});
+    expect_says(refused("search.schedules=[pipedream]"), {"search.schedules", "updates without a flush"});
+    expect_says(refused("search.schedules=[forward-only]"), {"search.schedules", "has no backward passes"});
+    expect_says(refused("search.zero=[4]"), {"search.zero", "3"});
+    expect_says(refused("search.tensor=[2, 2]"), {"'2' is listed twice in 'search.tensor'"});
+    expect_says(refused("search.recompute=[none, all]"), {"search.recompute[1]", "selective"});
+}
+
+TEST(ClusterSearch, TriesOnlyWhatIsListed) {
+    const Config config = load(kSmall, {"search.tensor=[2]", "search.pipeline=[2, 4]", "search.zero=[1]",
+                                        "search.recompute=full", "search.context=[1]"});
+    for (const ClusterChoice& choice : cluster_choices(config)) {
+        EXPECT_EQ(choice.degrees.tensor, 2);
+        EXPECT_EQ(choice.degrees.data, 4 / choice.degrees.pipeline);
+        EXPECT_EQ(choice.degrees.recompute, RecomputeKind::Full);
+        EXPECT_TRUE(choice.degrees.sequence);
+        EXPECT_EQ(config_of(config, choice).pipeline.micro_batches, 16 / choice.degrees.data / choice.micro_batch_size);
+    }
+    EXPECT_EQ(load(config.yaml).search.recomputed, std::vector{RecomputeKind::Full});
+    EXPECT_EQ(load(config.yaml).search.pipeline, (std::vector{2, 4}));
+    // pipeline.mini_batch is of all replicas, and the search's default.
+    EXPECT_EQ(load("workload: {model: llama-3.2-1b, sequence_length: 4096}\n"
+                   "cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, between: {link: ndr400}}\n"
+                   "training: {precision: bf16}\npipeline: {mini_batch: 32}\n")
+                  .search.mini_batch,
+              32);
+}
+
+TEST(Recipes, AreForModelsDevicesAndClustersOfThisBuild) {
+    for (const Recipe& recipe : recipes()) {
+        const std::string text = fmt::format(R"(
+workload: {{model: {}, sequence_length: 4096}}
+cluster: {{hosts: {}, devices_per_host: 8, device: {}, between: {{link: ndr400, adapters: 8}}}}
+training: {{precision: bf16}}
+search: {{mini_batch: 49152}}
+)",
+                                             recipe.model.name, recipe.devices.front() / 8, recipe.device);
+        const Config config = load(text);
+        EXPECT_TRUE(choice_of(recipe, config)) << text;
+        EXPECT_FALSE(recipe.source.empty());
+        EXPECT_EQ(nearest_recipe(recipe.model, recipe.device, recipe.precisions.front(), recipe.devices.front())->model,
+                  nearest_recipe(recipe.model, recipe.device, recipe.precisions.back(), recipe.devices.back())->model);
+    }
+    const Transformer& gpt3 = *find_transformer("gpt3-175b");
+    const auto chunks = [&](int devices) {
+        return nearest_recipe(gpt3, "h100-sxm-80", Precision::Fp8, devices)->chunks;
+    };
+    EXPECT_EQ(chunks(128), 6);
+    EXPECT_EQ(chunks(700), 12);
+    EXPECT_EQ(chunks(10000), 12);
+    EXPECT_EQ(nearest_recipe(gpt3, "a100-sxm-80", Precision::Bf16, 128), nullptr);
+    // llama-3-70b has the shapes of llama-3.1-70b; of its recipes only that one is in bf16.
+    EXPECT_EQ(nearest_recipe(*find_transformer("llama-3-70b"), "h100-sxm-80", Precision::Bf16, 64)->model.name,
+              "llama-3.1-70b");
+}
+
+}  // namespace
+}  // namespace pw
