@@ -27,6 +27,7 @@ extern const Schedule kInterleaved{.name = "interleaved",
                                    .in_flight = "min(m, (2(p-d)-1 + (v-1)N) / v)",
                                    .orders = on_each_device<interleaved>,
                                    .one_stage = "eager-1f1b",
-                                   .option = "group"};
+                                   .option = "group",
+                                   .elsewhere = {.pytorch = "Interleaved1F1B", .megatron = true}};
 
 }  // namespace pw

@@ -43,6 +43,13 @@ struct Request {
     const OrderCosts* costs = nullptr;  // for rows with needs_costs
 };
 
+// Which training programs run a schedule: its name in torch.distributed.pipelining (empty: it has none), and whether
+// Megatron-LM and DeepSpeed have it.
+struct OtherPrograms {
+    std::string_view pytorch = {};
+    bool megatron = false, deepspeed = false;
+};
+
 struct Schedule {
     std::string_view name;
     std::string_view aliases = {};  // names that other tools use, separated by blanks
@@ -64,6 +71,7 @@ struct Schedule {
     bool trains = true;               // has backwards; else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
     bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
+    OtherPrograms elsewhere = {};
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.
