@@ -202,6 +202,8 @@ def parallel_of(row):
                 "expert": row.get("expert", 1)}
     if tensor > 1:
         parallel["sequence"] = bool(row.get("sequence_parallel", True))
+    if "all-to-all" in str(row.get("overlap", "")):
+        parallel["overlap"] = ["tensor", "tensor_backward", "data", "pipeline", "expert"]
     parallel["zero"] = row.get("zero", 0)
     if isinstance(row.get("zero1_group_gpus"), int):
         parallel["zero_group"] = row["zero1_group_gpus"]

@@ -161,11 +161,9 @@ StageSplit split_of_layers(const Config& config, const Model& model, const Profi
     try {
         if (even)
             return split_even(model.layers, pipeline.stages);
-        StageHolders holders{devices_of_several(config), {}};
+        const StageHolders holders = holders_of_several(config);
         if (holders.device_of.empty())
             return split_bottleneck(model.layers, pipeline.stages, times);
-        for (const DeviceConfig& device : config.cluster.devices)
-            holders.speed.push_back(device.speed);
         return split_balanced(model.layers, times, holders);
     } catch (const Error& error) {
         fail_at(config, config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error,

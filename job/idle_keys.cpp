@@ -4,6 +4,7 @@
 #include "job/cost_source.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
+#include "schedules/plan/sum_groups.h"
 #include "workloads/data/data_sources.h"
 
 #include <fmt/format.h>
@@ -127,7 +128,15 @@ std::string no_movers(const Config& config, const Plan* plan) {
 }
 
 std::string no_buckets(const Config& config, const Plan* plan) {
-    return config.sum_bucket == 0 ? "" : no_sums(config, plan);
+    if (config.sum_bucket == 0)
+        return {};
+    if (std::string why = no_sums(config, plan); !why.empty())
+        return why;
+    for (int stage = 0; stage < plan->shape.stages; ++stage)
+        if (may_overlap_sum(plan->shape, stage))
+            return {};
+    return "stages sum all gradients at once if they share parameters, or if their devices hold other stages and serve "
+           "unequally many micro-batches";
 }
 
 std::string no_shared_dispatcher(const Config& config, const Plan*) {

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -117,34 +118,49 @@ std::string help_for_count(const Config& config, int stages) {
     return fmt::format("{}", fmt::join(parts, " and "));
 }
 
-// Returns the number of devices nearest to the shape's that the schedule can fill with these stages; 0 if there is
-// none.
+// Returns the number of devices of a pipeline nearest to the shape's that the schedule can fill with these stages; 0 if
+// there is none.
 int devices_for(const Schedule& schedule, const Shape& shape) {
-    for (int distance = 0; distance < std::max(shape.devices, shape.stages); ++distance)
-        for (const int devices : {shape.devices - distance, shape.devices + distance}) {
+    const int own = shape.devices / shape.copies;
+    for (int distance = 0; distance < std::max(own, shape.stages); ++distance)
+        for (const int devices : {own - distance, own + distance}) {
             Shape other = shape;
-            other.devices = devices;
+            other.devices = devices * shape.copies;
             if (devices > 0 && devices <= shape.stages && legal_stages(schedule, other) == shape.stages)
                 return devices;
         }
     return 0;
 }
 
+// Returns how the schedule uses all devices for these stages with replicas; empty if it does not.
+std::string help_for_replicas(const Schedule& schedule, const Shape& shape) {
+    const int each = (shape.devices + shape.stages - 1) / shape.stages;
+    if (shape.copies > 1 || shape.devices <= shape.stages || schedule.asynchronous() || each > shape.microbatches)
+        return "";
+    if (!schedule.takes_replicas()) {
+        Shape pipelines = shape;
+        pipelines.copies = shape.devices * schedule.chunks / shape.stages;
+        return pipelines.copies * shape.stages == shape.devices * schedule.chunks &&
+                       legal_stages(schedule, pipelines) == shape.stages
+                   ? fmt::format(", or train replicas of the pipeline: pipeline.replicas: {}", pipelines.copies)
+                   : "";
+    }
+    if (shape.stages > 16)
+        return "";
+    std::vector<int> replicas(static_cast<std::size_t>(shape.stages), shape.devices / shape.stages);
+    for (int stage = 0; stage < shape.devices % shape.stages; ++stage)
+        ++replicas[static_cast<std::size_t>(stage)];
+    return fmt::format(", or share each stage among devices: pipeline.replicas: [{}]", fmt::join(replicas, ", "));
+}
+
 // Returns the help for a schedule that cannot place the stages: more or fewer stages, other devices, or replicas if
 // devices are left over.
 std::string help_for_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    std::string text = help_for_count(config, std::max(legal_stages(schedule, shape), shape.devices));
+    std::string text = help_for_count(config, std::max(legal_stages(schedule, shape), shape.devices / shape.copies));
     const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
     if (const int devices = devices_for(schedule, shape); counted && devices > 0)
-        text += fmt::format(", or cluster.devices to {}", devices);
-    const int each = (shape.devices + shape.stages - 1) / shape.stages;
-    if (shape.devices > shape.stages && schedule.takes_replicas() && !schedule.asynchronous() &&
-        each <= shape.microbatches && shape.stages <= 16) {
-        std::vector<int> replicas(static_cast<std::size_t>(shape.stages), shape.devices / shape.stages);
-        for (int stage = 0; stage < shape.devices % shape.stages; ++stage)
-            ++replicas[static_cast<std::size_t>(stage)];
-        text += fmt::format(", or share each stage among devices: pipeline.replicas: [{}]", fmt::join(replicas, ", "));
-    }
+        text += fmt::format(", or cluster.devices to {}", devices * shape.copies);
+    text += help_for_replicas(schedule, shape);
     return cost_source_of(config).has_layers ? text : text + " (the times in 'workload' are those of a stage)";
 }
 
@@ -153,18 +169,20 @@ std::string help_for_stages(const Config& config, const Schedule& schedule, cons
 void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
     if (!shape.placement.empty())
         return;
-    const int expected = shape.devices * schedule.chunks;
+    const int devices = shape.devices / shape.copies;
+    const std::string of_each = shape.copies > 1 ? fmt::format(" of each of {} replicas", shape.copies) : "";
+    const int expected = devices * schedule.chunks;
     if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
         config.places.contains("pipeline.split") && shape.stages != expected)
         config.fail_at(
-            "pipeline.split", fmt::format("the split makes {} stages for {} devices", shape.stages, shape.devices),
+            "pipeline.split", fmt::format("the split makes {} stages for {} devices{}", shape.stages, devices, of_each),
             fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} if "
                         "a device may hold another number",
                         schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
-    if (shape.devices > shape.stages)
+    if (devices > shape.stages)
         config.fail_at(
             overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages"}),
-            fmt::format("{} devices for {} stages", shape.devices, shape.stages),
+            fmt::format("{} devices{} for {} stages", devices, of_each, shape.stages),
             help_for_stages(config, schedule, shape));
 }
 
@@ -265,8 +283,10 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
                               const Shape& shape, const Error& error) {
     const std::string& fact = error.fact();
     const std::vector<Setting>& settings = error.settings();
-    if (is_replicated(config.pipeline) && !schedule.takes_replicas())
-        config.fail_at("pipeline.replicas", fact, "leave pipeline.replicas out, or choose one of these schedules");
+    if (config.pipeline.copies == 1 && is_replicated(config.pipeline) && !schedule.takes_replicas())
+        config.fail_at("pipeline.replicas", fact,
+                       "write one number, which makes replicas of the whole pipeline, leave pipeline.replicas out, or "
+                       "choose one of these schedules");
     if (schedule.asynchronous() && !links.ties.empty())
         config.fail_at("pipeline.split", fact, "keep both layers in one stage, or choose a schedule that flushes");
     if (schedule.asynchronous() && clips_gradients(config))
@@ -336,32 +356,40 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
 
 namespace {
 
-// Returns the shape with its placement as far as the config determines it; without stages if its keys contradict each
-// other.
+// Returns the shape of one pipeline with its placement as far as the config determines it; without stages if its keys
+// contradict each other.
 Shape placed_shape(const Config& config) {
     if (is_file(config.pipeline.schedule))
         return read_csv(config.pipeline.schedule).plan.shape;
     Shape shape;
-    shape.devices = static_cast<int>(config.cluster.devices.size());
+    const int copies = config.pipeline.copies;
+    shape.devices = static_cast<int>(config.cluster.devices.size()) / copies;
     shape.stages = config.pipeline.stages;
     const Schedule& schedule = schedule_of(config);
-    return is_replicated(config.pipeline) || !place_stages(schedule, shape) ? Shape{} : shape;
+    const bool listed = copies == 1 && is_replicated(config.pipeline);
+    return listed || shape.devices == 0 || !place_stages(schedule, shape) ? Shape{} : shape;
 }
 
 }  // namespace
 
-std::vector<int> devices_of_several(const Config& config) {
+StageHolders holders_of_several(const Config& config) {
     const Shape shape = placed_shape(config);
     if (shape.stages != config.pipeline.stages || shape.stages <= shape.devices)
         return {};
-    std::vector<int> devices;
+    StageHolders several;
     for (int stage = 0; stage < shape.stages; ++stage) {
         const std::vector<int> holders = shape.devices_of(stage);
         if (holders.size() != 1)
             return {};
-        devices.push_back(holders.front());
+        several.device_of.push_back(holders.front());
     }
-    return devices;
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    several.speed.assign(static_cast<std::size_t>(shape.devices), std::numeric_limits<double>::infinity());
+    for (std::size_t device = 0; device < devices.size(); ++device) {
+        double& speed = several.speed[device * several.speed.size() / devices.size()];
+        speed = std::min(speed, devices[device].speed);
+    }
+    return several;
 }
 
 namespace {
@@ -385,7 +413,8 @@ Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks&
     shape.edges = links.edges;
     shape.ties = links.ties;
     shape.global_norm = clips_gradients(config);
-    if (is_replicated(config.pipeline))
+    shape.copies = config.pipeline.copies;
+    if (shape.copies == 1 && is_replicated(config.pipeline))
         shape.placement = placement_of(config.pipeline.replicas);
     check_stages(config, schedule, shape);
     check_mini_batch(config, schedule);

@@ -4,6 +4,7 @@
 #include "job/config/read.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/costs/costs.h"
+#include "workloads/stages/device_balance.h"
 
 #include <functional>
 #include <optional>
@@ -27,9 +28,10 @@ const Schedule& schedule_named(const Config& config, std::string_view name);
 // Returns the row of the schedule that a config names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Config& config);
 
-// Returns the device of each stage if some device holds several stages and each stage has one device; else nothing.
-// Also returns nothing if the plan cannot be made: the function that makes it reports why.
-std::vector<int> devices_of_several(const Config& config);
+// Returns the holders of the stages of a pipeline if some device holds several stages and each stage has one device;
+// else nothing. Of replicas of a pipeline, the slowest device counts. Also returns nothing if the plan cannot be made:
+// the function that makes it reports why.
+StageHolders holders_of_several(const Config& config);
 
 // Returns the costs of a plan of this placed shape.
 using CostsOfShape = std::function<Costs(const Shape&)>;

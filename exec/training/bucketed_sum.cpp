@@ -2,20 +2,23 @@
 
 #include "exec/training/gradient_sum.h"
 
+#include <utility>
+
 namespace pw {
 
 // Buckets fill during the last B or W of a mini-batch. Since every I precedes its W, all other gradients are final
-// by then.
+// by then. The thread sums one stage at a time: where a pass precedes the S of another stage, the sum begins at its S.
 BucketedSum::BucketedSum(const DeviceScope& on, GradientSum& sums, BucketThread& thread,
                          const Barriers::RankAction& synchronise_ranks, const Barriers::RankAction& fetch)
     : on_(on), sums_(sums), thread_(thread), synchronise_ranks_(synchronise_ranks), fetch_(fetch) {
     const PlanGraph& graph = on_.plan.graph;
     const auto length = static_cast<int>(on_.plan.job.plan.order[on_.device].size());
+    int before = -1;  // the S of another stage
     for (int position = 0; position < length; ++position) {
         const int node = graph.node(on_.device, position);
         const Task& task = graph.task(node);
         if (task.op == Op::SumGradients && on_.stages.at(task.stage).share.buckets > 1)
-            if (const int last = graph.last_gradients_of(node); last >= 0)
+            if (const int last = graph.last_gradients_of(node); last > std::exchange(before, node))
                 sum_after_[last] = node;
     }
 }

@@ -27,7 +27,7 @@ StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int devic
     share.all = {0, layout.weights};
     share.part = share_of(share.all, share.number, share.holders.size());
     share.is_sharded = is_sharded(job, stage);
-    if (may_sum_in_buckets(job, device))
+    if (may_sum_in_buckets(job, stage))
         share.buckets = buckets_of(share.all.bytes, job.config.sum_bucket);
     if (!share.is_sharded || whole) {
         share.needed = {share.all};

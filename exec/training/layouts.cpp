@@ -18,9 +18,8 @@ bool is_sharded(const Job& job, int stage) {
     return job.config.training.shard_optimizer && job.plan.shape.devices_of(stage).size() > 1;
 }
 
-bool may_sum_in_buckets(const Job& job, int device) {
-    const std::vector<int> stages = job.plan.shape.stages_of(device);
-    return job.config.sum_bucket > 0 && !stages.empty() && may_overlap_sum(job.plan.shape, stages.front());
+bool may_sum_in_buckets(const Job& job, int stage) {
+    return job.config.sum_bucket > 0 && may_overlap_sum(job.plan.shape, stage);
 }
 
 std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& layouts) {

@@ -22,8 +22,8 @@ std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBy
 
 // Returns whether the holders of a stage shard the optimizer's states.
 bool is_sharded(const Job& job, int stage);
-// Returns whether the gradients of a device's stage are summed in buckets.
-bool may_sum_in_buckets(const Job& job, int device);
+// Returns whether the gradients of a stage are summed in buckets.
+bool may_sum_in_buckets(const Job& job, int stage);
 // Returns by layer the device that measures its gradient: the first holder of the stage or, if the stage is
 // sharded, the device in whose part the layer begins.
 std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& layouts);

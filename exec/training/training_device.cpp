@@ -24,7 +24,8 @@ TrainingDevice::TrainingDevice(Training& run, int device)
         held.saves = std::ranges::any_of(
             order, [&](const Task& task) { return task.stage == stage && makes_input_gradient(task.op); });
     }
-    if (run_.plan.is_here(device) && may_sum_in_buckets(run_.job, device))
+    if (run_.plan.is_here(device) &&
+        std::ranges::any_of(stages_, [&](const auto& held) { return may_sum_in_buckets(run_.job, held.first); }))
         bucket_thread_ = std::make_unique<BucketThread>(
             fmt::format("the sums of device {}", device), [this] { open_bucket_thread(); },
             [this](int node) { buckets_->sum(node); });

@@ -99,19 +99,29 @@ int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, i
 void resolve_devices(const Yaml& root, int chunks, Config& config) {
     const PipelineConfig& pipeline = config.pipeline;
     std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const auto copies = static_cast<std::size_t>(pipeline.copies);
     const auto replicas = std::accumulate(pipeline.replicas.begin(), pipeline.replicas.end(), std::size_t{0});
+    const bool listed = copies == 1 && is_replicated(pipeline);
     const std::size_t needed =
-        is_replicated(pipeline) ? replicas : static_cast<std::size_t>(std::max(1, pipeline.stages / chunks));
+        listed ? replicas : static_cast<std::size_t>(std::max(1, pipeline.stages / chunks)) * copies;
     if (devices.empty())
         devices.assign(std::min<std::size_t>(needed, kMostDevices), {"", 1, config.cluster.memory, ""});
-    if (!is_replicated(pipeline) || devices.size() == needed)
-        return;
     const bool ranked = !config.cluster.rank_table.empty();
-    root["pipeline"]["replicas"].complain(
-        fmt::format("'pipeline.replicas' makes {} devices, but {} {}", needed,
-                    ranked ? "the rank table has" : "'cluster.devices' is", devices.size()),
-        ranked ? "write replicas that add up to its devices"
-               : fmt::format("write cluster.devices: {}, or other replicas", needed));
+    const Yaml at = root["pipeline"]["replicas"];
+    if (copies > 1 && is_transformer(config))
+        at.complain(
+            fmt::format("the replicas of {} follow from 'cluster.devices' and 'parallel'", config.workload.model),
+            "remove the key");
+    else if (listed && devices.size() != needed)
+        at.complain(fmt::format("'pipeline.replicas' makes {} devices, but {} {}", needed,
+                                ranked ? "the rank table has" : "'cluster.devices' is", devices.size()),
+                    ranked ? "write replicas that add up to its devices"
+                           : fmt::format("write cluster.devices: {}, or other replicas", needed));
+    else if (devices.size() % copies != 0)
+        at.complain(
+            fmt::format("'pipeline.replicas' is {}, which does not divide the {} devices", copies, devices.size()),
+            fmt::format("write a divisor of {}{}", devices.size(),
+                        ranked ? "" : fmt::format(", or cluster.devices: {}", needed)));
 }
 
 // Gives analytic costs the rates of a named kind of devices where the file has none.
@@ -151,7 +161,9 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
         group_devices(root, config);
     apply_file(root, schedule, config, written.claims);
     check_lengths(root["pipeline"], config.pipeline);
-    config.pipeline.stages = resolve_stages(written.claims, config.cluster.devices.size(), schedule.chunks);
+    config.pipeline.stages =
+        resolve_stages(written.claims, config.cluster.devices.size() / static_cast<std::size_t>(config.pipeline.copies),
+                       schedule.chunks);
     if (!root["search"]["mini_batch"].present())
         config.search.mini_batch = config.pipeline.mini_batch;
     config.pipeline.recompute = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);

@@ -7,7 +7,8 @@
 namespace pw {
 
 bool is_replicated(const PipelineConfig& pipeline) {
-    return std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
+    return pipeline.copies > 1 ||
+           std::any_of(pipeline.replicas.begin(), pipeline.replicas.end(), [](int replicas) { return replicas > 1; });
 }
 
 bool searches_all_schedules(const SearchConfig& search) {

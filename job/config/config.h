@@ -107,7 +107,8 @@ struct PipelineConfig {
     // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller.
     std::int64_t mini_batch = 1;
     std::vector<MicroBatchLength> micro_batch_lengths;           // by micro-batch; empty: all are equal
-    std::vector<int> replicas;                                   // holders per stage; empty: 1 each
+    std::vector<int> replicas;                                   // holders per stage; empty: `copies` each
+    int copies = 1;                                              // of the whole pipeline
     std::vector<int> recompute;                                  // stages that run R, ascending
     enum class Recompute { None, All };                          // values of the key that are not a list
     std::optional<WeightPolicy> weights;                         // absent: the schedule's default

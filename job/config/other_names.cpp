@@ -66,6 +66,17 @@ constexpr OtherName kOtherNames[] = {
     {"dp", "pipeline.replicas"},
     {"dp_size", "pipeline.replicas"},
     {"microbatch_group_size_per_vp_stage", "pipeline.group"},
+    {"tensor_model_parallel_size", "parallel.tensor"},
+    {"tensor_parallel_degree", "parallel.tensor"},
+    {"tp", "parallel.tensor"},
+    {"tp_size", "parallel.tensor"},
+    {"context_parallel_size", "parallel.context"},
+    {"context_parallel_degree", "parallel.context"},
+    {"cp", "parallel.context"},
+    {"expert_model_parallel_size", "parallel.expert"},
+    {"expert_parallel_degree", "parallel.expert"},
+    {"ep", "parallel.expert"},
+    {"sequence_parallel", "parallel.sequence"},
     {"recompute_granularity", "pipeline.recompute"},
     {"activation_checkpointing", "pipeline.recompute"},
     // training
@@ -98,9 +109,13 @@ std::span<const OtherName> other_names() {
     };
     static const Table table = [] {
         Table made;
+        const auto is_block = [](std::string_view name) {
+            return std::ranges::count(config_blocks(), name, &ConfigBlock::name) > 0;
+        };
         for (const ConfigBlock& block : config_blocks())
             for (const ConfigKey& key : block.keys)
-                if (!key.help.empty() && std::ranges::count(made.names, key.name, &OtherName::name) == 0)
+                if (!key.help.empty() && !is_block(key.name) &&
+                    std::ranges::count(made.names, key.name, &OtherName::name) == 0)
                     made.names.push_back(
                         {key.name, made.paths.emplace_back(fmt::format("{}.{}", block.name, key.name))});
         return made;

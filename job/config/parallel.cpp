@@ -163,6 +163,9 @@ void check_degrees(const Yaml& at, const Config& config) {
     if (parallel.context > 1)
         divides(at["context"], parallel.context, config.workload.options.sequence_length,
                 fmt::format("the {} tokens of a sequence", config.workload.options.sequence_length));
+    if (parallel.zero_group > 0)
+        divides(at["zero_group"], parallel.zero_group, parallel.replicas(),
+                fmt::format("the {} replicas", parallel.replicas()));
     if (parallel.expert == 1)
         return;
     if (!model.experts)

@@ -93,14 +93,15 @@ void read_stages(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& r
     reading.claims.insert(reading.claims.begin(), {at, count, fmt::format("'pipeline.stages' is {}", count)});
 }
 
-void read_replicas(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading) {
-    if (at.is_text())
-        return at.complain(
-            fmt::format("'pipeline.replicas' is '{}', but it needs a number for each stage", at.text()),
-            "write the number of devices of every stage, such as [2, 2] for two stages with two devices each");
+void read_replicas(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
+    const auto number = [](const Yaml& item) { return static_cast<int>(item.integer(1, 1, kMostReplicas)); };
+    if (at.is_text()) {
+        config.pipeline.copies = number(at);
+        return;
+    }
     std::vector<int>& replicas = config.pipeline.replicas;
     for (const Yaml& item : at.items())
-        replicas.push_back(static_cast<int>(item.integer(1, domain.least, domain.most)));
+        replicas.push_back(number(item));
     if (at.is_list())
         reading.claims.push_back({at, static_cast<int>(replicas.size()),
                                   fmt::format("'pipeline.replicas' has {} entries", replicas.size())});
@@ -120,6 +121,11 @@ std::string print_mini_batch(const Config& config) {
 
 void read_unequal(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     config.pipeline.micro_batch_lengths = read_lengths(at, reading.folder);
+}
+
+std::string print_replicas(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    return pipeline.copies > 1 ? print_plain(pipeline.copies) : print_items(pipeline.replicas);
 }
 
 std::string print_recompute(const Config& config) {
@@ -183,9 +189,15 @@ constexpr ConfigKey kPipelineKeys[] = {
      KeyShown::IfSet, "all equal",
      "a list with an entry per micro-batch, or the path of a CSV: the factor of its length, see [micro-batches "
      "of unequal length](#micro-batches-of-unequal-length)"},
-    {"replicas", read_by(integers_key<kPipeline, &Pipeline::replicas>(1, kMostReplicas), read_replicas),
-     KeyShown::IfSet, "1 each",
-     "an entry per stage: the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
+    {"replicas",
+     {special("1 to 4096, or a list of these",
+              R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 4096},
+                {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 4096}}]})"),
+      read_replicas, print_replicas},
+     KeyShown::IfSet,
+     "1",
+     "a number: as many copies of the whole pipeline share the micro-batches, with any schedule; a list: an entry per "
+     "stage, the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
     {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
      "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule only its own"},
     {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",

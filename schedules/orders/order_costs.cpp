@@ -5,6 +5,8 @@
 #include "workloads/bounded.h"
 #include "workloads/cluster/cluster.h"
 
+#include <algorithm>
+
 namespace pw {
 
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory) {
@@ -31,6 +33,26 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
                 }
         }
     return all;
+}
+
+OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
+    using Holder = OrderCosts::Holder;
+    const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };
+    const auto raise = [](Ns& time, Ns other) { time = std::max(time, other); };
+    OrderCosts one{{}, {}, all.bytes, {}};
+    for (const auto& [holder, times] : all.times) {
+        OrderCosts::Times& longest = one.times[own(holder)];
+        raise(longest.forward, times.forward);
+        raise(longest.backward, times.backward);
+        raise(longest.backward_input, times.backward_input);
+        raise(longest.backward_weight, times.backward_weight);
+    }
+    for (const auto& [ends, time] : all.messages)
+        if (ends.first.device % copies == ends.second.device % copies)
+            raise(one.messages[{own(ends.first), own(ends.second)}], time);
+    for (auto first = all.memory.begin(); first != all.memory.end(); first += copies)
+        one.memory.push_back(*std::min_element(first, first + copies));
+    return one;
 }
 
 }  // namespace pw

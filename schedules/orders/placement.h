@@ -15,7 +15,7 @@ struct Placement {
     // Sets the placement of a shape whose stages fit, and Shape::serving where holders do not take turns. When null,
     // stage s is on device s mod devices.
     void (*place)(Shape& shape) = nullptr;
-    // Whether the config may give stages several holders instead. A device then has one stage.
+    // Whether the config may give each stage its own number of holders instead. A device then has one stage.
     bool replicas = false;
 
     bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }

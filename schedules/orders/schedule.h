@@ -74,7 +74,8 @@ struct Schedule {
     OtherPrograms elsewhere = {};
 
     bool asynchronous() const { return updates != Updates::PerStep; }
-    // Stages may have several holders: a device has one stage, and the holders sum their gradients before each update.
+    // Each stage may have its own number of holders: a device has one stage, and the holders sum their gradients before
+    // each update. Shape::copies gives all stages equally many, with any schedule.
     bool takes_replicas() const { return placement.replicas; }
 
     static constexpr WeightPolicy kFlushed[] = {WeightPolicy::Flush};
@@ -85,7 +86,7 @@ std::span<const Schedule> schedules();
 // a list of all names.
 const Schedule& schedule_named(std::string_view name);
 // Returns the number of stages nearest to the shape's that the schedule can place on its devices: the shape's own if
-// they fit.
+// they fit. Each copy of a pipeline has all stages.
 int legal_stages(const Schedule& schedule, const Shape& shape);
 
 // Fills in the placement of stages. Returns false if the schedule cannot place that number.
@@ -114,8 +115,10 @@ struct ProvenPlan {
 // A plan is made in three steps: placed() places its shape, its costs are computed if the schedule needs them, and
 // ordered() orders its tasks. proven_plan() and make_plan() do all of it, without costs.
 
-// Fills in the placement unless the shape has one (placement_of(replicas), one stage per device). Throws Error
-// (BadInput) with the rule and, after "help:", the nearest legal values if the schedule is not defined for the shape.
+// Fills in the placement unless the shape has one (placement_of(replicas), one stage per device). Of Shape::copies r,
+// device d of the k-th is device d * r + k of the shape. Those of schedules that never flush are replicas of every
+// stage and no longer count as copies. Throws Error (BadInput) with the rule and, after "help:", the nearest legal
+// values if the schedule is not defined for the shape.
 Shape placed(const Schedule& schedule, Shape shape);
 // Orders the tasks of a placed shape: the schedule's tasks, then U if the schedule has none, then transfers, then R,
 // then the check. Throws as placed() does, and if the schedule needs costs and has none.

@@ -1,4 +1,5 @@
 #include "schedules/memory/limits.h"
+#include "schedules/orders/copies.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "workloads/error.h"
@@ -69,11 +70,16 @@ std::optional<std::string_view> near_to(const std::string& name) {
 }
 
 void check_stages(const Schedule& schedule, const Shape& shape) {
+    if (shape.devices % shape.copies != 0)
+        fail_about({Setting::Devices, Setting::StageReplicas},
+                   "{} devices for {} replicas of a pipeline\n  help: set the number of devices to {}", shape.devices,
+                   shape.copies, (shape.devices / shape.copies + 1) * shape.copies);
     if (const int legal = legal_stages(schedule, shape); legal != shape.stages)
         fail_about({Setting::Stages},
-                   "schedule {} places {} on each device: {} stages on {} devices do not fit\n  help: "
+                   "schedule {} places {} on each device: {} stages on {} devices{} do not fit\n  help: "
                    "set the number of stages to {}",
-                   schedule.name, schedule.placement.each_device, shape.stages, shape.devices, legal);
+                   schedule.name, schedule.placement.each_device, shape.stages, shape.devices / shape.copies,
+                   shape.copies > 1 ? " of each replica" : "", legal);
 }
 
 void check_replicas(const Schedule& schedule, const Shape& shape) {
@@ -91,6 +97,10 @@ void check_replicas(const Schedule& schedule, const Shape& shape) {
 void check_flushes(const Schedule& schedule, const Shape& shape) {
     if (!schedule.asynchronous())
         return;
+    if (shape.copies > 1)
+        fail_about({Setting::StageReplicas},
+                   "schedule {} never flushes: its devices have one stage each where stages have replicas",
+                   schedule.name);
     if (!shape.ties.empty())
         fail("schedule {} never flushes: stages {} and {} share parameters, but update them at different times",
              schedule.name, shape.ties.front().from, shape.ties.front().to);
@@ -119,20 +129,29 @@ const Schedule& schedule_named(std::string_view name) {
 }
 
 int legal_stages(const Schedule& schedule, const Shape& shape) {
-    return schedule.placement.nearest(shape.stages, shape.devices);
+    return schedule.placement.nearest(shape.stages, shape.devices / shape.copies);
 }
 
 bool place_stages(const Schedule& schedule, Shape& shape) {
     const Placement& placement = schedule.placement;
-    if (!placement.fits(shape.stages, shape.devices))
+    const int copies = shape.copies, devices = shape.devices / copies;
+    if (!placement.fits(shape.stages, devices))
         return false;
+    Shape one = shape;
+    one.devices = devices;
     if (placement.place != nullptr)
-        placement.place(shape);
+        placement.place(one);
+    std::vector<std::vector<int>> holders = one.placement;
+    if (holders.empty() && copies > 1)
+        for (int stage = 0; stage < one.stages; ++stage)
+            holders.push_back(one.devices_of(stage));
+    shape.placement = on_copies(holders, copies);
+    shape.serving = on_copies(one.serving, copies);
     return true;
 }
 
 int even_share(const Shape& shape) {
-    std::int64_t share = 1;
+    std::int64_t share = shape.copies;
     for (const std::vector<int>& holders : shape.serving.empty() ? shape.placement : shape.serving)
         share = std::min<std::int64_t>(std::lcm(share, std::ssize(holders)), std::numeric_limits<int>::max());
     return static_cast<int>(share);
@@ -140,12 +159,13 @@ int even_share(const Shape& shape) {
 
 std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options) {
     using Drain = ScheduleOptions::Drain;
-    if (schedule.one_stage.empty() || shape.stages != shape.devices)
+    const Shape one = copy_of(schedule, shape, 0);
+    if (schedule.one_stage.empty() || one.stages != one.devices)
         return {};
     const Schedule& other = schedule_named(schedule.one_stage);
-    const std::vector<Tasks> own = schedule.orders({shape, options});
+    const std::vector<Tasks> own = schedule.orders({one, options});
     for (const Drain drain : {Drain::Own, Drain::Lifo})
-        if (own == other.orders({shape, {.drain = drain}}))
+        if (own == other.orders({one, {.drain = drain}}))
             return drain == Drain::Own ? std::string(other.name)
                                        : fmt::format("{} with drain: {}", other.name, name_of(drain));
     return {};
@@ -160,6 +180,8 @@ Shape placed(const Schedule& schedule, Shape shape) {
         check_stages(schedule, shape);
         place_stages(schedule, shape);
     }
+    if (schedule.asynchronous() && schedule.takes_replicas() && shape.stages == shape.devices / shape.copies)
+        shape.copies = 1;
     check_flushes(schedule, shape);
     refuse_large(shape);
     return shape;
@@ -174,7 +196,7 @@ ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& opt
     plan.asynchronous = schedule.asynchronous();
     plan.prediction = options.prediction;
     plan.shape = std::move(shape);
-    plan.order = schedule.orders({plan.shape, options.schedule, costs});
+    plan.order = orders_of(schedule, {plan.shape, options.schedule, costs});
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
     add_updates(plan);

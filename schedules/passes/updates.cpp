@@ -134,7 +134,7 @@ public:
     }
 
     void move() {
-        if (stages_.empty())
+        if (stages_.empty() || has_equal_copies(plan_.shape))
             return;
         const PlanGraph graph(plan_);
         rank_.assign(plan_.order.size(), {});

@@ -53,6 +53,7 @@ struct Shape {
     int stages = 1;
     int microbatches = 1;  // micro-batches of the whole plan
     int slices = 1;
+    int copies = 1;  // of the whole pipeline; each has devices / copies devices
     // The devices of each stage, ascending. Empty: stage s is on device s mod devices.
     std::vector<std::vector<int>> placement;
     // The devices that serve each stage's micro-batches in turn. Empty: its holders, each equally often.

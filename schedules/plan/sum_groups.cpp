@@ -46,10 +46,17 @@ bool is_tied(const Shape& shape, int stage) {
                        [&](const Edge& tie) { return tie.from == stage || tie.to == stage; });
 }
 
+bool has_equal_copies(const Shape& shape) {
+    return shape.copies > 1 && shape.microbatches % shape.copies == 0 &&
+           std::ranges::all_of(shape.placement,
+                               [&](const std::vector<int>& holders) { return std::ssize(holders) == shape.copies; });
+}
+
 bool may_overlap_sum(const Shape& shape, int stage) {
     const std::vector<int> holders = shape.devices_of(stage);
     return holders.size() > 1 && !is_tied(shape, stage) &&
-           std::ranges::all_of(holders, [&](int holder) { return shape.stages_of(holder).size() == 1; });
+           (has_equal_copies(shape) ||
+            std::ranges::all_of(holders, [&](int holder) { return shape.stages_of(holder).size() == 1; }));
 }
 
 bool needs_sum(const Shape& shape, int stage) { return shape.devices_of(stage).size() > 1 || is_tied(shape, stage); }

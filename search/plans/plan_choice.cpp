@@ -85,6 +85,12 @@ bool tries_replicas(const Config& config, const Schedule& schedule) {
            !schedule.asynchronous();
 }
 
+// Schedules that place several stages on a device have replicas of the whole pipeline.
+bool tries_copies(const Config& config, const Schedule& schedule) {
+    return config.search.replicas == SearchConfig::Replicas::Equal && !schedule.takes_replicas() &&
+           !schedule.asynchronous();
+}
+
 // Returns whether there are at most `most` ways to share out up to `devices` among `stages`: C(devices, stages).
 bool has_few_shares(int devices, int stages, std::int64_t most) {
     std::int64_t count = 1;
@@ -167,6 +173,8 @@ public:
             shares = all && !equal ? all_shares(devices_, choice.stages) : equal_shares(devices_, choice.stages, equal);
         const std::size_t most = !all ? 1 : alike_.all_equal() ? limits_.network_orders : limits_.orders;
         bool every_way = all, every_order = true;
+        for (choice.copies = tries_copies(config_, schedule) ? devices_ / plain : 1; choice.copies > 1; --choice.copies)
+            every_order = add_orders(choice, plain * choice.copies, most) && every_order;
         for (const std::vector<int>& replicas : shares) {
             every_way = every_way && numbers_ <= kMostNumbers;
             choice.replicas = replicas;
@@ -266,7 +274,8 @@ Choices choices_of(const Config& config, int layers, const ChoiceLimits& limits)
     std::vector<std::string> without;
     for (const std::string& name : schedules_of(config)) {
         const Schedule& schedule = schedule_of(config, name);
-        if (config.search.replicas != SearchConfig::Replicas::No && !tries_replicas(config, schedule))
+        if (config.search.replicas != SearchConfig::Replicas::No && !tries_replicas(config, schedule) &&
+            !tries_copies(config, schedule))
             without.push_back(name);
         for (const int size : sizes_of(config)) {
             const auto micro_batches = static_cast<int>(config.search.mini_batch / size);
@@ -366,6 +375,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
     std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
     chosen.pipeline.replicas = choice.replicas;
+    chosen.pipeline.copies = choice.copies;
     chosen.places.clear();  // the file's places no longer hold
     return chosen;
 }
@@ -407,6 +417,8 @@ std::string print(const PlanChoice& choice) {
                     choice.devices.size() == 1 ? "" : "s", choice.micro_batches, choice.micro_batch_size);
     if (!choice.replicas.empty())
         text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
+    if (choice.copies > 1)
+        text += fmt::format(", {} replicas of the pipeline", choice.copies);
     if (choice.recomputed > 0)
         text += fmt::format(", {} of the stages recomputed", choice.recomputed);
     return text;

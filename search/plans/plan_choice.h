@@ -19,6 +19,7 @@ struct PlanChoice {
     int micro_batches = 1, micro_batch_size = 1;
     int recomputed = 0;              // number of first stages that are recomputed: they hold the most micro-batches
     std::vector<int> replicas = {};  // per stage; when empty, one each
+    int copies = 1;                  // of the whole pipeline
     bool operator==(const PlanChoice&) const = default;
 };
 

@@ -37,7 +37,7 @@ double Trial::rounded_tasks(double speeds) const {
 void Trial::expect() {
     const PlanChoice& choice = found_.choice;
     const auto devices = static_cast<int>(choice.devices.size());
-    const int pipelines = std::max(1, devices / choice.stages), depth = devices / pipelines;
+    const int pipelines = std::max(choice.copies, devices / choice.stages), depth = devices / pipelines;
     Bytes most = 0;
     for (const int device : choice.devices)
         most = std::max(most, problem_.config.cluster.devices[device].memory);

@@ -97,6 +97,17 @@ TEST_F(Resume, WorksWithAndWithoutAShardedOptimizer) {
     }
 }
 
+// They have one sum of each stage's even micro-batches and one of its odd ones.
+TEST_F(Resume, WorksWithOtherReplicasOfAPipeline) {
+    const std::string twice = "four.yaml --set pipeline.replicas=2 --set pipeline.schedule=";
+    const std::string whole = hash_of(twice +
+                                      "interleaved --set pipeline.stages=4 --checkpoint all "
+                                      "--checkpoint-every 2 --keep 9");
+    for (const char* other : {"zb-v --set pipeline.stages=4 --set training.shard_optimizer=true",
+                              "1f1b --set pipeline.stages=2", "bfs --set pipeline.drain=fifo --set pipeline.stages=4"})
+        EXPECT_EQ(hash_of(twice + other + " --resume all/step-00000002"), whole) << other;
+}
+
 // The pipeline of an asynchronous plan drains before each checkpoint, as if each piece were a separate run.
 TEST_F(Resume, WorksForAsynchronousPlansInPieces) {
     using Way = std::pair<std::string, std::string>;

@@ -98,7 +98,8 @@ TEST_P(Precisions, TensorsWithManyReaders) {
          {std::vector<std::string>{"cluster.devices=4", "pipeline.split=[block1.add, block3.bn, block5.add]"},
           {"cluster.devices=3", "pipeline.split=[block3, block5]", "pipeline.schedule=zb-h1",
            "transfer.receive=deferred"},
-          {"cluster.devices=4", "pipeline.split=[block3]", "pipeline.replicas=[2,2]"}})
+          {"cluster.devices=4", "pipeline.split=[block3]", "pipeline.replicas=[2,2]"},
+          {"cluster.devices=2", "pipeline.split=[block3]", "pipeline.schedule=zb-v", "pipeline.replicas=2"}})
         for (const char* rule : {"stage", "layer"}) {
             const Execution execution(kManyReaders, with(set(way), {std::string("run.fan_out_gradients=") + rule}),
                                       model_of_many_readers());

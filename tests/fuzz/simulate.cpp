@@ -65,7 +65,7 @@ const Key kKeys[] = {
     {"pipeline.micro_batches", kCounts},
     {"pipeline.micro_batch_size", kCounts},
     {"pipeline.mini_batch", kCounts},
-    {"pipeline.replicas", {"[1, 1]", "[2, 2]", "[1, 3]", "[2]", "[]", "[2147483647, 2147483647]"}},
+    {"pipeline.replicas", {"2", "3", "4096", "[1, 1]", "[2, 2]", "[1, 3]", "[2]", "[]", "[2147483647, 2147483647]"}},
     {"pipeline.recompute", {"all", "none", "[0]", "[1]", "[2147483647]"}},
     {"pipeline.weights", {"flush", "stash", "latest", "vertical_sync", "double_buffer"}},
     {"pipeline.group", kCounts},

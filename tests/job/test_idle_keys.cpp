@@ -72,6 +72,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "training.epsilon=1e-6", "training.epsilon", "optimizer sgd does not read it"},
                     Case{kAdamW, "training.momentum=0.5", "training.momentum", "optimizer adamw does not read it"},
                     Case{kMlp, "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "several devices"},
+                    Case{"{workload: {model: mlp}, pipeline: {schedule: zb-v, stages: 4, replicas: 2, micro_batches: "
+                         "3}}",
+                         "transfer.sum_bucket=1 MB", "transfer.sum_bucket", "unequally many micro-batches"},
                     Case{kMlp, "transfer.sums=tree", "transfer.sums", "several devices"},
                     Case{"{workload: {model: uniform, stages: 1}, pipeline: {replicas: [2], micro_batches: 4}}",
                          "transfer.sums=tree", "transfer.sums", "take no time with model: uniform"},

@@ -83,7 +83,7 @@ TEST(Keys, CoverAllOptionsOfModels) {
 TEST(Schema, HasEveryKeyAndNoOther) {
     const auto schema = parse_json(config_schema(), "schema");
     const auto& blocks = schema["properties"];
-    EXPECT_EQ(blocks.size(), 8u);
+    EXPECT_EQ(blocks.size(), 9u);
     std::size_t keys = 0;
     for (const auto& [name, block] : blocks.items())
         if (name != "sweep") {
@@ -94,7 +94,8 @@ TEST(Schema, HasEveryKeyAndNoOther) {
     for (const KeyFacts& key : config_keys())
         EXPECT_TRUE(blocks[key.block]["properties"].contains(key.name)) << key.block << "." << key.name;
     EXPECT_EQ(blocks["training"]["properties"]["momentum"]["maximum"], 1);
-    EXPECT_EQ(blocks["run"]["properties"]["precision"]["enum"].dump(), R"(["fp32","tf32","bf16"])");
+    EXPECT_EQ(blocks["run"]["properties"]["precision"]["enum"].dump(),
+              R"(["fp32","tf32","bf16","fp16","fp8","mxfp8","nvfp4"])");
     EXPECT_FALSE(blocks["pipeline"]["properties"].contains("waves")) << "not in this version";
 }
 

@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, training: {precision: bf16}}",
                   "'training.precision' is for run.backend cuda"},
         Rejection{"{workload: {model: mlp}, run: {precision: bf16}}", "'run.precision' is for run.backend cuda"},
-        Rejection{"{workload: {model: mlp}, run: {backend: cuda, precision: fp8}}", "'run.precision' is 'fp8'"},
+        Rejection{"{workload: {model: mlp}, run: {backend: cuda, precision: int4}}", "'run.precision' is 'int4'"},
         Rejection{"{workload: {model: mlp}, training: {precision: bf16}, run: {backend: cuda, precision: bf16}}",
                   "'run.precision' is the earlier name of 'training.precision'"},
         Rejection{"{workload: {model: mlp}, run: {backend: cuda, sms: [4]}}", "'run.sms[0]' is 4"},

@@ -58,7 +58,7 @@ TEST(Overrides, RemoveAKeyWithoutAValue) {
 }
 
 TEST(Values, ReportWhatIsMissing) {
-    expect_says(message_of({"pipeline.replicas=2"}), {"a number for each stage", "[2, 2]"});
+    expect_says(message_of({"pipeline.replicas=two"}), {"no whole number"});
     expect_says(message_of({"cluster.compute=989e12"}), {"a number without a unit", "TFLOP/s"});
 }
 

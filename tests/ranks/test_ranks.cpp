@@ -25,6 +25,16 @@ TEST_P(UnderEveryMpi, EverySchedule) {
             expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages=8", schedule), {2});
 }
 
+// Replicas of a pipeline of two devices with two stages each: ranks have a replica, a device of each, or both.
+TEST_P(UnderMpi, ReplicasOfPipelines) {
+    const std::string twice = " --set pipeline.stages=4 --set pipeline.replicas=2";
+    for (const std::string schedule : {"interleaved", "zb-v"})
+        expect_same("four.yaml --set training.clip_norm=0.1 --set pipeline.schedule=" + schedule + twice);
+    const std::string shared = " --set training.shard_optimizer=true --set transfer.sum_bucket=2KiB";
+    expect_same("four.yaml --set pipeline.schedule=zb1p" + twice, {2, 4}, shared);
+    expect_same("gpt.yaml --set pipeline.schedule=interleaved" + twice, {2}, shared);
+}
+
 TEST_P(UnderMpi, AnyNumberOfRanks) { expect_same("four.yaml"); }
 
 // Ranks divide the cores that several of them may use: no core has two devices if there are enough cores.

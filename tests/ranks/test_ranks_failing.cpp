@@ -54,7 +54,7 @@ exec "$1" run four.yaml --set training.seed=$rank
 // If any rank is killed at any task, the others end, and one reports the lost rank.
 TEST_P(UnderEveryMpi, ARankThatIsKilledIsNamed) {
     const std::string config = "four.yaml";
-    OneIn some(is_mpich() ? 5 : 1);  // under MPICH nobody can name it
+    OneIn some(is_mpich() ? 5 : 1);  // under MPICH no rank can name it
     for (const int rank : {0, 1, 3})
         for (const char* op : {"F", "SEND_F", "RECV_B", "U"}) {
             if (!some.picks())

@@ -87,4 +87,28 @@ TEST(Notes, TakeTheFactOfAnError) {
               "stage 2 gets no layer");
 }
 
+// Two replicas of 64 sequences of 8192 tokens in a step, 448.8 GFLOP per token (NVIDIA's count for Llama 3 70B with
+// half of the scores), and 989 TFLOP/s of an H100.
+TEST(Report, SaysWhatAClusterDoes) {
+    const Report report = predicted_report(
+        job_of_text("{workload: {model: llama-3-70b, sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, "
+                    "device: h100-sxm-80, between: {link: ndr400, adapters: 8}}, parallel: {tensor: 4, pipeline: 4, "
+                    "context: 2, zero: 1}, pipeline: {schedule: interleaved, stages: 20, mini_batch: 128, "
+                    "micro_batch_size: 1}, training: {precision: bf16, optimizer: adamw}}"),
+        false);
+    ASSERT_TRUE(report.cluster);
+    const double seconds = static_cast<double>(report.metrics.step_time) * 1e-9, tokens = 128 * 8192;
+    EXPECT_EQ(report.cluster->devices, 64);
+    EXPECT_EQ(report.cluster->replicas, 2);
+    EXPECT_NEAR(report.cluster->tokens_per_second, tokens / seconds, 1);
+    EXPECT_NEAR(report.cluster->utilisation, tokens * 448.8e9 / seconds / 64 / 989e12, 0.01);
+    double parts = 0;
+    for (double PassParts::*part : kPassParts)
+        parts += report.cluster->parts.*part;
+    EXPECT_GT(parts, 0.8 * seconds);
+    EXPECT_LT(parts, seconds);
+    EXPECT_EQ(to_json(report)["cluster"]["devices"], 64);
+    EXPECT_NE(to_text(report).find("tokens/s on 64 devices"), std::string::npos);
+}
+
 }  // namespace pw

@@ -270,6 +270,38 @@ std::vector<std::string> schedules_with_replicas() {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfReplicas, testing::ValuesIn(schedules_with_replicas()), name_of_test);
 
+// Pipelines whose devices hold several stages, on four devices that differ in speed in half of the rounds.
+class MakespanOfCopies : public Makespan {
+protected:
+    std::vector<Ns> least_with(SearchConfig::Replicas replicas, bool shard_optimizer, Bytes sum_bucket) {
+        Random random(79);
+        expect_the_least(20265u, soaks() ? 12 : 2, [&](const Profile&, Config& config) {
+            config.cluster.devices.assign(4, config.cluster.devices.front());
+            if (pick(random, 0, 1))
+                config.cluster.devices[1].speed = 0.7, config.cluster.devices[2].speed = 1.4;
+            config.search.replicas = replicas;
+            config.sum_bucket = sum_bucket;
+            config.search.recompute = SearchConfig::Recompute::None;
+            config.training.shard_optimizer = shard_optimizer;
+        });
+        return least_;
+    }
+};
+
+TEST_P(MakespanOfCopies, IsTheLeastOfAllPlans) {
+    int faster = 0;
+    for (const auto& [shards, bucket] : {std::pair(false, 700), std::pair(true, 0)}) {
+        const std::vector<Ns> alone = least_with(SearchConfig::Replicas::No, shards, bucket),
+                              copies = least_with(SearchConfig::Replicas::Equal, shards, bucket);
+        for (std::size_t round = 0; round < alone.size() && copies.size() == alone.size(); ++round)
+            faster += copies[round] < alone[round];
+    }
+    EXPECT_GT(faster, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfCopies, testing::Values("interleaved", "bfs", "zb1p", "zb-v"),
+                         name_of_test);
+
 TEST(MakespanSearch, DoesNotDependOnThreads) {
     Random random(7);
     for (int round = 0; round < 6; ++round) {

@@ -43,6 +43,9 @@ Shape random_shape(Random& random, const Schedule& schedule) {
         for (int stage = pick(random, 1, 4); stage > 0; --stage)
             replicas.push_back(pick(random, 1, 3));
         shape = shape_of(replicas, shape.microbatches);
+    } else if (!schedule.asynchronous() && pick(random, 0, 2) == 0) {
+        shape.copies = pick(random, 2, 3);
+        shape.devices *= shape.copies;
     }
     if (schedule.updates == Updates::PerMiniBatch)
         shape.per_update = pick(random, shape.devices, 2 * shape.devices);

@@ -149,7 +149,9 @@ private:
             text += ", mini_batch: " + pick({"1", "5", "1000000000000", "17"});
         if (one_in(6) && !uniform_)
             text += ", split: even";
-        if (one_in(6)) {
+        if (one_in(12))
+            text += ", replicas: " + pick({"1", "2", "3"});
+        else if (one_in(6)) {
             text += ", replicas: [";
             for (int stage = 0; stage < stages_; ++stage)
                 text += fmt::format("{}{}", stage > 0 ? ", " : "", 1 + below(3));

@@ -51,6 +51,16 @@ TEST(Buckets, ChangeNoBitInAnySchedule) {
                                            fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
+// Of replicas of a pipeline whose devices hold several stages; in those with five micro-batches nothing overlaps.
+TEST(Buckets, ChangeNoBitWithSeveralStagesPerDevice) {
+    for (const char* schedule : {"interleaved", "zb1p", "zb-v", "bfs"})
+        for (const char* yaml : {kMlp, kSmallGpt})
+            for (const char* count : {"8", "5"})
+                expect_same_in_buckets(yaml, {std::string("pipeline.schedule=") + schedule, "pipeline.stages=4",
+                                              "pipeline.split=even", "cluster.devices=4", "pipeline.replicas=2",
+                                              "training.steps=2", std::string("pipeline.micro_batches=") + count});
+}
+
 // One bucket, two, one per line of 64 bytes, and more.
 TEST(Buckets, ChangeNoBitForAnySize) {
     for (const char* bytes : {"1 GiB", "20 kB", "64 B", "7 B"})

@@ -56,6 +56,17 @@ TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
                                         fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
+// Of replicas of a pipeline whose devices hold several stages.
+TEST(ShardedOptimizer, ChangesNoBitWithSeveralStagesPerDevice) {
+    for (const char* schedule : {"interleaved", "zb1p", "zb-v", "bfs"})
+        for (const char* yaml : {kMlp, kSmallGpt})
+            for (const char* optimizer : {"sgd", "adamw"})
+                expect_same_when_sharded(
+                    yaml, {std::string("pipeline.schedule=") + schedule, "pipeline.stages=4", "pipeline.split=even",
+                           "cluster.devices=4", "pipeline.replicas=2", "pipeline.micro_batches=6", "training.steps=2",
+                           std::string("training.optimizer=") + optimizer});
+}
+
 TEST(ShardedOptimizer, ChangesNoBitWithOtherOptions) {
     for (const char* more : {"training.clip_norm=0.05", "pipeline.recompute=all", "transfer.receive=deferred",
                              "pipeline.micro_batches=1", "training.momentum=0", "training.optimizer=adamw"})

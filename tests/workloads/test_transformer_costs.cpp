@@ -162,6 +162,30 @@ TEST(TransformerCosts, HideTheSumsOfGradientsInTheLastBackward) {
     EXPECT_GT(update(false), 2 * update(true));
 }
 
+// With one adapter of 100 Gbit/s for the eight devices of a host, gathers inside a host save most of the messages.
+TEST(TransformerCosts, GatherAmongTheReplicasThatShareTheState) {
+    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    job.fabric.between = find_named_link("roce100")->link;
+    job.parallel.data = 64;
+    job.parallel.zero = 1;
+    const auto update = [&](int group) {
+        job.parallel.zero_group = group;
+        const ProfiledModel model = transformer_model(job, 1);
+        StageSplit split = split_even(model.model.layers, 1);
+        Costs costs = costs_of(model.model, split, model.profile, 1);
+        add_replicas(costs, job, split, 1);
+        return static_cast<double>(costs.stage[0].update) * 1e-9;
+    };
+    double parameters = 0;
+    for (const TransformerLayerCost& layer : TransformerLayers(job).all(1))
+        parameters += layer.parameters.dense;
+    const double out = 0.96 * 12.5e9;  // of a host
+    // All replicas: 4 bytes are scattered and 2 gathered by all 64 through eight adapters' worth of one.
+    EXPECT_NEAR(update(0), 6 * parameters * 63 / 64 / out, 0.1 * update(0));
+    // Groups of a host: sums of an eighth each, among eight hosts, twice.
+    EXPECT_NEAR(update(8), 2 * 4 * parameters * 7 / 8 / out, 0.1 * update(8));
+}
+
 TEST(TransformerCosts, NameEveryRelease) {
     for (const auto& [name, release] : kChoices<Release>)
         EXPECT_EQ(facts_of(release).release, release) << name;

@@ -165,13 +165,13 @@ TEST(Yaml, ChoicesAreListed) {
 }
 
 TEST(Yaml, ClosedChoicesAreReadByTheirTables) {
-    const std::string message = mistakes("a: tf32\nb: fp8", {}, [](const Yaml& root) {
+    const std::string message = mistakes("a: tf32\nb: int4", {}, [](const Yaml& root) {
         EXPECT_EQ(root["a"].choice(Precision::Fp32), Precision::Tf32);
         EXPECT_EQ(root["b"].choice(Precision::Bf16), Precision::Bf16);
         EXPECT_EQ(root["c"].choice(Precision::Bf16), Precision::Bf16);
         EXPECT_EQ(root["c"].choice<Precision>(), std::nullopt);
     });
-    EXPECT_TRUE(contains(message, "'b' is 'fp8'")) << message;
+    EXPECT_TRUE(contains(message, "'b' is 'int4'")) << message;
     EXPECT_TRUE(contains(message, "it can be: fp32, tf32, bf16")) << message;
     EXPECT_FALSE(contains(message, "'a'")) << message;
 }

@@ -35,6 +35,7 @@ constexpr ReleaseFacts row(Release release, AttentionKernels attention, Overlap 
             .fuses_norms = fuses,
             .dropout = dropout,
             .gradient = gradient,
+            .copies_gathered = release == Release::TorchTitan || release == Release::TorchTitanCompiled,
             .sends_once = sends_once,
             .splits_logits = splits_logits,
             .loss_forward = loss.forward,

@@ -46,12 +46,13 @@ struct ReleaseFacts {
     Release release;
     AttentionKernels attention;
     Overlap overlap;
-    bool fuses;          // activations and rotations are one kernel each
-    bool fuses_norms;    // norms are
-    bool dropout;        // values are dropped; masks are saved
-    Bytes gradient;      // bytes of a number in sums of gradients
-    bool sends_once;     // a token goes once to each NVLink domain that has some of its experts
-    bool splits_logits;  // each tensor rank has the logits of its part of the vocabulary; else all have all
+    bool fuses;            // activations and rotations are one kernel each
+    bool fuses_norms;      // norms are
+    bool dropout;          // values are dropped; masks are saved
+    Bytes gradient;        // bytes of a number in sums of gradients
+    bool copies_gathered;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
+    bool sends_once;       // a token goes once to each NVLink domain that has some of its experts
+    bool splits_logits;    // each tensor rank has the logits of its part of the vocabulary; else all have all
     double loss_forward, loss_backward;  // bytes that the loss moves for each logit
     double loss_saved, loss_scratch;  // bytes for each logit, from the forward to the backward, and during the latter
     double host;                      // seconds in which the host launches a kernel

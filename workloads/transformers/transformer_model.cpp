@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pw {
 
@@ -58,13 +59,33 @@ struct StepEnd {
     double blocks = 0;
 };
 
-double sum_seconds(Collective kind, double bytes_per_number, const StepEnd& end, const TransformerJob& job) {
+// Returns the seconds of a collective of all replicas, each with `bytes_per_number` for every parameter.
+double of_replicas(Collective kind, double bytes_per_number, const StepEnd& end, const TransformerJob& job) {
     const Parallel& parallel = job.parallel;
-    const RankGroup dense{parallel.replicas(), parallel.tensor};
     const int expert_replicas = std::max(1, parallel.replicas() * parallel.tensor / parallel.expert);
-    return collective_seconds(kind, bytes_per_number * end.parameters.dense, dense, job.fabric) +
+    return collective_seconds(kind, bytes_per_number * end.parameters.dense, {parallel.replicas(), parallel.tensor},
+                              job.fabric) +
            collective_seconds(kind, bytes_per_number * end.parameters.experts, {expert_replicas, parallel.expert},
                               job.fabric);
+}
+
+// Returns the seconds of the sums of gradients and of the gathers of weights. Where only some replicas share the state,
+// they divide the sums, add theirs to those of the others, and gather among themselves.
+std::pair<double, double> exchanges(double gradient, double weight, const StepEnd& end, const TransformerJob& job) {
+    const Parallel& parallel = job.parallel;
+    if (parallel.zero == 3)
+        return {0, 0};
+    if (parallel.zero == 0)
+        return {of_replicas(Collective::AllReduce, gradient, end, job), 0};
+    const int sharers = parallel.sharers();
+    if (sharers == parallel.replicas())
+        return {of_replicas(Collective::ReduceScatter, gradient, end, job),
+                of_replicas(Collective::AllGather, weight, end, job)};
+    const double numbers = end.parameters.dense + end.parameters.experts;
+    const RankGroup own{sharers, parallel.tensor}, others{parallel.replicas() / sharers, parallel.tensor * sharers};
+    return {collective_seconds(Collective::ReduceScatter, gradient * numbers, own, job.fabric) +
+                collective_seconds(Collective::AllReduce, gradient * numbers / sharers, others, job.fabric),
+            collective_seconds(Collective::AllGather, weight * numbers, own, job.fabric)};
 }
 
 // Returns the part of a message that no pass hides. The last bucket, of one block, is never hidden.
@@ -125,13 +146,7 @@ void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& spl
         costs.bytes[static_cast<std::size_t>(stage)].training = TrainingBytes{
             whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)), whole_bytes(state * held)};
         StageCost& cost = costs.stage[static_cast<std::size_t>(stage)];
-        double sum = 0, gather = 0;
-        if (parallel.zero == 0) {
-            sum = sum_seconds(Collective::AllReduce, gradient, end, job);
-        } else if (parallel.zero < 3) {
-            sum = sum_seconds(Collective::ReduceScatter, gradient, end, job);
-            gather = sum_seconds(Collective::AllGather, static_cast<double>(numbers.weight), end, job);
-        }
+        auto [sum, gather] = exchanges(gradient, static_cast<double>(numbers.weight), end, job);
         const double backward = static_cast<double>(cost.backward) * 1e-9;
         const double forward = static_cast<double>(cost.forward) * 1e-9;
         sum = exposed_sum(sum, backward, end.blocks, release.overlap.data);

@@ -1,0 +1,76 @@
+#include "schedules/orders/copies.h"
+
+#include "schedules/orders/order_costs.h"
+#include "workloads/error.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace pw {
+
+Shape copy_of(const Schedule& schedule, const Shape& shape, int copy) {
+    if (shape.copies == 1)
+        return shape;
+    Shape one = shape;
+    one.devices /= shape.copies;
+    one.microbatches = (shape.microbatches - copy + shape.copies - 1) / shape.copies;
+    one.copies = 1;
+    one.placement.clear();
+    one.serving.clear();
+    place_stages(schedule, one);
+    return one;
+}
+
+std::vector<std::vector<int>> on_copies(const std::vector<std::vector<int>>& devices, int copies) {
+    std::vector<std::vector<int>> all;
+    for (const std::vector<int>& list : devices) {
+        std::vector<int>& copied = all.emplace_back();
+        for (const int device : list)
+            for (int copy = 0; copy < copies; ++copy)
+                copied.push_back(device * copies + copy);
+    }
+    return all;
+}
+
+namespace {
+
+// Throws what Schedule::orders throws, with the number of the copy.
+std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Shape& one, const Request& request,
+                                  const OrderCosts* costs, int copy) {
+    if (one.microbatches == 0)
+        return std::vector<Tasks>(static_cast<std::size_t>(one.devices));
+    try {
+        return schedule.orders({one, request.options, costs});
+    } catch (const Error& error) {
+        const std::string help = error.help().empty() ? "" : fmt::format("\n  help: in each replica: {}", error.help());
+        throw Error(error.code(), fmt::format("replica {} of {}: {}{}", copy, request.shape.copies, error.fact(), help),
+                    error.settings());
+    }
+}
+
+}  // namespace
+
+// Copies with equally many micro-batches have one order.
+std::vector<Tasks> orders_of(const Schedule& schedule, const Request& request) {
+    const int copies = request.shape.copies;
+    if (copies == 1)
+        return schedule.orders(request);
+    std::optional<OrderCosts> costs;
+    if (request.costs != nullptr)
+        costs = costs_of_copies(*request.costs, copies);
+    std::vector<Tasks> all(static_cast<std::size_t>(request.shape.devices)), lists;
+    for (int copy = 0, served = -1; copy < copies; ++copy) {
+        const Shape one = copy_of(schedule, request.shape, copy);
+        if (std::exchange(served, one.microbatches) != one.microbatches)
+            lists = orders_of_copy(schedule, one, request, costs ? &*costs : nullptr, copy);
+        for (int device = 0; device < one.devices; ++device) {
+            Tasks& own = all[device * copies + copy] = lists[device];
+            for (Task& task : own)
+                task.microbatch = task.microbatch * copies + copy;
+        }
+    }
+    return all;
+}
+
+}  // namespace pw
