@@ -8,7 +8,7 @@
   core_transformer_config_from_args() must take the arguments. The number of replicas must be the plan's, and the order of
   passes that megatron-core's schedules derive from the arguments must be the plan's, task by task.
 - torchtitan 0.2: ConfigManager must take the TOML, ParallelDims the degrees, for as many ranks as the plan has; the flavor
-  must have the width, blocks and heads of the plan's model, and the stages all of its modules; PyTorch must have the schedule.
+  must have the shapes of the plan's model, and the stages all of its modules; PyTorch must have the schedule.
 - DeepSpeed: DeepSpeedConfig must take the JSON, for as many replicas as the plan has.
 
 Prints one table. A program that is not installed is skipped, and a line on stderr says so. Exit status 77 without any of
@@ -64,6 +64,9 @@ PLANS = [  # name, config, programs
     ("qwen3, ZB-V", plan("qwen3-32b", 4, "tensor: 2, pipeline: 4, zero: 3", "schedule: zb-v, stages: 8, mini_batch: 64"),
      ["torchtitan"]),
     ("qwen3, experts", plan("qwen3-30b-a3b", 2, "tensor: 2, expert: 8, zero: 3", "mini_batch: 64"), ["torchtitan"]),
+    *((preset, plan(preset, 64, "zero: 3", "mini_batch: 512", 4096), ["torchtitan"]) for preset in (
+        "qwen3-8b", "qwen3-14b", "qwen3-235b-a22b", "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "gpt-oss-20b",
+        "gpt-oss-120b")),
     ("13b, stage 2", plan("llama-2-13b", 2, "zero: 2, recompute: full", "mini_batch: 64", 4096), ["deepspeed"]),
 ]
 
@@ -75,12 +78,31 @@ def call(*words):
     return done.stdout
 
 
-def printed(*set):
-    """What the plan is, apart from what is written for a program."""
-    words = [word for one in set for word in ("--set", one)]
-    text = call("simulate", "plan.yaml", "--arguments", "megatron-lm", *words)
-    found = dict(line[2:].partition(" ")[::2] for line in text.splitlines())
-    return {name: int(found[name]) for name in ("num-layers", "hidden-size", "num-attention-heads")}
+def shapes_of_plan():
+    """The shapes of the plan's model, by the names of Megatron-LM, from arguments of a plan that it can run."""
+    text = call("simulate", "plan.yaml", "--arguments", "megatron-lm", "--set",
+                "parallel={zero: 1}", "--set", "pipeline={mini_batch: 8192}")
+    return {name: int(value) for name, _, value in (line[2:].partition(" ") for line in text.splitlines())
+            if value.isdigit()}
+
+
+SHAPES = {  # of torchtitan's models, and what Megatron-LM calls them
+    "n_layers": "num-layers", "dim": "hidden-size", "n_heads": "num-attention-heads", "n_kv_heads": "num-query-groups",
+    "vocab_size": "vocab-size", "head_dim": "kv-channels", "inter_dim": "ffn-hidden-size", "hidden_dim": "ffn-hidden-size",
+    "moe_inter_dim": "moe-ffn-hidden-size", "num_experts": "num-experts", "top_k": "moe-router-topk",
+    "q_lora_rank": "q-lora-rank", "kv_lora_rank": "kv-lora-rank", "qk_nope_head_dim": "qk-head-dim",
+    "qk_rope_head_dim": "qk-pos-emb-head-dim", "v_head_dim": "v-head-dim"}
+
+
+def compare_shapes(model):
+    """Returns how many shapes were compared."""
+    ours, compared = shapes_of_plan(), 0
+    facts = vars(model) | (vars(model.moe_args) if "num-experts" in ours else {})
+    for name, other in SHAPES.items():
+        if name in facts and other in ours:
+            same(name, facts[name], ours[other])
+            compared += 1
+    return compared
 
 
 def ranks():
@@ -167,13 +189,12 @@ def torchtitan(text):
     same("left of the batch", config.training.global_batch_size % (config.training.local_batch_size * replicas()), 0)
     spec = importlib.import_module(f"torchtitan.models.{config.model.name}").get_train_spec()
     model = spec.model_args[config.model.flavor]
-    shapes = printed("pipeline.schedule=1f1b", f"pipeline.stages={own.pipeline_parallel_degree}", "parallel.recompute=none")
-    same("model", [model.n_layers, model.dim, model.n_heads], list(shapes.values()))
+    compared = compare_shapes(model)
     if own.pipeline_parallel_degree > 1:
         get_schedule_class(own.pipeline_parallel_schedule)
         modules = ["tok_embeddings", *(f"layers.{block}" for block in range(model.n_layers)), "norm", "output"]
         same("modules", sum(own.module_fqns_per_model_part, []), modules)
-    return f"{config.model.name} {config.model.flavor}; {dims.world_size} ranks"
+    return f"{config.model.name} {config.model.flavor}, {compared} equal shapes; {dims.world_size} ranks"
 
 
 def deepspeed(text):

@@ -120,6 +120,12 @@ void add_degrees(Lines& lines, const Job& job) {
                            "write such a degree");
     if (!model.experts)
         return;
+    if (parallel.tensor > 1 && !parallel.sequence)
+        job.config.fail_at(
+            "parallel.sequence",
+            fmt::format("{} trains experts with tensor parallelism only if it has sequence parallelism, too",
+                        kMegatron),
+            "remove the key, or write parallel.tensor: 1");
     lines.add("expert-model-parallel-size", parallel.expert);
     lines.add("expert-tensor-parallel-size", 1);
 }
@@ -252,11 +258,6 @@ void add_optimizer(Lines& lines, const Config& config) {
         lines.add("data-parallel-sharding-strategy", parallel.zero == 2 ? "optim_grads" : "optim_grads_params");
         lines.add("ckpt-format", "fsdp_dtensor");
     }
-    if (parallel.replicas() % parallel.sharers() != 0)
-        config.fail_at(
-            "parallel.zero_group",
-            fmt::format("groups of {} do not divide the {} replicas", parallel.sharers(), parallel.replicas()),
-            "write a divisor");
     if (parallel.sharers() < parallel.replicas())
         lines.add("num-distributed-optimizer-instances", parallel.replicas() / parallel.sharers());
 }

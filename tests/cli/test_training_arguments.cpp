@@ -20,7 +20,8 @@ TEST_F(Cli, ArgumentsReplaceTheReport) {
     write("plan.yaml", kTransformer);
     const Said said = run_well("simulate plan.yaml --arguments megatron-lm");
     EXPECT_TRUE(said.out.starts_with("--tensor-model-parallel-size 2\n--sequence-parallel\n")) << said.out;
-    EXPECT_TRUE(contains(said.err, "note: start it with 16 ranks: torchrun --nnodes 2 --nproc-per-node 8\n")) << said.err;
+    EXPECT_TRUE(contains(said.err, "note: start it with 16 ranks: torchrun --nnodes 2 --nproc-per-node 8\n"))
+        << said.err;
     EXPECT_EQ(run_well("simulate plan.yaml --arguments deepspeed").json()["train_batch_size"], 16);
 }
 

@@ -17,14 +17,15 @@ namespace {
 Job job_of_plan(const std::string& model, const std::string& parallel, const std::string& pipeline,
                 const std::vector<std::string>& set = {}) {
     Notices notices;
-    return make_job(load("{workload: {model: " + model +
-                             ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
-                             "between: {link: ndr400, adapters: 8}}, parallel: {" +
-                             parallel + "}, pipeline: {" + pipeline +
-                             "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, 0.95], "
-                             "weight_decay: 0.1, clip_norm: 1}}",
-                         set),
-                    notices);
+    return make_job(
+        load("{workload: {model: " + model +
+                 ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
+                 "between: {link: ndr400, adapters: 8}}, parallel: {" +
+                 parallel + "}, pipeline: {" + pipeline +
+                 "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, 0.95], "
+                 "weight_decay: 0.1, clip_norm: 1}}",
+             set),
+        notices);
 }
 
 std::string text_for(const std::string& program, const std::string& model, const std::string& parallel,
@@ -91,22 +92,24 @@ TEST(TrainingArguments, OfMegatronAreThoseOfItsCommandLine) {
 TEST(TrainingArguments, OfMegatronHaveALayoutWhereBothEndsCountAsBlocks) {
     const std::string text = text_for("megatron-lm", "llama-3.1-405b", "tensor: 8, pipeline: 4, zero: 1",
                                       "schedule: interleaved, stages: 16, mini_batch: 16");
-    EXPECT_TRUE(has_line(text, "--pipeline-model-parallel-layout Et*7|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|"
-                               "t*8|t*7L"))
+    EXPECT_TRUE(has_line(text,
+                         "--pipeline-model-parallel-layout Et*7|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|"
+                         "t*8|t*7L"))
         << text;
     EXPECT_FALSE(contains(text, "virtual"));
 }
 
 // DeepSeek-V3: 3 dense layers, then 58 with experts; 8 stages of 63 / 8 blocks are cut by balance
 TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
-    const std::string text = text_for("megatron-lm", "deepseek-v3", "pipeline: 8, expert: 8, zero: 1, recompute: selective",
-                                      "mini_batch: 64, split: auto");
+    const std::string text =
+        text_for("megatron-lm", "deepseek-v3", "pipeline: 8, expert: 8, zero: 1, recompute: selective",
+                 "mini_batch: 64, split: auto");
     for (const char* line :
-         {"--expert-model-parallel-size 8", "--expert-tensor-parallel-size 1", "--num-experts 256", "--moe-router-topk 8",
-          "--moe-ffn-hidden-size 2048", "--moe-shared-expert-intermediate-size 2048", "--moe-layer-freq [0]*3+[1]*58",
-          "--moe-token-dispatcher-type flex", "--moe-enable-deepep", "--multi-latent-attention", "--q-lora-rank 1536",
-          "--kv-lora-rank 512", "--qk-head-dim 128", "--qk-pos-emb-head-dim 64", "--v-head-dim 128",
-          "--recompute-activations"})
+         {"--expert-model-parallel-size 8", "--expert-tensor-parallel-size 1", "--num-experts 256",
+          "--moe-router-topk 8", "--moe-ffn-hidden-size 2048", "--moe-shared-expert-intermediate-size 2048",
+          "--moe-layer-freq [0]*3+[1]*58", "--moe-token-dispatcher-type flex", "--moe-enable-deepep",
+          "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
+          "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
         EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
     EXPECT_FALSE(contains(text, "--kv-channels"));
 }
@@ -123,10 +126,11 @@ TEST(TrainingArguments, OfMegatronRecomputeSomeBlocksOfEachStage) {
 
 // 64 ranks are 2 stages of 32 replicas; 4 micro-batches of 2 sequences each
 TEST(TrainingArguments, OfTorchtitanAreItsToml) {
-    EXPECT_EQ(text_for("torchtitan", "llama-3-8b",
-                       "pipeline: 2, zero: 3, zero_group: 8, recompute: {kind: full, share: 0.5}, release: torchtitan",
-                       "mini_batch: 256, micro_batch_size: 2"),
-              R"([model]
+    EXPECT_EQ(
+        text_for("torchtitan", "llama-3-8b",
+                 "pipeline: 2, zero: 3, zero_group: 8, recompute: {kind: full, share: 0.5}, release: torchtitan",
+                 "mini_batch: 256, micro_batch_size: 2"),
+        R"([model]
 name = "llama3"
 flavor = "8B"
 
@@ -148,10 +152,10 @@ pipeline_parallel_schedule = "1F1B"
 pipeline_parallel_microbatch_size = 2
 module_fqns_per_model_part = [
     ["tok_embeddings", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "layers.5", "layers.6", "layers.7", )"
-              R"("layers.8", "layers.9", "layers.10", "layers.11", "layers.12", "layers.13", "layers.14", "layers.15"],
+        R"("layers.8", "layers.9", "layers.10", "layers.11", "layers.12", "layers.13", "layers.14", "layers.15"],
     ["layers.16", "layers.17", "layers.18", "layers.19", "layers.20", "layers.21", "layers.22", "layers.23", )"
-              R"("layers.24", "layers.25", "layers.26", "layers.27", "layers.28", "layers.29", "layers.30", "layers.31", )"
-              R"("norm", "output"],
+        R"("layers.24", "layers.25", "layers.26", "layers.27", "layers.28", "layers.29", "layers.30", "layers.31", )"
+        R"("norm", "output"],
 ]
 
 [activation_checkpoint]
@@ -172,8 +176,10 @@ enable = false
 }
 
 TEST(TrainingArguments, OfTorchtitanFollowPyTorchsSchedules) {
-    for (const auto& [own, name] : {std::pair{"gpipe, stages: 4", "GPipe"}, {"interleaved, stages: 8", "Interleaved1F1B"},
-                                    {"bfs, stages: 8", "LoopedBFS"}, {"zb1p, stages: 8", "InterleavedZeroBubble"},
+    for (const auto& [own, name] : {std::pair{"gpipe, stages: 4", "GPipe"},
+                                    {"interleaved, stages: 8", "Interleaved1F1B"},
+                                    {"bfs, stages: 8", "LoopedBFS"},
+                                    {"zb1p, stages: 8", "InterleavedZeroBubble"},
                                     {"zb-v, stages: 8", "ZBVZeroBubble"}})
         EXPECT_TRUE(has_line(text_for("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3",
                                       std::string("mini_batch: 32, schedule: ") + own),
@@ -191,10 +197,11 @@ TEST(TrainingArguments, OfDeepSpeedAreItsJson) {
         "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
         "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
         "gradient_clipping": 1.0})"));
-    EXPECT_EQ(arguments.notes, (Notices{"start it with 64 ranks: torchrun --nnodes 8 --nproc-per-node 8",
-                                        "the training script sets the degree of pipeline parallelism, 4",
-                                        "the training script cuts the stages: 10, 10, 10, 10 blocks (PipelineModule)",
-                                        "the training script recomputes: parallel.recompute is full, for a share of 1"}));
+    EXPECT_EQ(arguments.notes,
+              (Notices{"start it with 64 ranks: torchrun --nnodes 8 --nproc-per-node 8",
+                       "the training script sets the degree of pipeline parallelism, 4",
+                       "the training script cuts the stages: 10, 10, 10, 10 blocks (PipelineModule)",
+                       "the training script recomputes: parallel.recompute is full, for a share of 1"}));
 }
 
 TEST(TrainingArguments, RefuseWhatAProgramDoesNotHave) {
@@ -203,11 +210,14 @@ TEST(TrainingArguments, RefuseWhatAProgramDoesNotHave) {
                 {"Megatron-LM has no schedule zb-v", "write schedule: 1f1b, interleaved"});
     expect_says(refusal_of("megatron-lm", "mpt-7b", "pipeline: 4", plain), {"no ALiBi positions, which mpt-7b has"});
     expect_says(refusal_of("megatron-lm", "llama-3-70b", "pipeline: 4, tensor: 4, recompute: norms", plain),
-                {"parallel", "recomputes norms, but no activations", "write recompute: none, selective or full"});
-    expect_says(refusal_of("torchtitan", "llama-3-70b", whole, plain), {"with the states of the optimizer", "zero: 2 or 3"});
-    expect_says(refusal_of("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3",
-                           "schedule: zb-h1, mini_batch: 64"),
-                {"torchtitan has no schedule zb-h1", "gpipe"});
+                {"recomputes norms, but no activations", "write recompute: none, selective or full"});
+    expect_says(refusal_of("megatron-lm", "mixtral-8x7b", "tensor: 2, sequence: false", plain),
+                {"only if it has sequence parallelism", "write parallel.tensor: 1"});
+    expect_says(refusal_of("torchtitan", "llama-3-70b", whole, plain),
+                {"with the states of the optimizer", "zero: 2 or 3"});
+    expect_says(
+        refusal_of("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3", "schedule: zb-h1, mini_batch: 64"),
+        {"torchtitan has no schedule zb-h1", "gpipe"});
     expect_says(refusal_of("torchtitan", "mixtral-8x7b", "zero: 3", plain), {"shapes of mixtral-8x7b", "llama-3-8b"});
     expect_says(refusal_of("deepspeed", "llama-3-70b", "tensor: 8, context: 2, zero: 1", plain),
                 {"passes no keys and values round", "write context: 1"});
