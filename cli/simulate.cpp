@@ -9,10 +9,10 @@
 #include "report/training_arguments.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
+#include "workloads/error.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <malloc.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -98,6 +98,15 @@ void sweep_config(const SimulateArguments& arguments, const Config& config) {
     outputs.done();
 }
 
+// With --arguments nothing is simulated.
+void refuse_reports(const SimulateArguments& arguments) {
+    if (arguments.json || arguments.questions.any() || !arguments.trace.empty() || !arguments.plot.empty())
+        fail(
+            "--arguments prints a plan and simulates nothing\n  help: remove --arguments, or --json, --trace, --plot "
+            "and "
+            "what is asked about the simulation");
+}
+
 void print_arguments(const Job& job, const std::string& program) {
     const TrainingArguments arguments = training_arguments(program, job);
     write_result(arguments.text);
@@ -112,6 +121,8 @@ void simulate_config(SimulateArguments arguments) {
     check_target_file(arguments.slack);
     check_plot_file(arguments.plot);
     arguments.questions.slack = !arguments.slack.empty();
+    if (!arguments.program.empty())
+        refuse_reports(arguments);
     if (!config.sweep.empty())
         return sweep_config(arguments, config);
     if (!arguments.plot.empty())
@@ -174,18 +185,11 @@ void add_training_arguments(CLI::App& command, SimulateArguments& arguments) {
     std::vector<std::string> names;
     for (const TrainingProgram& program : training_programs())
         names.emplace_back(program.name);
-    CLI::Option* option =
-        command
-            .add_option(
-                "--arguments", arguments.program,
-                fmt::format("instead, print the plan as the arguments of a program that trains transformers: {}",
-                            fmt::join(names, ", ")))
-            ->type_name("PROGRAM")
-            ->check(CLI::IsMember(names));
-    for (CLI::Option* other : command.get_options())
-        if (other != option && !other->get_lnames().empty() && other->get_lnames().front() != "set" &&
-            other->get_lnames().front() != "help")
-            option->excludes(other);
+    command
+        .add_option("--arguments", arguments.program,
+                    "print the plan as the arguments of a program that trains transformers, and no report")
+        ->type_name("PROGRAM")
+        ->check(CLI::IsMember(names));
 }
 
 Action add_simulate(CLI::App& command) {

@@ -24,7 +24,8 @@ void check_degrees_of_deepspeed(const Job& job) {
     if (parallel.context > 1)
         config.fail_at(
             "parallel.context",
-            fmt::format("{} passes no keys and values round: it exchanges heads instead (Ulysses)", kDeepSpeed),
+            fmt::format("{} passes no keys and values round; for long sequences it exchanges heads (Ulysses)",
+                        kDeepSpeed),
             "write context: 1");
     if (!alternates_on_one_device(job) && !schedule_of(config).elsewhere.deepspeed)
         refuse_schedule(job, kDeepSpeed, [](const OtherPrograms& programs) { return programs.deepspeed; });

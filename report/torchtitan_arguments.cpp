@@ -62,7 +62,8 @@ struct Replicas {
 Replicas replicas_of(const Config& config) {
     const Parallel& parallel = config.parallel.degrees;
     if (parallel.zero == 1 && parallel.replicas() > 1)
-        config.fail_at("parallel.zero", fmt::format("{} divides gradients with the states of the optimizer", kTitan),
+        config.fail_at("parallel.zero",
+                       fmt::format("{} divides gradients wherever it divides the states of the optimizer", kTitan),
                        "write zero: 2 or 3");
     if (parallel.zero < 2 && parallel.context > 1)
         config.fail_at("parallel.zero",

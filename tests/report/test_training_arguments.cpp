@@ -214,7 +214,7 @@ TEST(TrainingArguments, RefuseWhatAProgramDoesNotHave) {
     expect_says(refusal_of("megatron-lm", "mixtral-8x7b", "tensor: 2, sequence: false", plain),
                 {"only if it has sequence parallelism", "write parallel.tensor: 1"});
     expect_says(refusal_of("torchtitan", "llama-3-70b", whole, plain),
-                {"with the states of the optimizer", "zero: 2 or 3"});
+                {"wherever it divides the states of the optimizer", "zero: 2 or 3"});
     expect_says(
         refusal_of("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3", "schedule: zb-h1, mini_batch: 64"),
         {"torchtitan has no schedule zb-h1", "gpipe"});
