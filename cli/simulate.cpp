@@ -6,8 +6,10 @@
 #include "report/notes.h"
 #include "report/report.h"
 #include "report/sweep.h"
+#include "report/training_arguments.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
+#include "workloads/error.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
@@ -17,7 +19,9 @@
 
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -26,11 +30,14 @@ namespace {
 struct SimulateArguments {
     ConfigArguments config;
     bool json = false;
-    std::string trace, plot, slack;
+    std::string trace, plot, slack, program;
     Questions questions;
 };
 
 void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& config) {
+    if (!arguments.program.empty())
+        config.fail_at("sweep", "--arguments is about one plan, but 'sweep' has several",
+                       "take one point: --set sweep= --set KEY=VALUE");
     if (arguments.questions.any())
         config.fail_at(
             "sweep",
@@ -91,6 +98,22 @@ void sweep_config(const SimulateArguments& arguments, const Config& config) {
     outputs.done();
 }
 
+// With --arguments nothing is simulated.
+void refuse_reports(const SimulateArguments& arguments) {
+    if (arguments.json || arguments.questions.any() || !arguments.trace.empty() || !arguments.plot.empty())
+        fail(
+            "--arguments prints a plan and simulates nothing\n  help: remove --arguments, or --json, --trace, --plot "
+            "and "
+            "what is asked about the simulation");
+}
+
+void print_arguments(const Job& job, const std::string& program) {
+    const TrainingArguments arguments = training_arguments(program, job);
+    write_result(arguments.text);
+    print_notes(arguments.notes);
+    print_notes(notes_on_idle_keys(job));
+}
+
 void simulate_config(SimulateArguments arguments) {
     keep_large_blocks();
     Config config = arguments.config.load();
@@ -98,11 +121,15 @@ void simulate_config(SimulateArguments arguments) {
     check_target_file(arguments.slack);
     check_plot_file(arguments.plot);
     arguments.questions.slack = !arguments.slack.empty();
+    if (!arguments.program.empty())
+        refuse_reports(arguments);
     if (!config.sweep.empty())
         return sweep_config(arguments, config);
     if (!arguments.plot.empty())
         check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
     const Job job = job_of(std::move(config));
+    if (!arguments.program.empty())
+        return print_arguments(job, arguments.program);
     const Report report = predicted_report(job, !arguments.trace.empty() || !arguments.plot.empty());
     Answers answers;
     if (arguments.questions.any()) {
@@ -154,6 +181,17 @@ void add_questions(CLI::App& command, SimulateArguments& arguments) {
 
 }  // namespace
 
+void add_training_arguments(CLI::App& command, SimulateArguments& arguments) {
+    std::vector<std::string> names;
+    for (const TrainingProgram& program : training_programs())
+        names.emplace_back(program.name);
+    command
+        .add_option("--arguments", arguments.program,
+                    "print the plan as the arguments of a program that trains transformers, and no report")
+        ->type_name("PROGRAM")
+        ->check(CLI::IsMember(names));
+}
+
 Action add_simulate(CLI::App& command) {
     auto arguments = std::make_shared<SimulateArguments>();
     add_config(command, arguments->config);
@@ -164,6 +202,7 @@ Action add_simulate(CLI::App& command) {
                     "draw the predicted trace, or the step times of a sweep: " + plot_formats())
         ->type_name("FILE");
     add_questions(command, *arguments);
+    add_training_arguments(command, *arguments);
     return [arguments] { simulate_config(*arguments); };
 }
 

@@ -135,7 +135,8 @@ std::string packed(const std::string& letters) {
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split) {
     const ModelFile file = model_file(workload.model);
     const bool gpt = file == ModelFile::None && find_layer(graph, kTable) >= 0;
-    if (!starts_of_ranges(split) || (!gpt && (file == ModelFile::Graph || file == ModelFile::None)))
+    const bool has_parts = gpt || workload.transformer || (file != ModelFile::Graph && file != ModelFile::None);
+    if (!starts_of_ranges(split) || !has_parts)
         return {};
     const std::string letters = letters_of_layers(graph, gpt);
     const std::size_t embedding = letters.find('E'), loss = letters.rfind('L');

@@ -31,6 +31,7 @@ extern const Schedule kBreadthFirst{.name = "bfs",
                                     .in_flight = "m",
                                     .orders = on_each_device<breadth_first>,
                                     .one_stage = "gpipe",
-                                    .option = "drain"};
+                                    .option = "drain",
+                                    .elsewhere = {.pytorch = "LoopedBFS"}};
 
 }  // namespace pw

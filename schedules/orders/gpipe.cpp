@@ -31,6 +31,7 @@ extern const Schedule kGpipe{.name = "gpipe",
                              .bubble = "(p-1) (F+B)",
                              .in_flight = "m",
                              .orders = on_each_device<gpipe>,
-                             .option = "drain"};
+                             .option = "drain",
+                             .elsewhere = {.pytorch = "GPipe"}};
 
 }  // namespace pw

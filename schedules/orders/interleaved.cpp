@@ -28,6 +28,7 @@ extern const Schedule kInterleaved{.name = "interleaved",
                                    .orders = on_each_device<interleaved>,
                                    .one_stage = "eager-1f1b",
                                    .option = "group",
-                                   .usual = true};
+                                   .usual = true,
+                                   .elsewhere = {.pytorch = "Interleaved1F1B", .megatron = true}};
 
 }  // namespace pw

@@ -58,7 +58,8 @@ extern const Schedule kOneFOneB{.name = "1f1b",
                                 .bubble = "(p-1) (F+B)",
                                 .in_flight = "min(m, p-d)",
                                 .orders = on_each_device<one_f_one_b>,
-                                .usual = true};
+                                .usual = true,
+                                .elsewhere = {.pytorch = "1F1B", .megatron = true, .deepspeed = true}};
 
 extern const Schedule kEagerOneFOneB{.name = "eager-1f1b",
                                      .summary = "1f1b with twice the warm-up: hides transfers",

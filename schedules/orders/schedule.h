@@ -43,6 +43,13 @@ struct Request {
     const OrderCosts* costs = nullptr;  // for rows with needs_costs
 };
 
+// Which training programs run a schedule: its name in torch.distributed.pipelining (empty: it has none), and whether
+// Megatron-LM and DeepSpeed have it.
+struct OtherPrograms {
+    std::string_view pytorch = {};
+    bool megatron = false, deepspeed = false;
+};
+
 struct Schedule {
     std::string_view name;
     std::string_view aliases = {};  // names that other tools use, separated by blanks
@@ -65,6 +72,7 @@ struct Schedule {
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
     bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
     bool usual = false;               // programs that train on clusters have it, and searches for them try it
+    OtherPrograms elsewhere = {};
 
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Each stage may have its own number of holders: a device has one stage, and the holders sum their gradients before

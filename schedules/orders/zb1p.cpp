@@ -33,6 +33,7 @@ extern const Schedule kZb1p{.name = "zb1p",
                             .in_flight = "min(m, (p + (v-1)N) / v) until W",
                             .orders = on_each_device<zb1p>,
                             .one_stage = "zb-h1",
-                            .option = "group"};
+                            .option = "group",
+                            .elsewhere = {.pytorch = "InterleavedZeroBubble"}};
 
 }  // namespace pw

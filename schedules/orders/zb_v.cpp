@@ -102,6 +102,7 @@ extern const Schedule kZbV{.name = "zb-v",
                            .chunks = 2,
                            .bubble = "0 of span when F=I=W",
                            .in_flight = "min(m, p) until W",
-                           .orders = on_each_device<zb_v>};
+                           .orders = on_each_device<zb_v>,
+                           .elsewhere = {.pytorch = "ZBVZeroBubble"}};
 
 }  // namespace pw

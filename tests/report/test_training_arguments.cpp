@@ -1,0 +1,244 @@
+// Plans of transformers as the arguments of training programs, against texts written by hand.
+#include "report/training_arguments.h"
+#include "tests/support/config_text.h"
+#include "tests/support/refusal.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+Job job_of_plan(const std::string& model, const std::string& parallel, const std::string& pipeline,
+                const std::vector<std::string>& set = {}) {
+    Notices notices;
+    return make_job(
+        load("{workload: {model: " + model +
+                 ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
+                 "between: {link: ndr400, adapters: 8}}, parallel: {" +
+                 parallel + "}, pipeline: {" + pipeline +
+                 "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, 0.95], "
+                 "weight_decay: 0.1, clip_norm: 1}}",
+             set),
+        notices);
+}
+
+std::string text_for(const std::string& program, const std::string& model, const std::string& parallel,
+                     const std::string& pipeline, const std::vector<std::string>& set = {}) {
+    return training_arguments(program, job_of_plan(model, parallel, pipeline, set)).text;
+}
+
+bool has_line(const std::string& text, const std::string& line) { return contains("\n" + text, "\n" + line + "\n"); }
+
+std::string refusal_of(const std::string& program, const std::string& model, const std::string& parallel,
+                       const std::string& pipeline, const std::vector<std::string>& set = {}) {
+    const Job job = job_of_plan(model, parallel, pipeline, set);
+    return refusal([&] { training_arguments(program, job); });
+}
+
+constexpr const char* kInterleaved = "schedule: interleaved, stages: 20, mini_batch: 128";
+
+}  // namespace
+
+TEST(TrainingArguments, OfMegatronAreThoseOfItsCommandLine) {
+    EXPECT_EQ(text_for("megatron-lm", "llama-3-70b", "tensor: 4, pipeline: 4, context: 2, zero: 1", kInterleaved),
+              R"(--tensor-model-parallel-size 4
+--sequence-parallel
+--pipeline-model-parallel-size 4
+--context-parallel-size 2
+--num-layers-per-virtual-pipeline-stage 4
+--micro-batch-size 1
+--global-batch-size 128
+--num-layers 80
+--hidden-size 8192
+--ffn-hidden-size 28672
+--num-attention-heads 64
+--group-query-attention
+--num-query-groups 8
+--kv-channels 128
+--position-embedding-type rope
+--attention-backend fused
+--normalization RMSNorm
+--swiglu
+--disable-bias-linear
+--untie-embeddings-and-output-weights
+--vocab-size 128256
+--make-vocab-size-divisible-by 128
+--seq-length 8192
+--max-position-embeddings 8192
+--attention-dropout 0
+--hidden-dropout 0
+--bf16
+--optimizer adam
+--lr 0.0003
+--weight-decay 0.1
+--clip-grad 1
+--adam-beta1 0.9
+--adam-beta2 0.95
+--adam-eps 1e-08
+--use-distributed-optimizer
+--overlap-grad-reduce
+--overlap-param-gather
+--tp-comm-overlap
+)");
+}
+
+// 16 stages of 128 blocks, of which two are the ends
+TEST(TrainingArguments, OfMegatronHaveALayoutWhereBothEndsCountAsBlocks) {
+    const std::string text = text_for("megatron-lm", "llama-3.1-405b", "tensor: 8, pipeline: 4, zero: 1",
+                                      "schedule: interleaved, stages: 16, mini_batch: 16");
+    EXPECT_TRUE(has_line(text,
+                         "--pipeline-model-parallel-layout Et*7|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|t*8|"
+                         "t*8|t*7L"))
+        << text;
+    EXPECT_FALSE(contains(text, "virtual"));
+}
+
+// DeepSeek-V3: 3 dense layers, then 58 with experts; 8 stages of 63 / 8 blocks are cut by balance
+TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
+    const std::string text =
+        text_for("megatron-lm", "deepseek-v3", "pipeline: 8, expert: 8, zero: 1, recompute: selective",
+                 "mini_batch: 64, split: auto");
+    for (const char* line :
+         {"--expert-model-parallel-size 8", "--expert-tensor-parallel-size 1", "--num-experts 256",
+          "--moe-router-topk 8", "--moe-ffn-hidden-size 2048", "--moe-shared-expert-intermediate-size 2048",
+          "--moe-layer-freq [0]*3+[1]*58", "--moe-token-dispatcher-type flex", "--moe-enable-deepep",
+          "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
+          "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
+        EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+    EXPECT_FALSE(contains(text, "--kv-channels"));
+}
+
+// Half of the 10 blocks of each stage
+TEST(TrainingArguments, OfMegatronRecomputeSomeBlocksOfEachStage) {
+    const std::string text =
+        text_for("megatron-lm", "llama-3-70b", "tensor: 8, pipeline: 8, zero: 3, recompute: {kind: full, share: 0.5}",
+                 "mini_batch: 16");
+    for (const char* line : {"--recompute-granularity full", "--recompute-method block", "--recompute-num-layers 5",
+                             "--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params"})
+        EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+}
+
+// 64 ranks are 2 stages of 32 replicas; 4 micro-batches of 2 sequences each
+TEST(TrainingArguments, OfTorchtitanAreItsToml) {
+    EXPECT_EQ(
+        text_for("torchtitan", "llama-3-8b",
+                 "pipeline: 2, zero: 3, zero_group: 8, recompute: {kind: full, share: 0.5}, release: torchtitan",
+                 "mini_batch: 256, micro_batch_size: 2"),
+        R"([model]
+name = "llama3"
+flavor = "8B"
+
+[training]
+local_batch_size = 8
+global_batch_size = 256
+seq_len = 8192
+max_norm = 1.0
+mixed_precision_param = "bfloat16"
+
+[parallelism]
+data_parallel_replicate_degree = 4
+data_parallel_shard_degree = 8
+fsdp_reshard_after_forward = "always"
+tensor_parallel_degree = 1
+context_parallel_degree = 1
+pipeline_parallel_degree = 2
+pipeline_parallel_schedule = "1F1B"
+pipeline_parallel_microbatch_size = 2
+module_fqns_per_model_part = [
+    ["tok_embeddings", "layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "layers.5", "layers.6", "layers.7", )"
+        R"("layers.8", "layers.9", "layers.10", "layers.11", "layers.12", "layers.13", "layers.14", "layers.15"],
+    ["layers.16", "layers.17", "layers.18", "layers.19", "layers.20", "layers.21", "layers.22", "layers.23", )"
+        R"("layers.24", "layers.25", "layers.26", "layers.27", "layers.28", "layers.29", "layers.30", "layers.31", )"
+        R"("norm", "output"],
+]
+
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "2"
+
+[optimizer]
+name = "AdamW"
+lr = 0.0003
+beta1 = 0.9
+beta2 = 0.95
+eps = 1e-08
+weight_decay = 0.1
+
+[compile]
+enable = false
+)");
+}
+
+TEST(TrainingArguments, OfTorchtitanFollowPyTorchsSchedules) {
+    for (const auto& [own, name] : {std::pair{"gpipe, stages: 4", "GPipe"},
+                                    {"interleaved, stages: 8", "Interleaved1F1B"},
+                                    {"bfs, stages: 8", "LoopedBFS"},
+                                    {"zb1p, stages: 8", "InterleavedZeroBubble"},
+                                    {"zb-v, stages: 8", "ZBVZeroBubble"}})
+        EXPECT_TRUE(has_line(text_for("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3",
+                                      std::string("mini_batch: 32, schedule: ") + own),
+                             std::string("pipeline_parallel_schedule = \"") + name + "\""))
+            << own;
+}
+
+// 64 ranks are 4 stages of 16 replicas
+TEST(TrainingArguments, OfDeepSpeedAreItsJson) {
+    const Job job = job_of_plan("llama-2-13b", "pipeline: 4, zero: 1, recompute: full", "mini_batch: 128");
+    const TrainingArguments arguments = training_arguments("deepspeed", job);
+    EXPECT_EQ(nlohmann::json::parse(arguments.text), nlohmann::json::parse(R"({
+        "train_batch_size": 128, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
+        "zero_optimization": {"stage": 1, "overlap_comm": true},
+        "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
+        "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
+        "gradient_clipping": 1.0})"));
+    EXPECT_EQ(arguments.notes,
+              (Notices{"start it with 64 ranks: torchrun --nnodes 8 --nproc-per-node 8",
+                       "the training script sets the degree of pipeline parallelism, 4",
+                       "the training script cuts the stages: 10, 10, 10, 10 blocks (PipelineModule)",
+                       "the training script recomputes: parallel.recompute is full, for a share of 1"}));
+}
+
+TEST(TrainingArguments, RefuseWhatAProgramDoesNotHave) {
+    const std::string plain = "mini_batch: 64", whole = "tensor: 4, pipeline: 4, zero: 1";
+    expect_says(refusal_of("megatron-lm", "llama-3-70b", whole, "schedule: zb-v, stages: 8, mini_batch: 64"),
+                {"Megatron-LM has no schedule zb-v", "write schedule: 1f1b, interleaved"});
+    expect_says(refusal_of("megatron-lm", "mpt-7b", "pipeline: 4", plain), {"no ALiBi positions, which mpt-7b has"});
+    expect_says(refusal_of("megatron-lm", "llama-3-70b", "pipeline: 4, tensor: 4, recompute: norms", plain),
+                {"recomputes norms, but no activations", "write recompute: none, selective or full"});
+    expect_says(refusal_of("megatron-lm", "mixtral-8x7b", "tensor: 2, sequence: false", plain),
+                {"only if it has sequence parallelism", "write parallel.tensor: 1"});
+    expect_says(refusal_of("torchtitan", "llama-3-70b", whole, plain),
+                {"wherever it divides the states of the optimizer", "zero: 2 or 3"});
+    expect_says(
+        refusal_of("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3", "schedule: zb-h1, mini_batch: 64"),
+        {"torchtitan has no schedule zb-h1", "gpipe"});
+    expect_says(refusal_of("torchtitan", "mixtral-8x7b", "zero: 3", plain), {"shapes of mixtral-8x7b", "llama-3-8b"});
+    expect_says(refusal_of("deepspeed", "llama-3-70b", "tensor: 8, context: 2, zero: 1", plain),
+                {"passes no keys and values round", "write context: 1"});
+    expect_says(refusal_of("deepspeed", "llama-3-70b", "tensor: 8, pipeline: 2, zero: 3", plain),
+                {"no gradients or weights of a pipeline", "write zero: 0 or 1"});
+    expect_says(refusal_of("deepspeed", "llama-3-70b", whole, plain, {"training.precision=fp8"}),
+                {"no key for fp8", "bf16, fp16 or fp32"});
+}
+
+TEST(TrainingArguments, AreOfTransformers) {
+    Notices notices;
+    const Job job = make_job(load("{workload: {model: uniform}, cluster: {devices: 2}}"), notices);
+    for (const TrainingProgram& program : training_programs())
+        expect_says(refusal([&] { training_arguments(program.name, job); }), {"a transformer, not model: uniform"});
+}
+
+// What a config.json and a preset share is the shapes.
+TEST(TrainingArguments, OfTorchtitanNameTheModelByItsShapes) {
+    const std::vector<std::string> longer{"workload.model=llama-3.1-70b"};
+    EXPECT_TRUE(has_line(text_for("torchtitan", "llama-3-70b", "tensor: 8, zero: 3", "mini_batch: 8", longer),
+                         "flavor = \"70B\""));
+}
+
+}  // namespace pw
