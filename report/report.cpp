@@ -221,7 +221,8 @@ Json to_json(const Report& report) {
                              {"memory_bound", report.cluster->parts.moved},
                              {"messages", report.cluster->parts.messages},
                              {"launches", report.cluster->parts.launches},
-                             {"recomputed", report.cluster->parts.again}}}};
+                             {"recomputed", report.cluster->parts.again},
+                             {"other", report.cluster->parts.other}}}};
     return json;
 }
 

@@ -9,10 +9,12 @@ struct PassParts {
     double messages = 0;                            // of the device's group, as far as nothing hides them
     double launches = 0;                            // while the device waits for its host
     double again = 0;                               // recomputed
-    PassParts& operator+=(const PassParts& other);
+    double other = 0;                               // what no kernel and no message accounts for
+    PassParts& operator+=(const PassParts& more);
 };
 
 inline constexpr double PassParts::*kPassParts[] = {&PassParts::products, &PassParts::attention, &PassParts::moved,
-                                                    &PassParts::messages, &PassParts::launches,  &PassParts::again};
+                                                    &PassParts::messages, &PassParts::launches,  &PassParts::again,
+                                                    &PassParts::other};
 
 }  // namespace pw
