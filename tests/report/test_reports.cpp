@@ -2,12 +2,17 @@
 #include "report/notes.h"
 #include "report/report.h"
 #include "tests/support/config_text.h"
+#include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -109,6 +114,40 @@ TEST(Report, SaysWhatAClusterDoes) {
     EXPECT_LT(parts, seconds);
     EXPECT_EQ(to_json(report)["cluster"]["devices"], 64);
     EXPECT_NE(to_text(report).find("tokens/s on 64 devices"), std::string::npos);
+}
+
+// Measured on A100s under Megatron-LM, with separate kernels of attention: "Zero Bubble Pipeline Parallelism", arXiv
+// 2401.10241v1, for 1f1b, interleaved 1f1b and zb-1p, whose order is that of zb-h1. Nothing is fitted to it.
+TEST(Report, HasTheMemoryOfPublishedPipelines) {
+    PIPEWRIGHT_NEED_DATA(path, "published/zero-bubble.yaml");
+    double errors = 0;
+    int compared = 0;
+    for (const YAML::Node& model : YAML::LoadFile(path)) {
+        const auto number = [&](const char* key) { return model[key].as<int>(); };
+        const TemporaryFolder folder;
+        const std::string file = folder.write(
+            "config.json", fmt::format(R"({{"model_type": "gpt2", "n_embd": {}, "n_layer": {}, "n_head": {},
+            "n_positions": 1024, "vocab_size": 50257}})",
+                                       number("hidden"), number("layers"), number("heads")));
+        for (const auto& [schedule, name] :
+             {std::pair("1f1b", "1f1b"), std::pair("1f1b-i", "interleaved"), std::pair("zb-1p", "zb-h1")}) {
+            const int gpus = number("gpus"), size = number("micro_batch_size");
+            const int stages = gpus * (schedule == std::string("1f1b-i") ? number("v") : 1);
+            const Report report = predicted_report(
+                job_of_text(fmt::format(
+                    "{{workload: {{model: {}, sequence_length: 1024}}, cluster: {{hosts: {}, devices_per_host: 8, "
+                    "device: a100-sxm-80, between: hdr200}}, parallel: {{pipeline: {}, release: megatron-2022}}, "
+                    "pipeline: {{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}}}, training: "
+                    "{{precision: fp16, optimizer: adamw}}}}",
+                    file, gpus / 8, gpus, name, stages, model["rows"][0]["m"].as<int>() * size, size)),
+                false);
+            const double measured = model["memory_gb"][schedule].as<double>() * 1e9;
+            errors += std::abs(static_cast<double>(largest_peak(report)) / measured - 1);
+            ++compared;
+        }
+    }
+    EXPECT_EQ(compared, 9);
+    EXPECT_LT(errors / compared, 0.05);
 }
 
 }  // namespace pw

@@ -111,7 +111,7 @@ const std::vector<ProductTable>& product_tables() {
 }
 
 double KnownEfficiencies::of(const Product& product, const ProductTable& table) {
-    constexpr std::size_t kMost = 100'000;
+    constexpr std::size_t kMostKnown = 100'000;
     const std::tuple key{product.m, product.k, product.n, product.layout};
     {
         const std::lock_guard lock(mutex_);
@@ -120,7 +120,7 @@ double KnownEfficiencies::of(const Product& product, const ProductTable& table) 
     }
     const double share = table.efficiency(product);
     const std::lock_guard lock(mutex_);
-    if (known_.size() < kMost)
+    if (known_.size() < kMostKnown)
         known_.emplace(key, share);
     return share;
 }
