@@ -1,6 +1,7 @@
 #include "job/plan.h"
 
 #include "job/cost_source.h"
+#include "job/plan_checks.h"
 #include "job/settings.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/limits.h"
@@ -12,9 +13,7 @@
 #include "workloads/stages/ties.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace pw {
@@ -80,126 +79,6 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     return options;
 }
 
-// Returns the last of these keys that --set changed, which is the likely mistake; else the first.
-std::string overriding(const Config& config, std::initializer_list<std::string> keys) {
-    const auto set_of = [&](const std::string& key) {
-        const auto found = config.places.find(key);
-        return found == config.places.end() ? 0 : found->second.set;
-    };
-    std::string last = *keys.begin();
-    for (const std::string& key : keys)
-        if (set_of(key) > set_of(last))
-            last = key;
-    return config.places.contains(last) ? last : "pipeline.schedule";
-}
-
-// "set workload.stages to 8": all keys that give the number of stages must agree.
-std::string help_for_count(const Config& config, int stages) {
-    constexpr const char* kLists[] = {
-        "workload.forward", "workload.backward_input", "workload.backward_weight",         "workload.activation",
-        "workload.output",  "workload.weights",        "workload.activation_until_weight", "pipeline.replicas"};
-    std::vector<std::string> numbers, lists;
-    for (const char* key : {"workload.stages", "pipeline.stages"})
-        if (config.places.contains(key))
-            numbers.emplace_back(key);
-    for (const char* key : kLists)
-        if (config.places.contains(fmt::format("{}[0]", key)))
-            lists.emplace_back(key);
-    const bool cut = !config.pipeline.cuts.empty() || !config.pipeline.lists.empty();
-    if (numbers.empty() && lists.empty() && !cut)
-        numbers.emplace_back("pipeline.stages");
-    std::vector<std::string> parts;
-    if (!numbers.empty())
-        parts.push_back(fmt::format("set {} to {}", fmt::join(numbers, " and "), stages));
-    if (!lists.empty())
-        parts.push_back(fmt::format("list {} values in {}", stages, fmt::join(lists, " and ")));
-    if (cut)
-        parts.push_back(fmt::format("make {} stages in pipeline.split", stages));
-    return fmt::format("{}", fmt::join(parts, " and "));
-}
-
-// Returns the number of devices of a pipeline nearest to the shape's that the schedule can fill with these stages; 0 if
-// there is none.
-int devices_for(const Schedule& schedule, const Shape& shape) {
-    const int own = shape.devices / shape.copies;
-    for (int distance = 0; distance < std::max(own, shape.stages); ++distance)
-        for (const int devices : {own - distance, own + distance}) {
-            Shape other = shape;
-            other.devices = devices * shape.copies;
-            if (devices > 0 && devices <= shape.stages && legal_stages(schedule, other) == shape.stages)
-                return devices;
-        }
-    return 0;
-}
-
-// Returns how the schedule uses all devices for these stages with replicas; empty if it does not.
-std::string help_for_replicas(const Schedule& schedule, const Shape& shape) {
-    const int each = (shape.devices + shape.stages - 1) / shape.stages;
-    if (shape.copies > 1 || shape.devices <= shape.stages || schedule.asynchronous() || each > shape.microbatches)
-        return "";
-    if (!schedule.takes_replicas()) {
-        Shape pipelines = shape;
-        pipelines.copies = shape.devices * schedule.chunks / shape.stages;
-        return pipelines.copies * shape.stages == shape.devices * schedule.chunks &&
-                       legal_stages(schedule, pipelines) == shape.stages
-                   ? fmt::format(", or train replicas of the pipeline: pipeline.replicas: {}", pipelines.copies)
-                   : "";
-    }
-    if (shape.stages > 16)
-        return "";
-    std::vector<int> replicas(static_cast<std::size_t>(shape.stages), shape.devices / shape.stages);
-    for (int stage = 0; stage < shape.devices % shape.stages; ++stage)
-        ++replicas[static_cast<std::size_t>(stage)];
-    return fmt::format(", or share each stage among devices: pipeline.replicas: [{}]", fmt::join(replicas, ", "));
-}
-
-// Returns the help for a schedule that cannot place the stages: more or fewer stages, other devices, or replicas if
-// devices are left over.
-std::string help_for_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    std::string text = help_for_count(config, std::max(legal_stages(schedule, shape), shape.devices / shape.copies));
-    const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
-    if (const int devices = devices_for(schedule, shape); counted && devices > 0)
-        text += fmt::format(", or cluster.devices to {}", devices * shape.copies);
-    text += help_for_replicas(schedule, shape);
-    return cost_source_of(config).has_layers ? text : text + " (the times in 'workload' are those of a stage)";
-}
-
-// A split whose number of stages does not fit the devices is a mistake unless pipeline.stages confirms it. With
-// replicas the number of devices follows from them.
-void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    if (!shape.placement.empty())
-        return;
-    const int devices = shape.devices / shape.copies;
-    const std::string of_each = shape.copies > 1 ? fmt::format(" of each of {} replicas", shape.copies) : "";
-    const int expected = devices * schedule.chunks;
-    if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
-        config.places.contains("pipeline.split") && shape.stages != expected)
-        config.fail_at(
-            "pipeline.split", fmt::format("the split makes {} stages for {} devices{}", shape.stages, devices, of_each),
-            fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} if "
-                        "a device may hold another number",
-                        schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
-    if (devices > shape.stages)
-        config.fail_at(
-            overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages"}),
-            fmt::format("{} devices{} for {} stages", devices, of_each, shape.stages),
-            help_for_stages(config, schedule, shape));
-}
-
-void check_mini_batch(const Config& config, const Schedule& schedule) {
-    const MicroBatchSizes sizes = sizes_of(config.pipeline);
-    if (schedule.updates == Updates::PerMicroBatch && !sizes.is_even())
-        config.fail_at("pipeline.mini_batch",
-                       fmt::format("schedule {} updates after every micro-batch, but the last would have {} samples "
-                                   "instead of {}",
-                                   schedule.name, sizes.last(), sizes.full),
-                       fmt::format("write mini_batch: {}, leave it out, or choose a schedule that updates once per "
-                                   "mini-batch, such as 1f1b or pipedream-2bw",
-                                   std::int64_t{sizes.per_mini_batch} * sizes.full));
-}
-
-bool clips_gradients(const Config& config) { return config.training.clip_norm > 0; }
-
 // A file has neither ties nor clipping: all its U, and the S of tied stages, move to where these require them.
 void move_updates(Plan& plan) {
     for (std::vector<Task>& order : plan.order)
@@ -207,21 +86,6 @@ void move_updates(Plan& plan) {
             return task.op == Op::Update || (task.op == Op::SumGradients && is_tied(plan.shape, task.stage));
         });
     add_updates(plan);
-}
-
-// If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
-void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps) {
-    const int share = even_share(shape);
-    if (schedule.updates != Updates::PerMicroBatch || shape.microbatches % share == 0)
-        return;
-    const int each = share / std::gcd(share, steps);  // so that all steps together are whole mini-batches
-    const std::int64_t legal = (std::int64_t{config.pipeline.micro_batches} + each - 1) / each * each;
-    config.fail_at(
-        "pipeline.micro_batches",
-        fmt::format("{} steps of {} micro-batches are no whole number of updates: the replicas update every {}, the "
-                    "fewest that each stage divides evenly",
-                    steps, config.pipeline.micro_batches, share),
-        fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
 }
 
 // Proves a plan from a file under rendezvous, or else under the protocol of `mode`. With an eager limit, the sizes of
@@ -276,33 +140,6 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
     if (!links.ties.empty() || clips_gradients(config))
         move_updates(csv.plan);
     return proven_file(std::move(csv), executed_mode(config));
-}
-
-// Throws the error of a schedule about a plan at the key that caused it, with a help for this config.
-[[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
-                              const Shape& shape, const Error& error) {
-    const std::string& fact = error.fact();
-    const std::vector<Setting>& settings = error.settings();
-    if (config.pipeline.copies == 1 && is_replicated(config.pipeline) && !schedule.takes_replicas())
-        config.fail_at("pipeline.replicas", fact,
-                       "write one number, which makes replicas of the whole pipeline, leave pipeline.replicas out, or "
-                       "choose one of these schedules");
-    if (schedule.asynchronous() && !links.ties.empty())
-        config.fail_at("pipeline.split", fact, "keep both layers in one stage, or choose a schedule that flushes");
-    if (schedule.asynchronous() && clips_gradients(config))
-        config.fail_at("training.clip_norm", fact, "leave training.clip_norm out, or choose a schedule that flushes");
-    if (shape.placement.empty() && legal_stages(schedule, shape) != shape.stages)
-        config.fail_at(
-            overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages"}), fact,
-            help_for_stages(config, schedule, shape));
-    const bool counts = std::find(settings.begin(), settings.end(), Setting::MicroBatches) != settings.end();
-    const std::string also = counts && config.places.contains("pipeline.mini_batch")
-                                 ? "; pipeline.mini_batch also sets their number: change both, or remove it"
-                                 : "";
-    const std::string key = settings.empty() ? "pipeline.schedule" : key_of(settings.front());
-    config.fail_at(
-        overriding(config, {key, "pipeline.schedule", "cluster.devices"}), fact,
-        error.help().empty() ? "choose another schedule: `pipewright list schedules`" : help_with_keys(error) + also);
 }
 
 }  // namespace

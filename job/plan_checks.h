@@ -1,0 +1,25 @@
+// Mistakes of a config that show when its plan is made. All functions throw Error (BadInput) at the key that caused
+// them, with a help for this config.
+#pragma once
+
+#include "job/config/config.h"
+#include "job/plan.h"
+#include "schedules/orders/schedule.h"
+#include "workloads/error.h"
+
+namespace pw {
+
+// A split whose number of stages does not fit the devices is a mistake unless pipeline.stages confirms it. With
+// replicas the number of devices follows from them.
+void check_stages(const Config& config, const Schedule& schedule, const Shape& shape);
+// Schedules that update after every micro-batch need micro-batches of one size.
+void check_mini_batch(const Config& config, const Schedule& schedule);
+// If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
+void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps);
+// Throws the error of a schedule about a plan.
+[[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
+                              const Shape& shape, const Error& error);
+
+bool clips_gradients(const Config& config);
+
+}  // namespace pw
