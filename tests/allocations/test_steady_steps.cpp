@@ -18,14 +18,15 @@ namespace {
 thread_local long allocations = 0;  // of this thread
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Inlined into each other, GCC takes their malloc and free for a mistake.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
     ++allocations;
     if (void* memory = std::malloc(bytes == 0 ? 1 : bytes))
         return memory;
     throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 // Replaces oneDNN's function.
 extern "C" dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int count,
