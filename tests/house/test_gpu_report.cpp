@@ -64,8 +64,8 @@ protected:
         for (const std::string name :
              {"bin/pipewright", "bin/gpu_probe", "bin/gpu_shares", "bin/gpu_layers", "bin/gpu_cupti",
               "bin/gpu_convolutions", "bin/gpu_identity", "bin/gpu_nccl_smoke", "bin/test_cuda_kernels",
-              "bin/test_cuda_layers", "bin/test_cuda_models", "bin/test_cuda_residuals", "bin/test_cuda_run",
-              "path/nvidia-smi", "path/python", "path/compute-sanitizer", "path/ncu"}) {
+              "bin/test_cuda_seats", "bin/test_cuda_layers", "bin/test_cuda_models", "bin/test_cuda_residuals",
+              "bin/test_cuda_run", "path/nvidia-smi", "path/python", "path/compute-sanitizer", "path/ncu"}) {
             fs::create_directories(fs::path(path(name)).parent_path());
             fs::permissions(folder_.write(name, kFake), fs::perms::owner_all);
         }
@@ -114,10 +114,10 @@ TEST_F(GpuReport, RunsAllInThreeCalls) {
     for (const char* call : {"1", "2", "3"})
         EXPECT_EQ(report(std::string("--call ") + call + " --archive report-" + call + ".tar.gz out"), 0)
             << read("said.err");
-    EXPECT_EQ(statuses("1").size(), 11u);
+    EXPECT_EQ(statuses("1").size(), 12u);
     EXPECT_EQ(statuses("2").size(), 20u);
     EXPECT_EQ(statuses("3").size(), 14u);
-    expect_on_page({"# NVIDIA H100 80GB HBM3", "45 commands: 45 went well.",
+    expect_on_page({"# NVIDIA H100 80GB HBM3", "46 commands: 46 went well.",
                     // both from the start of a step to the next, 64 ms; in addition the time of a step alone
                     "| pipewright | 4000 | 4000 - 4000 | 4500 | 1.600 | 2 |",
                     "| pytorch-eager | 2500 | 2500 - 2500 | - | 1.000 | 2 |",
