@@ -131,8 +131,8 @@ ClusterRate cluster_rate(const Config& config, Ns step) {
     for (const TransformerLayerCost& layer : TransformerLayers(transformer_job_of(config)).all(size))
         parts += layer.parts;
     const double passes = static_cast<double>(config.pipeline.micro_batches) / parallel.pipeline;
-    for (double PassParts::*part : kPassParts)
-        parts.*part *= passes;
+    for (const auto& [name, seconds_of] : kPassParts)
+        parts.*seconds_of *= passes;
     return {parallel.devices(), parallel.data, samples * config.workload.options.sequence_length / seconds,
             samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config), parts};
 }
@@ -214,15 +214,9 @@ Json to_json(const Report& report) {
         json["cluster"] = {{"devices", report.cluster->devices},
                            {"replicas", report.cluster->replicas},
                            {"tokens_per_second", report.cluster->tokens_per_second},
-                           {"model_flops_utilisation", report.cluster->utilisation},
-                           {"seconds",
-                            {{"products", report.cluster->parts.products},
-                             {"attention", report.cluster->parts.attention},
-                             {"memory_bound", report.cluster->parts.moved},
-                             {"messages", report.cluster->parts.messages},
-                             {"launches", report.cluster->parts.launches},
-                             {"recomputed", report.cluster->parts.again},
-                             {"other", report.cluster->parts.other}}}};
+                           {"model_flops_utilisation", report.cluster->utilisation}};
+    for (const auto& [name, seconds] : kPassParts)
+        json["cluster"]["seconds"][std::string(name)] = report.cluster->parts.*seconds;
     return json;
 }
 

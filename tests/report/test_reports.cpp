@@ -108,7 +108,7 @@ TEST(Report, SaysWhatAClusterDoes) {
     EXPECT_NEAR(report.cluster->tokens_per_second, tokens / seconds, 1);
     EXPECT_NEAR(report.cluster->utilisation, tokens * 448.8e9 / seconds / 64 / 989e12, 0.01);
     double parts = 0;
-    for (double PassParts::*part : kPassParts)
+    for (const auto& [name, part] : kPassParts)
         parts += report.cluster->parts.*part;
     EXPECT_GT(parts, 0.8 * seconds);
     EXPECT_LT(parts, seconds);

@@ -1,14 +1,10 @@
 #include "workloads/cluster/collectives.h"
 
 #include "workloads/cluster/collectives_text.h"
-#include "workloads/text/yaml.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "workloads/text/embedded.h"
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -31,8 +27,7 @@ struct AllReduceTable {
 };
 
 std::vector<AllReduceTable> read_all_reduces() {
-    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of collectives of this build",
-                                                           fmt::format("{}", fmt::join(kCollectivesText, ""))));
+    const Yaml root = parse_embedded("the tables of collectives of this build", kCollectivesText);
     std::vector<AllReduceTable> tables;
     for (const Yaml& at : root["tables"].items()) {
         AllReduceTable& table = tables.emplace_back();

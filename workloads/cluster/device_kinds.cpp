@@ -2,12 +2,11 @@
 
 #include "workloads/cluster/device_kinds_text.h"
 #include "workloads/cluster/link_yaml.h"
-#include "workloads/text/yaml.h"
+#include "workloads/text/embedded.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 namespace pw {
 
@@ -93,9 +92,7 @@ std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision p
 std::vector<DeviceKindFacts> device_kinds(const std::string& file) {
     static const std::vector<DeviceKindFacts> of_build = [] {
         std::vector<DeviceKindFacts> kinds;
-        add_kinds(Yaml::parse(std::make_shared<Source>("the kinds of devices of this build",
-                                                       fmt::format("{}", fmt::join(kDeviceKindsText, "")))),
-                  kinds);
+        add_kinds(parse_embedded("the kinds of devices of this build", kDeviceKindsText), kinds);
         return kinds;
     }();
     std::vector<DeviceKindFacts> kinds = of_build;

@@ -1,10 +1,7 @@
 #include "workloads/costs/attention.h"
 
 #include "workloads/costs/attention_text.h"
-#include "workloads/text/yaml.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "workloads/text/embedded.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,8 +20,7 @@ struct NamedTable {
 };
 
 std::vector<NamedTable> read_attention() {
-    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of attention of this build",
-                                                           fmt::format("{}", fmt::join(kAttentionText, ""))));
+    const Yaml root = parse_embedded("the tables of attention of this build", kAttentionText);
     std::vector<NamedTable> tables;
     for (const Yaml& at : root["tables"].items()) {
         NamedTable& named = tables.emplace_back();

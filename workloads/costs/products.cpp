@@ -2,7 +2,7 @@
 
 #include "workloads/costs/products_text.h"
 #include "workloads/error.h"
-#include "workloads/text/yaml.h"
+#include "workloads/text/embedded.h"
 
 #include <fmt/format.h>
 
@@ -43,8 +43,7 @@ ProductTable read_table(const Yaml& at) {
 }
 
 std::vector<ProductTable> read_tables() {
-    const Yaml root = Yaml::parse(std::make_shared<Source>("the tables of products of this build",
-                                                           fmt::format("{}", fmt::join(kProductsText, ""))));
+    const Yaml root = parse_embedded("the tables of products of this build", kProductsText);
     std::vector<ProductTable> tables;
     for (const Yaml& table : root["tables"].items())
         tables.push_back(read_table(table));

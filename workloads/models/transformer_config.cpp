@@ -3,8 +3,8 @@
 
 #include "workloads/error.h"
 #include "workloads/models/transformers_text.h"
+#include "workloads/text/embedded.h"
 #include "workloads/text/files.h"
-#include "workloads/text/yaml.h"
 
 #include <fmt/format.h>
 
@@ -332,8 +332,7 @@ constexpr const char* kConfigHelp = "name a config.json of Hugging Face that can
 
 const std::vector<Transformer>& transformer_presets() {
     static const std::vector<Transformer> presets = [] {
-        const Yaml root = Yaml::parse(std::make_shared<Source>("the transformers of this build",
-                                                               fmt::format("{}", fmt::join(kTransformersText, ""))));
+        const Yaml root = parse_embedded("the transformers of this build", kTransformersText);
         std::vector<Transformer> models;
         for (const auto& [name, at] : root["models"].entries()) {
             at.allow({"config", "source"});

@@ -42,20 +42,31 @@ struct Overlap {
     bool operator==(const Overlap&) const = default;
 };
 
+// What the loss moves and keeps, in bytes for each logit. With a kernel for each step, logits become fp32 and are read
+// for maximum and sum, the difference and its exponential are written.
+struct LossBytes {
+    double forward, backward;  // moved
+    double saved, scratch;     // from the forward to the backward, and during the latter
+};
+// Megatron-LM works in place: logits in bf16 and probabilities in fp32 are saved, the gradient in bf16 is new.
+inline constexpr LossBytes kLossInPlace{32, 22, 6, 2};
+// One kernel reads logits twice and writes the gradient over them.
+inline constexpr LossBytes kFusedLoss{10, 4, 4, 2};
+// PyTorch's cross_entropy keeps logits in bf16 and fp32 and their log-probabilities, and makes two gradients in fp32.
+inline constexpr LossBytes kSeparateLoss{36, 30, 10, 8};
+
 struct ReleaseFacts {
     Release release;
     AttentionKernels attention;
-    Overlap overlap;
-    bool fuses;            // activations and rotations are one kernel each
-    bool fuses_norms;      // norms are
-    bool dropout;          // values are dropped; masks are saved
-    Bytes gradient;        // bytes of a number in sums of gradients
-    bool copies_gathered;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
-    bool sends_once;       // a token goes once to each NVLink domain that has some of its experts
-    bool splits_logits;    // each tensor rank has the logits of its part of the vocabulary; else all have all
-    double loss_forward, loss_backward;  // bytes that the loss moves for each logit
-    double loss_saved, loss_scratch;  // bytes for each logit, from the forward to the backward, and during the latter
-    double host;                      // seconds in which the host launches a kernel
+    Overlap overlap = {};
+    bool fuses = true;             // activations and rotations are one kernel each
+    bool fuses_norms = true;       // norms are
+    bool dropout = false;          // values are dropped; masks are saved
+    Bytes gradient = 4;            // bytes of a number in sums of gradients
+    bool copies_gathered = false;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
+    bool sends_once = false;       // a token goes once to each NVLink domain that has some of its experts
+    bool splits_logits = true;     // each tensor rank has the logits of its part of the vocabulary; else all have all
+    LossBytes loss = kLossInPlace;
 };
 const ReleaseFacts& facts_of(Release release);
 

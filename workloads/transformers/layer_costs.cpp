@@ -27,6 +27,9 @@ constexpr double kRandomStates = 7;
 // By how much a step takes longer than its kernels and messages: a calculator with kernels that were measured on the
 // same machine is 3.68 % short in the median of 12 runs (MooreThreads/SimuMax@4dcaae5, docs/b200, its own errors).
 constexpr double kUnaccounted = 1 / (1 - 0.0368);
+// Seconds in which the host launches a kernel from Python: PyTorch 2.11 on the host of results/h100
+// (host_us_per_kernel).
+constexpr double kLaunch = 27.45e-6;
 // By how much a kernel takes longer than its bytes do: a copy of 4 MB on an H100 takes 3.6 us, and 1.4 us at the rate
 // of large ones (results/h100).
 constexpr double kKernelEnds = 2.2e-6;
@@ -50,17 +53,6 @@ struct TransformerLayers::Sum {
            recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
     LayerParameters parameters;
 };
-
-PassParts& PassParts::operator+=(const PassParts& more) {
-    products += more.products;
-    attention += more.attention;
-    moved += more.moved;
-    messages += more.messages;
-    launches += more.launches;
-    again += more.again;
-    other += more.other;
-    return *this;
-}
 
 // Returns by how much messages make a pass longer that computes meanwhile.
 double TransformerLayers::exposed(double messages, double computing) const {
@@ -243,8 +235,8 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
                   .attention = sum.attention,
                   .moved = sum.forward + sum.backward + 3 * ends - sum.attention,
                   .messages = sum.exposed_forward + sum.exposed_backward};
-    forward = std::max(forward, sum.kernels * release.host);
-    backward = std::max(backward, 2 * sum.kernels * release.host - weight);
+    forward = std::max(forward, sum.kernels * kLaunch);
+    backward = std::max(backward, 2 * sum.kernels * kLaunch - weight);
     cost.parts.launches = forward + backward + weight - computing;
     forward += sum.exposed_forward;
     backward += sum.exposed_backward;
@@ -256,8 +248,8 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     if (parallel.recompute == RecomputeKind::Full) {
         // A checkpointed block saves the states of its random numbers; to compute it again they are saved, set, and set
         // back (Megatron-LM, tensor_parallel/random.py).
-        const double states = release.dropout ? kRandomStates * release.host : 0;
-        const double launched_forward = sum.kernels * release.host + states;
+        const double states = release.dropout ? kRandomStates * kLaunch : 0;
+        const double launched_forward = sum.kernels * kLaunch + states;
         forward = std::max(forward, launched_forward);
         backward += share * std::max(forward, launched_forward + 2 * states);
         cost.saved = (1 - share) * kept;
@@ -372,11 +364,11 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     const double columns = gathered_vocabulary() / parallel.tensor;
     sum.products = kernels_.head(sum.rows, hidden, columns);
     const double logits = sum.rows * columns * (release.splits_logits ? 1 : parallel.tensor);
-    sum.forward = kernels_.moved(logits * release.loss_forward + 4 * sum.divided * hidden);
-    sum.backward = kernels_.moved(logits * release.loss_backward + 6 * sum.divided * hidden);
+    sum.forward = kernels_.moved(logits * release.loss.forward + 4 * sum.divided * hidden);
+    sum.backward = kernels_.moved(logits * release.loss.backward + 6 * sum.divided * hidden);
     sum.kernels = 12;
-    sum.saved = logits * release.loss_saved + 2 * kValue * sum.divided * hidden;
-    sum.scratch = logits * release.loss_scratch;
+    sum.saved = logits * release.loss.saved + 2 * kValue * sum.divided * hidden;
+    sum.scratch = logits * release.loss.scratch;
     if (parallel.tensor > 1) {
         const double bytes = kValue * sum.rows * hidden;
         const RankGroup group{parallel.tensor, 1};

@@ -1,6 +1,8 @@
 // What the passes of layers spend their time on.
 #pragma once
 
+#include <string_view>
+
 namespace pw {
 
 // The seconds of a layer's passes by what takes them.
@@ -10,11 +12,21 @@ struct PassParts {
     double launches = 0;                            // while the device waits for its host
     double again = 0;                               // recomputed
     double other = 0;                               // what no kernel and no message accounts for
-    PassParts& operator+=(const PassParts& more);
 };
 
-inline constexpr double PassParts::*kPassParts[] = {&PassParts::products, &PassParts::attention, &PassParts::moved,
-                                                    &PassParts::messages, &PassParts::launches,  &PassParts::again,
-                                                    &PassParts::other};
+struct PassPart {
+    std::string_view name;  // in JSON
+    double PassParts::*seconds;
+};
+inline constexpr PassPart kPassParts[] = {{"products", &PassParts::products},  {"attention", &PassParts::attention},
+                                          {"memory_bound", &PassParts::moved}, {"messages", &PassParts::messages},
+                                          {"launches", &PassParts::launches},  {"recomputed", &PassParts::again},
+                                          {"other", &PassParts::other}};
+
+inline PassParts& operator+=(PassParts& sum, const PassParts& more) {
+    for (const auto& [name, seconds] : kPassParts)
+        sum.*seconds += more.*seconds;
+    return sum;
+}
 
 }  // namespace pw

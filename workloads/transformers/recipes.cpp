@@ -1,16 +1,12 @@
 #include "workloads/transformers/recipes.h"
 
 #include "workloads/error.h"
-#include "workloads/text/yaml.h"
+#include "workloads/text/embedded.h"
 #include "workloads/transformers/recipes_text.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <utility>
 
 namespace pw {
@@ -42,8 +38,7 @@ Recipe read_recipe(const Yaml& at) {
 }
 
 std::vector<Recipe> read_recipes() {
-    const Yaml root = Yaml::parse(
-        std::make_shared<Source>("the recipes of this build", fmt::format("{}", fmt::join(kRecipesText, ""))));
+    const Yaml root = parse_embedded("the recipes of this build", kRecipesText);
     std::vector<Recipe> all;
     for (const Yaml& at : root["recipes"].items()) {
         at.allow({"model", "device", "precisions", "devices", "tensor", "pipeline", "context", "expert", "chunks",
