@@ -228,8 +228,9 @@ std::string to_text(const Report& report) {
         table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device]));
     if (metrics.devices.size() > 1)
         table.add(row_of_largest(metrics.devices));
-    const std::string rate = report.cluster ? fmt::format("{:.5g} tokens/s on {} devices, {} of their peak",
+    const std::string rate = report.cluster ? fmt::format("{:.5g} tokens/s on {} device{}, {} of the peak",
                                                           report.cluster->tokens_per_second, report.cluster->devices,
+                                                          report.cluster->devices == 1 ? "" : "s",
                                                           print_percent(report.cluster->utilisation))
                                             : fmt::format("{:.4g} samples/s", metrics.samples_per_second);
     return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}", table.print(), print_time(metrics.step_time), rate,
