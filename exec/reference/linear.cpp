@@ -24,12 +24,10 @@ public:
         const Real* w = this->reals(args.weights);
         Real* y = this->reals(args.output);
         for (std::int64_t n = 0; n < rows_; ++n)
-            for (std::int64_t o = 0; o < out_; ++o) {
-                double sum = has_bias_ ? real(w[out_ * in_ + o]) : 0;
-                for (std::int64_t i = 0; i < in_; ++i)
-                    sum += real(x[n * in_ + i]) * real(w[o * in_ + i]);
-                y[n * out_ + o] = static_cast<Real>(sum);
-            }
+            sums(
+                out_, in_, [&](std::int64_t o) { return has_bias_ ? real(w[out_ * in_ + o]) : 0; },
+                [&](std::int64_t o, std::int64_t i) { return real(x[n * in_ + i]) * real(w[o * in_ + i]); },
+                [&](std::int64_t o, double sum) { y[n * out_ + o] = static_cast<Real>(sum); });
     }
 
     void backward_input(const LayerArgs& args) override {
@@ -39,12 +37,10 @@ public:
         const Real* dy = this->reals(args.output_gradient);
         Real* dx = this->reals(args.input_gradients[0]);
         for (std::int64_t n = 0; n < rows_; ++n)
-            for (std::int64_t i = 0; i < in_; ++i) {
-                double sum = 0;
-                for (std::int64_t o = 0; o < out_; ++o)
-                    sum += real(dy[n * out_ + o]) * real(w[o * in_ + i]);
-                dx[n * in_ + i] = static_cast<Real>(sum);
-            }
+            sums(
+                in_, out_, zero,
+                [&](std::int64_t i, std::int64_t o) { return real(dy[n * out_ + o]) * real(w[o * in_ + i]); },
+                [&](std::int64_t i, double sum) { dx[n * in_ + i] = static_cast<Real>(sum); });
     }
 
     void backward_weight(const LayerArgs& args) override {
@@ -53,15 +49,15 @@ public:
         Real* gradient = this->reals(args.weight_gradient);
         if (!args.accumulate)
             std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
-        for (std::int64_t o = 0; o < out_; ++o) {
-            if (has_bias_)
-                put(gradient[out_ * in_ + o], sum_over_rows([&](std::int64_t n) { return real(dy[n * out_ + o]); }),
-                    args.accumulate);
-            for (std::int64_t i = 0; i < in_; ++i)
-                put(gradient[o * in_ + i],
-                    sum_over_rows([&](std::int64_t n) { return real(dy[n * out_ + o]) * real(x[n * in_ + i]); }),
-                    args.accumulate);
-        }
+        if (has_bias_)
+            sums(
+                out_, rows_, zero, [&](std::int64_t o, std::int64_t n) { return real(dy[n * out_ + o]); },
+                [&](std::int64_t o, double sum) { put(gradient[out_ * in_ + o], sum, args.accumulate); });
+        for (std::int64_t o = 0; o < out_; ++o)
+            sums(
+                in_, rows_, zero,
+                [&](std::int64_t i, std::int64_t n) { return real(dy[n * out_ + o]) * real(x[n * in_ + i]); },
+                [&](std::int64_t i, double sum) { put(gradient[o * in_ + i], sum, args.accumulate); });
     }
 
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
@@ -81,12 +77,24 @@ public:
 private:
     static double real(Real value) { return static_cast<double>(value); }
 
-    template <class Term>
-    double sum_over_rows(Term term) const {
-        double sum = 0;
-        for (std::int64_t n = 0; n < rows_; ++n)
-            sum += term(n);
-        return sum;
+    static double zero(std::int64_t) { return 0; }
+
+    // Stores `start` of every value plus `count` terms in index order. Several values are summed at once, as their
+    // terms are neighbours in memory or independent.
+    template <class Start, class Term, class Store>
+    static void sums(std::int64_t values, std::int64_t count, Start start, Term term, Store store) {
+        constexpr std::int64_t kTogether = 16;
+        double sum[kTogether];
+        for (std::int64_t first = 0; first < values; first += kTogether) {
+            const std::int64_t width = std::min(kTogether, values - first);
+            for (std::int64_t i = 0; i < width; ++i)
+                sum[i] = start(first + i);
+            for (std::int64_t term_number = 0; term_number < count; ++term_number)
+                for (std::int64_t i = 0; i < width; ++i)
+                    sum[i] += term(first + i, term_number);
+            for (std::int64_t i = 0; i < width; ++i)
+                store(first + i, sum[i]);
+        }
     }
 
     bool by_row_, has_bias_;
