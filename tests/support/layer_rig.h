@@ -2,13 +2,13 @@
 #pragma once
 
 #include "exec/kernels.h"
+#include "workloads/random.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -53,10 +53,10 @@ private:
 };
 
 inline std::vector<float> random_values(std::int64_t count, unsigned seed, float spread = 1) {
-    std::mt19937 engine(seed);
-    std::uniform_real_distribution<float> uniform(-spread, spread);
     std::vector<float> values(static_cast<std::size_t>(count));
-    std::ranges::generate(values, [&] { return uniform(engine); });
+    std::uint64_t number = std::uint64_t{seed} << 32;
+    for (float& value : values)  // a multiple of 2^-23 from -1 to 1
+        value = spread * (static_cast<float>(mixed(++number) >> 40) * 0x1p-23f - 1);
     return values;
 }
 
