@@ -50,6 +50,10 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
             return make_cross_entropy(layer, samples);
         case LayerKind::MeanSquaredError:
             return make_mean_squared_error(layer, samples);
+        case LayerKind::GroupedAttention:
+        case LayerKind::Rotary:
+        case LayerKind::RmsNorm:
+        case LayerKind::GatedSilu:
         case LayerKind::Profiled:
             break;
     }

@@ -50,6 +50,10 @@ public:
                 return reference::make_cross_entropy<Real>(layer, samples);
             case LayerKind::MeanSquaredError:
                 return reference::make_mean_squared_error<Real>(layer, samples);
+            case LayerKind::GroupedAttention:
+            case LayerKind::Rotary:
+            case LayerKind::RmsNorm:
+            case LayerKind::GatedSilu:
             case LayerKind::Profiled:
                 break;
         }
