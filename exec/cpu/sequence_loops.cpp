@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace pw::cpu {
 
@@ -129,15 +130,18 @@ PW_CLONES void normalise_rows(const NormRows& in, const float* scale, const floa
             });
         const auto inverse = static_cast<float>(1 / std::sqrt(sum_of(squares) / width + kNormEpsilon));
         in.inverse(row) = inverse;
-        for_groups(
-            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-                Lanes factor, term = {};
-                load(x + i, lanes, mean, value);
-                load(scale + i, lanes, 0, factor);
-                if (in.centred)
-                    load(shift + i, lanes, 0, term);
-                store((value - mean) * inverse * factor + term, lanes, y + row * in.width + i);
-            });
+        const auto scaled = [&](auto shifted) __attribute__((always_inline)) {
+            for_groups(
+                in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                    Lanes factor, term = {};
+                    load(x + i, lanes, mean, value);
+                    load(scale + i, lanes, 0, factor);
+                    if (shifted)
+                        load(shift + i, lanes, 0, term);
+                    store((value - mean) * inverse * factor + term, lanes, y + row * in.width + i);
+                });
+        };
+        in.centred ? scaled(std::true_type{}) : scaled(std::false_type{});
     }
 }
 

@@ -50,11 +50,11 @@ public:
             std::fill_n(first, head % shared_by == 0 ? 3 * count : count, 0.0);
             for (std::int64_t row = 0; row < rows_; ++row)
                 add_gradients(args, head, row, sums);
-            store(args, columns_.queries, head, sums.queries);
+            write_sums(args, columns_.queries, head, sums.queries);
             if (head % shared_by < shared_by - 1)
                 continue;
-            store(args, columns_.keys, head, sums.keys);
-            store(args, columns_.values, head, sums.values);
+            write_sums(args, columns_.keys, head, sums.keys);
+            write_sums(args, columns_.values, head, sums.values);
         }
     }
 
@@ -138,7 +138,8 @@ private:
         }
     }
 
-    void store(const LayerArgs& args, const HeadColumns& columns, std::int64_t head, const Rows<double>& sums) const {
+    void write_sums(const LayerArgs& args, const HeadColumns& columns, std::int64_t head,
+                    const Rows<double>& sums) const {
         std::byte* gradient = args.input_gradients[columns.tensor];
         if (!gradient)
             return;
