@@ -184,12 +184,17 @@ PW_CLONES void norm_weight_gradient(const NormRows& in, const float* dy, std::in
     for (std::int64_t start = 0; start < in.rows; start += kRowsAtOnce) {
         const std::int64_t end = std::min(in.rows, start + kRowsAtOnce);
         Lanes scales = {}, shifts = {}, x, gradient;
-        for (std::int64_t row = start; row < end; ++row) {
-            load(in.x + row * in.width + first, count, 0, x);
-            load(dy + row * in.width + first, count, 0, gradient);
-            scales += gradient * ((x - in.mean(row)) * in.inverse(row));
-            shifts += gradient;
-        }
+        const auto add_up = [&](auto centred) __attribute__((always_inline)) {
+            NormRows rows = in;
+            rows.centred = centred;  // known when compiled: no branch in the loop
+            for (std::int64_t row = start; row < end; ++row) {
+                load(in.x + row * in.width + first, count, 0, x);
+                load(dy + row * in.width + first, count, 0, gradient);
+                scales += gradient * ((x - rows.mean(row)) * rows.inverse(row));
+                shifts += gradient;
+            }
+        };
+        in.centred ? add_up(std::true_type{}) : add_up(std::false_type{});
         for (std::int64_t l = 0; l < count; ++l) {
             scale[l] += static_cast<double>(scales[l]);
             shift[l] += static_cast<double>(shifts[l]);
