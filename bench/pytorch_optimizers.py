@@ -17,12 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-try:
-    import numpy
-    import torch
-except ImportError as error:
-    print(f"skipped: {error}", file=sys.stderr)
-    sys.exit(77)
+from pytorch_tensors import arrays_in, difference, tensors_in, torch
 
 TOLERANCE = 1e-6
 CONFIG = """\
@@ -46,30 +41,6 @@ def run(*words):
     if done.returncode != 0:
         sys.exit(f"run {' '.join(words)}: {done.stderr}")
     return json.loads(done.stdout)["weights_hash"]
-
-
-def arrays_in(path):
-    return {file.stem: torch.from_numpy(numpy.load(file)) for file in sorted(path.glob("*.npy"))}
-
-
-def tensors_in(path):
-    """The tensors of a .safetensors file."""
-    data = path.read_bytes()
-    end = 8 + int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, about in json.loads(data[8:end]).items():
-        if name != "__metadata__":
-            first, last = about["data_offsets"]
-            values = numpy.frombuffer(data[end + first:end + last], dtype="<f4")
-            tensors[name] = torch.from_numpy(values.reshape(about["shape"]).copy())
-    return tensors
-
-
-def difference(ours, theirs):
-    """The largest difference of any value, relative to the largest value."""
-    assert ours.keys() == theirs.keys()
-    return (max((ours[name] - theirs[name]).abs().max().item() for name in ours) /
-            max(values.abs().max().item() for values in theirs.values()))
 
 
 def compare(name, backend):

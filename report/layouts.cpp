@@ -2,6 +2,7 @@
 
 #include "search/plans/plan_choice.h"
 #include "workloads/costs/profiled_model.h"
+#include "workloads/models/models.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +16,6 @@
 namespace pw {
 
 namespace {
-
-constexpr std::string_view kTable = "wte";  // of a gpt
 
 // Names that models give their layers outside the blocks, whole or as a part: "lm_head", "model.embed_tokens". Megatron
 // counts the last norm and the output layer as part of L.
@@ -93,7 +92,7 @@ char letter_of(LayerPart part) { return part == LayerPart::Embedding ? 'E' : par
 
 // Returns a letter per layer; a blank has none of its own. What only its name says is an end of the model is one where
 // all layers outside it are. Empty where the letters are not in the order of Megatron: embedding, blocks, loss.
-std::string letters_of_layers(const LayerGraph& graph, bool gpt) {
+std::string letters_of_layers(const LayerGraph& graph, bool decoder) {
     const auto count = num_vertices(graph);
     std::string letters(count, ' '), by_name(count, ' ');
     for (std::size_t i = 0; i < count; ++i) {
@@ -104,7 +103,7 @@ std::string letters_of_layers(const LayerGraph& graph, bool gpt) {
             letters[i] = 'L';
         else if (const auto part = part_by_name(layer.name))
             by_name[i] = letter_of(*part);
-        else if (!gpt || is_number(components_of(block_of(layer.name)).back()))
+        else if (!decoder || is_number(components_of(block_of(layer.name)).back()))
             letters[i] = 't';
     }
     const auto first = letters.find_first_of("tL"), last = letters.find_last_of("Et");
@@ -134,11 +133,12 @@ std::string packed(const std::string& letters) {
 
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split) {
     const ModelFile file = model_file(workload.model);
-    const bool gpt = file == ModelFile::None && find_layer(graph, kTable) >= 0;
-    const bool has_parts = gpt || workload.transformer || (file != ModelFile::Graph && file != ModelFile::None);
+    const BuiltInModel* built_in = find_model(workload.model);
+    const bool decoder = built_in != nullptr && built_in->labels == Labels::PerToken;
+    const bool has_parts = decoder || workload.transformer || (file != ModelFile::Graph && file != ModelFile::None);
     if (!starts_of_ranges(split) || !has_parts)
         return {};
-    const std::string letters = letters_of_layers(graph, gpt);
+    const std::string letters = letters_of_layers(graph, decoder);
     const std::size_t embedding = letters.find('E'), loss = letters.rfind('L');
     if (embedding == std::string::npos)
         return {};

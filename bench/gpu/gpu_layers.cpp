@@ -115,6 +115,10 @@ std::array<double, 3> bytes_moved(const Layer& layer, int samples, double elemen
         case LayerKind::RowLinear:
         case LayerKind::Attention:
         case LayerKind::MeanSquaredError:
+        case LayerKind::GroupedAttention:
+        case LayerKind::Rotary:
+        case LayerKind::RmsNorm:
+        case LayerKind::GatedSilu:
         case LayerKind::Profiled:
             break;  // not counted
     }

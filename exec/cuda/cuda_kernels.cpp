@@ -78,6 +78,10 @@ std::unique_ptr<LayerKernel> make_layer(GpuShare& device, const Layer& layer, in
             return make_cross_entropy<T>(device, layer, samples);
         case LayerKind::MeanSquaredError:
             return make_mean_squared_error<T>(device, layer, samples);
+        case LayerKind::GroupedAttention:
+        case LayerKind::Rotary:
+        case LayerKind::RmsNorm:
+        case LayerKind::GatedSilu:
         case LayerKind::Profiled:
             break;
     }

@@ -228,7 +228,7 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {{.kind = KeyKind::Choice, .names = dataset_names}, read_dataset, print_dataset},
      KeyShown::Always,
      "`synthetic`",
-     "gpt takes `synthetic` and `text`, other models all except `text`; see [data.md](data.md)"},
+     "gpt and llama take `synthetic` and `text`, other models all except `text`; see [data.md](data.md)"},
     {"path", path_key<kWorkload, &Workload::path>(), KeyShown::IfSet, "none",
      "folder of cifar10 or mnist, file of text"},
     {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), KeyShown::Always, "",
@@ -249,6 +249,13 @@ constexpr ConfigKey kWorkloadKeys[] = {
      kOfSome},
     {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), KeyShown::Always, "",
      "of attention; they divide `embedding`", kOfSome},
+    {"key_value_heads", integer_key<kWorkload, kOptions, &Options::key_value_heads>(1, 1024), KeyShown::IfSet,
+     "as many as `heads`", "of attention's keys and values; they divide `heads`", kOfSome},
+    {"inner", integer_key<kWorkload, kOptions, &Options::inner>(1, 1'000'000), KeyShown::IfSet,
+     "8/3 of `embedding`, rounded up to a multiple of 256, or of 8 below 1024", "width of the gated linear layers",
+     kOfSome},
+    {"rotary_base", number_key<kWorkload, kOptions, &Options::rotary_base>(1.001, 1e12), KeyShown::IfSet, "",
+     "of the angles of positions (`rope_theta`)", kOfSome},
     {"dropout", number_key<kWorkload, kOptions, &Options::dropout>(0, 0.999), KeyShown::IfSet, "",
      "share of the values that are dropped: after every hidden layer of mlp, and in gpt after the embedding and before "
      "every residual sum; 0: no such layers",
@@ -351,6 +358,26 @@ void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSour
             fmt::format("write vocabulary: {} or more", source.classes));
 }
 
+void check_heads(const Yaml& at, const BuiltInModel* model, const ModelOptions& options) {
+    if (model == nullptr || !takes_key(*model, "heads"))
+        return;
+    const Yaml heads = at[at["heads"].present() ? "heads" : "embedding"];
+    if (options.embedding % options.heads != 0)
+        heads.complain(fmt::format("an embedding of {} cannot be divided into {} heads of equal width",
+                                   options.embedding, options.heads),
+                       "choose heads that divide the embedding");
+    if (!takes_key(*model, "key_value_heads"))
+        return;
+    if (const int width = options.embedding / options.heads; width % 2 != 0)
+        heads.complain(fmt::format("{} heads of an embedding of {} are {} wide, and rotary positions turn pairs",
+                                   options.heads, options.embedding, width),
+                       "choose heads of an even width");
+    if (options.key_value_heads > 0 && options.heads % options.key_value_heads != 0)
+        at["key_value_heads"].complain(fmt::format("{} heads cannot share {} heads of keys and values equally",
+                                                   options.heads, options.key_value_heads),
+                                       fmt::format("write a number that divides {}", options.heads));
+}
+
 void finish_workload(const Yaml& at, Config& config, KeyReading&) {
     const WorkloadConfig& workload = config.workload;
     ModelOptions& options = config.workload.options;
@@ -362,11 +389,7 @@ void finish_workload(const Yaml& at, Config& config, KeyReading&) {
         at["classes"].complain(
             fmt::format("{} has {} classes, but the model has {}", source.name, source.classes, options.classes),
             fmt::format("write classes: {}", source.classes));
-    if (model != nullptr && takes_key(*model, "heads") && options.embedding % options.heads != 0)
-        at[at["heads"].present() ? "heads" : "embedding"].complain(
-            fmt::format("an embedding of {} cannot be divided into {} heads of equal width", options.embedding,
-                        options.heads),
-            "choose heads that divide the embedding");
+    check_heads(at, model, options);
     if (workload.model.empty())
         return;
     check_tokens(at, workload, source);

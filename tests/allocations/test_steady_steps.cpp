@@ -115,7 +115,7 @@ TEST(SteadySteps, AllocateNothingForSums) {
 }
 
 TEST(SteadySteps, AllocateNothingForOtherModels) {
-    for (const char* yaml : {kSmallUNet, kSmallGpt, kResNet})
+    for (const char* yaml : {kSmallUNet, kSmallGpt, kSmallLlama, kResNet})
         expect_no_allocations(yaml, {"cluster.devices=2", "pipeline.schedule=1f1b", "run.backend=cpu"});
 }
 

@@ -127,8 +127,8 @@ TEST_F(Messages, MicroBatchesThatDoNotFitHaveAHelpThatWorks) {
 }
 
 TEST_F(Messages, AWrongModelIsTheOnlyMistake) {
-    const std::string error = error_of("simulate gpt.yaml --set workload.model=llama", 2);
-    EXPECT_TRUE(contains(error, "unknown model 'llama'")) << error;
+    const std::string error = error_of("simulate gpt.yaml --set workload.model=bert", 2);
+    EXPECT_TRUE(contains(error, "unknown model 'bert'")) << error;
     EXPECT_FALSE(contains(error, "is not for model")) << error;
     EXPECT_FALSE(contains(error_of("simulate four.yaml --set workload.model=unifrm", 2), "belongs to"));
 }

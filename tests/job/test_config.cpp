@@ -299,6 +299,7 @@ INSTANTIATE_TEST_SUITE_P(
         "{workload: {model: mlp}, cluster: {link: {bandwidth: 100 Gbit/s, latency: 1.5 us}, compute: 333.3 GFLOP/s}}",
         "{workload: {model: mlp}, training: {learning_rate: 0.333333333333333333, weight_decay: 1e-12, seed: "
         "9223372036854775807}}",
+        "{workload: {model: llama, heads: 8, key_value_heads: 2, inner: 300, rotary_base: 500000.5}}",
         "workload: {model: uniform, stages: 2, forward: [1.5 us, 7 ns], activation: 1 GiB, output: 12345 B}"));
 
 TEST(Config, EffectiveConfigurationKeepsValues) {

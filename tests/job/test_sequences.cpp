@@ -1,7 +1,8 @@
-// Data sets of tokens, and the errors of configs with the model gpt.
+// Data sets of tokens, and the errors of configs with the models gpt and llama.
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/load.h"
+#include "tests/support/layer_of.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "workloads/data/dataset.h"
@@ -100,8 +101,8 @@ TEST(Text, NeedsAWindowAndOneMoreByte) {
     expect_says(refusal([&] { Dataset::text(file + ".no", 8, 256, 1); }), {"cannot read", "short.txt.no"});
 }
 
-Config config_of(const TemporaryFolder& folder, const std::string& workload) {
-    return load_config(folder.write("config.yaml", "workload: {model: gpt" + workload + "}\n"), {});
+Config config_of(const TemporaryFolder& folder, const std::string& workload, const std::string& model = "gpt") {
+    return load_config(folder.write("config.yaml", "workload: {model: " + model + workload + "}\n"), {});
 }
 
 TEST(GptConfig, BuildsItsModel) {
@@ -132,6 +133,51 @@ TEST(GptConfig, ReportsWhatDoesNotFit) {
                 {"few.txt' has 5 bytes", "config.yaml:1", "sequence_length"});
     expect_says(refusal([&] { load_config(folder.write("mlp.yaml", "workload: {model: mlp, dataset: text}\n"), {}); }),
                 {"model: mlp cannot read"});
+}
+
+TEST(LlamaConfig, BuildsItsModel) {
+    const TemporaryFolder folder;
+    const Config config =
+        config_of(folder,
+                  ", sequence_length: 12, vocabulary: 30, embedding: 48, blocks: 2, heads: 6, key_value_heads: 3, "
+                  "inner: 100, rotary_base: 500000",
+                  "llama");
+    const Model model = build_model(config);
+    const auto layer = [&](const std::string& name) { return layer_of(model, "model.layers.1." + name); };
+    EXPECT_EQ(layer("self_attn.core").heads, 6);
+    EXPECT_EQ(layer("self_attn.core").key_value_heads, 3);
+    EXPECT_EQ(layer("self_attn.v_proj").output, (Dims{1, 12, 24}));
+    EXPECT_EQ(layer("self_attn.k_rotary").heads, 3);
+    EXPECT_EQ(layer("self_attn.q_rotary").rotary_base, 500'000);
+    EXPECT_EQ(layer("mlp.up_proj").output, (Dims{1, 12, 100}));
+    EXPECT_EQ(open_dataset(config, model).input(), (Dims{1, 12, 1}));
+    for (const char* printed : {"  key_value_heads: 3\n", "  inner: 100\n", "  rotary_base: 500000\n"})
+        EXPECT_TRUE(contains(config.yaml, printed)) << config.yaml;
+}
+
+TEST(LlamaConfig, HasUsualWidthsWhereNoneAreGiven) {
+    const TemporaryFolder folder;
+    const Model model = build_model(config_of(folder, ", embedding: 1024, heads: 8", "llama"));
+    EXPECT_EQ(layer_of(model, "model.layers.0.self_attn.k_proj").output.width, 1024);
+    EXPECT_EQ(layer_of(model, "model.layers.0.mlp.up_proj").output.width, 2816);
+    EXPECT_EQ(layer_of(model, "model.layers.0.self_attn.q_rotary").rotary_base, 10'000);
+}
+
+TEST(LlamaConfig, ReportsWhatDoesNotFit) {
+    const TemporaryFolder folder;
+    const auto says = [&](const std::string& workload, const std::vector<std::string>& parts) {
+        expect_says(refusal([&] { config_of(folder, workload, "llama"); }), parts);
+    };
+    says(", embedding: 10, heads: 3", {"10 cannot be divided into 3 heads", "config.yaml:1"});
+    says(", embedding: 12, heads: 4", {"4 heads of an embedding of 12 are 3 wide", "even width", "config.yaml:1"});
+    says(", key_value_heads: 3",
+         {"4 heads cannot share 3 heads of keys and values equally", "divides 4", "config.yaml:1"});
+    says(", rotary_base: 1", {"'workload.rotary_base' is 1", "config.yaml:1"});
+    says(", dropout: 0.1", {"'workload.dropout' is not for model: llama"});
+    says(", dataset: cifar10", {"llama reads tokens", "dataset: text"});
+    says(", dataset: text, vocabulary: 255", {"vocabulary: 256"});
+    expect_says(refusal([&] { config_of(folder, ", key_value_heads: 2"); }),
+                {"'workload.key_value_heads' is not for model: gpt"});
 }
 
 }  // namespace

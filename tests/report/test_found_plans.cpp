@@ -5,10 +5,12 @@
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <utility>
 
 namespace pw {
 
@@ -75,16 +77,18 @@ TEST(PartitionSearches, HaveTheirOwnObjective) {
     EXPECT_TRUE(contains(refusal([] { search_partition(load(kMlp)); }), "makespan"));
 }
 
-TEST(Layouts, AreThoseOfAGpt) {
-    const Config config = load(R"(
-workload: {model: gpt, blocks: 2, vocabulary: 512, embedding: 64, heads: 2, sequence_length: 64}
-cluster: {devices: 2}
-pipeline: {schedule: 1f1b, split: [h.1]}
-)");
-    Notices notices;
-    const Job job = make_job(config, notices);
-    const std::string layout = megatron_layout(config.workload, job.model->layers, job.split);
-    EXPECT_EQ(layout, "Et|tL");
+TEST(Layouts, AreThoseOfDecoders) {
+    for (const auto& [model, block] : {std::pair{"gpt", "h.1"}, {"llama", "model.layers.1"}}) {
+        const Config config = load(fmt::format(R"(
+workload: {{model: {}, blocks: 2, vocabulary: 512, embedding: 64, heads: 2, sequence_length: 64}}
+cluster: {{devices: 2}}
+pipeline: {{schedule: 1f1b, split: [{}]}}
+)",
+                                               model, block));
+        Notices notices;
+        const Job job = make_job(config, notices);
+        EXPECT_EQ(megatron_layout(config.workload, job.model->layers, job.split), "Et|tL") << model;
+    }
 }
 
 }  // namespace pw

@@ -43,6 +43,13 @@ pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
 training: {steps: 2, learning_rate: 0.1, seed: 3}
 )";
 
+inline constexpr const char* kSmallLlama = R"(
+workload: {model: llama, sequence_length: 6, vocabulary: 11, embedding: 16, blocks: 2, heads: 4, key_value_heads: 2,
+           inner: 20}
+pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 2}
+training: {steps: 2, learning_rate: 0.1, seed: 3}
+)";
+
 class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set) {

@@ -46,6 +46,8 @@ std::vector<Small> small_configs() {
         {"t4h-pipedream-flush", kResNet50},
         {"gpt",
          {"workload.sequence_length=16", "workload.embedding=32", "training.steps=2", "pipeline.micro_batch_size=2"}},
+        {"llama",
+         {"workload.sequence_length=16", "workload.embedding=32", "training.steps=2", "pipeline.micro_batch_size=2"}},
         {"unet", {"workload.image_size=16", "workload.base_channels=8", "training.steps=2"}},
     };
 }
@@ -71,7 +73,7 @@ TEST(Tutorials, EveryConfigRunsAndEqualsItsOracle) {
 TEST(Tutorials, EveryConfigSimulatesInFullSize) {
     for (const auto& file : std::filesystem::directory_iterator(folder())) {
         const std::string name = file.path().stem();
-        if (!name.starts_with('t') && name != "gpt" && name != "unet")
+        if (!name.starts_with('t') && name != "gpt" && name != "llama" && name != "unet")
             continue;
         SCOPED_TRACE(name);
         const Execution execution(text_of(name).c_str(), {"training.steps=4"});

@@ -335,8 +335,8 @@ TEST(FanOuts, AddTheOwnStagesSumLast) {
     EXPECT_TRUE(first.after[2].empty());
 }
 
-// So their sums are the same for every split.
-TEST(FanOuts, OfBuiltInModelsHaveTwoReadersAtMost) {
+// So their sums are the same for every split. A norm of llama is read by three projections.
+TEST(FanOuts, OfBuiltInModelsHaveTwoReadersAtMostButOfLlamaThree) {
     ModelOptions options;
     options.image_size = 32;
     for (const BuiltInModel* row : built_in_models()) {
@@ -344,7 +344,7 @@ TEST(FanOuts, OfBuiltInModelsHaveTwoReadersAtMost) {
             continue;
         const Model model = row->build(options, 3, LayerKind::CrossEntropy);
         for (int layer = 0; layer < static_cast<int>(num_vertices(model.layers)); ++layer)
-            EXPECT_LE(out_degree(static_cast<std::size_t>(layer), model.layers), 2u)
+            EXPECT_LE(out_degree(static_cast<std::size_t>(layer), model.layers), row->name == "llama" ? 3u : 2u)
                 << row->name << " " << model.layers[static_cast<std::size_t>(layer)].name;
     }
 }

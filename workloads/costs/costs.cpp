@@ -127,6 +127,20 @@ StageCost layer_cost(const LayerProfile& layer, const std::map<int, LayerTimes>&
             .accumulate = median(&LayerTimes::accumulate)};
 }
 
+// Returns how many numbers F keeps of every row.
+int numbers_per_row(Statistics statistics) {
+    switch (statistics) {
+        case Statistics::None:
+        case Statistics::PerChannel:
+            return 0;
+        case Statistics::PerRow:
+            return 2;
+        case Statistics::DeviationPerRow:
+            return 1;
+    }
+    return 0;
+}
+
 bool has_neighbours(const Profile& profile) {
     return std::none_of(profile.layers.begin(), profile.layers.end(),
                         [](const LayerProfile& layer) { return layer.busy.empty(); });
@@ -166,15 +180,15 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link) {
 LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision) {
     const NumberBytes& numbers = bytes_of(precision);
     const LayerFacts& facts = facts_of(layer.kind);
-    const bool by_channel = facts.statistics == Statistics::PerChannel, by_row = facts.statistics == Statistics::PerRow;
+    const bool by_channel = facts.statistics == Statistics::PerChannel;
     const Bytes two_per_channel = by_channel ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
-    const Bytes two_per_row = by_row ? 2 * kFloatBytes * layer.input.height : 0;
+    const Bytes of_rows = numbers_per_row(facts.statistics) * kFloatBytes * layer.input.height;
     const bool loss = is_loss(layer.kind);
     return {.weights = aligned(layer.parameters * numbers.parameter()),
             .statistics = aligned(two_per_channel),
             .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * numbers.activation, samples)),
-            .saved_until_input = aligned(bounded_sum(
-                bounded_product(facts.mask_bytes(layer, numbers) + two_per_row, samples), two_per_channel))};
+            .saved_until_input = aligned(
+                bounded_sum(bounded_product(facts.mask_bytes(layer, numbers) + of_rows, samples), two_per_channel))};
 }
 
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates, Precision precision) {

@@ -39,8 +39,8 @@ void check_inputs(const LayerGraph& graph, const Layer& layer, const std::vector
     if (takes > 0 && inputs.size() > takes)
         fail("layer '{}' reads {} tensors, more than its kind ({}) takes", layer.name, inputs.size(),
              name_of(layer.kind));
-    if (takes == 2 && inputs.size() != 2)
-        fail("layer '{}' reads {} tensors; {} takes two", layer.name, inputs.size(), name_of(layer.kind));
+    if (takes > 1 && inputs.size() != takes)
+        fail("layer '{}' reads {} tensors; {} takes {}", layer.name, inputs.size(), name_of(layer.kind), takes);
     for (std::size_t position = 0; position < inputs.size(); ++position) {
         const int input = inputs[position];
         if (input < 0 || input >= static_cast<int>(num_vertices(graph)))
@@ -91,6 +91,8 @@ Dims input_dims(const Layer& layer, int position) {
     Dims dims = layer.input;
     if (layer.kind == LayerKind::Concat && position == 1)
         dims.channels = layer.output.channels - layer.input.channels;
+    if (layer.kind == LayerKind::GroupedAttention && position > 0)
+        dims.width = layer.input.width / layer.heads * layer.key_value_heads;
     return dims;
 }
 

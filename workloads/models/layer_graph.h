@@ -18,7 +18,7 @@
 
 namespace pw {
 
-// Batch norm and layer norm add this to a variance before they take its root.
+// Batch norm, layer norm and RMS norm add this to a variance before they take its root.
 inline constexpr double kNormEpsilon = 1e-5;
 
 // Dims are the shape of a tensor per sample.
@@ -39,7 +39,9 @@ struct Layer {
     int kernel = 1, stride = 1, padding = 0;  // square; convolution and max pool
     bool relu = false;                        // batch norm and add: ReLU on the output
     bool bias = true;                         // row linear
-    int heads = 1;                            // attention
+    int heads = 1;                            // attention, rotary
+    int key_value_heads = 1;                  // grouped attention: each for heads / key_value_heads heads
+    double rotary_base = 0;                   // rotary: angles of a pair fall from 1 to nearly 1 / base per position
     int vocabulary = 0;                       // embedding: rows of its table
     double probability = 0;                   // dropout
     std::string tied_to = {};                 // row linear without bias: the embedding whose table it shares
@@ -71,7 +73,8 @@ void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
 // of that shape.
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs);
 
-// Returns the shape of input `position`: it is that of `Layer::input`, but of a concat's second.
+// Returns the shape of input `position`: that of `Layer::input`, except for a concat's second, and keys and values of
+// grouped attention.
 Dims input_dims(const Layer& layer, int position);
 std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer);   // by position
 std::vector<int> readers_of_layer(const LayerGraph& graph, int layer);  // ascending, each once

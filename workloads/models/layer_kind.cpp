@@ -65,6 +65,8 @@ Parameters of_layer_norm(const Layer& layer) {
     return {weight(layer, {layer.input.width}, constant(1)), bias(layer, layer.input.width)};
 }
 
+Parameters of_rms_norm(const Layer& layer) { return {weight(layer, {layer.input.width}, constant(1))}; }
+
 Parameters of_row_linear(const Layer& layer) {
     Parameters shapes{weight(layer, {layer.output.width, layer.input.width}, sequence_start())};
     if (layer.bias)
@@ -123,6 +125,10 @@ constexpr LayerFacts kLayerFacts[] = {
     {RowLinear, "row linear", Module, 1, ByWeightGradient, None,       of_row_linear, by_row_linear, 1, no_masks},
     // Both factors of its products are tensors, and I makes the gradients of both.
     {Attention, "attention", Module, 1, ByInputGradient, None,         none, by_attention, 2, of_scores},
+    {GroupedAttention, "grouped attention", Function, 3, ByInputGradient, None, none, by_attention, 2, of_scores},
+    {Rotary, "rotary", Function, 1, Never, None,                       none, no_products, 0, no_masks},
+    {RmsNorm, "RMS norm", Module, 1, ByInputGradient, DeviationPerRow, of_rms_norm, no_products, 0, no_masks},
+    {GatedSilu, "gated silu", Function, 2, ByInputGradient, None,      none, no_products, 0, no_masks},
     {CrossEntropy, "cross entropy", Loss, 1, Never, None,              none, no_products, 0, of_classes},
     {MeanSquaredError, "mean squared error", Loss, 1, Never, None,     none, no_products, 0, of_classes},
     {Profiled, "profiled", Module, 0, ByInputGradient, None,           none, no_products, 0, no_masks},

@@ -29,6 +29,10 @@ enum class LayerKind {
     Gelu,              // exact, by the error function
     RowLinear,         // linear layer on every row; `bias` or not; may share another layer's table (tied_to)
     Attention,         // causal self-attention of `heads` heads: rows of queries, keys, values -> rows
+    GroupedAttention,  // the same of three tensors: queries of `heads` heads, keys and values of `key_value_heads`
+    Rotary,            // turns pairs of values of every head by angles in proportion to the row's position
+    RmsNorm,           // divides every row by its root mean square; with scale
+    GatedSilu,         // silu of the first tensor, times the second
     CrossEntropy,      // softmax cross-entropy, the loss: the mean over the positions of a sample
     MeanSquaredError,  // against one-hot labels, the loss: the mean over a sample's values
     Profiled,          // known by times and sizes only: nothing can compute it
@@ -42,8 +46,8 @@ enum class LayerRole { Module, Function, Loss };
 // ByWeightGradient; other layers with parameters compute their gradients together with those of their inputs.
 enum class Reread { Never, ByInputGradient, ByWeightGradient };
 
-// The values of which F, forward, keeps mean and deviation for the backward pass.
-enum class Statistics { None, PerChannel, PerRow };
+// The values of which F, forward, keeps mean and deviation for the backward pass; of a row perhaps the deviation only.
+enum class Statistics { None, PerChannel, PerRow, DeviationPerRow };
 
 struct LayerFacts {
     LayerKind kind;

@@ -9,7 +9,7 @@
 namespace pw {
 
 // Each row is defined where its layers are.
-extern const BuiltInModel kResNet50, kMlp, kUNet, kGpt;
+extern const BuiltInModel kResNet50, kMlp, kUNet, kGpt, kLlama;
 
 namespace {
 
@@ -18,7 +18,7 @@ constexpr BuiltInModel kUniform{
     .name = "uniform", .keys = "", .image_size = kUsualImageSize, .labels = Labels::PerImage, .build = nullptr};
 
 constexpr const BuiltInModel* kModels[] = {
-    &kResNet50, &kMlp, &kUNet, &kGpt, &kUniform,
+    &kResNet50, &kMlp, &kUNet, &kGpt, &kLlama, &kUniform,
 };
 
 }  // namespace

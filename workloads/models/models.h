@@ -20,6 +20,8 @@ struct ModelOptions {
     std::vector<int> hidden{512, 512};   // widths of the linear layers before the last
     int base_channels = 16, levels = 3;  // channels of the first level; times the image is halved
     int sequence_length = 64, vocabulary = 256, embedding = 128, blocks = 4, heads = 4;
+    int key_value_heads = 0, inner = 0;  // 0: as many as heads; as LLaMA has it
+    double rotary_base = 10'000;
     double dropout = 0;  // share of the values that are dropped; 0: there are no such layers
 };
 
