@@ -1,6 +1,7 @@
 #include "exec/cpu/layers.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/sequence_loops.h"
+#include "exec/training/heads.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -24,15 +25,15 @@ struct Matrix {
 using In = Matrix<const float>;
 using Out = Matrix<float>;
 
-// A row of the input has the queries, keys and values of all heads. Row t attends to the rows up to itself. saved:
-// the probabilities of every head, {samples, heads, rows, rows}; a row has only those of the blocks up to its own.
+// Row t attends to the rows up to itself. saved: the probabilities of every head, {samples, heads, rows, rows}; a row
+// has only those of the blocks up to its own.
 class Attention : public CpuLayer {
 public:
     Attention(const Layer& layer, int samples)
         : CpuLayer(layer, samples),
+          columns_(layer),
           rows_(layer.input.height),
-          width_(layer.output.width),
-          head_width_(width_ / layer.heads),
+          head_width_(columns_.head_width),
           heads_(std::int64_t{samples} * layer.heads),
           scale_(static_cast<float>(1 / std::sqrt(static_cast<double>(head_width_)))) {
         bytes_.saved_until_input = aligned(heads_ * rows_ * rows_ * static_cast<Bytes>(sizeof(float)));
@@ -40,9 +41,9 @@ public:
     }
 
     void forward(const LayerArgs& args, bool save) override {
-        for_heads([&](std::int64_t head) {
-            const Columns<In> in = columns_of(In{floats(args.inputs[0]), 3 * width_}, head);
-            const Out y = rows_of(Out{floats(args.output), width_}, head);
+        for_all(heads_, [&](std::int64_t head) {
+            const Columns<In> in = columns_of<In>(args.inputs, head);
+            const Out y = rows_of<Out>(args.output, columns_.output, head);
             for (std::int64_t first = 0; first < rows_; first += kRows) {
                 const std::int64_t rows = std::min(kRows, rows_ - first), seen = first + rows;
                 const Out scores = save ? saved(args, head).from(first) : scratch(args, head);
@@ -54,27 +55,12 @@ public:
         });
     }
 
-    // The last rows come first: they attend to all keys and values, so that they write the gradients of all of
-    // these, and the other rows add to them.
+    // Heads that share their keys and values are done one after the other.
     void backward_input(const LayerArgs& args) override {
-        if (!args.input_gradients[0])
-            return;
-        for_heads([&](std::int64_t head) {
-            const Columns<In> in = columns_of(In{floats(args.inputs[0]), 3 * width_}, head);
-            const Columns<Out> made = columns_of(Out{floats(args.input_gradients[0]), 3 * width_}, head);
-            const In dy = rows_of(In{floats(args.output_gradient), width_}, head);
-            const Out slopes = scratch(args, head);
-            for (std::int64_t first = (rows_ - 1) / kRows * kRows; first >= 0; first -= kRows) {
-                const std::int64_t rows = std::min(kRows, rows_ - first), seen = first + rows;
-                const float begun = seen < rows_ ? 1 : 0;
-                const In probabilities = saved(args, head).from(first);
-                multiply('N', 'T', rows, seen, head_width_, 1, dy.from(first), in.values, 0, slopes);
-                for (std::int64_t row = 0; row < rows; ++row)
-                    softmax_gradient(probabilities.from(row).first, slopes.from(row).first, seen, scale_);
-                multiply('N', 'N', rows, head_width_, seen, 1, slopes, in.keys, 0, made.queries.from(first));
-                multiply('T', 'N', seen, head_width_, rows, 1, slopes, in.queries.from(first), begun, made.keys);
-                multiply('T', 'N', seen, head_width_, rows, 1, probabilities, dy.from(first), begun, made.values);
-            }
+        const std::int64_t shared_by = columns_.keys.shared_by;
+        for_all(heads_ / shared_by, [&](std::int64_t group) {
+            for (std::int64_t head = group * shared_by; head < (group + 1) * shared_by; ++head)
+                backward_head(args, head, head % shared_by > 0);
         });
     }
 
@@ -84,17 +70,40 @@ private:
         Rows queries, keys, values;
     };
 
-    // Returns the rows of a head in a tensor, from its first column on; `head` counts the heads of all samples.
-    template <class Rows>
-    Rows rows_of(const Rows& tensor, std::int64_t head) const {
-        Rows rows = tensor.from(head / layer_.heads * rows_);
-        rows.first += head % layer_.heads * head_width_;
-        return rows;
+    // Returns the rows of a head in a tensor, from its first column on, or no rows if there is no tensor.
+    template <class Rows, class Byte>
+    Rows rows_of(Byte* tensor, const HeadColumns& columns, std::int64_t head) const {
+        return {tensor ? floats(tensor) + columns_.first_of(head, columns) : nullptr, columns.row_width};
     }
-    template <class Rows>
-    Columns<Rows> columns_of(const Rows& tensor, std::int64_t head) const {
-        const Rows rows = rows_of(tensor, head);
-        return {rows, {rows.first + width_, rows.stride}, {rows.first + 2 * width_, rows.stride}};
+    template <class Rows, class Tensors>
+    Columns<Rows> columns_of(const Tensors& tensors, std::int64_t head) const {
+        const auto rows = [&](const HeadColumns& columns) {
+            return rows_of<Rows>(tensors[columns.tensor], columns, head);
+        };
+        return {rows(columns_.queries), rows(columns_.keys), rows(columns_.values)};
+    }
+
+    // The last rows come first: they attend to all keys and values, so that they write the gradients of all of these,
+    // unless an earlier head has `begun` them; the other rows add to them.
+    void backward_head(const LayerArgs& args, std::int64_t head, bool begun) {
+        const Columns<In> in = columns_of<In>(args.inputs, head);
+        const Columns<Out> made = columns_of<Out>(args.input_gradients, head);
+        const In dy = rows_of<In>(args.output_gradient, columns_.output, head);
+        const Out slopes = scratch(args, head);
+        for (std::int64_t first = (rows_ - 1) / kRows * kRows; first >= 0; first -= kRows) {
+            const std::int64_t rows = std::min(kRows, rows_ - first), seen = first + rows;
+            const float keep = begun || seen < rows_ ? 1 : 0;
+            const In probabilities = saved(args, head).from(first);
+            multiply('N', 'T', rows, seen, head_width_, 1, dy.from(first), in.values, 0, slopes);
+            for (std::int64_t row = 0; row < rows; ++row)
+                softmax_gradient(probabilities.from(row).first, slopes.from(row).first, seen, scale_);
+            if (made.queries.first)
+                multiply('N', 'N', rows, head_width_, seen, 1, slopes, in.keys, 0, made.queries.from(first));
+            if (made.keys.first)
+                multiply('T', 'N', seen, head_width_, rows, 1, slopes, in.queries.from(first), keep, made.keys);
+            if (made.values.first)
+                multiply('T', 'N', seen, head_width_, rows, 1, probabilities, dy.from(first), keep, made.values);
+        }
     }
 
     Out saved(const LayerArgs& args, std::int64_t head) const {
@@ -104,11 +113,12 @@ private:
         return {floats(args.scratch) + head * kRows * rows_, rows_};
     }
 
+    // Calls work(0) to work(count - 1), on all threads.
     template <class Work>
-    void for_heads(Work work) {
-        in_shares(heads_, [&](std::int64_t first, std::int64_t count) {
-            for (std::int64_t head = first; head < first + count; ++head)
-                work(head);
+    void for_all(std::int64_t count, Work work) {
+        in_shares(count, [&](std::int64_t first, std::int64_t share) {
+            for (std::int64_t number = first; number < first + share; ++number)
+                work(number);
         });
         if (failure_ != dnnl_success)
             fail_with(ExitCode::RunFailed, "layer '{}': oneDNN failed with status {}", layer_.name, failure_.load());
@@ -123,7 +133,8 @@ private:
             failure_ = status;
     }
 
-    std::int64_t rows_, width_, head_width_;
+    AttentionColumns columns_;
+    std::int64_t rows_, head_width_;
     std::int64_t heads_;  // of all samples
     float scale_;
     std::atomic<int> failure_ = dnnl_success;  // an exception must not leave a thread's share

@@ -41,19 +41,21 @@ std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool re
         case LayerKind::PositionBias:
             return make_position_bias(layer, samples);
         case LayerKind::LayerNorm:
-            return make_layer_norm(layer, samples);
+        case LayerKind::RmsNorm:
+            return make_row_norm(layer, samples);
         case LayerKind::Gelu:
             return make_gelu(layer, samples);
+        case LayerKind::GatedSilu:
+            return make_gated_silu(layer, samples);
+        case LayerKind::Rotary:
+            return make_rotary(layer, samples);
         case LayerKind::Attention:
+        case LayerKind::GroupedAttention:
             return make_attention(layer, samples);
         case LayerKind::CrossEntropy:
             return make_cross_entropy(layer, samples);
         case LayerKind::MeanSquaredError:
             return make_mean_squared_error(layer, samples);
-        case LayerKind::GroupedAttention:
-        case LayerKind::Rotary:
-        case LayerKind::RmsNorm:
-        case LayerKind::GatedSilu:
         case LayerKind::Profiled:
             break;
     }

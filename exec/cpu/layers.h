@@ -66,9 +66,11 @@ std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples, bool reads_data);  // and row linear
 std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples);
 std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples);  // layer norm and RMS norm
 std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);  // and grouped attention
 // Layers with own loops over blocks can run with blocks of 8 and of 16 channels on every machine.
 std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples,
                                              std::int64_t per_block = block_channels());

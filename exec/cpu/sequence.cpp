@@ -5,9 +5,11 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/sequence_loops.h"
+#include "exec/training/heads.h"
 #include "exec/training/tokens.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pw::cpu {
 
@@ -114,13 +116,18 @@ private:
     std::int64_t values_;
 };
 
-// weights: scale, shift. saved: mean and 1 / deviation of every row; they are in the scratch if nothing is saved.
-class LayerNorm : public CpuLayer {
+// Layer norm and RMS norm. weights: scale, and the layer norm's shift. saved: of every row the layer norm's mean, and 1
+// / deviation; they are in the scratch if nothing is saved.
+class RowNorm : public CpuLayer {
 public:
-    LayerNorm(const Layer& layer, int samples)
-        : CpuLayer(layer, samples), rows_(std::int64_t{samples} * layer.input.height), width_(layer.input.width) {
-        bytes_.weights = aligned(2 * width_ * kFloatBytes);
-        bytes_.saved_until_input = aligned(2 * rows_ * kFloatBytes);
+    RowNorm(const Layer& layer, int samples)
+        : CpuLayer(layer, samples),
+          centred_(layer.kind == LayerKind::LayerNorm),
+          vectors_(centred_ ? 2 : 1),
+          rows_(std::int64_t{samples} * layer.input.height),
+          width_(layer.input.width) {
+        bytes_.weights = aligned(vectors_ * width_ * kFloatBytes);
+        bytes_.saved_until_input = aligned(vectors_ * rows_ * kFloatBytes);
         bytes_.scratch = bytes_.saved_until_input;
     }
 
@@ -145,18 +152,20 @@ public:
 
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
         clear(weights, bytes_.weights);
-        std::ranges::copy(values[0], floats(weights));
-        std::ranges::copy(values[1], floats(weights) + width_);
+        for (std::int64_t k = 0; k < vectors_; ++k)
+            std::ranges::copy(values[k], floats(weights) + k * width_);
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
-        const float* w = floats(weights);
-        return {{w, w + width_}, {w + width_, w + 2 * width_}};
+        std::vector<std::vector<float>> values;
+        for (std::int64_t k = 0; k < vectors_; ++k)
+            values.emplace_back(floats(weights) + k * width_, floats(weights) + (k + 1) * width_);
+        return values;
     }
 
 private:
     NormRows rows_of(const LayerArgs& args, std::byte* state, std::int64_t first, std::int64_t count) const {
-        return {floats(args.inputs[0]) + first * width_, floats(state) + 2 * first, count, width_};
+        return {floats(args.inputs[0]) + first * width_, floats(state) + vectors_ * first, count, width_, centred_};
     }
 
     void put_weight_gradients(const LayerArgs& args) const {
@@ -172,12 +181,15 @@ private:
                                      scale, shift);
                 for (std::int64_t l = 0; l < count; ++l) {
                     gradient[column + l] += static_cast<float>(scale[l]);
-                    gradient[width_ + column + l] += static_cast<float>(shift[l]);
+                    if (centred_)
+                        gradient[width_ + column + l] += static_cast<float>(shift[l]);
                 }
             }
         });
     }
 
+    bool centred_;
+    std::int64_t vectors_;  // in the weights; numbers of the state per row
     std::int64_t rows_, width_;
 };
 
@@ -205,6 +217,71 @@ private:
     std::int64_t groups_;
 };
 
+class GatedSilu : public CpuLayer {
+public:
+    GatedSilu(const Layer& layer, int samples)
+        : CpuLayer(layer, samples), groups_(groups_of(samples * layer.output.elements())) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            const std::int64_t skip = first * kLanes;
+            gated_silu(floats(args.inputs[0]) + skip, floats(args.inputs[1]) + skip, floats(args.output) + skip, count);
+        });
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        in_shares(groups_, [&](std::int64_t first, std::int64_t count) {
+            const std::int64_t skip = first * kLanes;
+            const auto made = [&](std::size_t k) {
+                return args.input_gradients[k] ? floats(args.input_gradients[k]) + skip : nullptr;
+            };
+            gated_silu_gradient(floats(args.inputs[0]) + skip, floats(args.inputs[1]) + skip,
+                                floats(args.output_gradient) + skip, made(0), made(1), count);
+        });
+    }
+
+private:
+    std::int64_t groups_;
+};
+
+class Rotary : public CpuLayer {
+public:
+    Rotary(const Layer& layer, int samples)
+        : CpuLayer(layer, samples),
+          length_(layer.input.height),
+          width_(layer.input.width),
+          half_(width_ / layer.heads / 2) {
+        for (std::int64_t row = 0; row < length_; ++row)
+            for (std::int64_t i = 0; i < half_; ++i) {
+                const double angle = rotary_angle(layer, row, i);
+                cosines_.push_back(static_cast<float>(std::cos(angle)));
+                sines_.push_back(static_cast<float>(std::sin(angle)));
+            }
+    }
+
+    void forward(const LayerArgs& args, bool) override { turn(args.inputs[0], 1, args.output); }
+
+    void backward_input(const LayerArgs& args) override {
+        if (args.input_gradients[0])
+            turn(args.output_gradient, -1, args.input_gradients[0]);
+    }
+
+private:
+    void turn(const std::byte* from, float direction, std::byte* to) const {
+        in_shares(samples_ * length_, [&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t row = first; row < first + count; ++row) {
+                const std::int64_t position = row % length_ * half_;
+                turn_heads(floats(from) + row * width_,
+                           {cosines_.data() + position, sines_.data() + position, direction, half_},
+                           floats(to) + row * width_, layer_.heads);
+            }
+        });
+    }
+
+    std::int64_t length_, width_, half_;  // half of a head
+    std::vector<float> cosines_, sines_;  // {rows of a sample, half of a head}
+};
+
 }  // namespace
 
 std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples) {
@@ -215,12 +292,20 @@ std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples)
     return std::make_unique<PositionBias>(layer, samples);
 }
 
-std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples) {
-    return std::make_unique<LayerNorm>(layer, samples);
+std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples) {
+    return std::make_unique<RowNorm>(layer, samples);
 }
 
 std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples) {
     return std::make_unique<Gelu>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples) {
+    return std::make_unique<GatedSilu>(layer, samples);
+}
+
+std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples) {
+    return std::make_unique<Rotary>(layer, samples);
 }
 
 }  // namespace pw::cpu

@@ -86,6 +86,16 @@ template <class Visit>
     density = power * 0.39894228f;
 }
 
+// Computes 1 / (1 + e^-x) and 1 / (1 + e^x).
+[[gnu::always_inline]] inline void sigmoids(const Lanes& x, Lanes& of_x, Lanes& of_minus_x) {
+    const Lanes zero = {};
+    Lanes power = x > zero ? -x : x;
+    exponential(power);
+    const Lanes large = 1.0f / (power + 1.0f), small = power * large;
+    of_x = x > zero ? large : small;
+    of_minus_x = x > zero ? small : large;
+}
+
 }  // namespace
 
 PW_CLONES void add_rows(const float* left, const float* right, float* sum, std::int64_t count) {
@@ -103,26 +113,29 @@ PW_CLONES void normalise_rows(const NormRows& in, const float* scale, const floa
     for (std::int64_t row = 0; row < in.rows; ++row) {
         const float* x = in.x + row * in.width;
         Lanes sum = {}, squares = {}, value;
-        for_groups(
-            in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-                load(x + i, lanes, 0, value);
-                sum += value;
-            });
-        const auto mean = static_cast<float>(sum_of(sum) / width);
+        if (in.centred) {
+            for_groups(
+                in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                    load(x + i, lanes, 0, value);
+                    sum += value;
+                });
+            in.state[2 * row] = static_cast<float>(sum_of(sum) / width);
+        }
+        const float mean = in.mean(row);
         for_groups(
             in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
                 load(x + i, lanes, mean, value);
                 squares += (value - mean) * (value - mean);
             });
         const auto inverse = static_cast<float>(1 / std::sqrt(sum_of(squares) / width + kNormEpsilon));
-        in.state[2 * row] = mean;
-        in.state[2 * row + 1] = inverse;
+        in.inverse(row) = inverse;
         for_groups(
             in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
-                Lanes factor, term;
+                Lanes factor, term = {};
                 load(x + i, lanes, mean, value);
                 load(scale + i, lanes, 0, factor);
-                load(shift + i, lanes, 0, term);
+                if (in.centred)
+                    load(shift + i, lanes, 0, term);
                 store((value - mean) * inverse * factor + term, lanes, y + row * in.width + i);
             });
     }
@@ -132,7 +145,7 @@ PW_CLONES void norm_rows_gradient(const NormRows& in, const float* scale, const 
     const auto width = static_cast<double>(in.width);
     for (std::int64_t row = 0; row < in.rows; ++row) {
         const std::int64_t first = row * in.width;
-        const float mean = in.state[2 * row], inverse = in.state[2 * row + 1];
+        const float mean = in.mean(row), inverse = in.inverse(row);
         Lanes levels = {}, tilts = {};
         const auto look = [&](std::int64_t i, std::int64_t lanes, Lanes & slope, Lanes & normal_x)
             __attribute__((always_inline)) {
@@ -150,7 +163,8 @@ PW_CLONES void norm_rows_gradient(const NormRows& in, const float* scale, const 
                 levels += slope;
                 tilts += slope * normal_x;
             });
-        const auto level = static_cast<float>(sum_of(levels) / width), tilt = static_cast<float>(sum_of(tilts) / width);
+        const auto level = static_cast<float>(in.centred ? sum_of(levels) / width : 0),
+                   tilt = static_cast<float>(sum_of(tilts) / width);
         for_groups(
             in.width, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
                 look(i, lanes, slope, normal_x);
@@ -169,7 +183,7 @@ PW_CLONES void norm_weight_gradient(const NormRows& in, const float* dy, std::in
         for (std::int64_t row = start; row < end; ++row) {
             load(in.x + row * in.width + first, count, 0, x);
             load(dy + row * in.width + first, count, 0, gradient);
-            scales += gradient * ((x - in.state[2 * row]) * in.state[2 * row + 1]);
+            scales += gradient * ((x - in.mean(row)) * in.inverse(row));
             shifts += gradient;
         }
         for (std::int64_t l = 0; l < count; ++l) {
@@ -193,6 +207,42 @@ PW_CLONES void gelu_gradient(const float* x, const float* dy, float* dx, std::in
         normal(lanes(x + i), below, density);
         lanes(dx + i) = lanes(dy + i) * (below + lanes(x + i) * density);
     }
+}
+
+PW_CLONES void gated_silu(const float* gate, const float* up, float* y, std::int64_t groups) {
+    for (std::int64_t i = 0; i < groups * kLanes; i += kLanes) {
+        Lanes sigmoid, rest;
+        sigmoids(lanes(gate + i), sigmoid, rest);
+        lanes(y + i) = lanes(gate + i) * sigmoid * lanes(up + i);
+    }
+}
+
+PW_CLONES void gated_silu_gradient(const float* gate, const float* up, const float* dy, float* dgate, float* dup,
+                                   std::int64_t groups) {
+    for (std::int64_t i = 0; i < groups * kLanes; i += kLanes) {
+        const Lanes x = lanes(gate + i), slope = lanes(dy + i);
+        Lanes sigmoid, rest;
+        sigmoids(x, sigmoid, rest);
+        if (dgate)
+            lanes(dgate + i) = slope * lanes(up + i) * sigmoid * (x * rest + 1.0f);
+        if (dup)
+            lanes(dup + i) = slope * x * sigmoid;
+    }
+}
+
+PW_CLONES void turn_heads(const float* x, const Turn& turn, float* y, std::int64_t heads) {
+    for (std::int64_t head = 0; head < heads; ++head, x += 2 * turn.half, y += 2 * turn.half)
+        for_groups(
+            turn.half, [&](std::int64_t i, std::int64_t lanes) __attribute__((always_inline)) {
+                Lanes first, second, cosine, sine;
+                load(x + i, lanes, 0, first);
+                load(x + turn.half + i, lanes, 0, second);
+                load(turn.cosines + i, lanes, 0, cosine);
+                load(turn.sines + i, lanes, 0, sine);
+                sine *= turn.direction;
+                store(first * cosine - second * sine, lanes, y + i);
+                store(second * cosine + first * sine, lanes, y + turn.half + i);
+            });
 }
 
 PW_CLONES void causal_softmax(float* scores, std::int64_t seen, std::int64_t count) {

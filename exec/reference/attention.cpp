@@ -1,4 +1,5 @@
 #include "exec/reference/layers.h"
+#include "exec/training/heads.h"
 
 #include <cmath>
 
@@ -6,92 +7,79 @@ namespace pw::reference {
 
 namespace {
 
-// A row of the input has the queries, keys and values of all heads. Row t attends to the rows up to itself. saved:
-// the probabilities of every head, {samples, heads, rows, rows}.
+// Row t attends to the rows up to itself. saved: the probabilities of every head, {samples, heads, rows, rows}.
 template <class Real>
 class Attention : public PlainLayer<Real> {
 public:
     Attention(const Layer& layer, int samples)
         : PlainLayer<Real>(layer, samples),
+          columns_(layer),
+          heads_(std::int64_t{samples} * layer.heads),
           rows_(layer.input.height),
-          width_(layer.output.width),
-          head_width_(width_ / layer.heads),
-          scale_(1 / std::sqrt(static_cast<double>(head_width_))),
-          probabilities_(rows_ * rows_) {
-        this->bytes_.saved_until_input = bytes_of<Real>(samples * layer.heads * probabilities_);
+          head_width_(columns_.head_width),
+          scale_(1 / std::sqrt(static_cast<double>(head_width_))) {
+        this->bytes_.saved_until_input = bytes_of<Real>(heads_ * rows_ * rows_);
         this->bytes_.scratch = bytes_of<double>(rows_ + 3 * rows_ * head_width_);
     }
 
     void forward(const LayerArgs& args, bool save) override {
         auto* seen = reinterpret_cast<double*>(args.scratch);
-        for_heads([&](std::int64_t n, std::int64_t head) {
-            const Head in = head_of(this->reals(args.inputs[0]), n, head);
+        for (std::int64_t head = 0; head < heads_; ++head) {
+            const Head<const Real> in = inputs_of(args, head);
+            const Rows<Real> y = rows_of(this->reals(args.output), columns_.output, head);
             for (std::int64_t row = 0; row < rows_; ++row) {
                 softmax(in, row, seen);
-                Real* y = this->reals(args.output) + (n * rows_ + row) * width_ + head * head_width_;
                 for (std::int64_t i = 0; i < head_width_; ++i) {
                     double sum = 0;
                     for (std::int64_t other = 0; other <= row; ++other)
-                        sum += seen[other] * real(in.value(other)[i]);
-                    y[i] = static_cast<Real>(sum);
+                        sum += seen[other] * real(in.values[other][i]);
+                    y[row][i] = static_cast<Real>(sum);
                 }
                 if (save)
-                    save_row(args, n, head, row, seen);
+                    save_row(args, head, row, seen);
             }
-        });
+        }
     }
 
+    // The gradients of keys and values are sums over the heads that share them.
     void backward_input(const LayerArgs& args) override {
-        if (!args.input_gradients[0])
-            return;
-        auto* sums = reinterpret_cast<double*>(args.scratch) + rows_;  // after the gradients of a row's scores
-        const std::int64_t count = rows_ * head_width_;
-        const Gradients gradients{sums, sums + count, sums + 2 * count, head_width_};
-        for_heads([&](std::int64_t n, std::int64_t head) {
-            std::fill_n(sums, 3 * count, 0.0);
+        auto* first = reinterpret_cast<double*>(args.scratch) + rows_;  // after the gradients of a row's scores
+        const std::int64_t count = rows_ * head_width_, shared_by = columns_.keys.shared_by;
+        const Head<double> sums{{first, head_width_}, {first + count, head_width_}, {first + 2 * count, head_width_}};
+        for (std::int64_t head = 0; head < heads_; ++head) {
+            std::fill_n(first, head % shared_by == 0 ? 3 * count : count, 0.0);
             for (std::int64_t row = 0; row < rows_; ++row)
-                add_gradients(args, n, head, row, gradients);
-            const auto made = head_of(this->reals(args.input_gradients[0]), n, head);
-            for (std::int64_t row = 0; row < rows_; ++row)
-                for (std::int64_t i = 0; i < head_width_; ++i) {
-                    made.query(row)[i] = static_cast<Real>(gradients.query(row)[i]);
-                    made.key(row)[i] = static_cast<Real>(gradients.key(row)[i]);
-                    made.value(row)[i] = static_cast<Real>(gradients.value(row)[i]);
-                }
-        });
+                add_gradients(args, head, row, sums);
+            store(args, columns_.queries, head, sums.queries);
+            if (head % shared_by < shared_by - 1)
+                continue;
+            store(args, columns_.keys, head, sums.keys);
+            store(args, columns_.values, head, sums.values);
+        }
     }
 
 private:
-    // The columns of one head in the rows of one sample.
+    // The rows of one head.
     template <class Value>
-    struct Columns {
+    struct Rows {
         Value* first;
-        std::int64_t width;
-        Value* query(std::int64_t row) const { return first + row * 3 * width; }
-        Value* key(std::int64_t row) const { return query(row) + width; }
-        Value* value(std::int64_t row) const { return query(row) + 2 * width; }
+        std::int64_t width;  // values from one row to the next
+        Value* operator[](std::int64_t row) const { return first + row * width; }
     };
-    using Head = Columns<const Real>;
-
-    // The gradients of one head: sums over its rows.
-    struct Gradients {
-        double *queries, *keys, *values;
-        std::int64_t width;
-        double* query(std::int64_t row) const { return queries + row * width; }
-        double* key(std::int64_t row) const { return keys + row * width; }
-        double* value(std::int64_t row) const { return values + row * width; }
+    template <class Value>
+    struct Head {
+        Rows<Value> queries, keys, values;
     };
 
     template <class Value>
-    Columns<Value> head_of(Value* tensor, std::int64_t n, std::int64_t head) const {
-        return {tensor + n * rows_ * 3 * width_ + head * head_width_, width_};
+    Rows<Value> rows_of(Value* tensor, const HeadColumns& columns, std::int64_t head) const {
+        return {tensor + columns_.first_of(head, columns), columns.row_width};
     }
-
-    template <class Visit>
-    void for_heads(Visit visit) const {
-        for (std::int64_t n = 0; n < this->samples_; ++n)
-            for (std::int64_t head = 0; head < this->layer_.heads; ++head)
-                visit(n, head);
+    Head<const Real> inputs_of(const LayerArgs& args, std::int64_t head) const {
+        const auto rows = [&](const HeadColumns& columns) {
+            return rows_of(this->reals(args.inputs[columns.tensor]), columns, head);
+        };
+        return {rows(columns_.queries), rows(columns_.keys), rows(columns_.values)};
     }
 
     static double real(Real value) { return static_cast<double>(value); }
@@ -104,10 +92,10 @@ private:
     }
 
     // Computes the probabilities of row `row` over the rows up to itself.
-    void softmax(const Head& in, std::int64_t row, double* seen) const {
+    void softmax(const Head<const Real>& in, std::int64_t row, double* seen) const {
         double largest = -INFINITY, sum = 0;
         for (std::int64_t other = 0; other <= row; ++other) {
-            seen[other] = scale_ * product(in.query(row), in.key(other));
+            seen[other] = scale_ * product(in.queries[row], in.keys[other]);
             largest = std::max(largest, seen[other]);
         }
         for (std::int64_t other = 0; other <= row; ++other) {
@@ -118,43 +106,52 @@ private:
             seen[other] /= sum;
     }
 
-    Real* saved_row(const LayerArgs& args, std::int64_t n, std::int64_t head, std::int64_t row) const {
-        return this->reals(args.saved) + (n * this->layer_.heads + head) * probabilities_ + row * rows_;
+    Real* saved_row(const LayerArgs& args, std::int64_t head, std::int64_t row) const {
+        return this->reals(args.saved) + (head * rows_ + row) * rows_;
     }
 
-    void save_row(const LayerArgs& args, std::int64_t n, std::int64_t head, std::int64_t row,
-                  const double* seen) const {
-        Real* saved = saved_row(args, n, head, row);
+    void save_row(const LayerArgs& args, std::int64_t head, std::int64_t row, const double* seen) const {
+        Real* saved = saved_row(args, head, row);
         for (std::int64_t other = 0; other < rows_; ++other)
             saved[other] = static_cast<Real>(other <= row ? seen[other] : 0);
     }
 
     // Adds the contributions of one row of the output gradient to the gradients of its query, and of its keys and
     // values.
-    void add_gradients(const LayerArgs& args, std::int64_t n, std::int64_t head, std::int64_t row,
-                       const Gradients& sums) const {
-        const Head in = head_of(this->reals(args.inputs[0]), n, head);
-        const Real* dy = this->reals(args.output_gradient) + (n * rows_ + row) * width_ + head * head_width_;
-        const Real* seen = saved_row(args, n, head, row);
+    void add_gradients(const LayerArgs& args, std::int64_t head, std::int64_t row, const Head<double>& sums) const {
+        const Head<const Real> in = inputs_of(args, head);
+        const Real* dy = rows_of(this->reals(args.output_gradient), columns_.output, head)[row];
+        const Real* seen = saved_row(args, head, row);
         auto* slope = reinterpret_cast<double*>(args.scratch);
         double mean = 0;
         for (std::int64_t other = 0; other <= row; ++other) {
-            slope[other] = product(dy, in.value(other));
+            slope[other] = product(dy, in.values[other]);
             mean += slope[other] * real(seen[other]);
         }
         for (std::int64_t other = 0; other <= row; ++other) {
             const double score = scale_ * real(seen[other]) * (slope[other] - mean);
             for (std::int64_t i = 0; i < head_width_; ++i) {
-                sums.query(row)[i] += score * real(in.key(other)[i]);
-                sums.key(other)[i] += score * real(in.query(row)[i]);
-                sums.value(other)[i] += real(seen[other]) * real(dy[i]);
+                sums.queries[row][i] += score * real(in.keys[other][i]);
+                sums.keys[other][i] += score * real(in.queries[row][i]);
+                sums.values[other][i] += real(seen[other]) * real(dy[i]);
             }
         }
     }
 
-    std::int64_t rows_, width_, head_width_;
+    void store(const LayerArgs& args, const HeadColumns& columns, std::int64_t head, const Rows<double>& sums) const {
+        std::byte* gradient = args.input_gradients[columns.tensor];
+        if (!gradient)
+            return;
+        const Rows<Real> made = rows_of(this->reals(gradient), columns, head);
+        for (std::int64_t row = 0; row < rows_; ++row)
+            for (std::int64_t i = 0; i < head_width_; ++i)
+                made[row][i] = static_cast<Real>(sums[row][i]);
+    }
+
+    AttentionColumns columns_;
+    std::int64_t heads_;  // of all samples
+    std::int64_t rows_, head_width_;
     double scale_;
-    std::int64_t probabilities_;  // of one head
 };
 
 }  // namespace

@@ -41,19 +41,21 @@ public:
             case LayerKind::PositionBias:
                 return reference::make_position_bias<Real>(layer, samples);
             case LayerKind::LayerNorm:
-                return reference::make_layer_norm<Real>(layer, samples);
+            case LayerKind::RmsNorm:
+                return reference::make_row_norm<Real>(layer, samples);
             case LayerKind::Gelu:
                 return reference::make_gelu<Real>(layer, samples);
+            case LayerKind::GatedSilu:
+                return reference::make_gated_silu<Real>(layer, samples);
+            case LayerKind::Rotary:
+                return reference::make_rotary<Real>(layer, samples);
             case LayerKind::Attention:
+            case LayerKind::GroupedAttention:
                 return reference::make_attention<Real>(layer, samples);
             case LayerKind::CrossEntropy:
                 return reference::make_cross_entropy<Real>(layer, samples);
             case LayerKind::MeanSquaredError:
                 return reference::make_mean_squared_error<Real>(layer, samples);
-            case LayerKind::GroupedAttention:
-            case LayerKind::Rotary:
-            case LayerKind::RmsNorm:
-            case LayerKind::GatedSilu:
             case LayerKind::Profiled:
                 break;
         }

@@ -91,10 +91,14 @@ std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples);
 template <class Real>
 std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples);
 template <class Real>
-std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples);  // layer norm and RMS norm
 template <class Real>
 std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
 template <class Real>
-std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples);
+template <class Real>
+std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);  // and grouped attention
 
 }  // namespace pw::reference

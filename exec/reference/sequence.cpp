@@ -1,5 +1,6 @@
 // Layers on rows of tokens: all except the products and attention.
 #include "exec/reference/layers.h"
+#include "exec/training/heads.h"
 #include "exec/training/tokens.h"
 
 #include <cmath>
@@ -107,32 +108,38 @@ private:
     std::int64_t values_;
 };
 
-// weights: scale, shift. saved: mean and 1 / deviation of every row.
+// Layer norm and RMS norm. weights: scale, and the layer norm's shift. saved: of every row the layer norm's mean, and 1
+// / deviation. The RMS norm has neither mean nor shift.
 template <class Real>
-class LayerNorm : public PlainLayer<Real> {
+class RowNorm : public PlainLayer<Real> {
 public:
-    LayerNorm(const Layer& layer, int samples)
+    RowNorm(const Layer& layer, int samples)
         : PlainLayer<Real>(layer, samples),
+          centred_(layer.kind == LayerKind::LayerNorm),
+          vectors_(centred_ ? 2 : 1),
           width_(layer.input.width),
           rows_(std::int64_t{samples} * layer.input.height) {
-        this->bytes_.weights = bytes_of<Real>(2 * width_);
-        this->bytes_.saved_until_input = bytes_of<Real>(2 * rows_);
+        this->bytes_.weights = bytes_of<Real>(vectors_ * width_);
+        this->bytes_.saved_until_input = bytes_of<Real>(vectors_ * rows_);
     }
 
     void forward(const LayerArgs& args, bool save) override {
         const Real* scale = this->reals(args.weights);
+        const auto shift = [&](std::int64_t i) { return centred_ ? real(scale[width_ + i]) : 0; };
         for (std::int64_t row = 0; row < rows_; ++row) {
             const Real* x = this->reals(args.inputs[0]) + row * width_;
             Real* y = this->reals(args.output) + row * width_;
-            const double mean = mean_over([&](std::int64_t i) { return real(x[i]); });
+            const double mean = centred_ ? mean_over([&](std::int64_t i) { return real(x[i]); }) : 0;
             const double variance = mean_over([&](std::int64_t i) { return square(real(x[i]) - mean); });
             const double inverse = 1 / std::sqrt(variance + kNormEpsilon);
             for (std::int64_t i = 0; i < width_; ++i)
-                y[i] = static_cast<Real>((real(x[i]) - mean) * inverse * real(scale[i]) + real(scale[width_ + i]));
+                y[i] = static_cast<Real>((real(x[i]) - mean) * inverse * real(scale[i]) + shift(i));
             if (!save)
                 continue;
-            this->reals(args.saved)[2 * row] = static_cast<Real>(mean);
-            this->reals(args.saved)[2 * row + 1] = static_cast<Real>(inverse);
+            Real* saved = this->reals(args.saved) + vectors_ * row;
+            if (centred_)
+                saved[0] = static_cast<Real>(mean);
+            saved[vectors_ - 1] = static_cast<Real>(inverse);
         }
     }
 
@@ -144,7 +151,7 @@ public:
         for (std::int64_t row = 0; row < rows_; ++row) {
             const auto slope = [&](std::int64_t i) { return gradient(args, row, i) * real(scale[i]); };
             const auto normal = [&](std::int64_t i) { return normalised(args, row, i); };
-            const double level = mean_over(slope);
+            const double level = centred_ ? mean_over(slope) : 0;
             const double tilt = mean_over([&](std::int64_t i) { return slope(i) * normal(i); });
             for (std::int64_t i = 0; i < width_; ++i)
                 this->reals(args.input_gradients[0])[row * width_ + i] =
@@ -154,13 +161,15 @@ public:
 
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
         std::fill_n(weights, this->bytes_.weights, std::byte{});
-        std::ranges::copy(values[0], this->reals(weights));
-        std::ranges::copy(values[1], this->reals(weights) + width_);
+        for (std::int64_t k = 0; k < vectors_; ++k)
+            std::ranges::copy(values[k], this->reals(weights) + k * width_);
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
-        const auto second = width_ * static_cast<std::int64_t>(sizeof(Real));
-        return {this->read(weights, width_), this->read(weights + second, width_)};
+        std::vector<std::vector<float>> values;
+        for (std::int64_t k = 0; k < vectors_; ++k)
+            values.push_back(this->read(weights + k * width_ * static_cast<std::int64_t>(sizeof(Real)), width_));
+        return values;
     }
 
 private:
@@ -177,9 +186,11 @@ private:
     double gradient(const LayerArgs& args, std::int64_t row, std::int64_t i) const {
         return real(this->reals(args.output_gradient)[row * width_ + i]);
     }
-    double inverse(const LayerArgs& args, std::int64_t row) const { return real(this->reals(args.saved)[2 * row + 1]); }
+    double inverse(const LayerArgs& args, std::int64_t row) const {
+        return real(this->reals(args.saved)[vectors_ * row + vectors_ - 1]);
+    }
     double normalised(const LayerArgs& args, std::int64_t row, std::int64_t i) const {
-        const double mean = real(this->reals(args.saved)[2 * row]);
+        const double mean = centred_ ? real(this->reals(args.saved)[vectors_ * row]) : 0;
         return (real(this->reals(args.inputs[0])[row * width_ + i]) - mean) * inverse(args, row);
     }
 
@@ -194,10 +205,13 @@ private:
                 shift += gradient(args, row, i);
             }
             put(weight_gradient[i], scale, args.accumulate);
-            put(weight_gradient[width_ + i], shift, args.accumulate);
+            if (centred_)
+                put(weight_gradient[width_ + i], shift, args.accumulate);
         }
     }
 
+    bool centred_;
+    std::int64_t vectors_;  // in the weights; numbers saved per row
     std::int64_t width_, rows_;
 };
 
@@ -229,6 +243,66 @@ private:
     static double density(double x) { return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2; }
 };
 
+// SiLU of the first input, x / (1 + e^-x), times the second.
+template <class Real>
+class GatedSilu : public PlainLayer<Real> {
+public:
+    GatedSilu(const Layer& layer, int samples) : PlainLayer<Real>(layer, samples) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        for (std::int64_t i = 0; i < this->outputs_; ++i) {
+            const double x = at(args.inputs[0], i);
+            this->reals(args.output)[i] = static_cast<Real>(x * sigmoid(x) * at(args.inputs[1], i));
+        }
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        for (std::int64_t i = 0; i < this->outputs_; ++i) {
+            const double x = at(args.inputs[0], i), dy = at(args.output_gradient, i);
+            const double slope = sigmoid(x) * (1 + x * sigmoid(-x));
+            if (args.input_gradients[0])
+                this->reals(args.input_gradients[0])[i] = static_cast<Real>(dy * at(args.inputs[1], i) * slope);
+            if (args.input_gradients[1])
+                this->reals(args.input_gradients[1])[i] = static_cast<Real>(dy * x * sigmoid(x));
+        }
+    }
+
+private:
+    double at(const std::byte* tensor, std::int64_t i) const { return real(this->reals(tensor)[i]); }
+    static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+};
+
+// Turns value i of every head, and the one half a head further, by the angle of the row and i.
+template <class Real>
+class Rotary : public PlainLayer<Real> {
+public:
+    Rotary(const Layer& layer, int samples)
+        : PlainLayer<Real>(layer, samples), half_(layer.input.width / layer.heads / 2) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        turn(this->reals(args.inputs[0]), 1, this->reals(args.output));
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (args.input_gradients[0])
+            turn(this->reals(args.output_gradient), -1, this->reals(args.input_gradients[0]));
+    }
+
+private:
+    void turn(const Real* from, double direction, Real* to) const {
+        const std::int64_t length = this->layer_.input.height, heads = this->layer_.heads;
+        for (std::int64_t head = 0; head < this->samples_ * length * heads; ++head, from += 2 * half_, to += 2 * half_)
+            for (std::int64_t i = 0; i < half_; ++i) {
+                const double angle = direction * rotary_angle(this->layer_, head / heads % length, i);
+                const double first = real(from[i]), second = real(from[half_ + i]);
+                to[i] = static_cast<Real>(first * std::cos(angle) - second * std::sin(angle));
+                to[half_ + i] = static_cast<Real>(second * std::cos(angle) + first * std::sin(angle));
+            }
+    }
+
+    std::int64_t half_;  // of a head
+};
+
 }  // namespace
 
 template <class Real>
@@ -246,11 +320,11 @@ template std::unique_ptr<LayerKernel> make_position_bias<float>(const Layer&, in
 template std::unique_ptr<LayerKernel> make_position_bias<double>(const Layer&, int);
 
 template <class Real>
-std::unique_ptr<LayerKernel> make_layer_norm(const Layer& layer, int samples) {
-    return std::make_unique<LayerNorm<Real>>(layer, samples);
+std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples) {
+    return std::make_unique<RowNorm<Real>>(layer, samples);
 }
-template std::unique_ptr<LayerKernel> make_layer_norm<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_layer_norm<double>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_row_norm<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_row_norm<double>(const Layer&, int);
 
 template <class Real>
 std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples) {
@@ -258,5 +332,19 @@ std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples) {
 }
 template std::unique_ptr<LayerKernel> make_gelu<float>(const Layer&, int);
 template std::unique_ptr<LayerKernel> make_gelu<double>(const Layer&, int);
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples) {
+    return std::make_unique<GatedSilu<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_gated_silu<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_gated_silu<double>(const Layer&, int);
+
+template <class Real>
+std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples) {
+    return std::make_unique<Rotary<Real>>(layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_rotary<float>(const Layer&, int);
+template std::unique_ptr<LayerKernel> make_rotary<double>(const Layer&, int);
 
 }  // namespace pw::reference

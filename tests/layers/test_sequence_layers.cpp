@@ -1,8 +1,8 @@
 // Layers on rows of tokens: the reference kernels against derivatives and closed forms, the cpu kernels against
 // the reference.
 #include "tests/support/derivatives.h"
-#include "tests/support/layer_case.h"
 #include "tests/support/layer_laws.h"
+#include "tests/support/sequence_cases.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,75 +10,30 @@
 namespace pw {
 namespace {
 
-constexpr unsigned kSeed = 5;
-
-Layer rows(LayerKind kind, int length, int from, int to) {
-    return {.name = "tested", .kind = kind, .input = {1, length, from}, .output = {1, length, to}};
-}
-
-LayerCase simple(const std::string& name, LayerKind kind, int length, int width, int samples) {
-    return {fmt::format("{}{}x{}b{}", name, length, width, samples), rows(kind, length, width, width), samples};
-}
-
-LayerCase embedding(int length, int vocabulary, int width, int samples) {
-    Layer layer = rows(LayerKind::Embedding, length, 1, width);
-    layer.vocabulary = vocabulary;
-    return {fmt::format("Embedding{}of{}x{}b{}", length, vocabulary, width, samples), layer, samples};
-}
-
-LayerCase linear(int length, int from, int to, int samples, bool bias) {
-    Layer layer = rows(LayerKind::RowLinear, length, from, to);
-    layer.bias = bias;
-    return {fmt::format("RowLinear{}{}x{}to{}b{}", bias ? "" : "Plain", length, from, to, samples), layer, samples};
-}
-
-LayerCase attention(int length, int width, int heads, int samples) {
-    Layer layer = rows(LayerKind::Attention, length, 3 * width, width);
-    layer.heads = heads;
-    return {fmt::format("Attention{}x{}h{}b{}", length, width, heads, samples), layer, samples};
-}
-
-// Fills the inputs, those of an embedding with tokens. An embedding has no gradient of its input.
-void fill(LayerRig& rig, unsigned seed) {
-    rig.fill(seed);
-    if (rig.layer.kind != LayerKind::Embedding)
-        return;
-    std::vector<float> tokens = random_values(rig.samples * rig.layer.input.elements(), seed);
-    for (float& token : tokens)
-        token = std::floor(std::abs(token) * static_cast<float>(rig.layer.vocabulary));
-    rig.kernel->fill_input(tokens, rig.inputs[0].get());
-    rig.kernel->fill_input(std::vector<float>(tokens.size()), rig.input_gradients[0].get());
-}
-
-LayerRig filled(const HostKernels& kernels, const LayerCase& tested) {
-    LayerRig rig(kernels, tested.layer, tested.samples);
-    fill(rig, kSeed);
-    return rig;
-}
-
 class ReferenceSequenceLayers : public testing::TestWithParam<LayerCase> {};
 
 TEST_P(ReferenceSequenceLayers, GradientsAreDerivatives) {
     LayerRig rig = filled(reference_kernels_double(), GetParam());
     rig.forward();
     rig.backward();
-    if (rig.layer.kind != LayerKind::Embedding)
-        expect_derivative(rig, rig.inputs[0], rig.input_gradients[0], rig.samples * rig.layer.input.elements(),
-                          "input");
+    for (std::size_t k = 0; k < rig.inputs.size() && rig.layer.kind != LayerKind::Embedding; ++k)
+        expect_derivative(rig, rig.inputs[k], rig.input_gradients[k], rig.input_elements(static_cast<int>(k)), "input");
     std::int64_t trained = 0;
     for (const ParameterShape& shape : parameters_of(rig.layer))
         trained += shape.elements();
     expect_derivative(rig, rig.weights, rig.weight_gradient, trained, "parameter");
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ReferenceSequenceLayers,
-                         testing::Values(embedding(6, 7, 5, 3),
-                                         simple("PositionBias", LayerKind::PositionBias, 5, 6, 3),
-                                         simple("LayerNorm", LayerKind::LayerNorm, 4, 7, 2),
-                                         simple("Gelu", LayerKind::Gelu, 3, 5, 2), linear(4, 5, 7, 2, true),
-                                         linear(4, 5, 7, 2, false), attention(5, 6, 1, 1), attention(5, 6, 3, 2),
-                                         attention(1, 4, 2, 2)),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ReferenceSequenceLayers,
+    testing::Values(embedding(6, 7, 5, 3), simple("PositionBias", LayerKind::PositionBias, 5, 6, 3),
+                    simple("LayerNorm", LayerKind::LayerNorm, 4, 7, 2), simple("Gelu", LayerKind::Gelu, 3, 5, 2),
+                    row_linear(4, 5, 7, 2, true), row_linear(4, 5, 7, 2, false), attention(5, 6, 1, 1),
+                    attention(5, 6, 3, 2), attention(1, 4, 2, 2), grouped_attention(5, 6, 3, 3, 2),
+                    grouped_attention(5, 8, 4, 2, 2), grouped_attention(4, 6, 3, 1, 1), rotary(5, 12, 2, 2),
+                    rotary(3, 2, 1, 1), simple("RmsNorm", LayerKind::RmsNorm, 4, 7, 2),
+                    simple("GatedSilu", LayerKind::GatedSilu, 3, 5, 2)),
+    [](const auto& tested) { return tested.param.name; });
 
 class CpuSequenceLayers : public testing::TestWithParam<LayerCase> {};
 
@@ -139,26 +94,34 @@ TEST_P(CpuOwnLoops, ComputeAlikeOnAnyNumberOfThreads) {
     three.backward();
     cpu_kernels().start_device(1);
     EXPECT_EQ(one.plain_output(), three.plain_output());
-    EXPECT_EQ(one.plain_input_gradient(0), three.plain_input_gradient(0));
+    for (std::size_t k = 0; k < one.inputs.size(); ++k)
+        EXPECT_EQ(one.plain_input_gradient(k), three.plain_input_gradient(k));
     EXPECT_EQ(one.parameter_gradients(), three.parameter_gradients());
 }
 
 // Widths around sixteen floats, lengths around a block of attention's rows.
 std::vector<LayerCase> cpu_cases() {
-    std::vector<LayerCase> cases{embedding(6, 7, 5, 3),         embedding(33, 50, 64, 4),
-                                 linear(4, 5, 7, 2, true),      linear(64, 48, 80, 4, true),
-                                 linear(64, 48, 256, 4, false), linear(5, 17, 3, 1, false)};
+    std::vector<LayerCase> cases{
+        embedding(6, 7, 5, 3),           embedding(33, 50, 64, 4),          row_linear(4, 5, 7, 2, true),
+        row_linear(64, 48, 80, 4, true), row_linear(64, 48, 256, 4, false), row_linear(5, 17, 3, 1, false)};
     for (const int width : {1, 7, 16, 33, 128})
         for (const int length : {1, 5, 130}) {
             cases.push_back(simple("PositionBias", LayerKind::PositionBias, length, width, 3));
-            if (width > 1)
+            if (width > 1) {  // the gradient of a single value is zero, or nearly
                 cases.push_back(simple("LayerNorm", LayerKind::LayerNorm, length, width, 3));
+                cases.push_back(simple("RmsNorm", LayerKind::RmsNorm, length, width, 3));
+            }
             cases.push_back(simple("Gelu", LayerKind::Gelu, length, width, 3));
+            cases.push_back(simple("GatedSilu", LayerKind::GatedSilu, length, width, 3));
+            cases.push_back(rotary(length, 6 * width, 3, 2));
         }
     for (const int length : {1, 2, 31, 32, 33, 64, 70})
         cases.push_back(attention(length, 24, 3, 2));
     cases.push_back(attention(128, 64, 4, 2));
     cases.push_back(attention(20, 5, 5, 2));
+    for (const int length : {1, 32, 33, 70})
+        for (const int key_value_heads : {1, 2, 4})
+            cases.push_back(grouped_attention(length, 24, 4, key_value_heads, 2));
     return cases;
 }
 std::vector<LayerCase> cpu_cases_that(bool (*fit)(const Layer& layer)) {
@@ -276,7 +239,7 @@ TEST_P(EveryBackend, EmbeddingReadsRowsAndAddsUpTheirGradients) {
 
 // Tied layers need this: both blocks are the same table in plain order.
 TEST_P(EveryBackend, ATableIsOneBlockInAnEmbeddingAndInALinearLayer) {
-    LayerRig table = rig(embedding(4, 7, 5, 2)), head = rig(linear(4, 5, 7, 2, false));
+    LayerRig table = rig(embedding(4, 7, 5, 2)), head = rig(row_linear(4, 5, 7, 2, false));
     ASSERT_EQ(table.sizes.weights, head.sizes.weights);
     const std::vector<std::vector<float>> values{random_values(7 * 5, 1)};
     for (LayerRig* each : {&table, &head})

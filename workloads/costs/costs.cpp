@@ -187,8 +187,8 @@ LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision) 
     return {.weights = aligned(layer.parameters * numbers.parameter()),
             .statistics = aligned(two_per_channel),
             .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * numbers.activation, samples)),
-            .saved_until_input = aligned(bounded_sum(
-                bounded_product(facts.mask_bytes(layer, numbers) + of_rows, samples), two_per_channel))};
+            .saved_until_input = aligned(
+                bounded_sum(bounded_product(facts.mask_bytes(layer, numbers) + of_rows, samples), two_per_channel))};
 }
 
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates, Precision precision) {

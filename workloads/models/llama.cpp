@@ -89,9 +89,10 @@ LlamaShape completed(LlamaShape shape) {
 void check(const LlamaShape& shape) {
     if (std::min({shape.sequence_length, shape.vocabulary, shape.width, shape.blocks, shape.heads,
                   shape.key_value_heads, shape.inner}) < 1)
-        fail("llama of {} tokens out of {}, {} wide, {} inside, {} blocks, {} heads, {} of keys: all must be at least 1",
-             shape.sequence_length, shape.vocabulary, shape.width, shape.inner, shape.blocks, shape.heads,
-             shape.key_value_heads);
+        fail(
+            "llama of {} tokens out of {}, {} wide, {} inside, {} blocks, {} heads, {} of keys: all must be at least 1",
+            shape.sequence_length, shape.vocabulary, shape.width, shape.inner, shape.blocks, shape.heads,
+            shape.key_value_heads);
     if (shape.width % shape.heads != 0 || shape.width / shape.heads % 2 != 0)
         fail("llama: a width of {} has no {} heads of equal and even width", shape.width, shape.heads);
     if (shape.heads % shape.key_value_heads != 0)

@@ -1,0 +1,53 @@
+// Heads in the rows of a sequence: the columns of attention's tensors, and the angles of rotary positions.
+#pragma once
+
+#include "workloads/models/layer_graph.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace pw {
+
+// The columns with the queries, keys or values of all heads, in the rows of one of a layer's tensors.
+struct HeadColumns {
+    std::size_t tensor;              // number of the input
+    std::int64_t row_width, column;  // values in a row of it; the first one of head 0
+    std::int64_t shared_by = 1;      // heads that read the same columns
+};
+
+// The columns of attention, whose input has all three next to each other, or of grouped attention with three inputs.
+struct AttentionColumns {
+    explicit AttentionColumns(const Layer& layer)
+        : heads(layer.heads), rows(layer.input.height), head_width(layer.output.width / layer.heads) {
+        const std::int64_t width = layer.output.width;
+        output = {0, width, 0};
+        if (layer.kind == LayerKind::Attention) {
+            queries = {0, 3 * width, 0};
+            keys = {0, 3 * width, width};
+            values = {0, 3 * width, 2 * width};
+            return;
+        }
+        queries = output;
+        keys = {1, head_width * layer.key_value_heads, 0, heads / layer.key_value_heads};
+        values = keys;
+        values.tensor = 2;
+    }
+
+    // Returns the position in its tensor of the first value of a head; `head` counts the heads of all samples.
+    std::int64_t first_of(std::int64_t head, const HeadColumns& in) const {
+        const std::int64_t sample = head / heads, own = head % heads / in.shared_by;
+        return sample * rows * in.row_width + in.column + own * head_width;
+    }
+
+    std::int64_t heads, rows, head_width;  // per sample
+    HeadColumns queries, keys, values, output;
+};
+
+// Returns the angle by which a rotary layer turns values `pair` and `pair` + half a head of every head in a row.
+inline double rotary_angle(const Layer& layer, std::int64_t row, std::int64_t pair) {
+    const double head_width = layer.input.width / layer.heads;
+    return static_cast<double>(row) * std::pow(layer.rotary_base, -2 * static_cast<double>(pair) / head_width);
+}
+
+}  // namespace pw
