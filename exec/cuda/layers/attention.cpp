@@ -3,6 +3,7 @@
 // different matrices, and the gradients of what they share are added up in the order of the heads.
 #include "exec/cuda/layers/attention_loops.h"
 #include "exec/cuda/layers/products.h"
+#include "exec/training/heads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,14 +13,7 @@ namespace pw::cuda {
 
 namespace {
 
-// Queries, keys or values: columns of the rows of an input, which have one head after the other.
-struct Columns {
-    std::size_t input;
-    std::int64_t first, row;  // row: width of the input's rows
-    bool is_shared = false;   // true: has heads of keys and values, each for several of queries
-};
-
-// A matrix per head, `next` elements apart.
+// A matrix per head, `next` elements apart, or one for several heads.
 template <class Value>
 struct PerHead {
     Value* data;
@@ -33,22 +27,16 @@ class Attention : public CudaLayer {
 public:
     Attention(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
-          length_(layer.input.height),
-          width_(layer.output.width),
-          depth_(width_ / layer.heads),
+          columns_(layer),
+          length_(columns_.rows),
+          depth_(columns_.head_width),
+          sharing_(columns_.keys.shared_by),
           squares_{static_cast<unsigned>(layer.heads), static_cast<unsigned>(layer.input.height)},
           factor_(static_cast<float>(1 / std::sqrt(static_cast<double>(depth_)))) {
-        if (layer.kind == LayerKind::GroupedAttention) {
-            const std::int64_t shared = depth_ * layer.key_value_heads;
-            sharing_ = layer.heads / layer.key_value_heads;
-            queries_ = {0, 0, width_};
-            keys_ = {1, 0, shared, true};
-            values_ = {2, 0, shared, true};
-        }
         check_items(std::max<std::int64_t>(samples * layer.input.elements(), squares_.elements()));
         bytes_.saved_until_input = bytes_of<T>(samples * squares_.elements());
         reals_at_ = aligned(softmax_scratch(squares_));
-        const std::int64_t sums = kIsRounded && sharing_ > 1 ? length_ * keys_.row : 0;
+        const std::int64_t sums = kIsRounded && sharing_ > 1 ? length_ * columns_.keys.row_width : 0;
         rounded_at_ = reals_at_ + bytes_of<float>(std::max(squares_.elements(), sums));
         bytes_.scratch = rounded_at_ + (kIsRounded ? bytes_of<T>(squares_.elements()) : 0);
     }
@@ -61,30 +49,30 @@ public:
                 scores = probabilities;
             multiply_heads<float>(
                 {.left = CUBLAS_OP_T, .rows = length_, .columns = length_, .depth = depth_, .factor = factor_},
-                read(args, keys_, n), read(args, queries_, n), square(scores));
+                read(args, columns_.keys, n), read(args, columns_.queries, n), square(scores));
             causal_softmax(device_.stream(), squares_, scores, probabilities, args.scratch);
             multiply_heads<T>({.left = CUBLAS_OP_N, .rows = depth_, .columns = length_, .depth = length_},
-                              read(args, values_, n), square<const T>(probabilities),
-                              {reinterpret_cast<T*>(args.output) + n * length_ * width_, width_, depth_});
+                              read(args, columns_.values, n), square<const T>(probabilities),
+                              of_sample(reinterpret_cast<T*>(args.output), columns_.output, n));
         }
     }
 
     void backward_input(const LayerArgs& args) override {
-        const bool needs_scores = wants(args, queries_) || wants(args, keys_);
+        const HeadColumns &queries = columns_.queries, &keys = columns_.keys, &values = columns_.values;
+        const bool needs_scores = wants(args, queries) || wants(args, keys);
         for (int n = 0; n < samples_; ++n) {
-            const Read gradient{reinterpret_cast<const T*>(args.output_gradient) + n * length_ * width_, width_,
-                                depth_};
-            if (wants(args, values_))  // dV = P' dO
-                sum_heads(args, 1, gradient, square<const T>(saved(args, n)), values_, n);
+            const Read gradient = of_sample(reinterpret_cast<const T*>(args.output_gradient), columns_.output, n);
+            if (wants(args, values))  // dV = P' dO
+                sum_heads(args, 1, gradient, square<const T>(saved(args, n)), values, n);
             if (needs_scores)
                 backward_scores(args, n, gradient);
             const Read score_gradient = square<const T>(in_scratch(args));
-            if (wants(args, queries_))  // dQ = dS K
+            if (wants(args, queries))  // dQ = dS K
                 multiply_heads<T>(
                     {.left = CUBLAS_OP_N, .rows = depth_, .columns = length_, .depth = length_, .factor = factor_},
-                    read(args, keys_, n), score_gradient, made(args, queries_, n));
-            if (wants(args, keys_))  // dK = dS' Q
-                sum_heads(args, factor_, read(args, queries_, n), score_gradient, keys_, n);
+                    read(args, keys, n), score_gradient, made(args, queries, n));
+            if (wants(args, keys))  // dK = dS' Q
+                sum_heads(args, factor_, read(args, queries, n), score_gradient, keys, n);
         }
     }
 
@@ -101,7 +89,7 @@ private:
     // that share them. A shared result is the sum over these.
     template <class Out>
     void multiply_heads(Product product, const Read& left, const Read& right, const PerHead<Out>& result) const {
-        product.batch = layer_.heads / sharing_;
+        product.batch = static_cast<int>(columns_.heads / sharing_);
         for (std::int64_t number = 0; number < sharing_; ++number) {
             product.accumulate = result.is_shared && number > 0;
             multiply<T, Out>(device_, product, batch<Matrix>(left, number), batch<Matrix>(right, number),
@@ -116,7 +104,7 @@ private:
     }
 
     // Computes factor squares' rows for keys or values. Sums over heads are made in fp32 and rounded once.
-    void sum_heads(const LayerArgs& args, float factor, const Read& rows, const Read& squares, const Columns& to,
+    void sum_heads(const LayerArgs& args, float factor, const Read& rows, const Read& squares, const HeadColumns& to,
                    int n) const {
         const Product product{.left = CUBLAS_OP_N,
                               .rows = depth_,
@@ -127,8 +115,8 @@ private:
         const PerHead<T> result = made(args, to, n);
         if constexpr (kIsRounded)
             if (sharing_ > 1) {
-                multiply_heads<float>(product, rows, squares, {reals(args), to.row, depth_, true});
-                round_values(device_.stream(), reals(args), result.data, length_ * to.row);
+                multiply_heads<float>(product, rows, squares, {reals(args), to.row_width, depth_, true});
+                round_values(device_.stream(), reals(args), result.data, length_ * to.row_width);
                 return;
             }
         multiply_heads<T>(product, rows, squares, result);
@@ -137,21 +125,21 @@ private:
     // dP = dO V', and from it dS
     void backward_scores(const LayerArgs& args, int n, const Read& gradient) const {
         multiply_heads<float>({.left = CUBLAS_OP_T, .rows = length_, .columns = length_, .depth = depth_},
-                              read(args, values_, n), gradient, square(reals(args)));
+                              read(args, columns_.values, n), gradient, square(reals(args)));
         causal_softmax_gradient<T>(device_.stream(), squares_, saved(args, n), reals(args), in_scratch(args),
                                    args.scratch);
     }
 
-    static bool wants(const LayerArgs& args, const Columns& part) { return args.input_gradients[part.input]; }
-    Read read(const LayerArgs& args, const Columns& part, int n) const {
-        return of_sample(reinterpret_cast<const T*>(args.inputs[part.input]), part, n);
+    static bool wants(const LayerArgs& args, const HeadColumns& part) { return args.input_gradients[part.tensor]; }
+    Read read(const LayerArgs& args, const HeadColumns& part, int n) const {
+        return of_sample(reinterpret_cast<const T*>(args.inputs[part.tensor]), part, n);
     }
-    PerHead<T> made(const LayerArgs& args, const Columns& part, int n) const {
-        return of_sample(reinterpret_cast<T*>(args.input_gradients[part.input]), part, n);
+    PerHead<T> made(const LayerArgs& args, const HeadColumns& part, int n) const {
+        return of_sample(reinterpret_cast<T*>(args.input_gradients[part.tensor]), part, n);
     }
     template <class Value>
-    PerHead<Value> of_sample(Value* tensor, const Columns& part, int n) const {
-        return {tensor + n * length_ * part.row + part.first, part.row, depth_, part.is_shared};
+    PerHead<Value> of_sample(Value* tensor, const HeadColumns& part, int n) const {
+        return {tensor + columns_.first_of(n * columns_.heads, part), part.row_width, depth_, part.shared_by > 1};
     }
     template <class Value>
     PerHead<Value> square(Value* data) const {
@@ -165,9 +153,8 @@ private:
         return reinterpret_cast<T*>(args.scratch + (kIsRounded ? rounded_at_ : reals_at_));
     }
 
-    std::int64_t length_, width_, depth_;  // number of rows; width of an output row; width of a head
-    int sharing_ = 1;                      // heads that share a head of keys and values
-    Columns queries_{0, 0, 3 * width_}, keys_{0, width_, 3 * width_}, values_{0, 2 * width_, 3 * width_};
+    AttentionColumns columns_;
+    std::int64_t length_, depth_, sharing_;  // number of rows; width of a head; heads that share keys and values
     Squares squares_;
     float factor_;
     Bytes reals_at_ = 0, rounded_at_ = 0;  // offsets in the scratch

@@ -8,7 +8,7 @@ namespace pw::cuda {
 
 namespace {
 
-// Value `pair` of a head, and value `pair` + `pairs`, turn by position * base^(-pair / pairs).
+// Value `pair` of a head, and value `pair` + `pairs`, turn by position * base^(-pair / pairs), as in rotary_angle().
 struct Turns {
     unsigned length, heads, pairs;  // pairs of a head: half its width
     double base;
