@@ -53,6 +53,8 @@ std::unique_ptr<LayerKernel> make_layer(GpuShare& device, const Layer& layer, in
             return make_activation<T>(device, layer, samples);
         case LayerKind::Add:
             return make_add<T>(device, layer, samples);
+        case LayerKind::GatedSilu:
+            return make_gated_silu<T>(device, layer, samples);
         case LayerKind::MaxPool:
             return make_max_pool<T>(device, layer, samples);
         case LayerKind::AveragePool:
@@ -70,18 +72,18 @@ std::unique_ptr<LayerKernel> make_layer(GpuShare& device, const Layer& layer, in
             return make_embedding<T>(device, layer, samples);
         case LayerKind::PositionBias:
             return make_position_bias<T>(device, layer, samples);
+        case LayerKind::Rotary:
+            return make_rotary<T>(device, layer, samples);
         case LayerKind::LayerNorm:
-            return make_layer_norm<T>(device, layer, samples);
+        case LayerKind::RmsNorm:
+            return make_row_norm<T>(device, layer, samples);
         case LayerKind::Attention:
+        case LayerKind::GroupedAttention:
             return make_attention<T>(device, layer, samples);
         case LayerKind::CrossEntropy:
             return make_cross_entropy<T>(device, layer, samples);
         case LayerKind::MeanSquaredError:
             return make_mean_squared_error<T>(device, layer, samples);
-        case LayerKind::GroupedAttention:
-        case LayerKind::Rotary:
-        case LayerKind::RmsNorm:
-        case LayerKind::GatedSilu:
         case LayerKind::Profiled:
             break;
     }

@@ -5,6 +5,7 @@
 #include "exec/cuda/step_graph.h"
 #include "tests/support/cuda_precisions.h"
 #include "tests/support/layer_laws.h"
+#include "tests/support/sequence_cases.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,71 +21,45 @@ using cuda::CudaKernels;
 
 constexpr unsigned kSeed = 5;
 
-struct ModelLayer {
-    std::string name;
-    Layer layer;
-    int samples;
-};
-
-void PrintTo(const ModelLayer& tested, std::ostream* out) { *out << tested.name; }
-
-ModelLayer image(const std::string& name, LayerKind kind, Dims input, int outputs, int stride, int samples) {
+LayerCase image(const std::string& name, LayerKind kind, Dims input, int outputs, int stride, int samples) {
     return {
         fmt::format("{}{}x{}x{}to{}s{}b{}", name, input.channels, input.height, input.width, outputs, stride, samples),
         make_layer(kind, input, outputs, 1, stride), samples};
 }
 
-ModelLayer concat(Dims input, int outputs) { return image("Concat", LayerKind::Concat, input, outputs, 1, 3); }
-ModelLayer upsample(Dims input, int stride) {
+LayerCase concat(Dims input, int outputs) { return image("Concat", LayerKind::Concat, input, outputs, 1, 3); }
+LayerCase upsample(Dims input, int stride) {
     return image("Upsample", LayerKind::Upsample, input, input.channels, stride, 2);
 }
-ModelLayer dropout(Dims input, double probability, int samples) {
-    ModelLayer tested = image("Dropout", LayerKind::Dropout, input, input.channels, 1, samples);
+LayerCase dropout(Dims input, double probability, int samples) {
+    LayerCase tested = image("Dropout", LayerKind::Dropout, input, input.channels, 1, samples);
     tested.layer.probability = probability;
     return tested;
 }
-ModelLayer cross_entropy(Dims input, int samples) {
+LayerCase cross_entropy(Dims input, int samples) {
     return image("CrossEntropy", LayerKind::CrossEntropy, input, 1, 1, samples);
 }
-ModelLayer squares(Dims input, int samples) {
+LayerCase squares(Dims input, int samples) {
     return image("MeanSquaredError", LayerKind::MeanSquaredError, input, 1, 1, samples);
 }
 
-ModelLayer rows(const std::string& name, LayerKind kind, int length, int from, int to, int samples) {
-    return {fmt::format("{}{}x{}to{}b{}", name, length, from, to, samples),
-            {.name = "tested", .kind = kind, .input = {1, length, from}, .output = {1, length, to}},
-            samples};
+LayerCase norm(int length, int width, int samples) {
+    return simple("LayerNorm", LayerKind::LayerNorm, length, width, samples);
 }
-
-ModelLayer norm(int length, int width, int samples) {
-    return rows("LayerNorm", LayerKind::LayerNorm, length, width, width, samples);
+LayerCase gelu(int length, int width, int samples) { return simple("Gelu", LayerKind::Gelu, length, width, samples); }
+LayerCase positions(int length, int width, int samples) {
+    return simple("PositionBias", LayerKind::PositionBias, length, width, samples);
 }
-ModelLayer gelu(int length, int width, int samples) {
-    return rows("Gelu", LayerKind::Gelu, length, width, width, samples);
+LayerCase rms_norm(int length, int width, int samples) {
+    return simple("RmsNorm", LayerKind::RmsNorm, length, width, samples);
 }
-ModelLayer positions(int length, int width, int samples) {
-    return rows("PositionBias", LayerKind::PositionBias, length, width, width, samples);
-}
-ModelLayer embedding(int length, int vocabulary, int width, int samples) {
-    ModelLayer tested = rows(fmt::format("Embedding{}of", vocabulary), LayerKind::Embedding, length, 1, width, samples);
-    tested.layer.vocabulary = vocabulary;
-    return tested;
-}
-ModelLayer row_linear(int length, int from, int to, int samples, bool bias = true) {
-    ModelLayer tested = rows(bias ? "RowLinear" : "RowLinearPlain", LayerKind::RowLinear, length, from, to, samples);
-    tested.layer.bias = bias;
-    return tested;
-}
-ModelLayer attention(int length, int width, int heads, int samples) {
-    ModelLayer tested =
-        rows(fmt::format("Attention{}of", heads), LayerKind::Attention, length, 3 * width, width, samples);
-    tested.layer.heads = heads;
-    return tested;
+LayerCase gated_silu(int length, int width, int samples) {
+    return simple("GatedSilu", LayerKind::GatedSilu, length, width, samples);
 }
 
 // Widths of whole packs and others; rows in one share and in many; parts of a row; vocabularies larger than the
-// integers of bf16.
-std::vector<ModelLayer> model_layers() {
+// integers of bf16; heads that share keys by one, two, four and all of them, more of them than rows.
+std::vector<LayerCase> model_layers() {
     return {concat({3, 5, 4}, 8),
             concat({16, 3, 5}, 40),
             concat({8, 4, 4}, 20),
@@ -111,18 +86,34 @@ std::vector<ModelLayer> model_layers() {
             embedding(6, 7, 5, 3),
             embedding(20, 1000, 8, 4),
             embedding(333, 40, 5, 2),
-            row_linear(4, 5, 7, 2),
-            row_linear(50, 16, 24, 2),
+            row_linear(4, 5, 7, 2, true),
+            row_linear(50, 16, 24, 2, true),
             row_linear(4, 5, 7, 2, false),
             attention(5, 6, 1, 1),
             attention(9, 12, 3, 2),
             attention(1, 4, 2, 2),
-            attention(40, 32, 4, 2)};
+            attention(40, 32, 4, 2),
+            grouped_attention(5, 6, 3, 3, 2),
+            grouped_attention(9, 20, 2, 1, 2),
+            grouped_attention(7, 24, 4, 2, 3),
+            grouped_attention(33, 32, 8, 2, 2),
+            grouped_attention(1, 48, 6, 3, 2),
+            grouped_attention(11, 28, 7, 1, 1),
+            rotary(5, 6, 3, 2),
+            rotary(300, 16, 2, 2, 500'000),
+            rotary(7, 30, 1, 3, 10),
+            rms_norm(4, 7, 2),
+            rms_norm(9, 64, 3),
+            rms_norm(70, 40, 2),
+            gated_silu(3, 5, 2),
+            gated_silu(8, 32, 3)};
 }
 
-bool is_product(LayerKind kind) { return kind == LayerKind::RowLinear || kind == LayerKind::Attention; }
+bool is_product(LayerKind kind) {
+    return kind == LayerKind::RowLinear || kind == LayerKind::Attention || kind == LayerKind::GroupedAttention;
+}
 
-class CudaModels : public testing::TestWithParam<std::tuple<ModelLayer, Precision>> {
+class CudaModels : public testing::TestWithParam<std::tuple<LayerCase, Precision>> {
 protected:
     void SetUp() override {
         if (cuda_status() != "ready")
@@ -131,7 +122,7 @@ protected:
     static void TearDownTestSuite() { opened().close(); }
 
     static Precision precision() { return std::get<Precision>(GetParam()); }
-    static const ModelLayer& tested_case() { return std::get<ModelLayer>(GetParam()); }
+    static const LayerCase& tested_case() { return std::get<LayerCase>(GetParam()); }
 
     static const CudaKernels& kernels() { return opened().of(precision()); }
 
@@ -240,8 +231,8 @@ TEST_P(CudaModels, HaveZerosAfterTheParameters) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaModels,
                          testing::Combine(testing::ValuesIn(model_layers()),
                                           testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16)),
-                         [](const testing::TestParamInfo<std::tuple<ModelLayer, Precision>>& tested) {
-                             return std::get<ModelLayer>(tested.param).name +
+                         [](const testing::TestParamInfo<std::tuple<LayerCase, Precision>>& tested) {
+                             return std::get<LayerCase>(tested.param).name +
                                     case_title(std::get<Precision>(tested.param));
                          });
 
@@ -258,7 +249,7 @@ class CudaTokens : public CudaBackend {};
 // The gradients of both blocks are summed block by block.
 TEST_P(CudaTokens, ShareATableWithOneLayoutInBothBlocks) {
     const CudaKernels kernels({}, GetParam(), true);
-    const ModelLayer table = embedding(4, 37, 5, 2), product = row_linear(4, 5, 37, 2, false);
+    const LayerCase table = embedding(4, 37, 5, 2), product = row_linear(4, 5, 37, 2, false);
     LayerRig owner(kernels, table.layer, table.samples), reader(kernels, product.layer, product.samples);
     ASSERT_EQ(owner.sizes.weights, reader.sizes.weights);
     const std::vector<float> values = random_for(GetParam(), 37 * 5, 3);
@@ -279,7 +270,7 @@ TEST_P(CudaTokens, ArriveExactly) {
     constexpr int kLength = 12, kSamples = 3;
     const CudaKernels kernels({}, GetParam(), true);
     const Dataset data = Dataset::synthetic_text(kLength, 1000, 3);
-    const ModelLayer reader = embedding(kLength, 1000, 8, kSamples);
+    const LayerCase reader = embedding(kLength, 1000, 8, kSamples);
     const LayerRig rig(kernels, reader.layer, kSamples, true);
     const auto notes = kernels.shared(kSamples * sizeof(Sample));
     const std::span<Sample> samples(reinterpret_cast<Sample*>(notes->data()), kSamples);
@@ -298,7 +289,7 @@ TEST_P(CudaTokens, ArriveExactly) {
 // of them.
 TEST_P(CudaTokens, HaveTheirGradientsInLargeBatches) {
     const CudaKernels kernels({}, GetParam(), true);
-    const ModelLayer many = embedding(1 << 14, 300, 3, 3);
+    const LayerCase many = embedding(1 << 14, 300, 3, 3);
     LayerRig tested(kernels, many.layer, many.samples, true),
         expected(reference_kernels(), many.layer, many.samples, true);
     std::vector<float> tokens = random_values(tested.input_elements(0), 9, 17);
@@ -315,12 +306,31 @@ TEST_P(CudaTokens, HaveTheirGradientsInLargeBatches) {
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTokens, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
                          [](const auto& tested) { return case_title(tested.param); });
 
+class CudaHeads : public CudaBackend {};
+
+// With one row the gradient of the values is the sum of the output gradients of all heads. In bf16 256 + 1 is 256.
+TEST_P(CudaHeads, RoundSumsOfSharedGradientsOnce) {
+    const CudaKernels kernels({}, GetParam(), true);
+    const LayerCase tested = grouped_attention(1, 16, 8, 1, 1);
+    LayerRig rig(kernels, tested.layer, tested.samples);
+    fill(rig, GetParam(), kSeed);
+    std::vector<float> gradient(16, 1);
+    gradient[0] = gradient[1] = 256;
+    rig.fill_gradient(gradient);
+    rig.forward();
+    rig.backward();
+    EXPECT_EQ(rig.plain_input_gradient(2), std::vector<float>(2, GetParam() == Precision::Bf16 ? 264 : 263));
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaHeads, testing::Values(Precision::Fp32, Precision::Tf32, Precision::Bf16),
+                         [](const auto& tested) { return case_title(tested.param); });
+
 class CudaCaptures : public CudaBackend {};
 
 // A launch drops the same values as the same calls in that later step.
 TEST_P(CudaCaptures, DropOtherValuesInEveryLaunch) {
     const CudaKernels kernels({}, GetParam(), true);
-    const ModelLayer tested = dropout({4, 5, 6}, 0.5, 3);
+    const LayerCase tested = dropout({4, 5, 6}, 0.5, 3);
     LayerRig captured(kernels, tested.layer, tested.samples), expected(reference_kernels(), tested.layer, 3);
     for (LayerRig* each : {&captured, &expected})
         fill(*each, GetParam(), kSeed);

@@ -27,6 +27,12 @@ pipeline: {schedule: gpipe, split: even, micro_batches: 2, micro_batch_size: 1}
 training: {steps: 2, learning_rate: 0.01, seed: 3}
 )";
 
+constexpr const char* kLlama = R"(
+workload: {model: llama, sequence_length: 5, vocabulary: 11, embedding: 12, blocks: 2, heads: 3, key_value_heads: 1}
+pipeline: {schedule: gpipe, split: even, micro_batches: 4, micro_batch_size: 2}
+training: {steps: 3, learning_rate: 0.1, seed: 3}
+)";
+
 const std::vector<std::string> kOnCuda = {"run.backend=cuda", "cluster.devices=2"};
 
 std::string said_by(const Execution& execution, ExitCode code) {
@@ -105,6 +111,16 @@ TEST_P(Precisions, TensorsWithManyReaders) {
                                       model_of_many_readers());
             expect_equal(execution.run(), execution.oracle(), fmt::format("{} {}", rule, fmt::join(way, " ")));
         }
+}
+
+TEST_P(Precisions, ALlamaEqualsItsOracle) {
+    const RunResult whole = Execution(kLlama, set({"cluster.devices=1", "run.fan_out_gradients=layer"})).run();
+    for (const char* way : {"pipeline.schedule=1f1b", "pipeline.schedule=zb-h1", "run.graph=true", "run.graph=false",
+                            "pipeline.recompute=all"}) {
+        const Execution execution(kLlama, set({way}));
+        expect_equal(execution.run(), execution.oracle(), way);
+        expect_equal(Execution(kLlama, set({way, "run.fan_out_gradients=layer"})).run(), whole, way);
+    }
 }
 
 // U takes the statistics of F into the averages, and evaluation reads these; one graph does the same in every step.
@@ -240,13 +256,15 @@ TEST(CudaRun, ImpossibleGraphsAreRefused) {
 
 // The numbers of another backend, up to rounding.
 TEST(CudaRun, LossesAreThoseOfTheReference) {
-    const std::vector<double> expected = Execution(kMlp, {"run.backend=reference"}).run().losses;
-    for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
-        const std::vector<double> losses =
-            Execution(kMlp, with(kOnCuda, {"training.precision=" + precision})).run().losses;
-        ASSERT_EQ(losses.size(), expected.size());
-        for (std::size_t step = 0; step < losses.size(); ++step)
-            EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;
+    for (const char* yaml : {kMlp, kLlama}) {
+        const std::vector<double> expected = Execution(yaml, {"run.backend=reference"}).run().losses;
+        for (const auto& [precision, tolerance] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 3e-2}}) {
+            const std::vector<double> losses =
+                Execution(yaml, with(kOnCuda, {"training.precision=" + precision})).run().losses;
+            ASSERT_EQ(losses.size(), expected.size());
+            for (std::size_t step = 0; step < losses.size(); ++step)
+                EXPECT_NEAR(losses[step], expected[step], tolerance * expected[step]) << precision << " step " << step;
+        }
     }
 }
 

@@ -46,11 +46,11 @@ inline LayerCase grouped_attention(int length, int width, int heads, int key_val
             samples};
 }
 
-inline LayerCase rotary(int length, int width, int heads, int samples) {
+inline LayerCase rotary(int length, int width, int heads, int samples, double base = 10'000) {
     Layer layer = rows(LayerKind::Rotary, length, width, width);
     layer.heads = heads;
-    layer.rotary_base = 10'000;
-    return {fmt::format("Rotary{}x{}h{}b{}", length, width, heads, samples), layer, samples};
+    layer.rotary_base = base;
+    return {fmt::format("Rotary{}x{}h{}of{}b{}", length, width, heads, base, samples), layer, samples};
 }
 
 // Fills the inputs, those of an embedding with tokens. An embedding has no gradient of its input.

@@ -1,7 +1,9 @@
 // Causal self-attention, one sample after the other, so that the scratch has the squares of scores of one sample
-// only.
+// only. Heads that share keys and values are in different products, one after the other: those of a product write
+// different matrices, and the gradients of what they share are added up in the order of the heads.
 #include "exec/cuda/layers/attention_loops.h"
 #include "exec/cuda/layers/products.h"
+#include "exec/training/heads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,110 +13,138 @@ namespace pw::cuda {
 
 namespace {
 
-// A row of the input has queries, keys and values, each with one head after the other. saved: the probabilities.
+// A matrix per head, `next` elements apart, or one for several heads.
+template <class Value>
+struct PerHead {
+    Value* data;
+    std::int64_t column, next;
+    bool is_shared = false;
+};
+
+// The input is one tensor with rows of queries, keys and values, or three tensors. saved: the probabilities.
 template <class T>
 class Attention : public CudaLayer {
 public:
     Attention(GpuShare& device, const Layer& layer, int samples)
         : CudaLayer(device, layer, samples),
-          length_(layer.input.height),
-          width_(layer.output.width),
-          depth_(width_ / layer.heads),
+          columns_(layer),
+          length_(columns_.rows),
+          depth_(columns_.head_width),
+          sharing_(columns_.keys.shared_by),
           squares_{static_cast<unsigned>(layer.heads), static_cast<unsigned>(layer.input.height)},
           factor_(static_cast<float>(1 / std::sqrt(static_cast<double>(depth_)))) {
         check_items(std::max<std::int64_t>(samples * layer.input.elements(), squares_.elements()));
         bytes_.saved_until_input = bytes_of<T>(samples * squares_.elements());
         reals_at_ = aligned(softmax_scratch(squares_));
-        rounded_at_ = reals_at_ + bytes_of<float>(squares_.elements());
+        const std::int64_t sums = kIsRounded && sharing_ > 1 ? length_ * columns_.keys.row_width : 0;
+        rounded_at_ = reals_at_ + bytes_of<float>(std::max(squares_.elements(), sums));
         bytes_.scratch = rounded_at_ + (kIsRounded ? bytes_of<T>(squares_.elements()) : 0);
     }
 
     void forward(const LayerArgs& args, bool save) override {
         for (int n = 0; n < samples_; ++n) {
-            const T* rows = reinterpret_cast<const T*>(args.inputs[0]) + n * length_ * 3 * width_;
             T* probabilities = save ? saved(args, n) : in_scratch(args);
             float* scores = reals(args);
             if constexpr (!kIsRounded)
                 scores = probabilities;
-            multiply<T, float>(device_,
-                               {.left = CUBLAS_OP_T,
-                                .rows = length_,
-                                .columns = length_,
-                                .depth = depth_,
-                                .factor = factor_,
-                                .batch = layer_.heads},
-                               keys(rows), queries(rows), square(scores));
+            multiply_heads<float>(
+                {.left = CUBLAS_OP_T, .rows = length_, .columns = length_, .depth = depth_, .factor = factor_},
+                read(args, columns_.keys, n), read(args, columns_.queries, n), square(scores));
             causal_softmax(device_.stream(), squares_, scores, probabilities, args.scratch);
-            multiply<T, T>(
-                device_,
-                {.left = CUBLAS_OP_N, .rows = depth_, .columns = length_, .depth = length_, .batch = layer_.heads},
-                values(rows), of(square(probabilities)),
-                {reinterpret_cast<T*>(args.output) + n * length_ * width_, width_, depth_});
+            multiply_heads<T>({.left = CUBLAS_OP_N, .rows = depth_, .columns = length_, .depth = length_},
+                              read(args, columns_.values, n), square<const T>(probabilities),
+                              of_sample(reinterpret_cast<T*>(args.output), columns_.output, n));
         }
     }
 
     void backward_input(const LayerArgs& args) override {
-        if (!args.input_gradients[0])
-            return;
+        const HeadColumns &queries = columns_.queries, &keys = columns_.keys, &values = columns_.values;
+        const bool needs_scores = wants(args, queries) || wants(args, keys);
         for (int n = 0; n < samples_; ++n) {
-            const T* rows = reinterpret_cast<const T*>(args.inputs[0]) + n * length_ * 3 * width_;
-            T* made = reinterpret_cast<T*>(args.input_gradients[0]) + n * length_ * 3 * width_;
-            const Matrix gradient{reinterpret_cast<const T*>(args.output_gradient) + n * length_ * width_, width_,
-                                  depth_};
-            backward_values(args, n, gradient, made);
-            backward_scores(args, n, gradient, rows);
-            backward_products(in_scratch(args), rows, made);
+            const Read gradient = of_sample(reinterpret_cast<const T*>(args.output_gradient), columns_.output, n);
+            if (wants(args, values))  // dV = P' dO
+                sum_heads(args, 1, gradient, square<const T>(saved(args, n)), values, n);
+            if (needs_scores)
+                backward_scores(args, n, gradient);
+            const Read score_gradient = square<const T>(in_scratch(args));
+            if (wants(args, queries))  // dQ = dS K
+                multiply_heads<T>(
+                    {.left = CUBLAS_OP_N, .rows = depth_, .columns = length_, .depth = length_, .factor = factor_},
+                    read(args, keys, n), score_gradient, made(args, queries, n));
+            if (wants(args, keys))  // dK = dS' Q
+                sum_heads(args, factor_, read(args, queries, n), score_gradient, keys, n);
         }
     }
 
 private:
     static constexpr bool kIsRounded = !std::is_same_v<T, float>;
+    using Read = PerHead<const T>;
 
     template <class Value>
     static Bytes bytes_of(std::int64_t count) {
         return aligned(count * static_cast<Bytes>(sizeof(Value)));
     }
 
-    // dV = P' dO
-    void backward_values(const LayerArgs& args, int n, const Matrix& gradient, T* made) const {
-        multiply<T, T>(device_,
-                       {.left = CUBLAS_OP_N,
-                        .rows = depth_,
-                        .columns = length_,
-                        .depth = length_,
-                        .right = CUBLAS_OP_T,
-                        .batch = layer_.heads},
-                       gradient, of(square(saved(args, n))), {made + 2 * width_, 3 * width_, depth_});
+    // Makes a product for every head of queries: for all heads of keys at once, and one after the other for the heads
+    // that share them. A shared result is the sum over these.
+    template <class Out>
+    void multiply_heads(Product product, const Read& left, const Read& right, const PerHead<Out>& result) const {
+        product.batch = static_cast<int>(columns_.heads / sharing_);
+        for (std::int64_t number = 0; number < sharing_; ++number) {
+            product.accumulate = result.is_shared && number > 0;
+            multiply<T, Out>(device_, product, batch<Matrix>(left, number), batch<Matrix>(right, number),
+                             batch<Result>(result, number));
+        }
+    }
+    template <class Batch, class Value>
+    Batch batch(const PerHead<Value>& all, std::int64_t number) const {
+        if (all.is_shared)
+            return {all.data, all.column, all.next};
+        return {all.data + number * all.next, all.column, sharing_ * all.next};
+    }
+
+    // Computes factor squares' rows for keys or values. Sums over heads are made in fp32 and rounded once.
+    void sum_heads(const LayerArgs& args, float factor, const Read& rows, const Read& squares, const HeadColumns& to,
+                   int n) const {
+        const Product product{.left = CUBLAS_OP_N,
+                              .rows = depth_,
+                              .columns = length_,
+                              .depth = length_,
+                              .right = CUBLAS_OP_T,
+                              .factor = factor};
+        const PerHead<T> result = made(args, to, n);
+        if constexpr (kIsRounded)
+            if (sharing_ > 1) {
+                multiply_heads<float>(product, rows, squares, {reals(args), to.row_width, depth_, true});
+                round_values(device_.stream(), reals(args), result.data, length_ * to.row_width);
+                return;
+            }
+        multiply_heads<T>(product, rows, squares, result);
     }
 
     // dP = dO V', and from it dS
-    void backward_scores(const LayerArgs& args, int n, const Matrix& gradient, const T* rows) const {
-        multiply<T, float>(
-            device_, {.left = CUBLAS_OP_T, .rows = length_, .columns = length_, .depth = depth_, .batch = layer_.heads},
-            values(rows), gradient, square(reals(args)));
+    void backward_scores(const LayerArgs& args, int n, const Read& gradient) const {
+        multiply_heads<float>({.left = CUBLAS_OP_T, .rows = length_, .columns = length_, .depth = depth_},
+                              read(args, columns_.values, n), gradient, square(reals(args)));
         causal_softmax_gradient<T>(device_.stream(), squares_, saved(args, n), reals(args), in_scratch(args),
                                    args.scratch);
     }
 
-    // dQ = dS K, dK = dS' Q
-    void backward_products(T* score_gradient, const T* rows, T* made) const {
-        Product product{.left = CUBLAS_OP_N,
-                        .rows = depth_,
-                        .columns = length_,
-                        .depth = length_,
-                        .factor = factor_,
-                        .batch = layer_.heads};
-        multiply<T, T>(device_, product, keys(rows), of(square(score_gradient)), {made, 3 * width_, depth_});
-        product.right = CUBLAS_OP_T;
-        multiply<T, T>(device_, product, queries(rows), of(square(score_gradient)),
-                       {made + width_, 3 * width_, depth_});
+    static bool wants(const LayerArgs& args, const HeadColumns& part) { return args.input_gradients[part.tensor]; }
+    Read read(const LayerArgs& args, const HeadColumns& part, int n) const {
+        return of_sample(reinterpret_cast<const T*>(args.inputs[part.tensor]), part, n);
     }
-
-    Matrix queries(const T* rows) const { return {rows, 3 * width_, depth_}; }
-    Matrix keys(const T* rows) const { return {rows + width_, 3 * width_, depth_}; }
-    Matrix values(const T* rows) const { return {rows + 2 * width_, 3 * width_, depth_}; }
-    Result square(void* data) const { return {data, length_, length_ * length_}; }
-    static Matrix of(const Result& made) { return {made.data, made.column, made.next}; }
+    PerHead<T> made(const LayerArgs& args, const HeadColumns& part, int n) const {
+        return of_sample(reinterpret_cast<T*>(args.input_gradients[part.tensor]), part, n);
+    }
+    template <class Value>
+    PerHead<Value> of_sample(Value* tensor, const HeadColumns& part, int n) const {
+        return {tensor + columns_.first_of(n * columns_.heads, part), part.row_width, depth_, part.shared_by > 1};
+    }
+    template <class Value>
+    PerHead<Value> square(Value* data) const {
+        return {data, length_, length_ * length_};
+    }
 
     T* saved(const LayerArgs& args, int n) const { return reinterpret_cast<T*>(args.saved) + n * squares_.elements(); }
     float* reals(const LayerArgs& args) const { return floats(args.scratch + reals_at_); }
@@ -123,7 +153,8 @@ private:
         return reinterpret_cast<T*>(args.scratch + (kIsRounded ? rounded_at_ : reals_at_));
     }
 
-    std::int64_t length_, width_, depth_;  // number of rows; width of an output row; width of a head
+    AttentionColumns columns_;
+    std::int64_t length_, depth_, sharing_;  // number of rows; width of a head; heads that share keys and values
     Squares squares_;
     float factor_;
     Bytes reals_at_ = 0, rounded_at_ = 0;  // offsets in the scratch

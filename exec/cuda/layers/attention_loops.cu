@@ -78,6 +78,12 @@ __global__ void write_gradient(const T* __restrict__ probabilities, const float*
     score_gradient[i] = rounded<T>(is_seen ? real(probabilities[i]) * (gradient[i] - rows[row]) : 0);
 }
 
+__global__ void round_each(const float* __restrict__ from, Bf16* __restrict__ to, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i < items)
+        to[i] = rounded<Bf16>(from[i]);
+}
+
 // The scratch: a few parts per row, and the result of each row.
 struct Shares {
     explicit Shares(const Squares& squares)
@@ -123,5 +129,9 @@ void causal_softmax_gradient(cudaStream_t stream, const Squares& squares, const 
 template void causal_softmax_gradient<float>(cudaStream_t, const Squares&, const float*, const float*, float*,
                                              std::byte*);
 template void causal_softmax_gradient<Bf16>(cudaStream_t, const Squares&, const Bf16*, const float*, Bf16*, std::byte*);
+
+void round_values(cudaStream_t stream, const float* from, Bf16* to, std::int64_t count) {
+    launch(stream, count, round_each, from, to, count);
+}
 
 }  // namespace pw::cuda

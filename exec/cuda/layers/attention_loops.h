@@ -27,4 +27,7 @@ template <class T>
 void causal_softmax_gradient(cudaStream_t stream, const Squares& squares, const T* probabilities, const float* gradient,
                              T* score_gradient, std::byte* scratch);
 
+// Computes to[i] = from[i], rounded.
+void round_values(cudaStream_t stream, const float* from, __nv_bfloat16* to, std::int64_t count);
+
 }  // namespace pw::cuda

@@ -120,6 +120,8 @@ std::unique_ptr<LayerKernel> make_batch_norm(GpuShare& device, const Layer& laye
 template <class T>
 std::unique_ptr<LayerKernel> make_activation(GpuShare& device, const Layer& layer, int samples);
 template <class T>
+std::unique_ptr<LayerKernel> make_gated_silu(GpuShare& device, const Layer& layer, int samples);
+template <class T>
 std::unique_ptr<LayerKernel> make_add(GpuShare& device, const Layer& layer, int samples);
 template <class T>
 std::unique_ptr<LayerKernel> make_max_pool(GpuShare& device, const Layer& layer, int samples);
@@ -140,8 +142,10 @@ std::unique_ptr<LayerKernel> make_embedding(GpuShare& device, const Layer& layer
 template <class T>
 std::unique_ptr<LayerKernel> make_position_bias(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_layer_norm(GpuShare& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_rotary(GpuShare& device, const Layer& layer, int samples);
 template <class T>
-std::unique_ptr<LayerKernel> make_attention(GpuShare& device, const Layer& layer, int samples);
+std::unique_ptr<LayerKernel> make_row_norm(GpuShare& device, const Layer& layer, int samples);  // layer and RMS norm
+template <class T>
+std::unique_ptr<LayerKernel> make_attention(GpuShare& device, const Layer& layer, int samples);  // and grouped
 
 }  // namespace pw::cuda

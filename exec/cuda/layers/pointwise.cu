@@ -1,4 +1,4 @@
-// ReLU, GELU and Add over flat tensors, padding included.
+// ReLU, GELU, gated SiLU and Add over flat tensors, padding included.
 #include "exec/cuda/layers/adding.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/packs.h"
@@ -69,6 +69,43 @@ __global__ void gelu_gradient(const Widest<T>* __restrict__ x, const Widest<T>* 
     dx[i] = rounded<T>(gradient);
 }
 
+// The logistic function.
+__device__ inline float logistic(float x) { return 1 / (1 + expf(-x)); }
+
+template <class T>
+__global__ void gated_silu(const Widest<T>* __restrict__ gate, const Widest<T>* __restrict__ x,
+                           Widest<T>* __restrict__ y, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Pack<float, kWidest<T>> gates = reals(gate[i]);
+    Pack<float, kWidest<T>> values = reals(x[i]);
+    for (int k = 0; k < kWidest<T>; ++k)
+        values.values[k] *= gates.values[k] * logistic(gates.values[k]);
+    y[i] = rounded<T>(values);
+}
+
+// `dgate` and `dx` may be null.
+template <class T>
+__global__ void gated_silu_gradient(const Widest<T>* __restrict__ gate, const Widest<T>* __restrict__ x,
+                                    const Widest<T>* __restrict__ dy, Widest<T>* __restrict__ dgate,
+                                    Widest<T>* __restrict__ dx, std::int64_t items) {
+    const std::int64_t i = item();
+    if (i >= items)
+        return;
+    const Pack<float, kWidest<T>> gates = reals(gate[i]), values = reals(x[i]), gradient = reals(dy[i]);
+    Pack<float, kWidest<T>> of_gates, of_values;
+    for (int k = 0; k < kWidest<T>; ++k) {
+        const float at = gates.values[k], share = logistic(at);
+        of_gates.values[k] = gradient.values[k] * values.values[k] * share * (1 + at * (1 - share));
+        of_values.values[k] = gradient.values[k] * at * share;
+    }
+    if (dgate)
+        dgate[i] = rounded<T>(of_gates);
+    if (dx)
+        dx[i] = rounded<T>(of_values);
+}
+
 // `mask` may be null.
 template <class T>
 __global__ void add(const Eight<T>* __restrict__ left, const Eight<T>* __restrict__ right, Eight<T>* __restrict__ y,
@@ -123,6 +160,31 @@ private:
     bool is_gelu_;
 };
 
+// The first input is the gate.
+template <class T>
+class GatedSilu : public CudaLayer {
+public:
+    GatedSilu(GpuShare& device, const Layer& layer, int samples)
+        : CudaLayer(device, layer, samples), items_(bytes_.output / static_cast<Bytes>(sizeof(Widest<T>))) {}
+
+    void forward(const LayerArgs& args, bool) override {
+        launch(device_.stream(), items_, gated_silu<T>, widest(args.inputs[0]), widest(args.inputs[1]),
+               widest(args.output), items_);
+    }
+
+    void backward_input(const LayerArgs& args) override {
+        if (args.input_gradients[0] || args.input_gradients[1])
+            launch(device_.stream(), items_, gated_silu_gradient<T>, widest(args.inputs[0]), widest(args.inputs[1]),
+                   widest(args.output_gradient), widest(args.input_gradients[0]), widest(args.input_gradients[1]),
+                   items_);
+    }
+
+private:
+    static auto widest(auto* data) { return packs<T, kWidest<T>>(data); }
+
+    std::int64_t items_;
+};
+
 // The gradients of both inputs are equal: if both have the same address, they are written once, and not at all if
 // that is the address of dy and there is no ReLU. saved with a fused ReLU: one bit per element, whether it passed.
 template <class T>
@@ -174,6 +236,13 @@ std::unique_ptr<LayerKernel> make_activation(GpuShare& device, const Layer& laye
 }
 template std::unique_ptr<LayerKernel> make_activation<float>(GpuShare&, const Layer&, int);
 template std::unique_ptr<LayerKernel> make_activation<Bf16>(GpuShare&, const Layer&, int);
+
+template <class T>
+std::unique_ptr<LayerKernel> make_gated_silu(GpuShare& device, const Layer& layer, int samples) {
+    return std::make_unique<GatedSilu<T>>(device, layer, samples);
+}
+template std::unique_ptr<LayerKernel> make_gated_silu<float>(GpuShare&, const Layer&, int);
+template std::unique_ptr<LayerKernel> make_gated_silu<Bf16>(GpuShare&, const Layer&, int);
 
 template <class T>
 std::unique_ptr<LayerKernel> make_add(GpuShare& device, const Layer& layer, int samples) {
