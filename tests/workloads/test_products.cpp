@@ -2,6 +2,8 @@
 #include "workloads/costs/products.h"
 
 #include "tests/support/public_data.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
 #include "workloads/costs/costs.h"
 
 #include <gtest/gtest.h>
@@ -107,6 +109,55 @@ TEST(Products, AreScaledToDevicesWithTheSameChip) {
     DeviceKindFacts mistaken = kind_called("b200");
     mistaken.products = "b2oo";
     EXPECT_THROW(product_rates(mistaken, Precision::Bf16), Error);
+}
+
+TEST(Products, AreThePassesOfOneLinearLayer) {
+    const LinearShape shape{7, 5, 3};
+    EXPECT_EQ(shape.product(ProductLayout::TN), (Product{7, 5, 3, ProductLayout::TN}));
+    EXPECT_EQ(shape.product(ProductLayout::NN), (Product{7, 3, 5, ProductLayout::NN}));
+    EXPECT_EQ(shape.product(ProductLayout::NT), (Product{3, 7, 5, ProductLayout::NT}));
+    for (const ProductLayout layout : {ProductLayout::TN, ProductLayout::NN, ProductLayout::NT})
+        EXPECT_EQ(linear_of(shape.product(layout)), shape);
+}
+
+TEST(Products, OfAFileAreThoseThatWereWritten) {
+    const ProductTable written{.device = "one \"core\"",
+                               .source = "a test",
+                               .precision = Precision::Fp32,
+                               .peak = 123.45e9,
+                               .accumulates = false,
+                               .rows = {{{64, 32, 16, ProductLayout::TN}, 0.5}, {{16, 64, 32, ProductLayout::NT}, 1}}};
+    const TemporaryFolder folder;
+    const std::string text = text_of(written, {"one remark"});
+    EXPECT_EQ(text.find("# one remark\ntables:\n"), 0u) << text;
+    const std::vector<ProductTable> read = read_products(folder.write("products.yaml", text));
+    ASSERT_EQ(read.size(), 1u);
+    EXPECT_EQ(read[0].device, written.device);
+    EXPECT_EQ(read[0].source, written.source);
+    EXPECT_EQ(read[0].precision, written.precision);
+    EXPECT_EQ(read[0].peak, written.peak);
+    EXPECT_EQ(read[0].accumulates, written.accumulates);
+    ASSERT_EQ(read[0].rows.size(), 2u);
+    for (std::size_t row = 0; row < 2; ++row) {
+        EXPECT_EQ(read[0].rows[row].product, written.rows[row].product);
+        EXPECT_EQ(read[0].rows[row].efficiency, written.rows[row].efficiency);
+    }
+}
+
+TEST(Products, OfAFileAreRefusedWithAllMistakes) {
+    const TemporaryFolder folder;
+    const auto says = [&](const std::string& text) {
+        return refusal([&] { read_products(folder.write("products.yaml", text)); });
+    };
+    const std::string mistakes = says(
+        "tables:\n- {device: a, precision: fp32, peak: 1 TFLOP/s, rows: [[1, 2, 3, TN], [1, 2, 3, TM, 2]]}\n"
+        "- {precision: fp32, rows: []}\n");
+    for (const char* part :
+         {"products.yaml:2", "'tables[0].rows[0]' has 4 values", "did you mean 'TN'?", "'tables[0].rows[1][4]' is 2",
+          "'tables[1].peak' is missing", "'tables[1].rows' has no product", "'tables[1]' is the second table in fp32"})
+        EXPECT_NE(mistakes.find(part), std::string::npos) << part << '\n' << mistakes;
+    EXPECT_NE(says("{}").find("the file has no tables of products"), std::string::npos);
+    EXPECT_NE(says("rows: 1").find("unknown key 'rows'"), std::string::npos);
 }
 
 // A layer of 4096 rows, 5120 inputs and 1536 outputs, whose three products are rows of the table.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
 
 namespace pw {
@@ -77,6 +78,21 @@ TEST(TransformerCosts, OrderTheWaysToRecomputeAsThePaperDoes) {
     EXPECT_LT(full / none, 1.45);
     EXPECT_LT(selective / none, 1.12);  // 7 % more
     EXPECT_LT(with_sequence, selective);
+}
+
+// The 22B model of the paper with eight tensor ranks: rows are 4 x 2048 tokens; queries, keys and values are 3 x 6144 /
+// 8 wide, the MLP 4 x 6144 / 8, the head 51200 / 8. Separate kernels of attention multiply the 4 x 8 x 2048 queries of
+// 8 heads, 96 wide, with the keys of 2048 tokens, and their probabilities with the values.
+TEST(TransformerCosts, ListTheProductsOfADevice) {
+    const LinearShape linear[] = {{8192, 6144, 2304}, {8192, 768, 6144},  {8192, 6144, 3072}, {8192, 3072, 6144},
+                                  {8192, 6144, 6400}, {65'536, 96, 2048}, {65'536, 2048, 96}};
+    std::set<Product> expected;
+    for (const LinearShape& shape : linear)
+        for (const ProductLayout layout : {ProductLayout::TN, ProductLayout::NN, ProductLayout::NT})
+            expected.insert(shape.product(layout));
+    const std::vector<Product> products = products_of(job_of(6144, 64, 48, 8, 1), 4);
+    EXPECT_EQ(std::set<Product>(products.begin(), products.end()), expected);
+    EXPECT_EQ(products.size(), expected.size());
 }
 
 TEST(TransformerCosts, DivideTheParametersOfAModel) {

@@ -6,13 +6,13 @@
 #include "workloads/models/precision.h"
 #include "workloads/text/choice.h"
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace pw {
@@ -27,8 +27,20 @@ inline constexpr Choice<ProductLayout> kChoices<ProductLayout>[] = {
 struct Product {
     std::int64_t m = 1, k = 1, n = 1;
     ProductLayout layout = ProductLayout::TN;
-    bool operator==(const Product&) const = default;
+    auto operator<=>(const Product&) const = default;
+
+    double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n); }
 };
+
+// A linear layer, whose three passes are products.
+struct LinearShape {
+    std::int64_t rows = 1, inputs = 1, outputs = 1;
+    auto operator<=>(const LinearShape&) const = default;
+
+    Product product(ProductLayout layout) const;
+};
+// Returns the layer of which a product is a pass.
+LinearShape linear_of(const Product& product);
 
 struct MeasuredProduct {
     Product product;
@@ -51,22 +63,29 @@ struct ProductTable {
 
 // Returns the tables of this build (workloads/costs/products.yaml).
 const std::vector<ProductTable>& product_tables();
+// Reads a file of the same form, with the products of one device: a table for each precision. Throws Error (BadInput)
+// with its mistakes.
+std::vector<ProductTable> read_products(const std::string& path);
+// Returns the text of such a file with one table; each of the remarks is a comment at its top.
+std::string text_of(const ProductTable& table, const std::vector<std::string>& remarks);
 
 // The shares of products of one table that were computed before: searches ask for the same ones again and again, from
 // several threads.
 class KnownEfficiencies {
 public:
     double of(const Product& product, const ProductTable& table);
+    std::vector<Product> products() const;  // for which of() was called, each once
 
 private:
-    std::mutex mutex_;
-    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, ProductLayout>, double> known_;
+    mutable std::mutex mutex_;
+    std::map<Product, double> known_;
 };
 
 // The rates of products on a kind of device.
 struct ProductRates {
     ProductTable table;
     double scale = 1;  // of the device to the table's: of their fastest products, or of their peaks where none is known
+    double chip_scale = 1;  // the same for tables of other kernels, whose device has the same chip
 
     std::shared_ptr<KnownEfficiencies> known = std::make_shared<KnownEfficiencies>();
 

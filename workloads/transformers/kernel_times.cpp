@@ -27,10 +27,6 @@ double memory_share(const DeviceKindFacts& device) {
 constexpr AttentionRates kOtherAttention = {0.38, 0.34};
 constexpr double kBackwardWork = 2.5;  // FLOPs of attention's backward, which computes the scores again, per forward
 
-bool is_low(Precision precision) {
-    return precision == Precision::Fp8 || precision == Precision::Mxfp8 || precision == Precision::Nvfp4;
-}
-
 }  // namespace
 
 LinearSeconds& LinearSeconds::operator+=(const LinearSeconds& other) {
@@ -44,7 +40,7 @@ KernelTimes::KernelTimes(const TransformerJob& job)
     : job_(job),
       memory_rate_(job.device.memory_bandwidth * memory_share(job.device)),
       is_low_(is_low(job.precision)),
-      head_rates_(is_low_ ? product_rates(job.device, Precision::Bf16) : job.products),
+      head_rates_(is_low_ ? job.head_products : job.products),
       head_flops_(job.flops) {
     if (is_low_)
         if (const auto rate = product_rate(job.device, Precision::Bf16))
@@ -52,18 +48,17 @@ KernelTimes::KernelTimes(const TransformerJob& job)
 }
 
 double KernelTimes::product_seconds(const Product& product, bool low) const {
-    const auto flops =
-        2.0 * static_cast<double>(product.m) * static_cast<double>(product.k) * static_cast<double>(product.n);
     const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
-    return flops / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
+    return product.flops() / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
 }
 
 LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, bool low, int pieces) const {
     const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
-    const std::int64_t m = whole(rows), k = whole(inputs), n = whole(outputs), piece = whole(rows / pieces);
-    return {.forward = pieces * product_seconds({piece, k, n, ProductLayout::TN}, low),
-            .input = pieces * product_seconds({piece, n, k, ProductLayout::NN}, low),
-            .weight = product_seconds({n, m, k, ProductLayout::NT}, low)};
+    const LinearShape all{whole(rows), whole(inputs), whole(outputs)};
+    const LinearShape piece{whole(rows / pieces), all.inputs, all.outputs};
+    return {.forward = pieces * product_seconds(piece.product(ProductLayout::TN), low),
+            .input = pieces * product_seconds(piece.product(ProductLayout::NN), low),
+            .weight = product_seconds(all.product(ProductLayout::NT), low)};
 }
 
 // Returns the seconds in which the gradients of weights are added up, if their product does not.
@@ -122,7 +117,7 @@ PassSeconds KernelTimes::attention(double sequences, double heads, double key_wi
     const AttentionTable* table = attention_table(job_.device.products, kernels);
     AttentionRates rates{kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
     if (table != nullptr) {
-        const double scale = head_rates_ ? head_rates_->scale : 1;
+        const double scale = head_rates_ ? head_rates_->chip_scale : 1;
         rates = table->rates({sequences, heads, queries, key_width});
         rates = {rates.forward * scale, rates.backward * scale};
     }
