@@ -64,7 +64,7 @@ MeasuredTable measure_products_by_shape(const Config& config, const std::vector<
     if (is_transformer(config))
         for (const int samples : sizes)
             for (const Product& product : products_of(transformer_job_of(unmeasured), samples))
-                wanted.insert(product);
+                wanted.insert(product.single());  // backends have no grouped products
     const StolenTime stolen;
     MeasuredTable measured;
     measured.products = measure_products(config, {wanted.begin(), wanted.end()}, time, [&](int done, int all) {

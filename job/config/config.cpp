@@ -64,6 +64,8 @@ std::shared_ptr<const ProductRates> measured_rates(const Config& config, Precisi
         if (measured->table.precision == precision) {
             ProductRates rates = *measured;
             rates.chip_scale = of_kind ? of_kind->chip_scale : 1;
+            if (rates.table.grouped.empty())
+                rates.with_groups = &table_with_groups(config.cluster.kind ? config.cluster.kind->products : "");
             return std::make_shared<const ProductRates>(std::move(rates));
         }
     return nullptr;

@@ -12,21 +12,37 @@ namespace pw {
 
 namespace {
 
-MeasuredProduct read_row(const Yaml& row) {
-    const std::vector<Yaml> values = row.items();
-    if (values.size() != 5) {
-        row.complain(fmt::format("'{}' has {} values", row.path(), values.size()),
-                     "write [m, k, n, layout, efficiency]");
-        return {};
+// Grouped rows begin with their groups.
+std::vector<MeasuredProduct> read_rows(const Yaml& rows, bool are_grouped) {
+    std::vector<MeasuredProduct> products;
+    for (const Yaml& row : rows.items()) {
+        const std::vector<Yaml> values = row.items();
+        const std::size_t first = are_grouped ? 1 : 0;
+        if (values.size() != first + 5) {
+            row.complain(fmt::format("'{}' has {} values", row.path(), values.size()),
+                         fmt::format("write [{}m, k, n, layout, efficiency]", are_grouped ? "groups, " : ""));
+            continue;
+        }
+        const auto size = [&](std::size_t value, std::int64_t least) {
+            return values[value].integer(least, least, std::numeric_limits<std::int32_t>::max());
+        };
+        products.push_back({{size(first, 1), size(first + 1, 1), size(first + 2, 1),
+                             values[first + 3].choice(ProductLayout::TN), are_grouped ? size(0, 2) : 1},
+                            values[first + 4].number(1, 1e-6, 1)});
     }
-    const auto size = [&](std::size_t value) {
-        return values[value].integer(1, 1, std::numeric_limits<std::int32_t>::max());
-    };
-    return {{size(0), size(1), size(2), values[3].choice(ProductLayout::TN)}, values[4].number(1, 1e-6, 1)};
+    return products;
+}
+
+std::string print_rows(const std::vector<MeasuredProduct>& rows, bool are_grouped) {
+    std::string text;
+    for (const auto& [product, efficiency] : rows)
+        text += fmt::format("  - [{}{}, {}, {}, {}, {:.4g}]\n", are_grouped ? fmt::format("{}, ", product.groups) : "",
+                            product.m, product.k, product.n, name_of(product.layout), efficiency);
+    return text;
 }
 
 ProductTable read_table(const Yaml& at) {
-    at.allow({"device", "precision", "peak", "accumulates", "source", "rows"});
+    at.allow({"device", "precision", "peak", "accumulates", "source", "rows", "grouped"});
     for (const std::string_view key : {"device", "precision", "peak", "rows"})
         if (at.is_map() && !at[key].present())
             at.complain(fmt::format("'{}.{}' is missing", at.path(), key), "add it, or measure the products again");
@@ -35,9 +51,8 @@ ProductTable read_table(const Yaml& at) {
                        .precision = at["precision"].choice(Precision::Bf16),
                        .peak = at["peak"].flops(1),
                        .accumulates = at["accumulates"].boolean(true),
-                       .rows = {}};
-    for (const Yaml& row : at["rows"].items())
-        table.rows.push_back(read_row(row));
+                       .rows = read_rows(at["rows"], false),
+                       .grouped = read_rows(at["grouped"], true)};
     if (at["rows"].is_list() && table.rows.empty())
         at["rows"].complain(fmt::format("'{}' has no product", at["rows"].path()),
                             "write one [m, k, n, layout, efficiency] at least");
@@ -89,10 +104,8 @@ std::string text_of(const ProductTable& table, const std::vector<std::string>& r
         fmt::format("tables:\n- device: {}\n  precision: {}\n  peak: {}\n  accumulates: {}\n  source: {}\n  rows:\n",
                     yaml_text(table.device), name_of(table.precision), exact_flops(table.peak), table.accumulates,
                     yaml_text(table.source));
-    for (const auto& [product, efficiency] : table.rows)
-        text += fmt::format("  - [{}, {}, {}, {}, {:.4g}]\n", product.m, product.k, product.n, name_of(product.layout),
-                            efficiency);
-    return text;
+    text += print_rows(table.rows, false);
+    return table.grouped.empty() ? text : text + "  grouped:\n" + print_rows(table.grouped, true);
 }
 
 }  // namespace pw

@@ -13,11 +13,16 @@ namespace {
 constexpr std::size_t kNearest = 4;
 constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
 
+bool has_layout(const std::vector<MeasuredProduct>& rows, ProductLayout layout) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const MeasuredProduct& row) { return row.product.layout == layout; });
+}
+
 double distance(const Product& a, const Product& b) {
     const auto apart = [](std::int64_t x, std::int64_t y) {
         return std::log(static_cast<double>(x) / static_cast<double>(y));
     };
-    return std::hypot(apart(a.m, b.m), apart(a.k, b.k), apart(a.n, b.n));
+    return std::hypot(std::hypot(apart(a.m, b.m), apart(a.k, b.k), apart(a.n, b.n)), apart(a.groups, b.groups));
 }
 
 const ProductTable* find_table(std::string_view device, Precision precision) {
@@ -44,16 +49,16 @@ double clock_ratio(const DeviceKindFacts& kind, const DeviceKindFacts& measured)
 
 }  // namespace
 
-Product LinearShape::product(ProductLayout layout) const {
+Product LinearShape::product(ProductLayout layout, std::int64_t groups) const {
     switch (layout) {
         case ProductLayout::TN:
-            return {rows, inputs, outputs, layout};
+            return {rows, inputs, outputs, layout, groups};
         case ProductLayout::NN:
-            return {rows, outputs, inputs, layout};
+            return {rows, outputs, inputs, layout, groups};
         case ProductLayout::NT:
             break;
     }
-    return {outputs, rows, inputs, layout};
+    return {outputs, rows, inputs, layout, groups};
 }
 
 LinearShape linear_of(const Product& product) {
@@ -69,13 +74,13 @@ LinearShape linear_of(const Product& product) {
 }
 
 double ProductTable::efficiency(const Product& product) const {
+    const std::vector<MeasuredProduct>& measured = product.groups > 1 ? grouped : rows;
     std::vector<std::pair<double, double>> nearest;  // distance, efficiency
-    const bool has_layout = std::any_of(
-        rows.begin(), rows.end(), [&](const MeasuredProduct& row) { return row.product.layout == product.layout; });
-    for (const MeasuredProduct& row : rows) {
+    const bool has_it = has_layout(measured, product.layout);
+    for (const MeasuredProduct& row : measured) {
         if (row.product == product)
             return row.efficiency;
-        if (!has_layout || row.product.layout == product.layout)
+        if (!has_it || row.product.layout == product.layout)
             nearest.emplace_back(distance(row.product, product), row.efficiency);
     }
     const std::size_t count = std::min(kNearest, nearest.size());
@@ -90,14 +95,27 @@ double ProductTable::efficiency(const Product& product) const {
     return std::exp(logarithm / weights);
 }
 
-double KnownEfficiencies::of(const Product& product, const ProductTable& table) {
+double ProductTable::rate_of_groups(const Product& product) const {
+    const Product measured =
+        has_layout(grouped, product.layout) ? product : linear_of(product).product(ProductLayout::TN, product.groups);
+    return efficiency(measured) / efficiency(measured.single());
+}
+
+const ProductTable& table_with_groups(std::string_view chip) {
+    const ProductTable* const own = find_table(chip, Precision::Bf16);
+    return own != nullptr && !own->grouped.empty() ? *own : *find_table("a100-pcie-80", Precision::Bf16);
+}
+
+double KnownEfficiencies::of(const Product& product, const ProductTable& table, const ProductTable& with_groups) {
     constexpr std::size_t kMostKnown = 100'000;
     {
         const std::lock_guard lock(mutex_);
         if (const auto found = known_.find(product); found != known_.end())
             return found->second;
     }
-    const double share = table.efficiency(product);
+    double share = table.efficiency(product.single());
+    if (product.groups > 1)
+        share = std::min(1.0, share * with_groups.rate_of_groups(product));
     const std::lock_guard lock(mutex_);
     if (known_.size() < kMostKnown)
         known_.emplace(product, share);
@@ -155,7 +173,8 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
     const double scale = own->is_measured && other->is_measured
                              ? own->flops / other->flops
                              : peak_of(kind, precision) / table->peak * clock_ratio(kind, *measured);
-    return std::make_shared<const ProductRates>(ProductRates{*table, scale, scale, known_of(*table)});
+    const ProductTable* const with_groups = table->grouped.empty() ? &table_with_groups(kind.products) : nullptr;
+    return std::make_shared<const ProductRates>(ProductRates{*table, scale, scale, with_groups, known_of(*table)});
 }
 
 std::optional<LayerProducts> products_of(const Layer& layer, int samples) {

@@ -52,8 +52,13 @@ double KernelTimes::product_seconds(const Product& product, bool low) const {
     return product.flops() / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
 }
 
+namespace {
+
+std::int64_t whole(double value) { return std::max<std::int64_t>(1, std::llround(value)); }
+
+}  // namespace
+
 LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, bool low, int pieces) const {
-    const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
     const LinearShape all{whole(rows), whole(inputs), whole(outputs)};
     const LinearShape piece{whole(rows / pieces), all.inputs, all.outputs};
     return {.forward = pieces * product_seconds(piece.product(ProductLayout::TN), low),
@@ -68,14 +73,19 @@ double KernelTimes::added(double inputs, double outputs, bool low) const {
     return adds ? moved(2.0 * static_cast<double>(job_.parallel.program().gradient) * inputs * outputs) : 0;
 }
 
-LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs, int pieces) const {
-    LinearSeconds seconds = products(rows, inputs, outputs, is_low_, pieces);
-    seconds.weight += added(inputs, outputs, is_low_);
+// Adds what a linear layer does besides its products.
+LinearSeconds KernelTimes::with_conversions(LinearSeconds seconds, double rows, double inputs, double outputs,
+                                            double groups) const {
+    seconds.weight += groups * added(inputs, outputs, is_low_);
     if (is_low_) {  // each input is read in bf16 and written as it is and transposed
-        seconds.forward += moved(4 * rows * inputs);
-        seconds.input += moved(4 * rows * outputs);
+        seconds.forward += moved(4 * groups * rows * inputs);
+        seconds.input += moved(4 * groups * rows * outputs);
     }
     return seconds;
+}
+
+LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs, int pieces) const {
+    return with_conversions(products(rows, inputs, outputs, is_low_, pieces), rows, inputs, outputs, 1);
 }
 
 double KernelTimes::input_bytes() const {
@@ -91,8 +101,14 @@ LinearSeconds KernelTimes::head(double rows, double inputs, double outputs) cons
 }
 
 LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, double outputs) const {
-    LinearSeconds one = linear(rows, inputs, outputs);
-    return {groups * one.forward, groups * one.input, groups * one.weight};
+    const LinearShape shape{whole(rows), whole(inputs), whole(outputs)};
+    const auto seconds = [&](ProductLayout pass) {
+        return product_seconds(shape.product(pass, whole(groups)), is_low_);
+    };
+    return with_conversions({.forward = seconds(ProductLayout::TN),
+                             .input = seconds(ProductLayout::NN),
+                             .weight = seconds(ProductLayout::NT)},
+                            rows, inputs, outputs, groups);
 }
 
 PassSeconds KernelTimes::attention(double sequences, double heads, double key_width, double value_width,

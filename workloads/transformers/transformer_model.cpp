@@ -122,6 +122,7 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
 std::vector<Product> products_of(TransformerJob job, int samples) {
     ProductRates asked;
     asked.table.rows = {{Product{}, 1}};
+    asked.with_groups = &table_with_groups("");
     job.products = job.head_products = std::make_shared<const ProductRates>(asked);
     (void)TransformerLayers(job).all(samples);
     return asked.known->products();
