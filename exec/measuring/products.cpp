@@ -179,20 +179,21 @@ public:
     // of the time, this one included.
     void add(const WantedLayer& layer, int left) {
         const Ns end = clock_now() + std::max<Ns>(0, end_ - clock_now()) / left;
-        LinearShape shape = layer.shape;
-        for (std::string why = reason_against(layer, shape, end); !why.empty();
-             why = reason_against(layer, shape, end)) {
-            if (shape.rows / 2 < kLeastRows)
-                return remark(layer, fmt::format("left out: with {} rows {}", shape.rows, why));
-            shape.rows /= 2;
-            if (measured_.contains(shape))
+        WantedLayer chosen = layer;
+        for (std::string why = reason_against(chosen, end); !why.empty(); why = reason_against(chosen, end)) {
+            const std::int64_t rows = chosen.shape.rows;
+            if (rows / 2 < kLeastRows)
+                return remark(layer, fmt::format("left out: with {} rows {}", rows, why));
+            chosen.shape.rows = rows / 2;
+            std::erase_if(chosen.passes,
+                          [&](ProductLayout pass) { return measured_.contains(chosen.shape.product(pass)); });
+            if (chosen.passes.empty())
                 return remark(layer,
-                              fmt::format("left out: with {} rows, which were measured, {}", 2 * shape.rows, why));
+                              fmt::format("left out: with {} rows {}, and {} rows were measured", rows, why, rows / 2));
         }
-        if (shape != layer.shape)
-            remark(layer, fmt::format("measured with {} rows", shape.rows));
-        measured_.insert(shape);
-        measure(shape, layer.passes, end);
+        if (chosen.shape != layer.shape)
+            remark(layer, fmt::format("measured with {} rows", chosen.shape.rows));
+        measure(chosen, end);
     }
 
     MeasuredProducts result() {
@@ -204,17 +205,17 @@ public:
     }
 
 private:
-    // Returns why a layer with these rows is not measured; empty if it can be. Reserves its memory.
-    std::string reason_against(const WantedLayer& layer, const LinearShape& shape, Ns end) {
+    // Returns why a layer is not measured with these rows; empty if it can be. Reserves its memory.
+    std::string reason_against(const WantedLayer& layer, Ns end) {
         bench_.reset();
         try {
             if (fastest_ == 0)
                 estimate(layer);
             const double calls = 1 + kRounds * kLeastInRound;
-            const double seconds = calls * WantedLayer{shape, layer.passes}.flops() / fastest_;
+            const double seconds = calls * layer.flops() / fastest_;
             if (const double most = static_cast<double>(std::max<Ns>(0, end - clock_now())) * 1e-9; seconds > most)
                 return fmt::format("it takes {:.3g} s, and its share of the time is {:.3g} s", seconds, most);
-            bench_ = std::make_unique<LinearBench>(kernels_, shape, layer.passes);
+            bench_ = std::make_unique<LinearBench>(kernels_, layer.shape, layer.passes);
             return {};
         } catch (const Error& error) {
             if (error.code() != ExitCode::RunFailed)
@@ -232,7 +233,7 @@ private:
         fastest_ = few.flops() / (static_cast<double>(std::max<Ns>(1, bench.run(1))) * 1e-9);
     }
 
-    void measure(const LinearShape& shape, const std::vector<ProductLayout>& passes, Ns end) {
+    void measure(const WantedLayer& layer, Ns end) {
         bench_->run(1);
         bench_->end_warm_up();
         core_clock_.start();
@@ -243,13 +244,14 @@ private:
         for (int round = 1; round < kRounds; ++round)
             bench_->run(calls);
         core_clock_.stop();
-        for (std::size_t pass = 0; pass < passes.size(); ++pass) {
-            const Product product = shape.product(passes[pass]);
+        for (std::size_t pass = 0; pass < layer.passes.size(); ++pass) {
+            const Product product = layer.shape.product(layer.passes[pass]);
             const Measured time = bench_->time(pass);
             const double rate = product.flops() / (static_cast<double>(time.median) * 1e-9);
             fastest_ = result_.table.peak == 0 ? rate : std::max(fastest_, rate);
             // The fastest product, in whole MFLOP/s, as the text of the table has it.
             result_.table.peak = std::max(result_.table.peak, std::ceil(rate * 1e-6) * 1e6);
+            measured_.insert(product);
             result_.table.rows.push_back({product, rate});
             result_.times.push_back(time);
         }
@@ -264,7 +266,7 @@ private:
     const Kernels& kernels_;
     const Ns end_;
     double fastest_ = 0;  // FLOP/s
-    std::set<LinearShape> measured_;
+    std::set<Product> measured_;
     std::unique_ptr<LinearBench> bench_;
     CoreClock core_clock_;
     MeasuredProducts result_;
