@@ -153,10 +153,12 @@ Action add_profile(CLI::App& command) {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(whole_number(1, 65'536));
-    command.add_flag("--gemm", arguments->products, "measure matrix products by shape, for cluster.products");
+    CLI::Option* const gemm =
+        command.add_flag("--gemm", arguments->products, "measure matrix products by shape, for cluster.products");
     command.add_option("--seconds", arguments->seconds, "about how long --gemm measures; default: 60")
         ->type_name("SECONDS")
-        ->check(seconds_above_zero());
+        ->check(seconds_above_zero())
+        ->needs(gemm);
     return [arguments] {
         const Config config = arguments->config.load();
         if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))

@@ -137,6 +137,7 @@ parallel: {pipeline: 2}
     EXPECT_TRUE(contains(error_of("simulate tiny.yaml --set training.precision=bf16", 2), "has products in fp32"));
     EXPECT_TRUE(contains(error_of("simulate products.yaml", 2), "is a table of products, not a config"));
     EXPECT_TRUE(contains(error_of("profile tiny.yaml -o profile.yaml", 2), "--gemm"));
+    EXPECT_TRUE(contains(error_of("profile tiny.yaml --seconds 5 -o profile.yaml", 2), "--gemm"));
     EXPECT_TRUE(contains(error_of("compare tiny.yaml", 2), "nothing to run"));
     run_well("profile tiny.yaml --gemm --seconds 5 --set run.backend=reference -o slow.yaml");
 }
