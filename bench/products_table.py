@@ -12,6 +12,15 @@ LAYOUTS = ("TN", "NN", "NT")
 MOST = 1.3
 
 
+def grouped_rows(shapes, peak):
+    """Returns the rows of grouped products, forward, and how many are left out."""
+    measured = sorted(shapes["experts"]["rows"])
+    times = [(g, m, k, n, g * m * k * n / tflops) for g, m, k, n, tflops in measured]
+    kept = [f"  - [{g}, {m}, {k}, {n}, TN, {tflops / peak:.4g}]" for (g, m, k, n, tflops), (*_, time) in zip(measured, times)
+            if time <= MOST * min(t for a, b, c, d, t in times if a >= g and b >= m and c >= k and d >= n)]
+    return kept, len(measured) - len(kept)
+
+
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
@@ -27,7 +36,9 @@ def main():
                 left_out += 1
             else:
                 print(f"  - [{m}, {k}, {n}, {layout}, {tflops / peak:.4g}]")
-    print(f"{left_out} left out", file=sys.stderr)
+    rows, left_out_of_grouped = grouped_rows(shapes, peak)
+    print("  grouped:", *rows, sep="\n")
+    print(f"{left_out} left out, and {left_out_of_grouped} grouped ones", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ FileKind kind_of(const std::string& path) {
         return FileKind::Unknown;
     if (has_key(text, "profile") && (has(text, "threads_per_device") || has_key(text, "layers")))
         return FileKind::Profile;
+    if (has_key(text, "tables") && has(text, "rows"))
+        return FileKind::Products;
     const bool is_graph = text.starts_with("node") && has(text, " -- ");
     if (is_graph || has_key(text, "layers") ||
         (is_json && (has(text, "\"nodes\"") || has(text, "\"layer_compute_total_ms\""))))
@@ -72,6 +74,11 @@ void require_config(const std::string& path) {
             fail_kind(path, "profile", "config",
                       fmt::format("name it in a config: cluster: {{profile: {0}}}; `pipewright validate {0}` checks it",
                                   path));
+        case FileKind::Products:
+            fail_kind(
+                path, "table of products", "config",
+                fmt::format("name it in a config: cluster: {{products: {0}}}; `pipewright validate {0}` checks it",
+                            path));
         case FileKind::Trace:
             fail_kind(path, "trace", "config",
                       fmt::format("`pipewright plot {0} -o FILE` draws it, `pipewright validate {0}` checks it", path));
@@ -89,7 +96,7 @@ void require_trace(const std::string& path, const std::string& command) {
     const FileKind kind = kind_of(path);
     if (kind == FileKind::Unknown && has_key(beginning_of(path), "workload"))
         fail_kind(path, "config", "trace", command);
-    if (kind == FileKind::Model || kind == FileKind::Profile || kind == FileKind::Plan)
+    if (kind == FileKind::Model || kind == FileKind::Profile || kind == FileKind::Products || kind == FileKind::Plan)
         require_config(path);  // reports what the file is
 }
 

@@ -9,8 +9,9 @@ enum class FileKind {
     Unknown,  // a config, or an unknown kind
     Model,    // layers with times, from PipeDream or YAML, or an instance of a partitioning problem
     Profile,
-    Trace,  // of Chrome, from pipewright or another program
-    Plan,   // *.csv
+    Products,  // measured by shape
+    Trace,     // of Chrome, from pipewright or another program
+    Plan,      // *.csv
 };
 FileKind kind_of(const std::string& path);
 

@@ -47,7 +47,8 @@ constexpr Command kCommands[] = {
     {"profile", "measure the costs of layers, transfers and updates on this machine", add_profile,
      "  pipewright profile cfg.yaml -o profile.yaml\n"
      "  pipewright simulate cfg.yaml --set cluster.profile=profile.yaml\n"
-     "  mpirun -n 2 pipewright profile cfg.yaml -o profile.yaml",
+     "  mpirun -n 2 pipewright profile cfg.yaml -o profile.yaml\n"
+     "  pipewright profile cfg.yaml --gemm -o products.yaml",
      true},
     {"run", "execute the plan and measure it", add_run,
      "  pipewright run cfg.yaml --steps 10 --trace measured.json\n"

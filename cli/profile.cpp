@@ -29,7 +29,16 @@ struct ProfileArguments {
     ConfigArguments config;
     std::string output;
     std::vector<int> sizes;
+    bool products = false;
+    double seconds = 60;
 };
+
+std::vector<int> sizes_to_measure(const ProfileArguments& arguments, const Config& config) {
+    std::vector<int> sizes = arguments.sizes.empty() ? sizes_of(config.pipeline).different() : arguments.sizes;
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    return sizes;
+}
 
 std::vector<std::string> row_of_layer(const std::string& name, const LayerTimes& times) {
     return {name,
@@ -90,11 +99,7 @@ void profile_config(const Config& config, const ProfileArguments& arguments) {
     check_target_file(arguments.output);
     require_layers(config, "measure");
     const Model model = build_model(config);
-    std::vector<int> sizes = arguments.sizes;
-    if (sizes.empty())
-        sizes = sizes_of(config.pipeline).different();
-    std::sort(sizes.begin(), sizes.end());
-    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    const std::vector<int> sizes = sizes_to_measure(arguments, config);
     const MeasuredProfile measured = measure_shown(config, model, sizes);
     const Profile& profile = measured.profile;
     Outputs outputs;
@@ -104,6 +109,34 @@ void profile_config(const Config& config, const ProfileArguments& arguments) {
         print_result("{}", print_rest(profile));
     });
     outputs.attempt([&] { write_profile(profile, arguments.output); });
+    outputs.done();
+}
+
+std::string print_products(const MeasuredProducts& products) {
+    Table table({"product [m, k, n]", "layout", "GFLOP/s", "median", "spread"});
+    for (std::size_t k = 0; k < products.times.size(); ++k) {
+        const auto& [product, efficiency] = products.table.rows[k];
+        table.add({fmt::format("[{}, {}, {}]", product.m, product.k, product.n), std::string(name_of(product.layout)),
+                   fmt::format("{:.4g}", efficiency * products.table.peak / 1e9), print_time(products.times[k].median),
+                   print_time(products.times[k].spread)});
+    }
+    return table.print();
+}
+
+void profile_products(const Config& config, const ProfileArguments& arguments) {
+    check_target_file(arguments.output);
+    MeasuredTable measured;
+    {
+        ProgressLine line;
+        measured = measure_products_by_shape(config, sizes_to_measure(arguments, config),
+                                             std::llround(arguments.seconds * 1e9),
+                                             {[&](const std::string& state) { line.show(state); }});
+    }
+    print_notes(measured.products.remarks);
+    print_warnings(measured.warnings);
+    Outputs outputs;
+    outputs.attempt([&] { print_result("{}", print_products(measured.products)); });
+    outputs.attempt([&] { write_file(arguments.output, text_of(measured.products.table, measured.products.remarks)); });
     outputs.done();
 }
 
@@ -120,13 +153,23 @@ Action add_profile(CLI::App& command) {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(whole_number(1, 65'536));
+    CLI::Option* const gemm =
+        command.add_flag("--gemm", arguments->products, "measure matrix products by shape, for cluster.products");
+    command.add_option("--seconds", arguments->seconds, "about how long --gemm measures; default: 60")
+        ->type_name("SECONDS")
+        ->check(seconds_above_zero())
+        ->needs(gemm);
     return [arguments] {
         const Config config = arguments->config.load();
         if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
             config.fail_at("run.transport", "profile measures GPUs and NCCL in one process",
                            "start it without a launcher, or with one rank");
         with_all_ranks(config, [&] {
-            if (is_first_rank())
+            if (arguments->products && is_first_rank())
+                profile_products(config, *arguments);
+            else if (arguments->products)
+                return;
+            else if (is_first_rank())
                 profile_config(config, *arguments);
             else
                 help_to_measure(config);

@@ -11,6 +11,7 @@
 #include "schedules/csv/csv.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
+#include "workloads/costs/products.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -205,6 +206,22 @@ void validate_profile(const ValidateArguments& arguments) {
                      profile.model, profile.layers.size(), fmt::join(sizes, ", "), profile.backend, profile.machine);
 }
 
+void validate_products(const ValidateArguments& arguments) {
+    Json tables = Json::array();
+    std::string text;
+    for (const ProductTable& table : read_products(arguments.path)) {
+        tables.push_back({{"device", table.device},
+                          {"precision", std::string(name_of(table.precision))},
+                          {"products", table.rows.size()}});
+        text += fmt::format("ok: products {}: {} in {}, {}\n", arguments.path, table.rows.size(),
+                            name_of(table.precision), table.device);
+    }
+    if (arguments.json)
+        print_json({{"schema_version", 1}, {"kind", "products"}, {"ok", true}, {"tables", tables}});
+    else
+        print_result("{}", text);
+}
+
 void validate_results(const ValidateArguments& arguments) {
     const Accuracy accuracy = read_accuracy(arguments.path);
     if (arguments.json)
@@ -284,6 +301,8 @@ void validate(const ValidateArguments& arguments) {
         validate_trace(arguments);
     else if (kind == FileKind::Profile)
         validate_profile(arguments);
+    else if (kind == FileKind::Products)
+        validate_products(arguments);
     else if (suffix == ".json" || suffix == ".yaml" || suffix == ".yml")
         validate_config(arguments);
     else {

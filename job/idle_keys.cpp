@@ -78,6 +78,10 @@ std::string no_rates(const Config& config, const Plan*) {
     return {};
 }
 
+std::string no_products(const Config& config, const Plan* plan) {
+    return cost_source_of(config).source == CostSource::Shapes ? "" : no_rates(config, plan);
+}
+
 std::string unread_option(const Config& config, std::string_view option) {
     std::vector<std::string_view> readers;
     for (const Schedule& schedule : schedules())
@@ -162,6 +166,7 @@ constexpr KeyRow kKeys[] = {
     {"workload.path", Read::Always, no_path},
     {"cluster.compute", Read::Always, no_rates},
     {"cluster.memory_bandwidth", Read::Always, no_rates},
+    {"cluster.products", Read::Always, no_products},
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},

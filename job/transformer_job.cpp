@@ -27,7 +27,7 @@ std::shared_ptr<const ProductRates> rates_like_others(double flops) {
     const std::vector<DeviceKindFacts> kinds = device_kinds();
     const DeviceKindFacts& measured = *find_device_kind(kinds, "a100-pcie-80");
     ProductRates rates = *product_rates(measured, Precision::Bf16);
-    rates.scale = flops / product_rate(measured, Precision::Bf16)->flops;
+    rates.scale = rates.chip_scale = flops / product_rate(measured, Precision::Bf16)->flops;
     return std::make_shared<const ProductRates>(std::move(rates));
 }
 
@@ -45,6 +45,8 @@ TransformerJob transformer_job_of(const Config& config) {
     job.device.memory_bandwidth = cluster.rates.memory_bandwidth;
     job.flops = cluster.rates.flops;
     job.products = product_rates_of(config);
+    if (is_low(job.precision))
+        job.head_products = head_rates_of(config);
     if (!config.places.contains("cluster.compute")) {
         const std::optional<ProductRate> rate = rate_of_kind(config);
         if (rate && !rate->is_measured)

@@ -5,11 +5,14 @@
 #include "exec/system/disturbance.h"
 #include "job/build.h"
 #include "job/launched_ranks.h"
+#include "job/transformer_job.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
+#include "workloads/transformers/transformer_model.h"
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -47,6 +50,33 @@ MeasuredProfile measure_costs(const Config& config, const Model& model, const st
         const LayerTimes total = total_of(measured.profile.layers, samples);
         median += time_of(total);
         spread += total.forward.spread + total.backward.spread;
+    }
+    for (const std::string& warning : warnings_of_spread(median, spread))
+        measured.warnings.push_back(warning);
+    return measured;
+}
+
+MeasuredTable measure_products_by_shape(const Config& config, const std::vector<int>& sizes, Ns time,
+                                        const Hooks& hooks) {
+    std::set<Product> wanted;
+    Config unmeasured = config;  // the file of products may not be there yet
+    unmeasured.cluster.products.clear();
+    if (is_transformer(config))
+        for (const int samples : sizes)
+            for (const Product& product : products_of(transformer_job_of(unmeasured), samples))
+                wanted.insert(product.single());  // backends have no grouped products
+    const StolenTime stolen;
+    MeasuredTable measured;
+    measured.products = measure_products(config, {wanted.begin(), wanted.end()}, time, [&](int done, int all) {
+        if (hooks.stops())
+            fail_with(ExitCode::RunFailed, "the measurement was stopped");
+        hooks.show(fmt::format("timing products, layer {} of {}", done + 1, all));
+    });
+    measured.warnings = warnings_of({.cpu_share = {measured.products.cpu_share}, .stolen = stolen.share()});
+    Ns median = 0, spread = 0;
+    for (const Measured& product : measured.products.times) {
+        median += product.median;
+        spread += product.spread;
     }
     for (const std::string& warning : warnings_of_spread(median, spread))
         measured.warnings.push_back(warning);

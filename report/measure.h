@@ -1,6 +1,7 @@
 // Costs measured on this machine, and jobs that are made of them.
 #pragma once
 
+#include "exec/measuring/products.h"
 #include "job/job.h"
 #include "report/hooks.h"
 
@@ -18,6 +19,16 @@ struct MeasuredProfile {
 // measure_profile() does.
 MeasuredProfile measure_costs(const Config& config, const Model& model, const std::vector<int>& sizes,
                               const Hooks& hooks = {});
+
+struct MeasuredTable {
+    MeasuredProducts products;
+    std::vector<std::string> warnings = {};
+};
+
+// Measures matrix products by shape on the backend of `config`, within about `time`, as measure_products() does: those
+// of a transformer at these sizes of micro-batches, or usual ones for other models.
+MeasuredTable measure_products_by_shape(const Config& config, const std::vector<int>& sizes, Ns time,
+                                        const Hooks& hooks = {});
 
 // The passes of all layers in sequence, at a measured size.
 LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples);

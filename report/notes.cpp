@@ -166,20 +166,25 @@ Notices notes_on_file(const Job& job, const std::vector<int>& used) {
 
 std::string note_on_rates(const Config& config) {
     const std::optional<ProductRate> rate = rate_of_kind(config);
-    if (!rate || rate->flops != config.cluster.rates.flops)
-        return "analytic costs: run `pipewright profile` to calibrate";
     const std::shared_ptr<const ProductRates> products = product_rates_of(config);
+    const std::string by_shape = products ? fmt::format("of linear layers by {} products measured on {}",
+                                                        products->table.rows.size(), products->table.device)
+                                          : "";
+    if (!rate || rate->flops != config.cluster.rates.flops)
+        return fmt::format("analytic costs{}{}: run `pipewright profile` to calibrate", products ? ", " : "", by_shape);
     return fmt::format("analytic costs at {}, {} of {} in {}{}; run `pipewright profile` to calibrate",
                        exact_flops(rate->flops),
                        rate->is_measured ? "the fastest measured product" : "the vendor's peak", config.cluster.device,
-                       name_of(config.training.precision),
-                       products ? fmt::format(", and of linear layers by {} products measured on {}",
-                                              products->table.rows.size(), products->table.device)
-                                : ": no layer takes less");
+                       name_of(config.training.precision), products ? ", and " + by_shape : ": no layer takes less");
 }
 
 std::string note_on_shapes(const Config& config) {
     const std::shared_ptr<const ProductRates> products = product_rates_of(config);
+    if (!config.cluster.products.empty())
+        return fmt::format(
+            "costs by the shapes of products, {} of which cluster.products has, measured on {} in {}; "
+            "nothing else was measured on these devices",
+            products->table.rows.size(), products->table.device, name_of(products->table.precision));
     return fmt::format("costs by the shapes of products{}, not measured in this program on these devices",
                        products ? fmt::format(", {} of which were measured on {} in {}", products->table.rows.size(),
                                               products->table.device, name_of(products->table.precision))
@@ -257,6 +262,12 @@ void require_layers(const Config& config, const std::string& what) {
                        fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, what),
                        "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
                        "`pipewright list models`");
+    if (source == CostSource::Shapes)
+        config.fail_at(
+            "workload.model",
+            fmt::format("the costs of {} follow from shapes: there is nothing to {}", config.workload.model, what),
+            "use `pipewright simulate`, run with run.backend: emulated, or measure its matrix products with "
+            "`pipewright profile CONFIG --gemm -o FILE` for cluster.products");
     if (source == CostSource::Uniform)
         config.fail_at(
             "workload.model", fmt::format("a uniform workload has no layers to {}", what),

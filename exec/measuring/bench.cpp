@@ -146,24 +146,13 @@ void Bench::place_shared() {
     }
 }
 
-// For a device with a queue: measures the time between two consecutive marks while the device is as busy as between
-// two layers. On the host a mark only reads the clock.
+// The device is then as busy as between two layers.
 void Bench::measure_marks() {
     if (kernels_.on_host())
         return;
-    constexpr int kPairs = 201;
     program_.set_observer(nullptr);
     program_.forward(places_[0], true);
-    std::vector<std::pair<Mark, Mark>> pairs;
-    for (int k = 0; k < kPairs; ++k) {
-        const Mark start = kernels_.mark();
-        pairs.emplace_back(start, kernels_.mark());
-    }
-    std::vector<Ns> times;
-    for (const auto& [start, end] : pairs)
-        times.push_back(kernels_.time_between(start, end));
-    stop_watch_.set_cost_of_marks(median_of(std::move(times)));
-    kernels_.finish();
+    stop_watch_.set_cost_of_marks(cost_of_marks(kernels_));
     program_.set_observer(&stop_watch_);
 }
 

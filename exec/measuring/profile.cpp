@@ -34,15 +34,6 @@ namespace {
 constexpr int kTurns = 4;
 constexpr int kInFlight = 3;  // micro-batches; with one, its activations could still be in the cache
 
-std::string today() {
-    const std::time_t now = std::time(nullptr);
-    char text[16] = {};
-    std::tm parts{};
-    gmtime_r(&now, &parts);
-    std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
-    return text;
-}
-
 Profile described(const Config& config, const Model& model, const TransferCost& transfer, const Kernels& kernels) {
     Profile profile;
     profile.model = model.name;
@@ -188,6 +179,15 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
 }
 
 }  // namespace
+
+std::string today() {
+    const std::time_t now = std::time(nullptr);
+    char text[16] = {};
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+    return text;
+}
 
 void help_to_measure(const Config& config) {
     (void)measure_links(join_ranks(), host_name());

@@ -6,6 +6,7 @@
 #include "workloads/models/models.h"
 
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace pw {
@@ -14,6 +15,8 @@ namespace pw {
 // at the given micro-batch sizes.
 Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress);
+
+std::string today();  // "2026-11-26", in UTC
 
 // The part of the other ranks in a profile that rank 0 measures: they send and receive the measured messages.
 void help_to_measure(const Config& config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pw {
 
@@ -13,6 +14,22 @@ Measured median_of(std::vector<Ns> values) {
         return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1) + 0.5)];
     };
     return {at(0.5), at(0.9) - at(0.1)};
+}
+
+Measured cost_of_marks(const Kernels& kernels) {
+    if (kernels.on_host())
+        return {};
+    constexpr int kPairs = 201;
+    std::vector<std::pair<Mark, Mark>> pairs;
+    for (int k = 0; k < kPairs; ++k) {
+        const Mark start = kernels.mark();
+        pairs.emplace_back(start, kernels.mark());
+    }
+    std::vector<Ns> times;
+    for (const auto& [start, end] : pairs)
+        times.push_back(kernels.time_between(start, end));
+    kernels.finish();
+    return median_of(std::move(times));
 }
 
 void PassTimes::add(int layer, Pass pass, bool accumulate, Ns time) {

@@ -10,6 +10,10 @@ namespace pw {
 
 Measured median_of(std::vector<Ns> values);  // with the spread; both 0 if there are no values
 
+// Returns the time between two marks with nothing between them, on a device that is busy with earlier calls. It is in
+// every time on a device with a queue; on the host a mark only reads the clock, and it is 0.
+Measured cost_of_marks(const Kernels& kernels);
+
 // The times of layers in one setting: alone, or in parallel with computing neighbours. Passes that add gradients to
 // others are kept separate from those that write them.
 class PassTimes {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -100,6 +101,15 @@ void read_kind(const Yaml& at, ClusterConfig& cluster) {
                           meant
                               ? fmt::format("did you mean {}?", *meant)
                               : "`pipewright list devices` names them; cluster.device_kinds may name a file of yours");
+}
+
+// A file that is not there is an error of what needs its products: `profile --gemm` may be about to write it.
+void read_measured_products(ClusterConfig& cluster) {
+    if (std::error_code error; !std::filesystem::is_regular_file(cluster.products, error))
+        return;
+    for (ProductTable& table : read_products(cluster.products))
+        cluster.measured_products.push_back(
+            std::make_shared<const ProductRates>(ProductRates{.table = std::move(table)}));
 }
 
 using Cluster = ClusterConfig;
@@ -233,6 +243,9 @@ constexpr ConfigKey kClusterKeys[] = {
      "file with the devices of an Ascend cluster, see below"},
     {"profile", path_key<kCluster, &Cluster::profile>(), KeyShown::IfSet, "none",
      "measured costs, see [profile.md](profile.md)"},
+    {"products", path_key<kCluster, &Cluster::products>(), KeyShown::IfSet, "none",
+     "file with [products measured by shape](profile.md#products-by-shape) on these devices, instead of those of "
+     "`device`: for linear layers of analytic costs, and transformers"},
     {"compute", printed_as(rate_key<kCluster, &Cluster::rates, &DeviceRates::flops>(), print_compute), KeyShown::Always,
      "", "for analytic costs"},
     {"memory_bandwidth",
@@ -243,6 +256,7 @@ constexpr ConfigKey kClusterKeys[] = {
 void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     ClusterConfig& cluster = config.cluster;
     read_kind(at, cluster);
+    read_measured_products(cluster);
     read_devices(at, cluster, reading);
     read_links(at, cluster);
     read_network(at, cluster);

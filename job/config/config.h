@@ -86,6 +86,8 @@ struct ClusterConfig {
     std::string device;                   // the kind of all devices; empty: none is named
     std::string device_kinds;             // absolute path of a file with further kinds; empty: none
     std::optional<DeviceKindFacts> kind;  // what is known of `device`
+    std::string products;                 // absolute path of a file with products measured on the devices; empty: none
+    std::vector<std::shared_ptr<const ProductRates>> measured_products;  // of that file if it is there, by precision
     DeviceRates rates;
     int domain = 0;  // devices that `link` connects, in several hosts; 0: those of a host
 };
@@ -313,9 +315,12 @@ bool has_analytic_costs(const Config& config);
 // Returns the rate of the named kind of devices in the precision of the training; nothing without one.
 std::optional<ProductRate> rate_of_kind(const Config& config);
 
-// Returns the rates of products of the named kind of devices; null without one or its table, and where the file has
-// cluster.compute.
+// Returns the rates of products in the precision of the training: of cluster.products, else of the named kind of
+// devices; null without one or its table, and where the file has cluster.compute. Throws Error (BadInput) if there is
+// no file cluster.products, or if it has no products in this precision.
 std::shared_ptr<const ProductRates> product_rates_of(const Config& config);
+// Returns the rates in bf16, for what a training in low precision computes in bf16.
+std::shared_ptr<const ProductRates> head_rates_of(const Config& config);
 
 // Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Config& config);

@@ -118,6 +118,38 @@ TEST_F(Cli, ProfilesAreMeasuredAndUsed) {
     EXPECT_TRUE(contains(between.err, "--sizes 3")) << between.err;
 }
 
+// Queries, keys and values are 3 x 32 wide, the MLP 2 x 40 and 40, the head 128 for 100 tokens: five linear layers.
+TEST_F(Cli, ProductsAreMeasuredByShapeAndUsed) {
+    write("config.json", R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+                             "intermediate_size": 40, "vocab_size": 100})");
+    write("tiny.yaml", R"(
+workload: {model: config.json, sequence_length: 16}
+cluster: {devices: 2, device: h100-sxm-80, products: products.yaml}
+parallel: {pipeline: 2}
+)");
+    const Said profiled = run_well("profile tiny.yaml --gemm --seconds 5 -o products.yaml");
+    EXPECT_TRUE(contains(profiled.out, "[16, 32, 96] ")) << profiled.out;
+    EXPECT_TRUE(contains(profiled.out, "[128, 16, 32] ")) << profiled.out;
+    const Json validated = run_well("validate products.yaml --json").json();
+    EXPECT_EQ(validated["tables"][0]["products"], 15);
+    EXPECT_EQ(validated["tables"][0]["precision"], "fp32");
+    EXPECT_TRUE(contains(run_well("simulate tiny.yaml").err, "15 of which cluster.products has"));
+    EXPECT_TRUE(contains(error_of("simulate tiny.yaml --set training.precision=bf16", 2), "has products in fp32"));
+    EXPECT_TRUE(contains(error_of("simulate products.yaml", 2), "is a table of products, not a config"));
+    EXPECT_TRUE(contains(error_of("profile tiny.yaml -o profile.yaml", 2), "--gemm"));
+    EXPECT_TRUE(contains(error_of("profile tiny.yaml --seconds 5 -o profile.yaml", 2), "--gemm"));
+    EXPECT_TRUE(contains(error_of("compare tiny.yaml", 2), "nothing to run"));
+    run_well("profile tiny.yaml --gemm --seconds 5 --set run.backend=reference -o slow.yaml");
+}
+
+TEST_F(Cli, ProductsThatTakeTooLongAreLeftOutAloud) {
+    const Said profiled = run_well("profile mlp.yaml --gemm --seconds 3 -o products.yaml");
+    EXPECT_TRUE(contains(profiled.err, "note: 4096 rows, 4096 inputs, 4096 outputs: left out")) << profiled.err;
+    EXPECT_TRUE(contains(read("products.yaml"), "# 4096 rows, 4096 inputs, 4096 outputs: left out"));
+    EXPECT_TRUE(contains(error_of("profile mlp.yaml --gemm --seconds 0.000001 -o none.yaml", 1), "allow more time"));
+    EXPECT_FALSE(std::filesystem::exists(file("none.yaml")));
+}
+
 TEST_F(Cli, FullDisksAreFailures) {
     EXPECT_EQ(run("simulate uniform.yaml --trace /nowhere/trace.json").code, 1);
     const std::string full = "cd /tmp && '" PIPEWRIGHT_BINARY "' list schedules >/dev/full 2>/dev/null";

@@ -64,6 +64,20 @@ TEST_F(CudaCli, AModuleRunsAPlanAndItsOracle) {
     EXPECT_EQ(run["losses"], oracle["losses"]);
 }
 
+TEST_F(CudaCli, ProductsAreMeasured) {
+    write("config.json", R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+                             "intermediate_size": 40, "vocab_size": 100})");
+    write("tiny.yaml", R"(
+workload: {model: config.json, sequence_length: 16}
+cluster: {devices: 1, device: h100-sxm-80}
+training: {precision: bf16}
+run: {backend: cuda}
+)");
+    run_well("profile tiny.yaml --gemm --seconds 5 -o products.yaml");
+    EXPECT_NE(run_well("validate products.yaml").out.find("15 in bf16"), std::string::npos);
+    run_well("simulate tiny.yaml --set cluster.products=products.yaml");
+}
+
 TEST_F(CudaCli, AnErrorInTheModuleEndsTheProgramLikeOthers) {
     const std::string said = error_of("run mlp.yaml --set run.backend=cuda --set run.gpus=[0,7]", 2);
     EXPECT_NE(said.find("GPU 7"), std::string::npos) << said;

@@ -18,6 +18,7 @@
 #include "sim/metrics.h"
 #include "sim/replay.h"
 #include "tests/support/temporary_folder.h"
+#include "workloads/costs/products.h"
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/error.h"
 #include "workloads/models/transformer.h"
@@ -115,6 +116,7 @@ const Target kTargets[] = {
     {"foreign", replay_any_trace},
     {"kineto", replay_any_trace},
     {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
+    {"products", [](const std::string& bytes) { read_products(file("products.yaml", bytes)); }},
     {"layers", [](const std::string& bytes) { read_layer_yaml(std::make_shared<Source>("l.yaml", bytes), 4); }},
     {"layer_csv", [](const std::string& bytes) { read_layer_csv(std::make_shared<Source>("l.csv", bytes), 4); }},
     {"metis", [](const std::string& bytes) { read_metis_json(std::make_shared<Source>("m_bs2.json", bytes), 4); }},

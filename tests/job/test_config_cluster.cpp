@@ -126,6 +126,38 @@ TEST(DevicesByName, AreRefusedWithTheFactAndAWayOut) {
                          "is for run.backend cuda, or with cluster.device, not cpu"));
 }
 
+// The scale of attention's kernels stays that of the chip.
+TEST(MeasuredProducts, ReplaceThoseOfTheKind) {
+    const TemporaryFolder folder;
+    folder.write("products.yaml",
+                 "tables:\n- {device: this one, precision: bf16, peak: 1 TFLOP/s, rows: [[8, 8, 8, TN, 0.5]]}\n");
+    const std::string path = folder.write("cfg.yaml", kOnH100s);
+    const Config of_kind = load_config(path, {"cluster.device=h100-pcie-80"});
+    const Config config = load_config(path, {"cluster.device=h100-pcie-80", "cluster.products=products.yaml"});
+    EXPECT_EQ(product_rates_of(config)->flops({8, 8, 8, ProductLayout::TN}), 0.5e12);
+    EXPECT_EQ(product_rates_of(config)->chip_scale, product_rates_of(of_kind)->scale);
+    EXPECT_EQ(head_rates_of(config)->flops({8, 8, 8, ProductLayout::NN}), 0.5e12);
+    EXPECT_EQ(config.cluster.rates.flops, of_kind.cluster.rates.flops);
+    EXPECT_EQ(load(config.yaml).cluster.products, (folder.path() / "products.yaml").string());
+    const Config with_rate = load_config(path, {"cluster.compute=1 GFLOP/s", "cluster.products=products.yaml"});
+    EXPECT_EQ(product_rates_of(with_rate)->flops({8, 8, 8, ProductLayout::TN}), 0.5e12);
+}
+
+TEST(MeasuredProducts, AreRefusedWhereTheyAreNeededAndNotThere) {
+    const TemporaryFolder folder;
+    folder.write("products.yaml",
+                 "tables:\n- {device: this one, precision: fp32, peak: 1 TFLOP/s, rows: [[8, 8, 8, TN, 0.5]]}\n");
+    const std::string path = folder.write("cfg.yaml", kOnH100s);
+    const auto says = [&](const std::string& set) {
+        const Config config = load_config(path, {set});
+        return refusal([&] { product_rates_of(config); });
+    };
+    EXPECT_TRUE(contains(says("cluster.products=nowhere.yaml"), "nowhere.yaml'"));
+    EXPECT_TRUE(contains(says("cluster.products=nowhere.yaml"), "profile CONFIG --gemm"));
+    EXPECT_TRUE(
+        contains(says("cluster.products=products.yaml"), "has products in fp32, and 'training.precision' is bf16"));
+}
+
 TEST(Config, ReadsAndPrintsTheCostsOfMessages) {
     const Config config = load(
         "{workload: {model: mlp}, cluster: {devices: [{name: a, host: x}, {name: b, host: y}, {host: z}], "

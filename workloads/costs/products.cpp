@@ -1,14 +1,9 @@
 #include "workloads/costs/products.h"
 
-#include "workloads/costs/products_text.h"
 #include "workloads/error.h"
-#include "workloads/text/embedded.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 namespace pw {
@@ -18,44 +13,16 @@ namespace {
 constexpr std::size_t kNearest = 4;
 constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
 
-ProductTable read_table(const Yaml& at) {
-    at.allow({"device", "precision", "peak", "accumulates", "source", "rows"});
-    ProductTable table{.device = at["device"].text(),
-                       .source = at["source"].text(),
-                       .precision = at["precision"].choice(Precision::Bf16),
-                       .peak = at["peak"].flops(1),
-                       .accumulates = at["accumulates"].boolean(true),
-                       .rows = {}};
-    for (const Yaml& row : at["rows"].items()) {
-        const std::vector<Yaml> values = row.items();
-        if (values.size() != 5) {
-            row.complain(fmt::format("'{}' has {} values", row.path(), values.size()),
-                         "write [m, k, n, layout, efficiency]");
-            continue;
-        }
-        const auto size = [&](std::size_t value) {
-            return values[value].integer(1, 1, std::numeric_limits<std::int32_t>::max());
-        };
-        table.rows.push_back(
-            {{size(0), size(1), size(2), values[3].choice(ProductLayout::TN)}, values[4].number(1, 1e-6, 1)});
-    }
-    return table;
-}
-
-std::vector<ProductTable> read_tables() {
-    const Yaml root = parse_embedded("the tables of products of this build", kProductsText);
-    std::vector<ProductTable> tables;
-    for (const Yaml& table : root["tables"].items())
-        tables.push_back(read_table(table));
-    root.source().throw_if_mistaken();
-    return tables;
+bool has_layout(const std::vector<MeasuredProduct>& rows, ProductLayout layout) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const MeasuredProduct& row) { return row.product.layout == layout; });
 }
 
 double distance(const Product& a, const Product& b) {
     const auto apart = [](std::int64_t x, std::int64_t y) {
         return std::log(static_cast<double>(x) / static_cast<double>(y));
     };
-    return std::hypot(apart(a.m, b.m), apart(a.k, b.k), apart(a.n, b.n));
+    return std::hypot(std::hypot(apart(a.m, b.m), apart(a.k, b.k), apart(a.n, b.n)), apart(a.groups, b.groups));
 }
 
 const ProductTable* find_table(std::string_view device, Precision precision) {
@@ -82,14 +49,38 @@ double clock_ratio(const DeviceKindFacts& kind, const DeviceKindFacts& measured)
 
 }  // namespace
 
+Product LinearShape::product(ProductLayout layout, std::int64_t groups) const {
+    switch (layout) {
+        case ProductLayout::TN:
+            return {rows, inputs, outputs, layout, groups};
+        case ProductLayout::NN:
+            return {rows, outputs, inputs, layout, groups};
+        case ProductLayout::NT:
+            break;
+    }
+    return {outputs, rows, inputs, layout, groups};
+}
+
+LinearShape linear_of(const Product& product) {
+    switch (product.layout) {
+        case ProductLayout::TN:
+            return {product.m, product.k, product.n};
+        case ProductLayout::NN:
+            return {product.m, product.n, product.k};
+        case ProductLayout::NT:
+            break;
+    }
+    return {product.k, product.n, product.m};
+}
+
 double ProductTable::efficiency(const Product& product) const {
+    const std::vector<MeasuredProduct>& measured = product.groups > 1 ? grouped : rows;
     std::vector<std::pair<double, double>> nearest;  // distance, efficiency
-    const bool has_layout = std::any_of(
-        rows.begin(), rows.end(), [&](const MeasuredProduct& row) { return row.product.layout == product.layout; });
-    for (const MeasuredProduct& row : rows) {
+    const bool has_it = has_layout(measured, product.layout);
+    for (const MeasuredProduct& row : measured) {
         if (row.product == product)
             return row.efficiency;
-        if (!has_layout || row.product.layout == product.layout)
+        if (!has_it || row.product.layout == product.layout)
             nearest.emplace_back(distance(row.product, product), row.efficiency);
     }
     const std::size_t count = std::min(kNearest, nearest.size());
@@ -104,24 +95,39 @@ double ProductTable::efficiency(const Product& product) const {
     return std::exp(logarithm / weights);
 }
 
-const std::vector<ProductTable>& product_tables() {
-    static const std::vector<ProductTable> tables = read_tables();
-    return tables;
+double ProductTable::rate_of_groups(const Product& product) const {
+    const Product measured =
+        has_layout(grouped, product.layout) ? product : linear_of(product).product(ProductLayout::TN, product.groups);
+    return efficiency(measured) / efficiency(measured.single());
 }
 
-double KnownEfficiencies::of(const Product& product, const ProductTable& table) {
+const ProductTable& table_with_groups(std::string_view chip) {
+    const ProductTable* const own = find_table(chip, Precision::Bf16);
+    return own != nullptr && !own->grouped.empty() ? *own : *find_table("a100-pcie-80", Precision::Bf16);
+}
+
+double KnownEfficiencies::of(const Product& product, const ProductTable& table, const ProductTable& with_groups) {
     constexpr std::size_t kMostKnown = 100'000;
-    const std::tuple key{product.m, product.k, product.n, product.layout};
     {
         const std::lock_guard lock(mutex_);
-        if (const auto found = known_.find(key); found != known_.end())
+        if (const auto found = known_.find(product); found != known_.end())
             return found->second;
     }
-    const double share = table.efficiency(product);
+    double share = table.efficiency(product.single());
+    if (product.groups > 1)
+        share = std::min(1.0, share * with_groups.rate_of_groups(product));
     const std::lock_guard lock(mutex_);
     if (known_.size() < kMostKnown)
-        known_.emplace(key, share);
+        known_.emplace(product, share);
     return share;
+}
+
+std::vector<Product> KnownEfficiencies::products() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Product> products;
+    for (const auto& [product, share] : known_)
+        products.push_back(product);
+    return products;
 }
 
 namespace {
@@ -167,7 +173,8 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
     const double scale = own->is_measured && other->is_measured
                              ? own->flops / other->flops
                              : peak_of(kind, precision) / table->peak * clock_ratio(kind, *measured);
-    return std::make_shared<const ProductRates>(ProductRates{*table, scale, known_of(*table)});
+    const ProductTable* const with_groups = table->grouped.empty() ? &table_with_groups(kind.products) : nullptr;
+    return std::make_shared<const ProductRates>(ProductRates{*table, scale, scale, with_groups, known_of(*table)});
 }
 
 std::optional<LayerProducts> products_of(const Layer& layer, int samples) {
@@ -182,9 +189,9 @@ std::optional<LayerProducts> products_of(const Layer& layer, int samples) {
     } else {
         return std::nullopt;
     }
-    return LayerProducts{.forward = {rows, inputs, outputs, ProductLayout::TN},
-                         .input = {rows, outputs, inputs, ProductLayout::NN},
-                         .weight = {outputs, rows, inputs, ProductLayout::NT}};
+    const LinearShape shape{rows, inputs, outputs};
+    return LayerProducts{shape.product(ProductLayout::TN), shape.product(ProductLayout::NN),
+                         shape.product(ProductLayout::NT)};
 }
 
 }  // namespace pw

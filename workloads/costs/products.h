@@ -6,13 +6,13 @@
 #include "workloads/models/precision.h"
 #include "workloads/text/choice.h"
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace pw {
@@ -23,12 +23,30 @@ template <>
 inline constexpr Choice<ProductLayout> kChoices<ProductLayout>[] = {
     {"TN", ProductLayout::TN}, {"NN", ProductLayout::NN}, {"NT", ProductLayout::NT}};
 
-// C[m, n] = A[m, k] B[k, n].
+// C[m, n] = A[m, k] B[k, n], in one call for each of `groups` groups of matrices with these shapes.
 struct Product {
     std::int64_t m = 1, k = 1, n = 1;
     ProductLayout layout = ProductLayout::TN;
-    bool operator==(const Product&) const = default;
+    std::int64_t groups = 1;
+    auto operator<=>(const Product&) const = default;
+
+    // Returns the product of one group.
+    Product single() const { return {m, k, n, layout}; }
+    double flops() const {
+        return static_cast<double>(groups) * 2.0 * static_cast<double>(m) * static_cast<double>(k) *
+               static_cast<double>(n);
+    }
 };
+
+// A linear layer, whose three passes are products.
+struct LinearShape {
+    std::int64_t rows = 1, inputs = 1, outputs = 1;
+    auto operator<=>(const LinearShape&) const = default;
+
+    Product product(ProductLayout layout, std::int64_t groups = 1) const;
+};
+// Returns the layer of which a product is a pass; of a grouped one, that of a group.
+LinearShape linear_of(const Product& product);
 
 struct MeasuredProduct {
     Product product;
@@ -41,36 +59,54 @@ struct ProductTable {
     Precision precision = Precision::Bf16;
     double peak = 0;          // FLOP/s
     bool accumulates = true;  // whether gradients of weights (NT) were added to fp32 sums
-    std::vector<MeasuredProduct> rows;
+    std::vector<MeasuredProduct> rows, grouped;
 
     // Returns the share of the peak at which a product is computed: that of its row, else the geometric mean of the
     // four nearest rows of its layout, each with the weight 1 / (d + 0.05)^2, where d is the distance between the
-    // logarithms of m, k and n.
+    // logarithms of m, k and n. A grouped product has grouped rows, whose groups count in the distance.
     double efficiency(const Product& product) const;
+    // Returns the rate of a grouped product relative to the product of one group; where no grouped product of its
+    // layout was measured, that of the forward of its layer.
+    double rate_of_groups(const Product& product) const;
 };
 
 // Returns the tables of this build (workloads/costs/products.yaml).
 const std::vector<ProductTable>& product_tables();
+// Returns the table that has the rates of grouped products for devices with this chip (DeviceKindFacts::products) where
+// a table has none: that of the chip in bf16, else that of an A100.
+const ProductTable& table_with_groups(std::string_view chip);
+// Reads a file of the same form, with the products of one device: a table for each precision. Throws Error (BadInput)
+// with its mistakes.
+std::vector<ProductTable> read_products(const std::string& path);
+// Returns the text of such a file with one table; each of the remarks is a comment at its top.
+std::string text_of(const ProductTable& table, const std::vector<std::string>& remarks);
 
 // The shares of products of one table that were computed before: searches ask for the same ones again and again, from
 // several threads.
 class KnownEfficiencies {
 public:
-    double of(const Product& product, const ProductTable& table);
+    // `with_groups` has the rates of grouped products.
+    double of(const Product& product, const ProductTable& table, const ProductTable& with_groups);
+    std::vector<Product> products() const;  // for which of() was called, each once
 
 private:
-    std::mutex mutex_;
-    std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, ProductLayout>, double> known_;
+    mutable std::mutex mutex_;
+    std::map<Product, double> known_;
 };
 
 // The rates of products on a kind of device.
 struct ProductRates {
     ProductTable table;
     double scale = 1;  // of the device to the table's: of their fastest products, or of their peaks where none is known
+    double chip_scale = 1;  // the same for tables of other kernels, whose device has the same chip
+
+    const ProductTable* with_groups = nullptr;  // of this build; null: the table has grouped products itself
 
     std::shared_ptr<KnownEfficiencies> known = std::make_shared<KnownEfficiencies>();
 
-    double flops(const Product& product) const { return scale * table.peak * known->of(product, table); }
+    double flops(const Product& product) const {
+        return scale * table.peak * known->of(product, table, with_groups ? *with_groups : table);
+    }
 };
 // Returns the rates by the table that the kind names, in this precision; null if there is none. On the device of the
 // table they are the measured ones.

@@ -213,28 +213,14 @@ std::vector<ConvolutionChoice> read_convolutions(const Yaml& list) {
     return choices;
 }
 
-// Double quotes, with the escapes that YAML and JSON share.
-std::string quoted(const std::string& text) {
-    std::string result = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\')
-            result += fmt::format("\\{}", c);
-        else if (static_cast<unsigned char>(c) < 0x20)
-            result += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-        else
-            result += c;
-    }
-    return result + "\"";
-}
-
 std::string print(const Measured& time) {
     return fmt::format("median: {}, spread: {}", exact_time(time.median), exact_time(time.spread));
 }
 
 std::string print_header(const Profile& profile) {
     std::string text = fmt::format("profile:\n  version: {}\n", Profile::kVersion);
-    text += fmt::format("  model: {}\n  backend: {}\n", quoted(profile.model), quoted(profile.backend));
-    text += fmt::format("  machine: {}\n  date: {}\n", quoted(profile.machine), quoted(profile.date));
+    text += fmt::format("  model: {}\n  backend: {}\n", yaml_text(profile.model), yaml_text(profile.backend));
+    text += fmt::format("  machine: {}\n  date: {}\n", yaml_text(profile.machine), yaml_text(profile.date));
     text += fmt::format("  input: {{channels: {}, height: {}, width: {}}}\n", profile.input.channels,
                         profile.input.height, profile.input.width);
     text += fmt::format("  classes: {}\n  threads_per_device: {}\n", profile.classes, profile.threads_per_device);
@@ -286,7 +272,7 @@ std::string print_times(std::string_view key, const std::map<int, LayerTimes>& b
 }
 
 std::string print_layer(const LayerProfile& layer) {
-    std::string text = fmt::format("  - name: {}\n    update: {{{}}}\n", quoted(layer.name), print(layer.update));
+    std::string text = fmt::format("  - name: {}\n    update: {{{}}}\n", yaml_text(layer.name), print(layer.update));
     text += print_times("times", layer.times) + print_times("busy", layer.busy);
     text += "    bytes:\n";
     for (const auto& [samples, bytes] : layer.bytes)

@@ -45,6 +45,11 @@ inline constexpr std::array<NumberBytes, 7> kNumberBytes = {{
 }};
 static_assert(kNumberBytes.size() == std::size(kChoices<Precision>), "every precision has its row");
 
+// Returns whether products of linear layers have fewer bits than everything else.
+constexpr bool is_low(Precision precision) {
+    return precision == Precision::Fp8 || precision == Precision::Mxfp8 || precision == Precision::Nvfp4;
+}
+
 constexpr const NumberBytes& bytes_of(Precision precision) { return kNumberBytes[static_cast<std::size_t>(precision)]; }
 
 }  // namespace pw

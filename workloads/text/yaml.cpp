@@ -386,6 +386,19 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
     return best;
 }
 
+std::string yaml_text(const std::string& text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            result += fmt::format("\\{}", c);
+        else if (static_cast<unsigned char>(c) < 0x20)
+            result += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+        else
+            result += c;
+    }
+    return result + "\"";
+}
+
 Ns read_time(const Yaml& at, Ns fallback, Ns least) {
     const Ns time = at.time(fallback);
     if (time >= least && time <= kLongestTime)

@@ -138,6 +138,9 @@ private:
     Place parent_;  // where to point when the value is absent
 };
 
+// Returns a text in double quotes, with the escapes that YAML and JSON share.
+std::string yaml_text(const std::string& text);
+
 inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of times stay far from overflow
 
 // Reads a time of at least `least` and at most kLongestTime; a mistake otherwise.

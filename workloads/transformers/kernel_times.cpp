@@ -27,10 +27,6 @@ double memory_share(const DeviceKindFacts& device) {
 constexpr AttentionRates kOtherAttention = {0.38, 0.34};
 constexpr double kBackwardWork = 2.5;  // FLOPs of attention's backward, which computes the scores again, per forward
 
-bool is_low(Precision precision) {
-    return precision == Precision::Fp8 || precision == Precision::Mxfp8 || precision == Precision::Nvfp4;
-}
-
 }  // namespace
 
 LinearSeconds& LinearSeconds::operator+=(const LinearSeconds& other) {
@@ -44,7 +40,7 @@ KernelTimes::KernelTimes(const TransformerJob& job)
     : job_(job),
       memory_rate_(job.device.memory_bandwidth * memory_share(job.device)),
       is_low_(is_low(job.precision)),
-      head_rates_(is_low_ ? product_rates(job.device, Precision::Bf16) : job.products),
+      head_rates_(is_low_ ? job.head_products : job.products),
       head_flops_(job.flops) {
     if (is_low_)
         if (const auto rate = product_rate(job.device, Precision::Bf16))
@@ -52,18 +48,22 @@ KernelTimes::KernelTimes(const TransformerJob& job)
 }
 
 double KernelTimes::product_seconds(const Product& product, bool low) const {
-    const auto flops =
-        2.0 * static_cast<double>(product.m) * static_cast<double>(product.k) * static_cast<double>(product.n);
     const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
-    return flops / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
+    return product.flops() / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
 }
 
+namespace {
+
+std::int64_t whole(double value) { return std::max<std::int64_t>(1, std::llround(value)); }
+
+}  // namespace
+
 LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, bool low, int pieces) const {
-    const auto whole = [](double value) { return std::max<std::int64_t>(1, std::llround(value)); };
-    const std::int64_t m = whole(rows), k = whole(inputs), n = whole(outputs), piece = whole(rows / pieces);
-    return {.forward = pieces * product_seconds({piece, k, n, ProductLayout::TN}, low),
-            .input = pieces * product_seconds({piece, n, k, ProductLayout::NN}, low),
-            .weight = product_seconds({n, m, k, ProductLayout::NT}, low)};
+    const LinearShape all{whole(rows), whole(inputs), whole(outputs)};
+    const LinearShape piece{whole(rows / pieces), all.inputs, all.outputs};
+    return {.forward = pieces * product_seconds(piece.product(ProductLayout::TN), low),
+            .input = pieces * product_seconds(piece.product(ProductLayout::NN), low),
+            .weight = product_seconds(all.product(ProductLayout::NT), low)};
 }
 
 // Returns the seconds in which the gradients of weights are added up, if their product does not.
@@ -73,14 +73,19 @@ double KernelTimes::added(double inputs, double outputs, bool low) const {
     return adds ? moved(2.0 * static_cast<double>(job_.parallel.program().gradient) * inputs * outputs) : 0;
 }
 
-LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs, int pieces) const {
-    LinearSeconds seconds = products(rows, inputs, outputs, is_low_, pieces);
-    seconds.weight += added(inputs, outputs, is_low_);
+// Adds what a linear layer does besides its products.
+LinearSeconds KernelTimes::with_conversions(LinearSeconds seconds, double rows, double inputs, double outputs,
+                                            double groups) const {
+    seconds.weight += groups * added(inputs, outputs, is_low_);
     if (is_low_) {  // each input is read in bf16 and written as it is and transposed
-        seconds.forward += moved(4 * rows * inputs);
-        seconds.input += moved(4 * rows * outputs);
+        seconds.forward += moved(4 * groups * rows * inputs);
+        seconds.input += moved(4 * groups * rows * outputs);
     }
     return seconds;
+}
+
+LinearSeconds KernelTimes::linear(double rows, double inputs, double outputs, int pieces) const {
+    return with_conversions(products(rows, inputs, outputs, is_low_, pieces), rows, inputs, outputs, 1);
 }
 
 double KernelTimes::input_bytes() const {
@@ -96,8 +101,14 @@ LinearSeconds KernelTimes::head(double rows, double inputs, double outputs) cons
 }
 
 LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, double outputs) const {
-    LinearSeconds one = linear(rows, inputs, outputs);
-    return {groups * one.forward, groups * one.input, groups * one.weight};
+    const LinearShape shape{whole(rows), whole(inputs), whole(outputs)};
+    const auto seconds = [&](ProductLayout pass) {
+        return product_seconds(shape.product(pass, whole(groups)), is_low_);
+    };
+    return with_conversions({.forward = seconds(ProductLayout::TN),
+                             .input = seconds(ProductLayout::NN),
+                             .weight = seconds(ProductLayout::NT)},
+                            rows, inputs, outputs, groups);
 }
 
 PassSeconds KernelTimes::attention(double sequences, double heads, double key_width, double value_width,
@@ -122,7 +133,7 @@ PassSeconds KernelTimes::attention(double sequences, double heads, double key_wi
     const AttentionTable* table = attention_table(job_.device.products, kernels);
     AttentionRates rates{kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
     if (table != nullptr) {
-        const double scale = head_rates_ ? head_rates_->scale : 1;
+        const double scale = head_rates_ ? head_rates_->chip_scale : 1;
         rates = table->rates({sequences, heads, queries, key_width});
         rates = {rates.forward * scale, rates.backward * scale};
     }

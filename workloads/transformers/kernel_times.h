@@ -24,7 +24,7 @@ public:
     LinearSeconds linear(double rows, double inputs, double outputs, int pieces = 1) const;
     // The same for the head, which is not in low precision.
     LinearSeconds head(double rows, double inputs, double outputs) const;
-    // Returns the products of `groups` experts, each with `rows` tokens.
+    // Returns the grouped products of `groups` experts, each with `rows` tokens.
     LinearSeconds experts(double groups, double rows, double inputs, double outputs) const;
     // Returns the bytes of an input that a linear layer saves for the gradient of its weights.
     double input_bytes() const;
@@ -36,6 +36,8 @@ public:
 
 private:
     LinearSeconds products(double rows, double inputs, double outputs, bool low, int pieces = 1) const;
+    LinearSeconds with_conversions(LinearSeconds seconds, double rows, double inputs, double outputs,
+                                   double groups) const;
     double added(double inputs, double outputs, bool low) const;
     double product_seconds(const Product& product, bool low) const;
 

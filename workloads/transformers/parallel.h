@@ -64,6 +64,7 @@ struct TransformerJob {
     DeviceKindFacts device;
     double flops = 0;  // of products that have no table
     std::shared_ptr<const ProductRates> products;
+    std::shared_ptr<const ProductRates> head_products;  // in low precision: of what is in bf16 nevertheless
     Fabric fabric;
 };
 

@@ -118,6 +118,16 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
     return result;
 }
 
+// The products are those whose rates the layers ask for; the rates do not matter.
+std::vector<Product> products_of(TransformerJob job, int samples) {
+    ProductRates asked;
+    asked.table.rows = {{Product{}, 1}};
+    asked.with_groups = &table_with_groups("");
+    job.products = job.head_products = std::make_shared<const ProductRates>(asked);
+    (void)TransformerLayers(job).all(samples);
+    return asked.known->products();
+}
+
 void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples) {
     const std::vector<TransformerLayerCost> layer_costs = TransformerLayers(job).all(samples);
     const Parallel& parallel = job.parallel;

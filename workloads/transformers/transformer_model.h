@@ -10,6 +10,9 @@ namespace pw {
 // Layers `embedding`, `block.0`, .., `head`, for micro-batches of `samples` sequences. The last one has the loss.
 ProfiledModel transformer_model(const TransformerJob& job, int samples);
 
+// Returns the products that a device computes for a micro-batch, each once.
+std::vector<Product> products_of(TransformerJob job, int samples);
+
 // Adds to the costs of a split what the replicas add: the state of the training by the stage of ZeRO, sums of gradients
 // and gathers of weights as far as no pass hides them, and the update.
 void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples);
