@@ -20,7 +20,7 @@ import re
 
 import yaml
 
-from transformers import NAMES, flops_per_token, of_dimensions, with_dimensions, with_positions
+from model_flops import NAMES, flops_per_token, of_dimensions, with_dimensions, with_positions
 
 # Words of the rows without what follows in brackets, and what the config calls them.
 SCHEDULES = {"zb heuristic": "zb1p", "interleaved 1f1b": "interleaved", "1f1b interleaved": "interleaved"}

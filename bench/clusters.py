@@ -25,7 +25,7 @@ from pathlib import Path
 import cluster_rows
 from cluster_rows import Unexpressed
 from cluster_scores import constant_rate, mean, mean_size, score
-from transformers import read_models
+from model_flops import read_models
 
 PATIENCE = 600  # seconds for a simulation
 PRESETS = Path(__file__).resolve().parent.parent / "workloads" / "models" / "transformers.yaml"

@@ -22,12 +22,10 @@ from pathlib import Path
 from pytorch_tensors import arrays_in, difference, numpy, tensors_in, torch
 from torch.nn import functional
 
-own_folder = sys.path.pop(0)  # its transformers.py is not Hugging Face's
 try:
     import transformers
 except ImportError:
     transformers = None
-sys.path.insert(0, own_folder)
 
 TOLERANCE = 1e-5
 LENGTH, VOCABULARY, WIDTH, BLOCKS, HEADS, KEY_VALUE_HEADS, INNER, BASE = 24, 40, 48, 4, 6, 3, 72, 500.0

@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 
 import cluster_rows  # noqa: E402
 import cluster_scores  # noqa: E402
-import transformers  # noqa: E402
+import model_flops  # noqa: E402
 
 GIB = 2**30
 ROW = {"group": "own", "software": "", "device": "h100-sxm-80", "gpus": 64, "gpus_per_host": 8, "model": "llama-3-70b",
@@ -155,39 +155,39 @@ class Models(unittest.TestCase):
         self.assertEqual((changed, name), ({**LLAMA, "num_hidden_layers": 12}, None))
         self.assertEqual(cluster_rows.model_of({**ROW, "layers": 80}, {"llama-3-70b": LLAMA}), (LLAMA, "llama-3-70b"))
         gpt = {"model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "vocab_size": 16}
-        self.assertEqual(transformers.with_dimensions(gpt, {"layers": 3})["n_layer"], 3)
+        self.assertEqual(model_flops.with_dimensions(gpt, {"layers": 3})["n_layer"], 3)
         with self.assertRaisesRegex(cluster_rows.Unexpressed, "no facts of the model llama-3-70b"):
             cluster_rows.model_of(ROW, {})
 
     def test_models_without_a_name_have_the_layers_that_their_dimensions_imply(self):
         dimensions = {"hidden": 1024, "layers": 24, "heads": 16, "vocab": 51200}
-        self.assertEqual(transformers.of_dimensions(dimensions), {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24,
+        self.assertEqual(model_flops.of_dimensions(dimensions), {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24,
                                                                   "n_head": 16, "vocab_size": 51200})
-        self.assertEqual(transformers.of_dimensions({**dimensions, "ffn": 2816})["model_type"], "llama")
-        self.assertEqual(transformers.of_dimensions({**dimensions, "kv_heads": 4})["num_key_value_heads"], 4)
+        self.assertEqual(model_flops.of_dimensions({**dimensions, "ffn": 2816})["model_type"], "llama")
+        self.assertEqual(model_flops.of_dimensions({**dimensions, "kv_heads": 4})["num_key_value_heads"], 4)
 
     def test_flops_are_six_per_weight_and_half_of_attention(self):
         # per layer: 8192^2 for queries and outputs each, 1024 x 8192 for keys and values each, 3 x 8192 x 28672; the head
         weights = 80 * (2 * 8192**2 + 2 * 1024 * 8192 + 3 * 8192 * 28672) + 8192 * 128256
         attention = 80 * 6 * 8192 * 8192
-        self.assertEqual(transformers.flops_per_token(LLAMA, 8192), 6 * weights + attention)
+        self.assertEqual(model_flops.flops_per_token(LLAMA, 8192), 6 * weights + attention)
 
     def test_flops_of_experts_are_those_that_a_token_takes(self):
         model = {"model_type": "deepseek_v2", "hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2,
                  "intermediate_size": 32, "vocab_size": 16, "n_routed_experts": 4, "n_shared_experts": 1,
                  "num_experts_per_tok": 2, "moe_intermediate_size": 6, "first_k_dense_replace": 1}
         weights = 3 * 4 * 8 * 8 + 3 * 8 * 32 + 2 * (3 * 3 * 8 * 6 + 8 * 4) + 8 * 16
-        self.assertEqual(transformers.flops_per_token(model, 10), 6 * weights + 3 * 6 * 8 * 10)
+        self.assertEqual(model_flops.flops_per_token(model, 10), 6 * weights + 3 * 6 * 8 * 10)
 
     def test_a_window_shortens_attention_of_every_second_layer(self):
         model = {"model_type": "gpt_oss", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
                  "intermediate_size": 8, "vocab_size": 16, "sliding_window": 4}
-        whole = transformers.flops_per_token({**model, "sliding_window": None}, 16)
+        whole = model_flops.flops_per_token({**model, "sliding_window": None}, 16)
         # on average 8 tokens without a window, 4 x (1 - 4/32) = 3.5 with it; 12 x 8 FLOPs for each of them
-        self.assertAlmostEqual(whole - transformers.flops_per_token(model, 16), 12 * 8 * (8 - 3.5))
+        self.assertAlmostEqual(whole - model_flops.flops_per_token(model, 16), 12 * 8 * (8 - 3.5))
 
     def test_presets_have_their_published_sizes(self):
-        models = transformers.read_models(BENCH.parent / "workloads" / "models" / "transformers.yaml")
+        models = model_flops.read_models(BENCH.parent / "workloads" / "models" / "transformers.yaml")
         if not models:
             self.skipTest("no presets")
         # parameters without norms, less the table of the embedding; of experts those that are active
@@ -195,7 +195,7 @@ class Models(unittest.TestCase):
                                          ("qwen3-235b-a22b", 22.191e9, 4096 * 151936),
                                          ("deepseek-v3", 37.552e9, 7168 * 129280), ("mpt-7b", 6.649e9, 0),
                                          ("nemotron-4-340b", 341.03e9, 18432 * 256000)):
-            weights = transformers.flops_per_token(models[name], 1e-6) / 6
+            weights = model_flops.flops_per_token(models[name], 1e-6) / 6
             self.assertAlmostEqual(weights / (parameters - untied), 1, delta=1e-3, msg=name)
 
 
