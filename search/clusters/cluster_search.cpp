@@ -52,7 +52,7 @@ ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
     const auto plan = std::make_shared<const Plan>(std::move(job.plan));
     Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
     const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
-    ClusterPlan found{choice, metrics.step_time, 0, metrics.bubble_rate, {}, false};
+    ClusterPlan found{choice, metrics.step_time, 0, metrics.bubble_rate, step_parts(job, plan->shape, metrics), {}};
     for (const DeviceMetrics& device : metrics.devices) {
         found.exposed = std::max(found.exposed, device.exposed_communication);
         found.reserved.push_back(device.reserved_memory.value_or(device.peak_memory));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "search/clusters/cluster_choice.h"
+#include "search/clusters/step_parts.h"
 #include "search/plans/makespan.h"
 #include "workloads/transformers/recipes.h"
 
@@ -28,6 +29,7 @@ struct ClusterPlan {
     Ns step_time = 0;
     Ns exposed = 0;  // time that the device that waits longest for messages between stages waits
     double bubble_rate = 0;
+    StepParts parts = {};
     std::vector<Bytes> reserved;  // by device of the pipeline
     bool fits = false;
     Bytes most_reserved() const;

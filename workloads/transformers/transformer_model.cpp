@@ -53,11 +53,27 @@ void add_layer(ProfiledModel& to, const std::string& name, const TransformerLaye
     add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
 }
 
-// What a stage's parameters cost at the end of a step.
+// What the layers of a stage have in common at the end of a step.
 struct StepEnd {
     LayerParameters parameters;
+    PassParts passes;
     double blocks = 0;
 };
+
+std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, const StageSplit& split) {
+    std::vector<StepEnd> ends;
+    for (const std::vector<int>& stage : split.layers) {
+        StepEnd& end = ends.emplace_back();
+        for (const int layer : stage) {
+            const TransformerLayerCost& cost = layers[static_cast<std::size_t>(layer)];
+            end.parameters.dense += cost.parameters.dense;
+            end.parameters.experts += cost.parameters.experts;
+            end.passes += cost.parts;
+            end.blocks += layer > 0 && layer + 1 < std::ssize(layers) ? 1 : 0;
+        }
+    }
+    return ends;
+}
 
 // Returns the seconds of a collective of all replicas, each with `bytes_per_number` for every parameter.
 double of_replicas(Collective kind, double bytes_per_number, const StepEnd& end, const TransformerJob& job) {
@@ -96,6 +112,29 @@ double exposed_sum(double seconds, double pass, double blocks, bool overlaps) {
     return last + std::max(0.0, seconds - last - pass * (1 - 1 / std::max(1.0, blocks)));
 }
 
+// Returns the bytes of a parameter's master weight and of the optimizer's states.
+double state_bytes(const TransformerJob& job) {
+    return static_cast<double>(bytes_of(job.precision).master + facts_of(job.optimizer).states * kFloatBytes);
+}
+
+// The plan has one replica, whose update waits for the sums.
+StageParts parts_of_end(const StepEnd& end, const StageCost& passes, const TransformerJob& job) {
+    const Parallel& parallel = job.parallel;
+    const ReleaseFacts release = parallel.program();
+    const Sharing sharing = sharing_of(parallel);
+    const auto gradient = static_cast<double>(release.gradient);
+    const auto weight = static_cast<double>(bytes_of(job.precision).weight);
+    const auto [sum, gather] = exchanges(gradient, weight, end, job);
+    // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm of
+    // the gradients reads them before, and they are set to zero.
+    const double touched = 2 * gradient + 2 * state_bytes(job) + weight;
+    const double held = shared(end.parameters, sharing, parallel.zero >= 1);
+    const double all = shared(end.parameters, sharing, parallel.zero == 3);
+    return {end.passes, exposed_sum(sum, static_cast<double>(passes.backward) * 1e-9, end.blocks, release.overlap.data),
+            KernelTimes(job).moved(touched * held + gradient * all),
+            exposed_sum(gather, static_cast<double>(passes.forward) * 1e-9, end.blocks, release.overlap.data)};
+}
+
 }  // namespace
 
 ProfiledModel transformer_model(const TransformerJob& job, int samples) {
@@ -119,44 +158,33 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
 }
 
 void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples) {
-    const std::vector<TransformerLayerCost> layer_costs = TransformerLayers(job).all(samples);
     const Parallel& parallel = job.parallel;
     const ReleaseFacts release = parallel.program();
-    const NumberBytes& numbers = bytes_of(job.precision);
     const Sharing sharing = sharing_of(parallel);
     const auto gradient = static_cast<double>(release.gradient);
-    const double state = static_cast<double>(numbers.master + facts_of(job.optimizer).states * kFloatBytes);
-    const int last_layer = job.model.layers + 1;
-    const KernelTimes kernels(job);
     if (!parallel.sequence)  // each tensor rank sends a part, which the receivers gather
         for (EdgeBytes& edge : costs.edges) {
             edge.forward /= parallel.tensor;
             edge.backward /= parallel.tensor;
         }
-    for (int stage = 0; stage < split.stages(); ++stage) {
-        StepEnd end;
-        for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {
-            const TransformerLayerCost& cost = layer_costs[static_cast<std::size_t>(layer)];
-            end.parameters.dense += cost.parameters.dense;
-            end.parameters.experts += cost.parameters.experts;
-            end.blocks += layer > 0 && layer < last_layer ? 1 : 0;
-        }
-        const double held = shared(end.parameters, sharing, parallel.zero >= 1);
-        const double all = shared(end.parameters, sharing, parallel.zero == 3);
-        costs.bytes[static_cast<std::size_t>(stage)].training = TrainingBytes{
-            whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)), whole_bytes(state * held)};
-        StageCost& cost = costs.stage[static_cast<std::size_t>(stage)];
-        auto [sum, gather] = exchanges(gradient, static_cast<double>(numbers.weight), end, job);
-        const double backward = static_cast<double>(cost.backward) * 1e-9;
-        const double forward = static_cast<double>(cost.forward) * 1e-9;
-        sum = exposed_sum(sum, backward, end.blocks, release.overlap.data);
-        gather = exposed_sum(gather, forward, end.blocks, release.overlap.data);
-        // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm
-        // of the gradients reads them before, and they are set to zero. The plan has one replica, whose update waits
-        // for the sums.
-        const double touched = 2 * gradient + 2 * state + static_cast<double>(numbers.weight);
-        cost.update = nanoseconds(sum + kernels.moved(touched * held + gradient * all) + gather);
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
+    for (std::size_t stage = 0; stage < ends.size(); ++stage) {
+        const StepEnd& end = ends[stage];
+        costs.bytes[stage].training =
+            TrainingBytes{whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)),
+                          whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
+        const StageParts parts = parts_of_end(end, costs.stage[stage], job);
+        costs.stage[stage].update = nanoseconds(parts.sums + parts.update + parts.gathers);
     }
+}
+
+std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split, const Costs& costs,
+                                    int samples) {
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
+    std::vector<StageParts> parts;
+    for (std::size_t stage = 0; stage < ends.size(); ++stage)
+        parts.push_back(parts_of_end(ends[stage], costs.stage[stage], job));
+    return parts;
 }
 
 ClusterFacts pipeline_cluster(const TransformerJob& job) {
