@@ -7,7 +7,6 @@
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
-#include "schedules/orders/schedule.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/text/printable.h"
 
@@ -158,9 +157,13 @@ ClusterRate cluster_rate(const Config& config, Ns step) {
 }
 
 std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics) {
-    const bool has_parts = is_transformer(job.config) && job.config.pipeline.micro_batch_lengths.empty() &&
-                           !schedule_named(job.config.pipeline.schedule).asynchronous();
-    if (!has_parts)
+    const auto runs = [&](const auto& wanted) {
+        return std::any_of(job.plan.order.begin(), job.plan.order.end(), [&](const Tasks& order) {
+            return std::any_of(order.begin(), order.end(), [&](const Task& task) { return wanted(task.op); });
+        });
+    };
+    if (!is_transformer(job.config) || !job.config.pipeline.micro_batch_lengths.empty() || job.plan.asynchronous ||
+        !runs(makes_weight_gradient) || runs([](Op op) { return op == Op::Recompute; }))
         return std::nullopt;
     return step_parts(job, job.plan.shape, metrics);
 }

@@ -41,8 +41,8 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices = {});
 // Returns the prediction of a job. Without its events the trace of a plan of very many tasks needs little memory.
 // Throws Error as predict() does.
 Report predicted_report(const Job& job, bool with_events = true);
-// Returns the parts of a job's predicted step; nothing if it is not of a transformer, if micro-batches have different
-// lengths, or if updates need no flush.
+// Returns the parts of a job's predicted step; nothing if it is not of a transformer in training, if micro-batches have
+// different lengths, if updates need no flush, or if stages are recomputed by tasks of their own.
 std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
 // Reads the trace of any program; several files are those of its ranks. Throws Error (BadInput) where the trace
 // contradicts itself.

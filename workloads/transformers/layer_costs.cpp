@@ -38,6 +38,12 @@ double per_rank(double count, int ranks) { return count / ranks; }
 
 }  // namespace
 
+double collective_seconds(Collective kind, double bytes_per_number, const LayerParameters& parameters,
+                          const ParameterRanks& ranks, const Fabric& fabric) {
+    return collective_seconds(kind, bytes_per_number * parameters.dense, ranks.dense, fabric) +
+           collective_seconds(kind, bytes_per_number * parameters.experts, ranks.experts, fabric);
+}
+
 // The parts of a layer's passes.
 struct TransformerLayers::Sum {
     double sequences = 1;
@@ -232,7 +238,6 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
 TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
-    const RankGroup replicas{parallel.sharers(), parallel.tensor};
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
     const double ends = sum.kernels * kKernelEnds;
@@ -269,12 +274,15 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
         backward += share * sum.recomputed;
     }
     cost.parts.again = backward - once;
-    if (parallel.zero == 3 && parallel.sharers() > 1) {
-        const double numbers = sum.parameters.dense + sum.parameters.experts;
+    const ParameterRanks sharers = parallel.sharing_ranks();
+    const double numbers = (sharers.dense.ranks > 1 ? sum.parameters.dense : 0) +
+                           (sharers.experts.ranks > 1 ? sum.parameters.experts : 0);  // that are not here
+    if (parallel.zero == 3 && numbers > 0) {
         cost.gathered = kValue * numbers;
-        const double gather = collective_seconds(Collective::AllGather, cost.gathered, replicas, job_.fabric);
-        const double scatter = collective_seconds(
-            Collective::ReduceScatter, static_cast<double>(release.gradient) * numbers, replicas, job_.fabric);
+        const auto gradient = static_cast<double>(release.gradient);
+        const double gather = collective_seconds(Collective::AllGather, kValue, sum.parameters, sharers, job_.fabric);
+        const double scatter =
+            collective_seconds(Collective::ReduceScatter, gradient, sum.parameters, sharers, job_.fabric);
         if (release.copies_gathered) {  // FSDP2 of PyTorch; sums are in fp32
             const double in_forward = kernels_.moved(2 * kValue * numbers);
             const double in_backward = kernels_.moved((2 * kValue + kValue + kFloat) * numbers);

@@ -22,8 +22,7 @@ struct Sharing {
 };
 
 Sharing sharing_of(const Parallel& parallel) {
-    const double dense = parallel.sharers();
-    return {dense, std::max(1.0, dense * parallel.tensor / parallel.expert)};
+    return {static_cast<double>(parallel.sharers()), static_cast<double>(parallel.expert_sharers())};
 }
 
 double shared(const LayerParameters& parameters, const Sharing& sharing, bool divided) {
@@ -75,33 +74,22 @@ std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, co
     return ends;
 }
 
-// Returns the seconds of a collective of all replicas, each with `bytes_per_number` for every parameter.
-double of_replicas(Collective kind, double bytes_per_number, const StepEnd& end, const TransformerJob& job) {
-    const Parallel& parallel = job.parallel;
-    const int expert_replicas = std::max(1, parallel.replicas() * parallel.tensor / parallel.expert);
-    return collective_seconds(kind, bytes_per_number * end.parameters.dense, {parallel.replicas(), parallel.tensor},
-                              job.fabric) +
-           collective_seconds(kind, bytes_per_number * end.parameters.experts, {expert_replicas, parallel.expert},
-                              job.fabric);
-}
-
 // Returns the seconds of the sums of gradients and of the gathers of weights. Where only some replicas share the state,
 // they divide the sums, add theirs to those of the others, and gather among themselves.
 std::pair<double, double> exchanges(double gradient, double weight, const StepEnd& end, const TransformerJob& job) {
     const Parallel& parallel = job.parallel;
     if (parallel.zero == 3)
         return {0, 0};
+    const auto among = [&](const ParameterRanks& ranks, Collective kind, double bytes, const LayerParameters& of) {
+        return collective_seconds(kind, bytes, of, ranks, job.fabric);
+    };
     if (parallel.zero == 0)
-        return {of_replicas(Collective::AllReduce, gradient, end, job), 0};
-    const int sharers = parallel.sharers();
-    if (sharers == parallel.replicas())
-        return {of_replicas(Collective::ReduceScatter, gradient, end, job),
-                of_replicas(Collective::AllGather, weight, end, job)};
-    const double numbers = end.parameters.dense + end.parameters.experts;
-    const RankGroup own{sharers, parallel.tensor}, others{parallel.replicas() / sharers, parallel.tensor * sharers};
-    return {collective_seconds(Collective::ReduceScatter, gradient * numbers, own, job.fabric) +
-                collective_seconds(Collective::AllReduce, gradient * numbers / sharers, others, job.fabric),
-            collective_seconds(Collective::AllGather, weight * numbers, own, job.fabric)};
+        return {among(parallel.all_replicas(), Collective::AllReduce, gradient, end.parameters), 0};
+    const Sharing sharing = sharing_of(parallel);
+    const LayerParameters own{end.parameters.dense / sharing.dense, end.parameters.experts / sharing.experts};
+    return {among(parallel.sharing_ranks(), Collective::ReduceScatter, gradient, end.parameters) +
+                among(parallel.ranks_of_groups(), Collective::AllReduce, gradient, own),
+            among(parallel.sharing_ranks(), Collective::AllGather, weight, end.parameters)};
 }
 
 // Returns the part of a message that no pass hides. The last bucket, of one block, is never hidden.
