@@ -1,11 +1,8 @@
 #include "search/clusters/cluster_search.h"
 
-#include "job/job.h"
-#include "schedules/memory/buffers.h"
 #include "search/clusters/choice_bounds.h"
+#include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
-#include "sim/simulate.h"
-#include "workloads/error.h"
 #include "workloads/threads.h"
 
 #include <fmt/format.h>
@@ -13,9 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -42,25 +37,6 @@ DegreesKey degrees_key(const ClusterChoice& choice) {
 std::size_t stride_of(std::size_t count) {
     constexpr std::size_t kPrimes[] = {7919, 7907};
     return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
-}
-
-ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
-    Notices notices;  // the command says once what there is to say about the best plan
-    Job job = make_job(config_of(config, choice), notices);
-    TransferMode mode = job.mode;
-    mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
-    const auto plan = std::make_shared<const Plan>(std::move(job.plan));
-    Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
-    const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
-    ClusterPlan found{
-        {metrics.step_time, 0, metrics.bubble_rate, step_parts(job, plan->shape, metrics), false}, choice, {}};
-    for (const DeviceMetrics& device : metrics.devices) {
-        found.exposed = std::max(found.exposed, device.exposed_communication);
-        found.reserved.push_back(device.reserved_memory.value_or(device.peak_memory));
-    }
-    const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
-    found.fits = worst.needs <= worst.has;
-    return found;
 }
 
 class ClusterSearcher {
@@ -142,7 +118,7 @@ private:
         const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, config_) : std::nullopt;
         if (!choice)
             return;
-        result_.vendor = attempts_at({&*choice}).front().plan;
+        result_.vendor = attempts_at({&*choice}, config_, limits_).front().plan;
         if (!result_.vendor)  // its schedule refuses the number of micro-batches
             return;
         result_.recipe = recipe;
@@ -188,72 +164,12 @@ private:
 
     bool is_known(const ClusterChoice& choice) const { return result_.vendor && result_.vendor->choice == choice; }
 
-    // A plan that was to be simulated: absent if its schedule refuses it, or if there was not the memory.
-    struct Attempt {
-        bool has_memory = true;
-        std::optional<ClusterPlan> plan = {};
-    };
-
-    Attempt attempt_at(const ClusterChoice& choice) const {
-        try {
-            return {true, simulated(config_, choice)};
-        } catch (const std::bad_alloc&) {
-            return {false};
-        } catch (const Error& error) {
-            return {error.code() == ExitCode::Infeasible};  // it deadlocks with the transfers of the config
-        }
-    }
-
-    // Simulates choices at once, and those of other processes there. One that runs out of memory is tried again alone.
-    std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices) const {
-        std::vector<std::size_t> own;
-        for (std::size_t i = 0; i < choices.size(); ++i)
-            if (limits_.team.is_own(i))
-                own.push_back(i);
-        std::vector<Attempt> found(choices.size());
-        for_each_index(own.size(), limits_.threads,
-                       [&](std::size_t k) { found[own[k]] = attempt_at(*choices[own[k]]); });
-        Packet packet;
-        for (const std::size_t i : own) {
-            if (!found[i].has_memory && limits_.threads > 1)
-                found[i] = attempt_at(*choices[i]);
-            put(packet, i);
-            write(packet, found[i]);
-        }
-        share(limits_.team, packet, [&](PacketReader& reader) {
-            const auto i = reader.take<std::size_t>();
-            found[i] = read_attempt(reader, *choices[i]);
-        });
-        return found;
-    }
-
-    static void write(Packet& packet, const Attempt& attempt) {
-        put(packet, attempt.has_memory);
-        put(packet, attempt.plan.has_value());
-        if (!attempt.plan)
-            return;
-        put(packet, static_cast<const ClusterNumbers&>(*attempt.plan));
-        put(packet, attempt.plan->reserved.size());
-        for (const Bytes bytes : attempt.plan->reserved)
-            put(packet, bytes);
-    }
-
-    static Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
-        Attempt attempt{reader.take<bool>()};
-        if (!reader.take<bool>())
-            return attempt;
-        ClusterPlan& plan = attempt.plan.emplace(ClusterPlan{reader.take<ClusterNumbers>(), choice, {}});
-        plan.reserved.resize(reader.take<std::size_t>());
-        for (Bytes& bytes : plan.reserved)
-            bytes = reader.take<Bytes>();
-        return attempt;
-    }
-
+    // Simulates choices at once, those of other processes there.
     void simulate(const std::vector<std::size_t>& batch) {
         std::vector<const ClusterChoice*> choices;
         for (const std::size_t index : batch)
             choices.push_back(&choices_[index]);
-        std::vector<Attempt> found = attempts_at(choices);
+        std::vector<Attempt> found = attempts_at(choices, config_, limits_);
         for (std::size_t i = 0; i < batch.size(); ++i) {
             if (!found[i].has_memory) {
                 ++result_.left_out;

@@ -46,11 +46,12 @@ training: {precision: bf16, optimizer: adamw}
 // the update touches. Nothing else differs.
 TEST(StepParts, SayWhatZeroOneChanges) {
     const Predicted without = predicted(kTwoReplicas), with = predicted(kTwoReplicas, {"parallel.zero=1"});
-    // Of each layer queries, keys and values, output, three matrices of the MLP and two norms; the table, and a norm.
+    // Each layer has queries, keys and values, output, three matrices of the MLP and two norms; besides, the table and
+    // a norm.
     const double layer = 2048.0 * 2048 + 2 * 2048.0 * 512 + 2048.0 * 2048 + 3 * 2048.0 * 8192 + 2 * 2048;
     const double all = 16 * layer + 128'256.0 * 2048 + 2048;
-    // A collective takes 22 us, a hop 14 us; an adapter of 50 GB/s reaches 0.96 of it. Of the bytes half leave a
-    // device.
+    // A collective takes 22 us, a hop 14 us; an adapter of 50 GB/s reaches 0.96 of it. Half of the bytes leave
+    // a device.
     const auto halves = [](double times, double hops, double bytes) {
         return 22e-6 + hops * 14e-6 + times * bytes / 2 / (0.96 * 50e9);
     };
@@ -127,13 +128,15 @@ TEST(StepParts, AddUpToTheStepOfEveryPlan) {
     int plans = 0;
     for (const char* text : {kSmallCluster, kExperts})
         for (const char* release : {"nemo-2025", "megatron-2021", "torchtitan", "scaling-2023"}) {
-            const Config config = load(text, {fmt::format("parallel.release={}", release), "search.schedules=all"});
+            const bool is_usual = release == std::string("nemo-2025");
+            const Config config = load(text, {fmt::format("parallel.release={}", release),
+                                              is_usual ? "search.schedules=all" : "search.schedules=[1f1b, zb-h1]"});
             for (const ClusterPlan& plan : search_cluster(config).plans) {
                 expect_parts(plan.parts, plan.step_time, fmt::format("{}: {}", release, print(plan.choice)));
                 ++plans;
             }
         }
-    EXPECT_GT(plans, 300);
+    EXPECT_GT(plans, 200);
 }
 
 TEST(StepParts, AreThoseOfThePlanAlone) {
