@@ -65,7 +65,9 @@ constexpr Command kCommands[] = {
      "  mpirun -n 2 pipewright compare cfg.yaml",
      true},
     {"search", "find the best stage split, schedule and micro-batches", add_search,
-     "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml"},
+     "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml\n"
+     "  mpirun -n 4 pipewright search cluster.yaml",
+     true},
     {"plot", "draw traces", add_plot, "  pipewright plot gpipe.json 1f1b.json -o both.svg"},
     {"validate", "check a config, a plan, a profile, a trace, a checkpoint or a folder of results", add_validate,
      "  pipewright validate cfg.yaml\n  pipewright validate plan.csv"},

@@ -4,8 +4,10 @@
 #include "cli/option_numbers.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
+#include "exec/all_ranks.h"
 #include "exec/runnable.h"
 #include "job/idle_keys.h"
+#include "job/launched_ranks.h"
 #include "job/settings.h"
 #include "report/cluster_plans.h"
 #include "report/notes.h"
@@ -199,15 +201,16 @@ void stop_soon(int signal) {
     std::signal(signal, SIG_DFL);
 }
 
-ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds_gone) {
+ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds_gone, const ComputingRanks& ranks) {
     const MakespanLimits limits = limits_of(arguments, seconds_gone);
     for (const int signal : {SIGINT, SIGTERM})
         if (!is_ignored(signal))
             std::signal(signal, stop_soon);
     return {.seconds = limits.seconds,
-            .threads = limits.threads,
+            .threads = arguments.threads > 0 ? arguments.threads : ranks.cores,
             .exact = static_cast<std::size_t>(arguments.top),
-            .should_stop = [] { return stopped_by_signal != 0; }};
+            .should_stop = [&] { return stopped_by_signal != 0 || (ranks.has_failed && ranks.has_failed()); },
+            .team = {ranks.rank, ranks.size, ranks.exchange}};
 }
 
 [[noreturn]] void fail_without_cluster_plan(const ClusterResult& result) {
@@ -230,17 +233,18 @@ ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds
         shortage.has);
 }
 
-void search_cluster_plans(const Config& config, const SearchArguments& arguments) {
+void search_cluster_on(const ComputingRanks& ranks, const Config& config, const SearchArguments& arguments) {
     const auto start = std::chrono::steady_clock::now();
-    const Bytes memory = memory_limit_of(arguments);
+    const Bytes memory = memory_limit_of(arguments) / (arguments.memory_limit.empty() ? ranks.on_host : 1);
     ClusterResult result;
     {
         ProgressLine line;
-        const ClusterLimits limits = cluster_limits_of(arguments, seconds_since(start));
-        within_memory(memory, [&] {
-            result = search_cluster(config, limits, [&](const std::string& state) { line.show(state); });
-        });
+        const ClusterLimits limits = cluster_limits_of(arguments, seconds_since(start), ranks);
+        SearchProgress progress = [&](const std::string& state) { line.show(state); };
+        within_memory(memory, [&] { result = search_cluster(config, limits, is_first_rank() ? progress : nullptr); });
     }
+    if (!is_first_rank())
+        return;
     ClusterPlans plans = found_cluster_plans(config, std::move(result));
     plans.seconds = seconds_since(start);
     if (plans.result.left_out > 0)
@@ -297,7 +301,10 @@ void search_config(const SearchArguments& arguments) {
     check_target_file(arguments.output);
     at_its_place(config, [&] {
         if (searches_cluster(config))
-            search_cluster_plans(config, arguments);
+            with_computing_ranks(config.run.timeout,
+                                 [&](const ComputingRanks& ranks) { search_cluster_on(ranks, config, arguments); });
+        else if (!is_first_rank())
+            return;
         else if (config.search.objective == SearchConfig::Objective::Makespan)
             search_makespan(config, arguments);
         else

@@ -1,11 +1,13 @@
 #include "exec/all_ranks.h"
 
+#include "exec/engine/machine.h"
 #include "exec/engine/progress_monitor.h"
 #include "exec/engine/ranks_of_run.h"
 #include "exec/measuring/profile.h"
 #include "exec/ranks/ranks.h"
 #include "exec/ranks/shared_failure.h"
 #include "exec/ranks/watchdog.h"
+#include "job/launched_ranks.h"
 #include "workloads/process.h"
 
 #include <algorithm>
@@ -20,18 +22,14 @@ std::shared_ptr<Ranks> ranks_of(const Config& config) {
     return ranks_of_process(config.run.transport == RunConfig::Transport::Mpi);
 }
 
-}  // namespace
-
-void with_all_ranks(const Config& config, const std::function<void()>& act) {
-    if (config.run.transport != RunConfig::Transport::Mpi)
-        return act();
-    const Ns timeout = config.run.timeout;
+// Calls `act` with the ranks, and with their failure if there are several.
+void with_joined_ranks(Ns timeout, const std::function<void(Ranks&, const SharedFailure*)>& act) {
     const std::string text = fmt::format("the other ranks have not joined within {}", print_time(timeout));
     std::optional<Watchdog> until_all_watch(std::in_place, timeout, text);
     Ranks& ranks = join_ranks();
     if (ranks.size() == 1) {
         until_all_watch.reset();
-        return act();
+        return act(ranks, nullptr);
     }
     until_all_watch.emplace(2 * timeout, text);  // rank 0 names a rank that does not connect within `timeout`
     SharedFailure failure(ranks, [] {});
@@ -44,9 +42,51 @@ void with_all_ranks(const Config& config, const std::function<void()>& act) {
                                      .last_tasks = [](int) { return std::string(); },
                                      .fail = {}});
     until_all_watch.reset();
-    failure.guard(act);
+    failure.guard([&] { act(ranks, &failure); });
     failure.rethrow();
     failure.leave();
+}
+
+// Returns where a rank is among the others and on its host, without its functions.
+ComputingRanks place_of(Ranks& ranks) {
+    const std::vector<UsableCore> usable = usable_cores();
+    Message own;
+    write_text(own, host_name());
+    const std::size_t name = own.size();
+    for (const UsableCore& core : usable)
+        write(own, core.number);
+    ComputingRanks place{.rank = ranks.rank(), .size = ranks.size(), .on_host = 0};
+    int sharing = 0;
+    for (const Message& other : all_gather(ranks, own)) {
+        place.on_host += std::equal(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(name), other.begin(),
+                                    other.begin() + static_cast<std::ptrdiff_t>(std::min(name, other.size())))
+                             ? 1
+                             : 0;
+        sharing += other == own ? 1 : 0;
+    }
+    place.cores = std::max(1, static_cast<int>(usable.size()) / sharing);
+    return place;
+}
+
+}  // namespace
+
+void with_all_ranks(const Config& config, const std::function<void()>& act) {
+    if (config.run.transport != RunConfig::Transport::Mpi)
+        return act();
+    with_joined_ranks(config.run.timeout, [&](Ranks&, const SharedFailure*) { act(); });
+}
+
+void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRanks&)>& act) {
+    if (launched_ranks().size == 1) {
+        const auto cores = static_cast<int>(usable_cores().size());
+        return act({.cores = std::max(1, cores)});
+    }
+    with_joined_ranks(timeout, [&](Ranks& ranks, const SharedFailure* failure) {
+        ComputingRanks own = place_of(ranks);
+        own.exchange = [&ranks](const Message& message) { return all_gather(ranks, message); };
+        own.has_failed = [failure] { return failure != nullptr && failure->happened(); };
+        act(own);
+    });
 }
 
 void wait_for_first_rank(const Config& config) { wait_for_first(*ranks_of(config)); }

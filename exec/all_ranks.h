@@ -4,7 +4,9 @@
 #include "job/config/config.h"
 #include "workloads/costs/costs.h"
 
+#include <cstddef>
 #include <functional>
+#include <vector>
 
 namespace pw {
 
@@ -13,6 +15,19 @@ namespace pw {
 // is gone, or silent for longer than `run.timeout`; a rank whose main thread works or waits is not silent. It
 // returns on rank 0 when its own part is done, and on the others when that of rank 0 is done, too.
 void with_all_ranks(const Config& config, const std::function<void()>& act);
+
+// The ranks of a launcher, for a command that only computes.
+struct ComputingRanks {
+    int rank = 0, size = 1;
+    int on_host = 1;  // how many of them are on this rank's host
+    int cores = 1;    // that this rank may use; ranks of a host that may use the same ones divide them
+    // All ranks call it together. Returns the bytes of each, by rank.
+    std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>& own)> exchange = {};
+    // Returns whether a rank has failed: then exchange() throws, and what this rank computes is in vain.
+    std::function<bool()> has_failed = {};
+};
+// Does as with_all_ranks() does, whatever transport a config names, with this `timeout`.
+void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRanks& ranks)>& act);
 
 // All ranks call the functions below together, inside with_all_ranks().
 

@@ -4,6 +4,7 @@
 #include "job/settings.h"
 #include "report/notes.h"
 #include "report/predict.h"
+#include "report/step_parts_text.h"
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
@@ -99,7 +100,9 @@ std::vector<WhatIf> what_if(const std::vector<std::string>& settings, const Conf
         hooks.show(fmt::format("what if {} of {}", k + 1, alternatives.size()));
         try {
             Notices notices;
-            one.metrics = predict_numbers(make_job(source.load_with(one.set), notices)).metrics;
+            const Job job = make_job(source.load_with(one.set), notices);
+            one.metrics = predict_numbers(job).metrics;
+            one.parts = parts_of_step(job, *one.metrics);
             one.change = change_of(one.metrics->step_time, step_time);
         } catch (const Error& error) {
             if (alternatives.size() == 1)
@@ -157,7 +160,8 @@ Json json_of_stragglers(const std::vector<Straggler>& stragglers) {
     return rows;
 }
 
-std::string what_if_text(const std::vector<WhatIf>& alternatives) {
+std::string what_if_text(const std::vector<WhatIf>& alternatives, const std::optional<StepParts>& parts) {
+    std::vector<NamedParts> others;
     Table table({"what if", "step time", "change", "samples/s", "bubble rate"});
     for (const WhatIf& one : alternatives) {
         const std::string name = one.set.size() > 1 ? "all of them" : one.set.front();
@@ -167,8 +171,11 @@ std::string what_if_text(const std::vector<WhatIf>& alternatives) {
             table.add({name, print_time(one.metrics->step_time), print_signed_percent(one.change),
                        fmt::format("{:.4g}", one.metrics->samples_per_second),
                        print_percent(one.metrics->bubble_rate)});
+        if (one.parts)
+            others.push_back({name, *one.parts});
     }
-    return "\n" + table.print();
+    const bool has_parts = parts && !others.empty();
+    return "\n" + table.print() + (has_parts ? "\n" + print_differences({"now", *parts}, others) : "");
 }
 
 Json json_of_what_if(const std::vector<WhatIf>& alternatives) {
@@ -182,6 +189,8 @@ Json json_of_what_if(const std::vector<WhatIf>& alternatives) {
                         {"change", one.change},
                         {"samples_per_second", one.metrics->samples_per_second},
                         {"bubble_rate", one.metrics->bubble_rate}});
+        if (one.parts)
+            row["parts_ns"] = json_of(*one.parts);
         rows.push_back(std::move(row));
     }
     return rows;
@@ -251,6 +260,8 @@ Answers answers_to(const Questions& questions, const ConfigSource& source, const
                    const Hooks& hooks) {
     check_settings(questions.what_if);
     Answers answers{report.names, report.metrics.step_time};
+    if (report.cluster)
+        answers.parts = report.cluster->step;
     Simulator simulator = simulator_of(job);
     at_its_place(job.config, [&] {
         if (questions.samples > 0 && !hooks.stops())
@@ -291,7 +302,7 @@ std::string to_text(const Answers& answers) {
     if (answers.explanation)
         text += explanation_text(*answers.explanation, answers.devices);
     if (!answers.what_if.empty())
-        text += what_if_text(answers.what_if);
+        text += what_if_text(answers.what_if, answers.parts);
     return text;
 }
 

@@ -47,14 +47,16 @@ struct Straggler {
 struct WhatIf {
     std::vector<std::string> set;
     std::optional<Metrics> metrics = {};
-    double change = 0;                // of the step time, as a part of it
-    std::optional<Error> error = {};  // why there are no metrics
+    double change = 0;                    // of the step time, as a part of it
+    std::optional<StepParts> parts = {};  // of the step, if it has some (report/report.h)
+    std::optional<Error> error = {};      // why there are no metrics
 };
 
 // What was not asked is empty.
 struct Answers {
-    std::vector<std::string> devices;  // their names
-    Ns step_time = 0;                  // the prediction that all is compared with
+    std::vector<std::string> devices;     // their names
+    Ns step_time = 0;                     // the prediction that all is compared with
+    std::optional<StepParts> parts = {};  // of it
     std::optional<StepTimeDraws> draws = {};
     std::vector<Straggler> stragglers = {};
     std::vector<WhatIf> what_if = {};

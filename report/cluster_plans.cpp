@@ -3,6 +3,7 @@
 #include "job/config/blocks.h"
 #include "report/plan_search.h"
 #include "report/report.h"
+#include "report/step_parts_text.h"
 #include "report/table.h"
 
 #include <fmt/format.h>
@@ -114,6 +115,17 @@ std::string vendor_text(const ClusterPlans& plans) {
                        devices_text(result.recipe->devices), compared);
 }
 
+// Compares the best plan with the vendor's, or if that is the best one or there is none, with the second row.
+std::string differences_text(const ClusterPlans& plans) {
+    const ClusterResult& result = plans.result;
+    const std::vector<const ClusterPlan*> rows = result.best_by_degrees(2);
+    const bool is_vendor = result.vendor && !(result.vendor->choice == result.best()->choice);
+    if (!is_vendor && rows.size() < 2)
+        return "";
+    const ClusterPlan& other = is_vendor ? *result.vendor : *rows[1];
+    return "\n" + print_differences({"plan 1", rows[0]->parts}, {{is_vendor ? "vendor" : "plan 2", other.parts}});
+}
+
 Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
     const Parallel& own = plan.choice.degrees;
     const ClusterRate rate = rate_of(plans, plan);
@@ -134,6 +146,8 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"step_time_ns", plan.step_time},
             {"tokens_per_second", rate.tokens_per_second},
             {"model_flops_utilisation", rate.utilisation},
+            {"parts_ns", json_of(plan.parts)},
+            {"parts_rank", plan.parts.rank},
             {"bubble_rate", plan.bubble_rate},
             {"exposed_communication_ns", plan.exposed},
             {"reserved_memory_bytes", plan.most_reserved()},
@@ -235,7 +249,7 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
         text += fmt::format(
             "{:.4g} tokens take {:.1f} days{}\n", tokens, seconds_of_training(plans, rate) / kDay,
             plans.config.search.price > 0 ? fmt::format(" and cost {:.0f}", price_of_training(plans, rate)) : "");
-    return text;
+    return text + differences_text(plans);
 }
 
 std::string best_config_yaml(const ClusterPlans& plans, const std::string& file) {

@@ -5,6 +5,7 @@
 
 #include "job/config/config.h"
 #include "report/predict.h"
+#include "report/step_parts_text.h"
 #include "report/table.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/text/printable.h"
@@ -101,6 +102,24 @@ Json json_of_device(const DeviceMetrics& device, Bytes limit) {
     return json;
 }
 
+Json json_of_cluster(const ClusterRate& cluster) {
+    Json seconds;
+    for (const auto& [name, seconds_of] : kPassParts) {
+        Json& sum = seconds[std::string(name)];
+        sum = (sum.is_null() ? 0.0 : sum.get<double>()) + cluster.parts.*seconds_of;
+    }
+    Json json = {{"devices", cluster.devices},
+                 {"replicas", cluster.replicas},
+                 {"tokens_per_second", cluster.tokens_per_second},
+                 {"model_flops_utilisation", cluster.utilisation},
+                 {"seconds", std::move(seconds)}};
+    if (cluster.step) {
+        json["parts_ns"] = json_of(*cluster.step);
+        json["parts_rank"] = cluster.step->rank;
+    }
+    return json;
+}
+
 }  // namespace
 
 namespace {
@@ -137,11 +156,25 @@ ClusterRate cluster_rate(const Config& config, Ns step) {
             samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config), parts};
 }
 
+std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics) {
+    const auto runs = [&](const auto& wanted) {
+        return std::any_of(job.plan.order.begin(), job.plan.order.end(), [&](const Tasks& order) {
+            return std::any_of(order.begin(), order.end(), [&](const Task& task) { return wanted(task.op); });
+        });
+    };
+    if (!is_transformer(job.config) || !job.config.pipeline.micro_batch_lengths.empty() || job.plan.asynchronous ||
+        !runs(makes_weight_gradient) || runs([](Op op) { return op == Op::Recompute; }))
+        return std::nullopt;
+    return step_parts(job, job.plan.shape, metrics);
+}
+
 Report predicted_report(const Job& job, bool with_events) {
     const std::vector<DeviceConfig>& devices = job.config.cluster.devices;
     Report report = with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
-    if (is_transformer(job.config))
+    if (is_transformer(job.config)) {
         report.cluster = cluster_rate(job.config, report.metrics.step_time);
+        report.cluster->step = parts_of_step(job, report.metrics);
+    }
     return report;
 }
 
@@ -211,12 +244,7 @@ Json to_json(const Report& report) {
                  {"mini_batch", sizes_of(report.trace).mini_batch},
                  {"devices", std::move(devices)}};
     if (report.cluster)
-        json["cluster"] = {{"devices", report.cluster->devices},
-                           {"replicas", report.cluster->replicas},
-                           {"tokens_per_second", report.cluster->tokens_per_second},
-                           {"model_flops_utilisation", report.cluster->utilisation}};
-    for (const auto& [name, seconds] : kPassParts)
-        json["cluster"]["seconds"][std::string(name)] = report.cluster->parts.*seconds;
+        json["cluster"] = json_of_cluster(*report.cluster);
     return json;
 }
 

@@ -5,6 +5,7 @@
 #include "job/job.h"
 #include "report/json.h"
 #include "schedules/trace/trace.h"
+#include "search/clusters/step_parts.h"
 #include "sim/metrics.h"
 #include "workloads/transformers/pass_parts.h"
 
@@ -18,8 +19,9 @@ namespace pw {
 struct ClusterRate {
     int devices = 0, replicas = 0;
     double tokens_per_second = 0;
-    double utilisation = 0;  // FLOPs of the model per second, of the peak of all devices (MFU)
-    PassParts parts;         // seconds of a step, the mean over the devices
+    double utilisation = 0;              // FLOPs of the model per second, of the peak of all devices (MFU)
+    PassParts parts;                     // seconds of a step, the mean over the devices
+    std::optional<StepParts> step = {};  // parts_of_step()
 };
 
 // Returns the rate of the cluster whose plan is the config's, if a step takes this time.
@@ -39,6 +41,9 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices = {});
 // Returns the prediction of a job. Without its events the trace of a plan of very many tasks needs little memory.
 // Throws Error as predict() does.
 Report predicted_report(const Job& job, bool with_events = true);
+// Returns the parts of a job's predicted step; nothing if it is not of a transformer in training, if micro-batches have
+// different lengths, if updates need no flush, or if stages are recomputed by tasks of their own.
+std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
 // Reads the trace of any program; several files are those of its ranks. Throws Error (BadInput) where the trace
 // contradicts itself.
 Report read_report(const std::vector<std::string>& paths);

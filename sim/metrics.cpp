@@ -293,6 +293,10 @@ void StepMetrics::add(std::span<const TraceEvent> own) {
             device.busy += event.end - event.start;
             computed.add(event);
         }
+        if (!is_transfer(op))
+            device.last_end = std::max(device.last_end, event.end - start_);
+        if (op == Op::SumGradients || op == Op::Update)
+            (op == Op::Update ? device.updates : device.sums) += event.end - event.start;
         splits |= op == Op::BackwardInput || op == Op::BackwardWeight;
         if (event.task.stage == head_.stages - 1 && (op == Op::Forward || op == Op::Update))
             (op == Op::Forward ? microbatches_ : updates_).push_back(event.task.microbatch);

@@ -13,6 +13,8 @@ namespace pw {
 struct DeviceMetrics {
     Ns busy = 0;                   // time of tasks F B I W R (schedules/plan/task.h)
     Ns idle = 0;                   // makespan - busy
+    Ns sums = 0, updates = 0;      // in S, sums of gradients, and in U, updates; part of idle
+    Ns last_end = 0;               // the end of its last task but transfers, from the start of the step
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak
     Bytes peak_memory = 0;

@@ -154,7 +154,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
     Config& config = written.config;
     RunConfig& run = config.run;
     if (run.transport == RunConfig::Transport::Auto)
-        run.transport = usual_transport(run.backend, ranks);
+        run.transport = usual_transport(run.backend, is_transformer(config) ? 1 : ranks);  // no rank runs a transformer
     check_transport(root["run"]["transport"], run, config.cluster);
     take_rates_of_kind(root, config);
     if (is_transformer(config))

@@ -8,6 +8,8 @@
 #include "workloads/error.h"
 #include "workloads/transformers/transformer_model.h"
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,10 +42,62 @@ struct OrdersOfKey {
     bool too_large = false;                   // there is not the memory for its plan
 };
 
+Shape shape_of(const OrderKey& key) {
+    Shape shape;
+    shape.devices = std::get<1>(key);
+    shape.stages = std::get<2>(key);
+    shape.microbatches = std::get<3>(key);
+    return shape;
+}
+
+bool has_same_places(const Shape& a, const Shape& b) {
+    return a.stages == b.stages && a.copies == b.copies && a.placement == b.placement && a.serving == b.serving;
+}
+
+// The costs of choices that differ in their schedule and in the number of stages alone. Schedules that place the same
+// stages on the same devices have the same ones.
+class CostsOfGroup {
+public:
+    CostsOfGroup(const Config& config, const ClusterChoice& one)
+        : chosen_(config_of(config, one)),
+          layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
+          profile_(in_cluster(std::move(layers_.profile), chosen_)),
+          cluster_(cluster_of(chosen_, profile_)),
+          table_(layers_.model, profile_, one.micro_batch_size) {}
+
+    const std::vector<DeviceConfig>& devices() const { return chosen_.cluster.devices; }
+
+    const Costs& of(const Shape& shape) {
+        const auto same = std::find_if(placed_.begin(), placed_.end(),
+                                       [&](const auto& one) { return has_same_places(*one.first, shape); });
+        if (same != placed_.end())
+            return same->second;
+        const auto [of_number, is_new] = by_stages_.try_emplace(shape.stages);
+        auto& [split, costs] = of_number->second;
+        if (is_new) {
+            chosen_.pipeline.stages = shape.stages;
+            split = make_split(chosen_, layers_.model, profile_);
+            costs = table_.costs_of(split);
+        }
+        placed_.emplace_back(&shape, complete_costs(costs, chosen_, cluster_, layers_.model.layers, split, shape));
+        return placed_.back().second;
+    }
+
+private:
+    Config chosen_;
+    ProfiledModel layers_;
+    Profile profile_;
+    std::shared_ptr<const Cluster> cluster_;
+    CostTable table_;
+    std::map<int, std::pair<StageSplit, Costs>> by_stages_;
+    std::deque<std::pair<const Shape*, Costs>> placed_;
+};
+
 class ChoiceBounder {
 public:
-    ChoiceBounder(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all)
-        : config_(config), choices_(choices), on_all_(on_all) {
+    ChoiceBounder(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+                  const SearchTeam& team)
+        : config_(config), choices_(choices), on_all_(on_all), team_(team) {
         result_.of.resize(choices.size());
     }
 
@@ -56,6 +110,7 @@ public:
                 begins.push_back(index);
         begins.push_back(choices_.size());
         on_all_("bounds", begins.size() - 1, [&](std::size_t group) { bound_group(begins[group], begins[group + 1]); });
+        share_bounds();
         for (const ClusterChoice& choice : choices_)
             result_.without_memory += orders_of(choice).too_large ? 1 : 0;
         return std::move(result_);
@@ -67,19 +122,72 @@ private:
         for (const ClusterChoice& choice : choices_)
             if (const OrderKey key = order_key(choice, config_.search.mini_batch); facts_.try_emplace(key).second)
                 keys.push_back(key);
+        std::vector<char> made(keys.size(), 0);
         on_all_("orders", keys.size(), [&](std::size_t index) {
-            const auto& [schedule, devices, stages, micro_batches] = keys[index];
-            Shape shape;
-            shape.devices = devices;
-            shape.stages = stages;
-            shape.microbatches = micro_batches;
-            const ScheduleOptions options{config_.pipeline.drain, config_.pipeline.group};
             OrdersOfKey& orders = facts_.find(keys[index])->second;
             try {
-                orders.facts = order_facts(searched_schedule(config_, schedule), std::move(shape), options);
+                orders.facts = order_facts(schedule_of(keys[index]), shape_of(keys[index]), options());
             } catch (const Error&) {
                 orders.too_large = true;
             }
+            made[index] = 1;
+        });
+        Packet own;
+        for (std::size_t index = 0; index < keys.size(); ++index)
+            if (made[index] != 0) {
+                put(own, index);
+                write(own, facts_.find(keys[index])->second);
+            }
+        share(team_, own, [&](PacketReader& reader) {
+            const OrderKey& key = keys[reader.take<std::size_t>()];
+            facts_.find(key)->second = read_orders(reader, key);
+        });
+    }
+
+    const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(config_, std::get<0>(key)); }
+    ScheduleOptions options() const { return {config_.pipeline.drain, config_.pipeline.group}; }
+
+    static void write(Packet& packet, const OrdersOfKey& orders) {
+        put(packet, orders.too_large);
+        put(packet, orders.facts != nullptr);
+        if (!orders.facts)
+            return;
+        put(packet, orders.facts->splits_backward);
+        for (const std::vector<OrderFacts::Held>& on_device : orders.facts->held) {
+            put(packet, on_device.size());
+            for (const OrderFacts::Held& held : on_device)
+                put(packet, held);
+        }
+    }
+
+    OrdersOfKey read_orders(PacketReader& reader, const OrderKey& key) const {
+        OrdersOfKey orders;
+        orders.too_large = reader.take<bool>();
+        if (!reader.take<bool>())
+            return orders;
+        auto facts = std::make_unique<OrderFacts>();
+        facts->shape = placed(schedule_of(key), shape_of(key));
+        facts->splits_backward = reader.take<bool>();
+        facts->held.resize(static_cast<std::size_t>(facts->shape.devices));
+        for (std::vector<OrderFacts::Held>& on_device : facts->held) {
+            on_device.resize(reader.take<std::size_t>());
+            for (OrderFacts::Held& held : on_device)
+                held = reader.take<OrderFacts::Held>();
+        }
+        orders.facts = std::move(facts);
+        return orders;
+    }
+
+    void share_bounds() {
+        Packet own;
+        for (std::size_t index = 0; team_.size > 1 && index < result_.of.size(); ++index)
+            if (result_.of[index].is_defined) {
+                put(own, index);
+                put(own, result_.of[index]);
+            }
+        share(team_, own, [&](PacketReader& reader) {
+            const auto index = reader.take<std::size_t>();
+            result_.of[index] = reader.take<ChoiceBounds>();
         });
     }
 
@@ -88,24 +196,18 @@ private:
     }
 
     void bound_group(std::size_t begin, std::size_t end) {
-        std::optional<ProfiledModel> layers;
+        std::optional<CostsOfGroup> group;
         for (std::size_t index = begin; index < end; ++index) {
-            const ClusterChoice& choice = choices_[index];
-            const OrderFacts* facts = orders_of(choice).facts.get();
+            const OrderFacts* facts = orders_of(choices_[index]).facts.get();
             if (facts == nullptr)
                 continue;
-            const Config chosen = config_of(config_, choice);
-            if (!layers)
-                layers = transformer_model(transformer_job_of(chosen), choice.micro_batch_size);
-            const Model& model = layers->model;
-            const Profile profile = in_cluster(layers->profile, chosen);
-            const StageSplit split = make_split(chosen, model, profile);
-            const Costs costs = complete_costs(costs_of(model, split, profile, choice.micro_batch_size), chosen,
-                                               cluster_of(chosen, profile), model.layers, split, facts->shape);
+            if (!group)
+                group.emplace(config_, choices_[index]);
+            const Costs& costs = group->of(facts->shape);
             ChoiceBounds& bounds = result_.of[index];
             bounds.is_defined = true;
             bounds.step_time = least_step_time(*facts, costs);
-            bounds.shortage = worst_of(least_memory(*facts, costs), chosen.cluster.devices);
+            bounds.shortage = worst_of(least_memory(*facts, costs), group->devices());
             bounds.fits = bounds.shortage.needs <= bounds.shortage.has;
         }
     }
@@ -113,6 +215,7 @@ private:
     const Config& config_;
     const std::vector<ClusterChoice>& choices_;
     const WorkOnAll& on_all_;
+    const SearchTeam& team_;
     std::map<OrderKey, OrdersOfKey> facts_;
     BoundsOfChoices result_;
 };
@@ -127,8 +230,9 @@ Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConf
     return worst;
 }
 
-BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all) {
-    return ChoiceBounder(config, choices, on_all).made();
+BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+                          const SearchTeam& team) {
+    return ChoiceBounder(config, choices, on_all, team).made();
 }
 
 }  // namespace pw

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "search/clusters/cluster_choice.h"
+#include "search/clusters/search_team.h"
 #include "search/partition.h"
 
 #include <cstddef>
@@ -17,7 +18,7 @@ struct ChoiceBounds {
     Shortage shortage;  // of the device that lacks most
 };
 
-// Works on the numbers below `count`, perhaps on several threads and not on all.
+// Works on the process's part of the numbers below `count`, perhaps on several threads and not on all.
 using WorkOnAll =
     std::function<void(const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work)>;
 
@@ -25,7 +26,9 @@ struct BoundsOfChoices {
     std::vector<ChoiceBounds> of;  // by choice
     int without_memory = 0;        // choices without bounds, as there is not the memory for their plans
 };
-BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all);
+// The processes of `team` call it together and get the same bounds.
+BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+                          const SearchTeam& team = {});
 
 // Returns the shortage of the device that lacks most, or has least left.
 Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConfig>& devices);

@@ -1,11 +1,8 @@
 #include "search/clusters/cluster_search.h"
 
-#include "job/job.h"
-#include "schedules/memory/buffers.h"
 #include "search/clusters/choice_bounds.h"
+#include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
-#include "sim/simulate.h"
-#include "workloads/error.h"
 #include "workloads/threads.h"
 
 #include <fmt/format.h>
@@ -13,9 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -42,24 +37,6 @@ DegreesKey degrees_key(const ClusterChoice& choice) {
 std::size_t stride_of(std::size_t count) {
     constexpr std::size_t kPrimes[] = {7919, 7907};
     return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
-}
-
-ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
-    Notices notices;  // the command says once what there is to say about the best plan
-    Job job = make_job(config_of(config, choice), notices);
-    TransferMode mode = job.mode;
-    mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
-    const auto plan = std::make_shared<const Plan>(std::move(job.plan));
-    Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
-    const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
-    ClusterPlan found{choice, metrics.step_time, 0, metrics.bubble_rate, {}, false};
-    for (const DeviceMetrics& device : metrics.devices) {
-        found.exposed = std::max(found.exposed, device.exposed_communication);
-        found.reserved.push_back(device.reserved_memory.value_or(device.peak_memory));
-    }
-    const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
-    found.fits = worst.needs <= worst.has;
-    return found;
 }
 
 class ClusterSearcher {
@@ -91,11 +68,24 @@ private:
                               best == kNoPlan ? "nothing fits yet" : "best " + print_time(best)));
     }
 
-    // Once true, the search ends without what is left to do.
+    // Returns the reason that comes last in the enum of those of all processes.
+    SearchStop agreed(SearchStop stop) const {
+        Packet own;
+        put(own, stop);
+        share(limits_.team, own, [&](PacketReader& reader) { stop = std::max(stop, reader.take<SearchStop>()); });
+        return stop;
+    }
+
+    // Once true, the search ends without what is left to do, on all processes. The caller stops one or all of them.
     bool is_over() {
-        const std::lock_guard lock(mutex_);
-        is_over_ = is_over_ || deadline_.passed();
-        return is_over_;
+        if (deadline_.passed())
+            stop_ = std::max(stop_, why_over());
+        stop_ = agreed(stop_);
+        return stop_ != SearchStop::None;
+    }
+
+    SearchStop why_over() const {
+        return limits_.should_stop && limits_.should_stop() ? SearchStop::Caller : SearchStop::Time;
     }
 
     bool bounds_are_over() {
@@ -105,16 +95,19 @@ private:
         return !result_.every_bound;
     }
 
-    // Works on all numbers below `count`, and reports progress, until the time for bounds is up.
+    // Works on the process's part of the numbers below `count`, and reports progress, until the time for bounds is up.
     void on_all(const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
+        const auto size = static_cast<std::size_t>(limits_.team.size),
+                   rank = static_cast<std::size_t>(limits_.team.rank);
+        const std::size_t own = count / size + (rank < count % size ? 1 : 0);
         std::size_t done = 0;
-        for_each_index(count, limits_.threads, [&](std::size_t index) {
+        for_each_index(own, limits_.threads, [&](std::size_t index) {
             if (bounds_are_over())
                 return;
-            work(index * stride_of(count) % count);
+            work((index * size + rank) * stride_of(count) % count);
             const std::lock_guard lock(mutex_);
             if (++done % 64 == 0)
-                show(doing, done, count);
+                show(doing, done * size, count);
         });
     }
 
@@ -125,23 +118,24 @@ private:
         const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, config_) : std::nullopt;
         if (!choice)
             return;
-        try {
-            result_.vendor = simulated(config_, *choice);
-            result_.recipe = recipe;
-        } catch (const Error&) {  // its schedule refuses the number of micro-batches
+        result_.vendor = attempts_at({&*choice}, config_, limits_).front().plan;
+        if (!result_.vendor)  // its schedule refuses the number of micro-batches
             return;
-        }
+        result_.recipe = recipe;
         if (std::find(choices_.begin(), choices_.end(), *choice) != choices_.end())
             add(*result_.vendor);
     }
 
     void make_bounds() {
-        BoundsOfChoices bounds =
-            bounds_of(config_, choices_,
-                      [&](const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
-                          on_all(doing, count, work);
-                      });
+        BoundsOfChoices bounds = bounds_of(
+            config_, choices_,
+            [&](const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
+                on_all(doing, count, work);
+            },
+            limits_.team);
         bounds_ = std::move(bounds.of);
+        result_.stop = agreed(result_.every_bound ? SearchStop::None : why_over());
+        result_.every_bound = result_.stop == SearchStop::None;
         result_.left_out = bounds.without_memory;
         every_bound_ = result_.every_bound && result_.left_out == 0;
         for (const ChoiceBounds& one : bounds_) {
@@ -170,27 +164,18 @@ private:
 
     bool is_known(const ClusterChoice& choice) const { return result_.vendor && result_.vendor->choice == choice; }
 
-    // Simulates choices at once. One that runs out of memory is tried again alone.
+    // Simulates choices at once, those of other processes there.
     void simulate(const std::vector<std::size_t>& batch) {
-        std::vector<std::optional<ClusterPlan>> found(batch.size());
-        const auto attempt = [&](std::size_t i) {
-            try {
-                found[i] = simulated(config_, choices_[batch[i]]);
-            } catch (const std::bad_alloc&) {
-                return false;
-            } catch (const Error& error) {
-                return error.code() == ExitCode::Infeasible;  // it deadlocks with the transfers of the config
-            }
-            return true;
-        };
-        std::vector<char> done(batch.size(), 0);
-        for_each_index(batch.size(), limits_.threads, [&](std::size_t i) { done[i] = attempt(i) ? 1 : 0; });
+        std::vector<const ClusterChoice*> choices;
+        for (const std::size_t index : batch)
+            choices.push_back(&choices_[index]);
+        std::vector<Attempt> found = attempts_at(choices, config_, limits_);
         for (std::size_t i = 0; i < batch.size(); ++i) {
-            if (done[i] == 0 && (limits_.threads == 1 || !attempt(i))) {
+            if (!found[i].has_memory) {
                 ++result_.left_out;
                 least_left_out_ = std::min(least_left_out_, bounds_[batch[i]].step_time);
-            } else if (found[i])
-                add(std::move(*found[i]));
+            } else if (found[i].plan)
+                add(std::move(*found[i].plan));
             else
                 --result_.choices;
         }
@@ -230,7 +215,7 @@ private:
         };
         std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lacks(a) < lacks(b); });
         order.resize(std::min(order.size(), kPlansAtOnce));
-        if (!is_over_)
+        if (stop_ == SearchStop::None)
             simulate(order);
         for (const ClusterPlan& plan : result_.plans) {
             const std::vector<DeviceConfig> devices = config_of(config_, plan.choice).cluster.devices;
@@ -247,10 +232,10 @@ private:
             return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
                    std::tuple(!b.fits, b.step_time, b.most_reserved());
         });
-        result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && every_bound_ && !is_over_;
-        if (is_over_ || !result_.every_bound)
-            result_.stop = limits_.should_stop && limits_.should_stop() ? SearchStop::Caller : SearchStop::Time;
-        else if (result_.plans.empty() && result_.left_out > 0)
+        result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && every_bound_ && stop_ == SearchStop::None;
+        if (stop_ != SearchStop::None)
+            result_.stop = stop_;
+        else if (result_.every_bound && result_.plans.empty() && result_.left_out > 0)
             result_.stop = SearchStop::Memory;
     }
 
@@ -259,7 +244,7 @@ private:
     const SearchProgress& progress_;
     std::mutex mutex_;
     Deadline deadline_, end_of_bounds_;
-    bool is_over_ = false;
+    SearchStop stop_ = SearchStop::None;  // the same on all processes
     const std::vector<ClusterChoice> choices_;
     std::vector<ChoiceBounds> bounds_;  // by choice
     bool every_bound_ = true;           // false: some choice has no bound

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "search/clusters/cluster_choice.h"
+#include "search/clusters/search_team.h"
+#include "search/clusters/step_parts.h"
 #include "search/plans/makespan.h"
 #include "workloads/transformers/recipes.h"
 
@@ -20,16 +22,21 @@ struct ClusterLimits {
     int threads = 1;                         // never change the answer, unless something ends the search
     std::size_t exact = 10;                  // this many degrees are proven the best, each with its best plan
     std::function<bool()> should_stop = {};  // asked often, by all threads
+    SearchTeam team = {};                    // shares the work; the result is that of one process
 };
 
-// A plan that was simulated.
-struct ClusterPlan {
-    ClusterChoice choice;
+struct ClusterNumbers {
     Ns step_time = 0;
     Ns exposed = 0;  // time that the device that waits longest for messages between stages waits
     double bubble_rate = 0;
-    std::vector<Bytes> reserved;  // by device of the pipeline
+    StepParts parts = {};
     bool fits = false;
+};
+
+// A plan that was simulated.
+struct ClusterPlan : ClusterNumbers {
+    ClusterChoice choice;
+    std::vector<Bytes> reserved;  // by device of the pipeline
     Bytes most_reserved() const;
 };
 
@@ -55,7 +62,8 @@ struct ClusterResult {
 };
 
 // Searches. The same config gives the same result on every machine, unless time, memory or the caller ends the search:
-// then the result has the plans found so far. Throws Error (BadInput) if the config leaves nothing to try.
+// then the result has the plans found so far. The processes of a team call it together, with the same `exact`. Throws
+// Error (BadInput) if the config leaves nothing to try.
 ClusterResult search_cluster(const Config& config, const ClusterLimits& limits = {},
                              const SearchProgress& progress = {});
 

@@ -56,6 +56,30 @@ TEST_F(AnswersOfAJob, TryOtherValues) {
     EXPECT_TRUE(json[1].contains("error"));
 }
 
+// The parts of the second plan are those of its own prediction.
+TEST(AnswersOfATransformer, SayWhichPartsOfTheStepChange) {
+    const TemporaryFolder folder;
+    const ConfigSource source{folder.write("cfg.yaml", R"(
+workload: {model: llama-3.2-1b, sequence_length: 4096}
+cluster: {hosts: 1, devices_per_host: 8, device: h100-sxm-80}
+pipeline: {mini_batch: 16, micro_batch_size: 1}
+training: {precision: bf16, optimizer: adamw}
+)"),
+                              {}};
+    Notices notices;
+    const auto report_with = [&](const std::vector<std::string>& set) {
+        return predicted_report(make_job(source.load_with(set), notices));
+    };
+    const Job job = make_job(source.load_with({}), notices);
+    Questions questions;
+    questions.what_if = {"parallel.zero=1"};
+    const Answers answers = answers_to(questions, source, job, predicted_report(job));
+    const Report other = report_with(questions.what_if);
+    EXPECT_EQ(to_json(answers)["what_if"][0]["parts_ns"], to_json(other)["cluster"]["parts_ns"]);
+    EXPECT_TRUE(contains(to_text(answers), "\npart of the step ")) << to_text(answers);
+    EXPECT_TRUE(contains(to_text(answers), "now  parallel.zero=1  difference\n")) << to_text(answers);
+}
+
 TEST_F(AnswersOfAJob, RefuseTheOnlyValueThatIsAMistake) {
     Questions questions;
     questions.what_if = {"pipeline.schedule=nope"};

@@ -112,8 +112,17 @@ TEST(Report, SaysWhatAClusterDoes) {
         parts += report.cluster->parts.*part;
     EXPECT_GT(parts, 0.8 * seconds);
     EXPECT_LT(parts, seconds);
-    EXPECT_EQ(to_json(report)["cluster"]["devices"], 64);
+    const Json json = to_json(report)["cluster"];
+    EXPECT_EQ(json["devices"], 64);
+    EXPECT_EQ(json["seconds"].size(), 7);
+    const PassParts& own = report.cluster->parts;
+    EXPECT_NEAR(json["seconds"]["messages"].get<double>(), own.tensor + own.context + own.experts + own.weights, 1e-12);
+    EXPECT_GT(own.context, 0);
     EXPECT_NE(to_text(report).find("tokens/s on 64 devices"), std::string::npos);
+}
+
+TEST(Report, HasNoClusterForOtherPlans) {
+    EXPECT_FALSE(to_json(predicted_report(job_of_text(kUniform), false)).contains("cluster"));
 }
 
 // Measured on A100s under Megatron-LM, with separate kernels of attention: "Zero Bubble Pipeline Parallelism", arXiv

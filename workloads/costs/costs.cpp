@@ -362,9 +362,7 @@ Costs CostTable::times_of(const StageSplit& split) const {
 
 Costs CostTable::costs_of(const StageSplit& split) const {
     Costs costs = times_of(split);
-    costs.bytes.clear();
-    for (int stage = 0; stage < split.stages(); ++stage)
-        costs.bytes.push_back(stage_bytes(layout_stage(model_.layers, split, stage, bytes_, data_bytes_)));
+    costs.bytes = bytes_of_stages(model_.layers, split, bytes_, data_bytes_);
     return costs;
 }
 

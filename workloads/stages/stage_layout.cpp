@@ -92,12 +92,12 @@ void join_norms(const StageView& view, StageLayout& layout) {
 
 }  // namespace
 
-StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
-                         const std::vector<LayerBytes>& bytes, Bytes data_bytes) {
-    const StageView view(graph, split, stage, bytes);
-    const std::size_t all = boost::num_vertices(graph);
+namespace {
+
+StageLayout layout_of(const StageView& view, Bytes data_bytes) {
+    const std::size_t all = boost::num_vertices(view.graph);
     StageLayout layout;
-    layout.stage = stage;
+    layout.stage = view.stage;
     layout.layers = view.layers;
     layout.output.resize(all);
     layout.input.resize(all);
@@ -116,6 +116,23 @@ StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int s
     layout.backward_input = layout_gradients(view, true, layout.gradient_kept);
     layout.weight_workspace = view.largest_scratch();
     return layout;
+}
+
+}  // namespace
+
+StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
+                         const std::vector<LayerBytes>& bytes, Bytes data_bytes) {
+    const SplitBoundaries boundaries(graph, split, bytes);
+    return layout_of({graph, split, stage, bytes, boundaries}, data_bytes);
+}
+
+std::vector<StageBytes> bytes_of_stages(const LayerGraph& graph, const StageSplit& split,
+                                        const std::vector<LayerBytes>& bytes, Bytes data_bytes) {
+    const SplitBoundaries boundaries(graph, split, bytes);
+    std::vector<StageBytes> stages;
+    for (int stage = 0; stage < split.stages(); ++stage)
+        stages.push_back(stage_bytes(layout_of({graph, split, stage, bytes, boundaries}, data_bytes)));
+    return stages;
 }
 
 StageBytes stage_bytes(const StageLayout& layout) {

@@ -102,5 +102,8 @@ StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int s
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes);
 
 StageBytes stage_bytes(const StageLayout& layout);
+// Returns the bytes of all stages, as layout_stage() has them.
+std::vector<StageBytes> bytes_of_stages(const LayerGraph& graph, const StageSplit& split,
+                                        const std::vector<LayerBytes>& bytes, Bytes data_bytes);
 
 }  // namespace pw

@@ -23,17 +23,21 @@ std::vector<Contribution> local_reads(const StageView& view, int producer, const
 
 }  // namespace
 
+SplitBoundaries::SplitBoundaries(const LayerGraph& graph, const StageSplit& split, const std::vector<LayerBytes>& bytes)
+    : all(boundaries_of(graph, split)) {
+    for (const Boundary& boundary : all)
+        offsets.push_back(offsets_of(boundary, bytes));
+}
+
 StageView::StageView(const LayerGraph& all_layers, const StageSplit& all_stages, int number,
-                     const std::vector<LayerBytes>& bytes_of_layers)
+                     const std::vector<LayerBytes>& bytes_of_layers, const SplitBoundaries& of_split)
     : graph(all_layers),
       split(all_stages),
       bytes(bytes_of_layers),
       stage(number),
       layers(all_stages.layers[number]),
-      boundaries(boundaries_of(all_layers, all_stages)) {
-    for (const Boundary& boundary : boundaries)
-        offsets.push_back(offsets_of(boundary, bytes));
-}
+      boundaries(of_split.all),
+      offsets(of_split.offsets) {}
 
 int StageView::step(int layer) const {
     return static_cast<int>(std::lower_bound(layers.begin(), layers.end(), layer) - layers.begin());

@@ -15,9 +15,18 @@ struct SentGradient {
     int producer;  // the layer that made the tensor
 };
 
+// The boundaries of a split, which its stages share.
+struct SplitBoundaries {
+    SplitBoundaries(const LayerGraph& graph, const StageSplit& split, const std::vector<LayerBytes>& bytes);
+
+    std::vector<Boundary> all;
+    std::vector<EdgeOffsets> offsets;  // by boundary
+};
+
 // It refers to the arguments of its constructor.
 struct StageView {
-    StageView(const LayerGraph& graph, const StageSplit& split, int stage, const std::vector<LayerBytes>& bytes);
+    StageView(const LayerGraph& graph, const StageSplit& split, int stage, const std::vector<LayerBytes>& bytes,
+              const SplitBoundaries& of_split);
 
     bool local(int layer) const { return split.stage_of[layer] == stage; }
     LayerKind kind(int layer) const { return graph[layer].kind; }
@@ -41,8 +50,8 @@ struct StageView {
     const std::vector<LayerBytes>& bytes;  // by layer
     int stage;
     const std::vector<int>& layers;  // those of the stage, ascending
-    std::vector<Boundary> boundaries;
-    std::vector<EdgeOffsets> offsets;  // by boundary
+    const std::vector<Boundary>& boundaries;
+    const std::vector<EdgeOffsets>& offsets;  // by boundary
 };
 
 // Returns a slot at the end of a region of a stage, which grows by it.

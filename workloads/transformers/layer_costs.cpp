@@ -38,6 +38,12 @@ double per_rank(double count, int ranks) { return count / ranks; }
 
 }  // namespace
 
+double collective_seconds(Collective kind, double bytes_per_number, const LayerParameters& parameters,
+                          const ParameterRanks& ranks, const Fabric& fabric) {
+    return collective_seconds(kind, bytes_per_number * parameters.dense, ranks.dense, fabric) +
+           collective_seconds(kind, bytes_per_number * parameters.experts, ranks.experts, fabric);
+}
+
 // The parts of a layer's passes.
 struct TransformerLayers::Sum {
     double sequences = 1;
@@ -47,11 +53,19 @@ struct TransformerLayers::Sum {
     double forward = 0, backward = 0;  // other kernels
     double attention = 0;              // of them, forward and backward
     double exposed_forward = 0, exposed_backward = 0;
+    PassParts messages;  // these by kind
     double kernels = 0;  // of a forward
     double scratch = 0;
     double saved = 0, recomputed_saved = 0,
            recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
     LayerParameters parameters;
+
+    // Adds by how much messages of a kind make the passes longer.
+    void expose(double PassParts::*kind, double in_forward, double in_backward) {
+        exposed_forward += in_forward;
+        exposed_backward += in_backward;
+        messages.*kind += in_forward + in_backward;
+    }
 };
 
 // Returns by how much messages make a pass longer that computes meanwhile.
@@ -154,8 +168,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     if (parallel.context > 1) {  // keys and values go round, those of the next part while one is computed
         const double bytes = kValue * rows * keys_and_values * (parallel.context - 1);
         const double seconds = message_seconds(bytes, tensor, job_.fabric);
-        sum.exposed_forward += exposed(seconds, core.forward);
-        sum.exposed_backward += exposed(2 * seconds, core.backward);
+        sum.expose(&PassParts::context, exposed(seconds, core.forward), exposed(2 * seconds, core.backward));
     }
 }
 
@@ -218,23 +231,22 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;
-    sum.exposed_forward += release.overlap.expert ? exposed(messages, computing) : messages;
-    sum.exposed_backward += release.overlap.expert ? exposed(messages, 2 * computing) : messages;
+    sum.expose(&PassParts::experts, release.overlap.expert ? exposed(messages, computing) : messages,
+               release.overlap.expert ? exposed(messages, 2 * computing) : messages);
 }
 
 TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
-    const RankGroup replicas{parallel.sharers(), parallel.tensor};
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
     const double ends = sum.kernels * kKernelEnds;
     double forward = sum.products.forward + sum.forward + ends, backward = sum.products.input + sum.backward + 2 * ends;
     const double weight = sum.products.weight, computing = forward + backward + weight;
-    cost.parts = {.products = sum.products.forward + sum.products.input + weight,
-                  .attention = sum.attention,
-                  .moved = sum.forward + sum.backward + 3 * ends - sum.attention,
-                  .messages = sum.exposed_forward + sum.exposed_backward};
+    cost.parts = sum.messages;
+    cost.parts.products = sum.products.forward + sum.products.input + weight;
+    cost.parts.attention = sum.attention;
+    cost.parts.moved = sum.forward + sum.backward + 3 * ends - sum.attention;
     forward = std::max(forward, sum.kernels * kLaunch);
     backward = std::max(backward, 2 * sum.kernels * kLaunch - weight);
     cost.parts.launches = forward + backward + weight - computing;
@@ -250,6 +262,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
         // back (Megatron-LM, tensor_parallel/random.py).
         const double states = release.dropout ? kRandomStates * kLaunch : 0;
         const double launched_forward = sum.kernels * kLaunch + states;
+        cost.parts.launches += std::max(0.0, launched_forward - forward);
         forward = std::max(forward, launched_forward);
         backward += share * std::max(forward, launched_forward + 2 * states);
         cost.saved = (1 - share) * kept;
@@ -261,20 +274,26 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
         backward += share * sum.recomputed;
     }
     cost.parts.again = backward - once;
-    if (parallel.zero == 3 && parallel.sharers() > 1) {
-        const double numbers = sum.parameters.dense + sum.parameters.experts;
+    const ParameterRanks sharers = parallel.sharing_ranks();
+    const double numbers = (sharers.dense.ranks > 1 ? sum.parameters.dense : 0) +
+                           (sharers.experts.ranks > 1 ? sum.parameters.experts : 0);  // that are not here
+    if (parallel.zero == 3 && numbers > 0) {
         cost.gathered = kValue * numbers;
-        const double gather = collective_seconds(Collective::AllGather, cost.gathered, replicas, job_.fabric);
-        const double scatter = collective_seconds(
-            Collective::ReduceScatter, static_cast<double>(release.gradient) * numbers, replicas, job_.fabric);
+        const auto gradient = static_cast<double>(release.gradient);
+        const double gather = collective_seconds(Collective::AllGather, kValue, sum.parameters, sharers, job_.fabric);
+        const double scatter =
+            collective_seconds(Collective::ReduceScatter, gradient, sum.parameters, sharers, job_.fabric);
         if (release.copies_gathered) {  // FSDP2 of PyTorch; sums are in fp32
-            forward += kernels_.moved(2 * kValue * numbers);
-            backward += kernels_.moved((2 * kValue + kValue + kFloat) * numbers);
+            const double in_forward = kernels_.moved(2 * kValue * numbers);
+            const double in_backward = kernels_.moved((2 * kValue + kValue + kFloat) * numbers);
+            forward += in_forward;
+            backward += in_backward;
+            cost.parts.moved += in_forward + in_backward;
         }
         const double in_forward = exposed(gather, forward), in_backward = exposed(gather + scatter, backward + weight);
         forward += in_forward;
         backward += in_backward;
-        cost.parts.messages += in_forward + in_backward;
+        cost.parts.weights += in_forward + in_backward;
     }
     cost.forward = kUnaccounted * forward;
     cost.backward_input = kUnaccounted * backward;
@@ -309,19 +328,18 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
             if (release.overlap.tensor) {
                 // Messages and products alternate in as many pieces as there are ranks; the first piece is not hidden.
                 const double first = messages / parallel.tensor;
-                sum.exposed_forward += parts * (first + exposed(messages - first, products.forward / parts));
-                sum.exposed_backward +=
-                    parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts));
+                sum.expose(
+                    &PassParts::tensor, parts * (first + exposed(messages - first, products.forward / parts)),
+                    parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts)));
             } else {
-                sum.exposed_forward += parts * messages;
                 // The input is gathered again and the gradient scattered; the gradient of the output is gathered first.
                 const double hidden_ones =
                     release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
-                sum.exposed_backward += parts * (gather + hidden_ones);
+                sum.expose(&PassParts::tensor, parts * messages, parts * (gather + hidden_ones));
             }
         } else {
-            sum.exposed_forward += parts * sum_all;
-            sum.exposed_backward += parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all);
+            sum.expose(&PassParts::tensor, parts * sum_all,
+                       parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all));
         }
         sum.kernels += 2 * parts;
     }
@@ -338,10 +356,11 @@ TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
     const double table = gathered_vocabulary() / parallel.tensor * job_.model.hidden;
     sum.backward = kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(release.gradient)) * table);
-    if (parallel.tensor > 1)
-        sum.exposed_forward = sum.exposed_backward =
-            collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce, kValue * values,
-                               {parallel.tensor, 1}, job_.fabric);
+    if (parallel.tensor > 1) {
+        const double seconds = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
+                                                  kValue * values, {parallel.tensor, 1}, job_.fabric);
+        sum.expose(&PassParts::tensor, seconds, seconds);
+    }
     sum.kernels = 3;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
     sum.parameters.dense = table + positions * job_.model.hidden;
@@ -372,12 +391,13 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     if (parallel.tensor > 1) {
         const double bytes = kValue * sum.rows * hidden;
         const RankGroup group{parallel.tensor, 1};
-        sum.exposed_forward =
-            parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0;
-        sum.exposed_backward = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
-                                                  bytes, group, job_.fabric);
+        sum.expose(&PassParts::tensor,
+                   parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0,
+                   collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce, bytes,
+                                      group, job_.fabric));
         if (!release.splits_logits) {  // they are gathered, and their gradient is divided again
-            sum.exposed_forward += collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric);
+            sum.expose(&PassParts::tensor,
+                       collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric), 0);
             sum.saved += 2 * kValue * logits;
             sum.scratch += 3 * kValue * logits;
         }

@@ -14,6 +14,10 @@ struct LayerParameters {
     double experts = 0;  // the same on replicas / experts
 };
 
+// Returns the seconds of a collective among ranks that have the same parameters, with `bytes_per_number` for each.
+double collective_seconds(Collective kind, double bytes_per_number, const LayerParameters& parameters,
+                          const ParameterRanks& ranks, const Fabric& fabric);
+
 struct TransformerLayerCost {
     double forward = 0, backward_input = 0, backward_weight = 0;  // seconds
     double saved = 0;    // bytes from the forward to the backward, in addition to the layer's input

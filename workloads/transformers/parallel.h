@@ -9,6 +9,7 @@
 #include "workloads/models/transformer.h"
 #include "workloads/transformers/framework.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -24,6 +25,11 @@ inline constexpr Choice<RecomputeKind> kChoices<RecomputeKind>[] = {
 
 // Degrees. Ranks are numbered with tensor innermost, then context, data and pipeline, as Megatron-LM does; experts are
 // divided among the ranks of tensor x context x data of a stage.
+// Ranks that have the same parameters: those with the same part of a layer, and those with the same experts.
+struct ParameterRanks {
+    RankGroup dense, experts;
+};
+
 struct Parallel {
     int tensor = 1, pipeline = 1, context = 1, expert = 1, data = 1;
     bool sequence = false;  // norms and residual sums are divided among the tensor ranks (arXiv 2205.05198)
@@ -41,7 +47,16 @@ struct Parallel {
     int devices() const { return tensor * context * data * pipeline; }
     int holders() const { return tensor * context * data; }  // devices of a stage
     int replicas() const { return context * data; }          // devices with the same weights, but those of experts
+    int expert_replicas() const { return std::max(1, replicas() * tensor / expert); }
     int sharers() const { return zero_group > 0 ? zero_group : replicas(); }
+    int expert_sharers() const { return std::max(1, sharers() * tensor / expert); }
+    ParameterRanks all_replicas() const { return {{replicas(), tensor}, {expert_replicas(), expert}}; }
+    // Those that divide what ZeRO divides, and one of each such group.
+    ParameterRanks sharing_ranks() const { return {{sharers(), tensor}, {expert_sharers(), expert}}; }
+    ParameterRanks ranks_of_groups() const {
+        return {{replicas() / sharers(), tensor * sharers()},
+                {std::max(1, expert_replicas() / expert_sharers()), expert * expert_sharers()}};
+    }
     // In how many pieces products are computed while messages of tensor parallelism are under way.
     int pieces() const { return sequence && program().overlap.tensor ? tensor : 1; }
 

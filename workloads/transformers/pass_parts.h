@@ -8,20 +8,23 @@ namespace pw {
 // The seconds of a layer's passes by what takes them.
 struct PassParts {
     double products = 0, attention = 0, moved = 0;  // moved: kernels bound by memory
-    double messages = 0;                            // of the device's group, as far as nothing hides them
-    double launches = 0;                            // while the device waits for its host
-    double again = 0;                               // recomputed
-    double other = 0;                               // what no kernel and no message accounts for
+    // Messages as far as nothing hides them, with what they slow down: of tensor parallelism; of the keys and values of
+    // other parts of a sequence; of tokens to their experts and back; of weights and their gradients with ZeRO-3.
+    double tensor = 0, context = 0, experts = 0, weights = 0;
+    double launches = 0;  // while the device waits for its host
+    double again = 0;     // recomputed
+    double other = 0;     // what no kernel and no message accounts for
 };
 
 struct PassPart {
-    std::string_view name;  // in JSON
+    std::string_view name;  // in JSON, in the seconds of a cluster; messages of all kinds have one name
     double PassParts::*seconds;
 };
 inline constexpr PassPart kPassParts[] = {{"products", &PassParts::products},  {"attention", &PassParts::attention},
-                                          {"memory_bound", &PassParts::moved}, {"messages", &PassParts::messages},
-                                          {"launches", &PassParts::launches},  {"recomputed", &PassParts::again},
-                                          {"other", &PassParts::other}};
+                                          {"memory_bound", &PassParts::moved}, {"messages", &PassParts::tensor},
+                                          {"messages", &PassParts::context},   {"messages", &PassParts::experts},
+                                          {"messages", &PassParts::weights},   {"launches", &PassParts::launches},
+                                          {"recomputed", &PassParts::again},   {"other", &PassParts::other}};
 
 inline PassParts& operator+=(PassParts& sum, const PassParts& more) {
     for (const auto& [name, seconds] : kPassParts)

@@ -22,8 +22,7 @@ struct Sharing {
 };
 
 Sharing sharing_of(const Parallel& parallel) {
-    const double dense = parallel.sharers();
-    return {dense, std::max(1.0, dense * parallel.tensor / parallel.expert)};
+    return {static_cast<double>(parallel.sharers()), static_cast<double>(parallel.expert_sharers())};
 }
 
 double shared(const LayerParameters& parameters, const Sharing& sharing, bool divided) {
@@ -53,20 +52,26 @@ void add_layer(ProfiledModel& to, const std::string& name, const TransformerLaye
     add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
 }
 
-// What a stage's parameters cost at the end of a step.
+// What the layers of a stage have in common at the end of a step.
 struct StepEnd {
     LayerParameters parameters;
+    PassParts passes;
     double blocks = 0;
 };
 
-// Returns the seconds of a collective of all replicas, each with `bytes_per_number` for every parameter.
-double of_replicas(Collective kind, double bytes_per_number, const StepEnd& end, const TransformerJob& job) {
-    const Parallel& parallel = job.parallel;
-    const int expert_replicas = std::max(1, parallel.replicas() * parallel.tensor / parallel.expert);
-    return collective_seconds(kind, bytes_per_number * end.parameters.dense, {parallel.replicas(), parallel.tensor},
-                              job.fabric) +
-           collective_seconds(kind, bytes_per_number * end.parameters.experts, {expert_replicas, parallel.expert},
-                              job.fabric);
+std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, const StageSplit& split) {
+    std::vector<StepEnd> ends;
+    for (const std::vector<int>& stage : split.layers) {
+        StepEnd& end = ends.emplace_back();
+        for (const int layer : stage) {
+            const TransformerLayerCost& cost = layers[static_cast<std::size_t>(layer)];
+            end.parameters.dense += cost.parameters.dense;
+            end.parameters.experts += cost.parameters.experts;
+            end.passes += cost.parts;
+            end.blocks += layer > 0 && layer + 1 < std::ssize(layers) ? 1 : 0;
+        }
+    }
+    return ends;
 }
 
 // Returns the seconds of the sums of gradients and of the gathers of weights. Where only some replicas share the state,
@@ -75,17 +80,16 @@ std::pair<double, double> exchanges(double gradient, double weight, const StepEn
     const Parallel& parallel = job.parallel;
     if (parallel.zero == 3)
         return {0, 0};
+    const auto among = [&](const ParameterRanks& ranks, Collective kind, double bytes, const LayerParameters& of) {
+        return collective_seconds(kind, bytes, of, ranks, job.fabric);
+    };
     if (parallel.zero == 0)
-        return {of_replicas(Collective::AllReduce, gradient, end, job), 0};
-    const int sharers = parallel.sharers();
-    if (sharers == parallel.replicas())
-        return {of_replicas(Collective::ReduceScatter, gradient, end, job),
-                of_replicas(Collective::AllGather, weight, end, job)};
-    const double numbers = end.parameters.dense + end.parameters.experts;
-    const RankGroup own{sharers, parallel.tensor}, others{parallel.replicas() / sharers, parallel.tensor * sharers};
-    return {collective_seconds(Collective::ReduceScatter, gradient * numbers, own, job.fabric) +
-                collective_seconds(Collective::AllReduce, gradient * numbers / sharers, others, job.fabric),
-            collective_seconds(Collective::AllGather, weight * numbers, own, job.fabric)};
+        return {among(parallel.all_replicas(), Collective::AllReduce, gradient, end.parameters), 0};
+    const Sharing sharing = sharing_of(parallel);
+    const LayerParameters own{end.parameters.dense / sharing.dense, end.parameters.experts / sharing.experts};
+    return {among(parallel.sharing_ranks(), Collective::ReduceScatter, gradient, end.parameters) +
+                among(parallel.ranks_of_groups(), Collective::AllReduce, gradient, own),
+            among(parallel.sharing_ranks(), Collective::AllGather, weight, end.parameters)};
 }
 
 // Returns the part of a message that no pass hides. The last bucket, of one block, is never hidden.
@@ -94,6 +98,29 @@ double exposed_sum(double seconds, double pass, double blocks, bool overlaps) {
         return seconds;
     const double last = seconds / std::max(1.0, blocks);
     return last + std::max(0.0, seconds - last - pass * (1 - 1 / std::max(1.0, blocks)));
+}
+
+// Returns the bytes of a parameter's master weight and of the optimizer's states.
+double state_bytes(const TransformerJob& job) {
+    return static_cast<double>(bytes_of(job.precision).master + facts_of(job.optimizer).states * kFloatBytes);
+}
+
+// The plan has one replica, whose update waits for the sums.
+StageParts parts_of_end(const StepEnd& end, const StageCost& passes, const TransformerJob& job) {
+    const Parallel& parallel = job.parallel;
+    const ReleaseFacts release = parallel.program();
+    const Sharing sharing = sharing_of(parallel);
+    const auto gradient = static_cast<double>(release.gradient);
+    const auto weight = static_cast<double>(bytes_of(job.precision).weight);
+    const auto [sum, gather] = exchanges(gradient, weight, end, job);
+    // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm of
+    // the gradients reads them before, and they are set to zero.
+    const double touched = 2 * gradient + 2 * state_bytes(job) + weight;
+    const double held = shared(end.parameters, sharing, parallel.zero >= 1);
+    const double all = shared(end.parameters, sharing, parallel.zero == 3);
+    return {end.passes, exposed_sum(sum, static_cast<double>(passes.backward) * 1e-9, end.blocks, release.overlap.data),
+            KernelTimes(job).moved(touched * held + gradient * all),
+            exposed_sum(gather, static_cast<double>(passes.forward) * 1e-9, end.blocks, release.overlap.data)};
 }
 
 }  // namespace
@@ -129,44 +156,33 @@ std::vector<Product> products_of(TransformerJob job, int samples) {
 }
 
 void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples) {
-    const std::vector<TransformerLayerCost> layer_costs = TransformerLayers(job).all(samples);
     const Parallel& parallel = job.parallel;
     const ReleaseFacts release = parallel.program();
-    const NumberBytes& numbers = bytes_of(job.precision);
     const Sharing sharing = sharing_of(parallel);
     const auto gradient = static_cast<double>(release.gradient);
-    const double state = static_cast<double>(numbers.master + facts_of(job.optimizer).states * kFloatBytes);
-    const int last_layer = job.model.layers + 1;
-    const KernelTimes kernels(job);
     if (!parallel.sequence)  // each tensor rank sends a part, which the receivers gather
         for (EdgeBytes& edge : costs.edges) {
             edge.forward /= parallel.tensor;
             edge.backward /= parallel.tensor;
         }
-    for (int stage = 0; stage < split.stages(); ++stage) {
-        StepEnd end;
-        for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {
-            const TransformerLayerCost& cost = layer_costs[static_cast<std::size_t>(layer)];
-            end.parameters.dense += cost.parameters.dense;
-            end.parameters.experts += cost.parameters.experts;
-            end.blocks += layer > 0 && layer < last_layer ? 1 : 0;
-        }
-        const double held = shared(end.parameters, sharing, parallel.zero >= 1);
-        const double all = shared(end.parameters, sharing, parallel.zero == 3);
-        costs.bytes[static_cast<std::size_t>(stage)].training = TrainingBytes{
-            whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)), whole_bytes(state * held)};
-        StageCost& cost = costs.stage[static_cast<std::size_t>(stage)];
-        auto [sum, gather] = exchanges(gradient, static_cast<double>(numbers.weight), end, job);
-        const double backward = static_cast<double>(cost.backward) * 1e-9;
-        const double forward = static_cast<double>(cost.forward) * 1e-9;
-        sum = exposed_sum(sum, backward, end.blocks, release.overlap.data);
-        gather = exposed_sum(gather, forward, end.blocks, release.overlap.data);
-        // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm
-        // of the gradients reads them before, and they are set to zero. The plan has one replica, whose update waits
-        // for the sums.
-        const double touched = 2 * gradient + 2 * state + static_cast<double>(numbers.weight);
-        cost.update = nanoseconds(sum + kernels.moved(touched * held + gradient * all) + gather);
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
+    for (std::size_t stage = 0; stage < ends.size(); ++stage) {
+        const StepEnd& end = ends[stage];
+        costs.bytes[stage].training =
+            TrainingBytes{whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)),
+                          whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
+        const StageParts parts = parts_of_end(end, costs.stage[stage], job);
+        costs.stage[stage].update = nanoseconds(parts.sums + parts.update + parts.gathers);
     }
+}
+
+std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split, const Costs& costs,
+                                    int samples) {
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
+    std::vector<StageParts> parts;
+    for (std::size_t stage = 0; stage < ends.size(); ++stage)
+        parts.push_back(parts_of_end(ends[stage], costs.stage[stage], job));
+    return parts;
 }
 
 ClusterFacts pipeline_cluster(const TransformerJob& job) {

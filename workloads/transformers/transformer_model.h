@@ -5,6 +5,8 @@
 #include "workloads/costs/profiled_model.h"
 #include "workloads/transformers/layer_costs.h"
 
+#include <vector>
+
 namespace pw {
 
 // Layers `embedding`, `block.0`, .., `head`, for micro-batches of `samples` sequences. The last one has the loss.
@@ -16,6 +18,16 @@ std::vector<Product> products_of(TransformerJob job, int samples);
 // Adds to the costs of a split what the replicas add: the state of the training by the stage of ZeRO, sums of gradients
 // and gathers of weights as far as no pass hides them, and the update.
 void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples);
+
+// The seconds of a stage: those of the passes of one micro-batch, and of the end of a step as far as no pass hides
+// them.
+struct StageParts {
+    PassParts passes;
+    double sums = 0, update = 0, gathers = 0;  // of gradients, of the optimizer, of weights
+};
+// Returns what add_replicas() and the layers' costs count, by stage. `costs` has the times of the stages' passes.
+std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split, const Costs& costs,
+                                    int samples);
 
 // Returns the cluster in which the plan's devices send their messages, one for each stage of the pipeline.
 ClusterFacts pipeline_cluster(const TransformerJob& job);

@@ -1,0 +1,95 @@
+#include "search/clusters/plan_attempts.h"
+
+#include "job/job.h"
+#include "schedules/memory/buffers.h"
+#include "search/clusters/choice_bounds.h"
+#include "sim/simulate.h"
+#include "workloads/error.h"
+#include "workloads/threads.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
+    Notices notices;  // the command says once what there is to say about the best plan
+    Job job = make_job(config_of(config, choice), notices);
+    TransferMode mode = job.mode;
+    mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
+    const auto plan = std::make_shared<const Plan>(std::move(job.plan));
+    Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
+    const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
+    ClusterPlan found{
+        {metrics.step_time, 0, metrics.bubble_rate, step_parts(job, plan->shape, metrics), false}, choice, {}};
+    for (const DeviceMetrics& device : metrics.devices) {
+        found.exposed = std::max(found.exposed, device.exposed_communication);
+        found.reserved.push_back(device.reserved_memory.value_or(device.peak_memory));
+    }
+    const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
+    found.fits = worst.needs <= worst.has;
+    return found;
+}
+
+Attempt attempt_at(const ClusterChoice& choice, const Config& config) {
+    try {
+        return {true, simulated(config, choice)};
+    } catch (const std::bad_alloc&) {
+        return {false};
+    } catch (const Error& error) {
+        return {error.code() == ExitCode::Infeasible};  // it deadlocks with the transfers of the config
+    }
+}
+
+void write(Packet& packet, const Attempt& attempt) {
+    put(packet, attempt.has_memory);
+    put(packet, attempt.plan.has_value());
+    if (!attempt.plan)
+        return;
+    put(packet, static_cast<const ClusterNumbers&>(*attempt.plan));
+    put(packet, attempt.plan->reserved.size());
+    for (const Bytes bytes : attempt.plan->reserved)
+        put(packet, bytes);
+}
+
+Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
+    Attempt attempt{reader.take<bool>()};
+    if (!reader.take<bool>())
+        return attempt;
+    ClusterPlan& plan = attempt.plan.emplace(ClusterPlan{reader.take<ClusterNumbers>(), choice, {}});
+    plan.reserved.resize(reader.take<std::size_t>());
+    for (Bytes& bytes : plan.reserved)
+        bytes = reader.take<Bytes>();
+    return attempt;
+}
+
+}  // namespace
+
+std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const Config& config,
+                                 const ClusterLimits& limits) {
+    std::vector<std::size_t> own;
+    for (std::size_t i = 0; i < choices.size(); ++i)
+        if (limits.team.is_own(i))
+            own.push_back(i);
+    std::vector<Attempt> found(choices.size());
+    for_each_index(own.size(), limits.threads,
+                   [&](std::size_t k) { found[own[k]] = attempt_at(*choices[own[k]], config); });
+    Packet packet;
+    for (const std::size_t i : own) {
+        if (!found[i].has_memory && limits.threads > 1)
+            found[i] = attempt_at(*choices[i], config);
+        put(packet, i);
+        write(packet, found[i]);
+    }
+    share(limits.team, packet, [&](PacketReader& reader) {
+        const auto i = reader.take<std::size_t>();
+        found[i] = read_attempt(reader, *choices[i]);
+    });
+    return found;
+}
+
+}  // namespace pw

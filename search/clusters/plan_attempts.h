@@ -1,0 +1,22 @@
+// Simulations of several plans for a cluster at once, by threads and processes.
+#pragma once
+
+#include "search/clusters/cluster_search.h"
+
+#include <optional>
+#include <vector>
+
+namespace pw {
+
+// A plan that was to be simulated: absent if its schedule refuses it, or if there was not the memory.
+struct Attempt {
+    bool has_memory = true;
+    std::optional<ClusterPlan> plan = {};
+};
+
+// Returns the attempts at all choices. The processes of the team call it together; each simulates its part. A plan that
+// runs out of memory is tried again alone.
+std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const Config& config,
+                                 const ClusterLimits& limits);
+
+}  // namespace pw

@@ -1,0 +1,69 @@
+#include "search/clusters/step_parts.h"
+
+#include "job/transformer_job.h"
+#include "workloads/transformers/transformer_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+Ns nearest(double seconds) { return static_cast<Ns>(std::llround(seconds * 1e9)); }
+
+int last_to_end(const Metrics& metrics) {
+    const auto last =
+        std::max_element(metrics.devices.begin(), metrics.devices.end(),
+                         [](const DeviceMetrics& a, const DeviceMetrics& b) { return a.last_end < b.last_end; });
+    return static_cast<int>(last - metrics.devices.begin());
+}
+
+int micro_batches_on(int device, int stage, const Shape& shape) {
+    int count = 0;
+    for (int microbatch = 0; microbatch < shape.microbatches; ++microbatch)
+        count += shape.server_of(stage, microbatch) == device ? 1 : 0;
+    return count;
+}
+
+// Returns the seconds of all passes of a rank, and of the end of its step.
+StageParts parts_of_rank(int rank, const Job& job, const Shape& shape) {
+    const std::vector<StageParts> stages =
+        stage_parts(transformer_job_of(job.config), job.split, job.costs, job.config.pipeline.micro_batch_size);
+    StageParts all;
+    for (const int stage : shape.stages_of(rank)) {
+        StageParts own = stages[static_cast<std::size_t>(stage)];
+        for (const auto& [name, seconds] : kPassParts)
+            own.passes.*seconds *= micro_batches_on(rank, stage, shape);
+        all.passes += own.passes;
+        all.sums += own.sums;
+        all.update += own.update;
+        all.gathers += own.gathers;
+    }
+    return all;
+}
+
+}  // namespace
+
+// Tasks take whole nanoseconds: the rest counts as other time of passes, and as update.
+StepParts step_parts(const Job& job, const Shape& shape, const Metrics& metrics) {
+    StepParts parts;
+    parts.rank = last_to_end(metrics);
+    const DeviceMetrics& device = metrics.devices[static_cast<std::size_t>(parts.rank)];
+    const StageParts own = parts_of_rank(parts.rank, job, shape);
+    Ns passes = 0;
+    for (const StepPartFacts& facts : kStepParts)
+        if (facts.of_pass != nullptr && facts.part != StepPart::Other)
+            passes += parts[facts.part] = nearest(own.passes.*facts.of_pass);
+    parts[StepPart::Other] = device.busy - passes;
+    parts[StepPart::Sums] = device.sums + nearest(own.sums);  // among ranks of the pipeline, and among replicas
+    parts[StepPart::Gathers] = nearest(own.gathers);
+    parts[StepPart::Update] = device.updates - nearest(own.sums) - parts[StepPart::Gathers];
+    parts[StepPart::Stages] = device.exposed_communication;
+    parts[StepPart::Bubble] = device.idle - device.sums - device.updates - device.exposed_communication;
+    return parts;
+}
+
+}  // namespace pw
