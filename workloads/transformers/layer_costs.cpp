@@ -56,8 +56,8 @@ struct TransformerLayers::Sum {
     PassParts messages;  // these by kind
     double kernels = 0;  // of a forward
     double scratch = 0;
-    double saved = 0, recomputed_saved = 0,
-           recomputed = 0;  // recomputed: what selective recomputation drops, its seconds
+    double saved = 0, recomputed_saved = 0;
+    double recomputed = 0;  // seconds of what recomputation repeats, unless it is full
     LayerParameters parameters;
 
     // Adds by how much messages of a kind make the passes longer.
@@ -85,7 +85,10 @@ void TransformerLayers::add_norms(Sum& sum) const {
         release.fuses_norms || job_.model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
     const double hidden = job_.model.hidden, values = sum.divided * hidden;
     // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
-    sum.forward += kernels_.moved(2 * values * (fused ? 4 : 30));
+    const double norms = kernels_.moved(2 * values * (fused ? 4 : 30));
+    sum.forward += norms;
+    if (job_.parallel.recompute == RecomputeKind::Norms)
+        sum.recomputed += norms + (fused ? 2 : 12) * kKernelEnds;
     sum.backward += kernels_.moved(2 * values * (fused ? 6 : 50));
     // Two residual sums, and the sums of both gradients.
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
@@ -191,9 +194,12 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     const auto activation = [&](double values) {
         const double forward = model.gated ? (release.fuses ? 6 : 10) : (release.fuses ? 4 : 8);
         const double backward = model.gated ? (release.fuses ? 10 : 16) : (release.fuses ? 6 : 12);
+        const double kernels = release.fuses ? 1 : 3;
         sum.forward += kernels_.moved(forward * values);
+        if (parallel.recompute == RecomputeKind::Norms)
+            sum.recomputed += kernels_.moved(forward * values) + kernels * kKernelEnds;
         sum.backward += kernels_.moved(backward * values);
-        sum.kernels += release.fuses ? 1 : 3;
+        sum.kernels += kernels;
         sum.saved += kValue * values * matrices;
         if (!release.fuses && model.gated)
             sum.saved += kValue * values;
@@ -267,11 +273,10 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
         backward += share * std::max(forward, launched_forward + 2 * states);
         cost.saved = (1 - share) * kept;
         cost.scratch += share * kept;
-    } else if (parallel.recompute == RecomputeKind::Norms) {
-        backward += share * sum.forward / 2;
-        cost.saved = sum.saved + (1 - share) * sum.recomputed_saved;
-    } else if (recomputes) {
+    } else {
         backward += share * sum.recomputed;
+        if (parallel.recompute == RecomputeKind::Norms)
+            cost.saved = sum.saved + (1 - share) * sum.recomputed_saved;
     }
     cost.parts.again = backward - once;
     const ParameterRanks sharers = parallel.sharing_ranks();

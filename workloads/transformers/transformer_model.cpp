@@ -74,12 +74,11 @@ std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, co
     return ends;
 }
 
-// Returns the seconds of the sums of gradients and of the gathers of weights. Where only some replicas share the state,
-// they divide the sums, add theirs to those of the others, and gather among themselves.
+// Returns the seconds of the sums of gradients and of the gathers of weights at the end of a step. Where only some
+// replicas share the state, they divide the sums, add theirs to those of the others, and gather among themselves; with
+// ZeRO-3 they have divided the sums in every pass, and gather in the next one.
 std::pair<double, double> exchanges(double gradient, double weight, const StepEnd& end, const TransformerJob& job) {
     const Parallel& parallel = job.parallel;
-    if (parallel.zero == 3)
-        return {0, 0};
     const auto among = [&](const ParameterRanks& ranks, Collective kind, double bytes, const LayerParameters& of) {
         return collective_seconds(kind, bytes, of, ranks, job.fabric);
     };
@@ -87,8 +86,10 @@ std::pair<double, double> exchanges(double gradient, double weight, const StepEn
         return {among(parallel.all_replicas(), Collective::AllReduce, gradient, end.parameters), 0};
     const Sharing sharing = sharing_of(parallel);
     const LayerParameters own{end.parameters.dense / sharing.dense, end.parameters.experts / sharing.experts};
-    return {among(parallel.sharing_ranks(), Collective::ReduceScatter, gradient, end.parameters) +
-                among(parallel.ranks_of_groups(), Collective::AllReduce, gradient, own),
+    const double between_groups = among(parallel.ranks_of_groups(), Collective::AllReduce, gradient, own);
+    if (parallel.zero == 3)
+        return {between_groups, 0};
+    return {among(parallel.sharing_ranks(), Collective::ReduceScatter, gradient, end.parameters) + between_groups,
             among(parallel.sharing_ranks(), Collective::AllGather, weight, end.parameters)};
 }
 
