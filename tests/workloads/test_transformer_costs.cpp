@@ -60,8 +60,8 @@ TEST(TransformerCosts, SaveWhatThePaperCounts) {
     EXPECT_GT(block_of(job, 1).scratch, 0);
 }
 
-// Two layer norms read and write 2048 x 6144 values of two bytes, the GELU half of 2048 x 24576 ones, on an A100 at 0.75 of
-// 2.039 TB/s; each of the three kernels takes 2.2 us more.
+// Two layer norms read and write 2048 x 6144 values of two bytes, the GELU half of 2048 x 24576 ones, on an A100 at
+// 0.75 of 2.039 TB/s; each of the three kernels takes 2.2 us more.
 TEST(TransformerCosts, RecomputeNormsAndActivationsOnly) {
     TransformerJob job = job_of(6144, 64, 48, 2, 1);
     job.parallel.recompute = RecomputeKind::Norms;
