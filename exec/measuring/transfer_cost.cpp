@@ -40,8 +40,8 @@ Plan ping_pong(int rounds) {
 
 // The time of a message between two pinned threads: half a round trip through the mailbox.
 Ns message_time(const CorePlan& cores) {
-    constexpr int kRounds = 200;
-    const Plan plan = ping_pong(kRounds);
+    constexpr int kPingPongs = 200;
+    const Plan plan = ping_pong(kPingPongs);
     const PlanGraph graph(plan);
     Mailbox::Options options;
     options.mode.sent_copies = false;
@@ -52,13 +52,13 @@ Ns message_time(const CorePlan& cores) {
     const auto stop = [&] { mailbox.abort(); };
     const auto answer = [&] {
         pin_device(cores, 1);
-        for (int round = 0; round < kRounds; ++round) {
+        for (int round = 0; round < kPingPongs; ++round) {
             mailbox.wait(graph.node(1, 4 * round));
             mailbox.post(graph.node(1, 4 * round + 3));
         }
     };
     const auto ask = [&] {
-        for (int round = 0; round < kRounds; ++round) {
+        for (int round = 0; round < kPingPongs; ++round) {
             const Ns start = clock_now();
             mailbox.post(graph.node(0, 3 * round + 1));
             mailbox.wait(graph.node(0, 3 * round + 2));

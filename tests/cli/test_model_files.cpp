@@ -10,7 +10,7 @@ namespace pw {
 namespace {
 
 // Two stages: 13.0 + 26.2 ms and 13.4 + 27.0 ms. 16 micro-batches take 13.0 + 16 x 40.4 + 26.2 ms.
-constexpr const char* kLayers = R"(
+constexpr const char* kModelOfLayers = R"(
 layers:
   - {name: embed, forward: 0.8 ms, backward: 1.6 ms, output: 8 MB, weights: 100 MB}
   - {name: block0, forward: 6.1 ms, backward: 12.3 ms, output: 8 MB, weights: 50 MB}
@@ -25,7 +25,7 @@ class ModelFiles : public Cli {
 protected:
     void SetUp() override {
         Cli::SetUp();
-        write("layers.yaml", kLayers);
+        write("layers.yaml", kModelOfLayers);
         write("cfg.yaml",
               "workload: {model: layers.yaml}\ncluster: {devices: 2}\n"
               "pipeline: {schedule: 1f1b, split: [block2], micro_batches: 16}\n");
@@ -51,7 +51,7 @@ TEST_F(ModelFiles, TimesWithoutSamplesAreThoseOfAMicroBatch) {
 }
 
 TEST_F(ModelFiles, AFileWithItsSamplesIsScaled) {
-    write("layers.yaml", std::string("samples: 4") + kLayers);
+    write("layers.yaml", std::string("samples: 4") + kModelOfLayers);
     EXPECT_EQ(simulated(" --set pipeline.micro_batch_size=4")["step_time_ns"], kStep);
     const Said half = run_well("simulate cfg.yaml --json --set pipeline.micro_batch_size=2");
     EXPECT_EQ(half.json()["step_time_ns"], kStep / 2);

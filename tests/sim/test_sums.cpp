@@ -84,18 +84,18 @@ TEST(Sums, InARingUseAnAdapterForEachDeviceOfAHost) {
 // a prediction would be an eighth of that.
 TEST(Sums, HaveTheBusBandwidthOfHostsWithEightAdapters) {
     constexpr Bytes kBytes = Bytes{16} << 30;
-    constexpr int kHosts = 16, kDevices = 8 * kHosts;
+    constexpr int kHosts = 16, kGpus = 8 * kHosts;
     for (const auto& [adapter, inside, measured] : {std::array{25e9, 300e9, 192e9}, {50e9, 450e9, 380e9}}) {
         Costs costs = uniform(1, 1, 1, 1);
         std::vector<int> host;
-        for (int device = 0; device < kDevices; ++device)
+        for (int device = 0; device < kGpus; ++device)
             host.push_back(device / 8);
         ClusterEdit(costs)->host = host;
         ClusterEdit(costs)->link = ClusterEdit(costs)->sums = Link{.latency = 3'400, .bandwidth = inside};
         ClusterEdit(costs)->between_hosts = Link{.latency = 14'000, .bandwidth = adapter};
         ClusterEdit(costs)->adapters = 8;
-        const auto time = static_cast<double>(alone(SumAlgorithm::Ring, kDevices, kBytes, costs));
-        const double bus = 2.0 * (kDevices - 1) / kDevices * static_cast<double>(kBytes) / time * 1e9;
+        const auto time = static_cast<double>(alone(SumAlgorithm::Ring, kGpus, kBytes, costs));
+        const double bus = 2.0 * (kGpus - 1) / kGpus * static_cast<double>(kBytes) / time * 1e9;
         EXPECT_NEAR(bus / measured, 1, 0.03) << adapter;
     }
 }
@@ -108,13 +108,13 @@ TEST(Sums, ShareABusWithThemselves) {
     EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * (7 + 400));
 }
 
-struct Times {
+struct SumTimes {
     Ns gradients_arrive = 0, sum_starts = 0, sum_ends = 0;
 };
 
 // The times of the last stage's S, and of the gradients on the stage before it.
-Times times_of(const Plan& plan, const Costs& costs) {
-    Times times;
+SumTimes times_of(const Plan& plan, const Costs& costs) {
+    SumTimes times;
     for (const TraceEvent& event : simulate(plan, costs).events) {
         if (event.task.op == Op::RecvBackward)
             times.gradients_arrive = std::max(times.gradients_arrive, event.end);
@@ -137,7 +137,7 @@ TEST(Sums, ShareLinksWithMessages) {
     add_gradient_sums(costs, plan.shape);
     EXPECT_EQ(costs.stage[1].sum_gradients, 220);
     // Both have half of the way out until 610; they are there at 620. The second step goes alone: 100 + 10.
-    const Times times = times_of(plan, costs);
+    const SumTimes times = times_of(plan, costs);
     EXPECT_EQ(times.gradients_arrive, 620);
     EXPECT_EQ(times.sum_starts, 410);
     EXPECT_EQ(times.sum_ends, 730);
@@ -157,7 +157,7 @@ TEST(Sums, OfThreeHostsInARingWaitForTheSlowestMessageOfAStep) {
     costs.bytes[1].weights = 300;
     add_gradient_sums(costs, plan.shape);
     EXPECT_EQ(costs.stage[1].sum_gradients, 440);
-    const Times times = times_of(plan, costs);
+    const SumTimes times = times_of(plan, costs);
     EXPECT_EQ(times.gradients_arrive, 720);
     EXPECT_EQ(times.sum_starts, 610);
     EXPECT_EQ(times.sum_ends, 770 + 3 * 110);
@@ -295,7 +295,7 @@ TEST(Sums, InBucketsShareLinksWithMessages) {
     // At 410 the second step has 10 bytes left; they share with the gradients until 430 and are there at 440. The third
     // goes at half the rate until 540, the fourth, from 550, as well until 590, when the gradients have left, and has
     // 30 bytes left then.
-    const Times times = times_of(plan, costs);
+    const SumTimes times = times_of(plan, costs);
     EXPECT_EQ(times.gradients_arrive, 600);
     EXPECT_EQ(times.sum_starts, 410);
     EXPECT_EQ(times.sum_ends, 630);
