@@ -2,6 +2,8 @@
 #include "tests/ranks/under_mpi.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -50,17 +52,19 @@ wait $!
 }  // namespace
 
 TEST_P(SearchOnRanks, SaysWhatOneProcessSays) {
-    for (const char* arguments : {"search small.yaml -o best.yaml", "search small.yaml --top 100 -o best.yaml",
-                                  "search llama.yaml --top 4 -o best.yaml"}) {
+    const std::pair<const char*, std::vector<int>> searches[] = {{"search small.yaml --top 100 -o best.yaml", {2, 3}},
+                                                                 {"search llama.yaml --top 4 -o best.yaml", {2}}};
+    for (const auto& [arguments, counts] : searches) {
         const Said alone = run_well(arguments);
         const std::string best = read("best.yaml");
         EXPECT_NE(alone.out.find("plan of this search is faster"), std::string::npos) << alone.out;
-        for (const int ranks : {2, 3}) {
+        for (const int ranks : counts) {
             write("best.yaml", "");
             const Said shared = on_ranks(ranks, arguments);
             ASSERT_EQ(shared.code, 0) << arguments << " on " << ranks << ": " << shared.err;
             EXPECT_EQ(shared.out, alone.out) << arguments << " on " << ranks;
-            EXPECT_EQ(shared.err, alone.err) << arguments << " on " << ranks;
+            // mpirun itself may have said something before.
+            EXPECT_EQ(shared.err.substr(shared.err.find("note: ")), alone.err) << arguments << " on " << ranks;
             EXPECT_EQ(read("best.yaml"), best) << arguments << " on " << ranks;
         }
     }
