@@ -59,7 +59,7 @@ void add_precision_keys(Json& json, const Config& config) {
         config.fail_at("training.precision", fmt::format("{} has no key for {}", kDeepSpeed, name_of(precision)),
                        "write precision: bf16, fp16 or fp32");
     json[std::string(name_of(precision))] = {{"enabled", true}};
-    if (precision == Precision::Fp16 || parallel.program().gradient < kFloatBytes)
+    if (precision == Precision::Fp16 || facts_of(parallel.release).gradient < kFloatBytes)
         return;
     if (parallel.zero == 0)
         config.fail_at("parallel.zero",

@@ -219,7 +219,7 @@ std::string training_of(const Config& config, const Replicas& replicas) {
                                    "weights",
                                    kTitan, name_of(precision)),
                        "add devices and write parallel.zero: 3, or precision: fp32");
-    if (is_low && parallel.program().gradient < kFloatBytes)
+    if (is_low && facts_of(parallel.release).gradient < kFloatBytes)
         config.fail_at("parallel.release", fmt::format("{} sums gradients in fp32", kTitan),
                        "write release: torchtitan");
     // Micro-batches of a pipeline are parts of the local batch; without one, gradients are summed over local batches.

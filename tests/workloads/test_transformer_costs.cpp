@@ -140,7 +140,8 @@ TEST(TransformerCosts, ComputeExpertsByGroupedProducts) {
 }
 
 // Weights of attention are gathered among all replicas, those of experts among the ranks with the same ones: of eight
-// ranks two have the same two of eight experts. All of it is hidden, and slows computing down by 12.6 %.
+// ranks two have the same two of eight experts. All of it is hidden, and slows computing down by 12.6 %. Megatron FSDP
+// scatters gradients in bf16.
 TEST(TransformerCosts, GatherExpertsAmongTheRanksThatHaveThem) {
     TransformerJob job = job_of(4096, 32, 32, 1, 1);
     job.model = *find_transformer("mixtral-8x7b");
@@ -156,12 +157,12 @@ TEST(TransformerCosts, GatherExpertsAmongTheRanksThatHaveThem) {
     };
     job.parallel.expert = 4;
     const double gather = ring(2 * dense, 8) + ring(2 * 2 * expert, 2);
-    const double scatter = ring(4 * dense, 8) + ring(4 * 2 * expert, 2);
+    const double scatter = ring(2 * dense, 8) + ring(2 * 2 * expert, 2);
     EXPECT_NEAR(block_of(job, 2).parts.weights, 0.126 * (2 * gather + scatter), 1e-9);
     EXPECT_EQ(block_of(job, 2).gathered, 2 * (dense + 2 * expert));
     // With an expert on each rank nothing but the rest is gathered.
     job.parallel.expert = 8;
-    EXPECT_NEAR(block_of(job, 2).parts.weights, 0.126 * (2 * ring(2 * dense, 8) + ring(4 * dense, 8)), 1e-9);
+    EXPECT_NEAR(block_of(job, 2).parts.weights, 0.126 * 3 * ring(2 * dense, 8), 1e-9);
     EXPECT_EQ(block_of(job, 2).gathered, 2 * dense);
 }
 

@@ -63,6 +63,7 @@ struct ReleaseFacts {
     bool fuses_norms = true;       // norms are
     bool dropout = false;          // values are dropped; masks are saved
     Bytes gradient = 4;            // bytes of a number in sums of gradients
+    Bytes divided_gradient = 0;    // the same with ZeRO-2 and 3; 0: no other. Megatron FSDP's guide recommends bf16
     bool copies_gathered = false;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
     bool sends_once = false;       // a token goes once to each NVLink domain that has some of its experts
     bool splits_logits = true;     // each tensor rank has the logits of its part of the vocabulary; else all have all

@@ -66,6 +66,8 @@ struct Parallel {
         facts.attention = attention.value_or(facts.attention);
         facts.overlap = overlap.value_or(facts.overlap);
         facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
+        if (zero >= 2 && facts.divided_gradient > 0)
+            facts.gradient = facts.divided_gradient;
         return facts;
     }
 };
