@@ -274,7 +274,8 @@ private:
 
 MeasuredProducts measure_wanted(Config config, const std::vector<Product>& wanted, Ns time,
                                 const std::function<void(int, int)>& progress) {
-    config.run.gpus.resize(std::min<std::size_t>(config.run.gpus.size(), 1));
+    if (config.run.gpus.size() > 1)
+        config.run.gpus.erase(config.run.gpus.begin() + 1, config.run.gpus.end());
     config.run.sms.clear();
     pin_this_thread(plan_cores(1, config.run.threads_per_device, numa_nodes(config, 1)).cores[0]);
     const std::shared_ptr<const Kernels> kernels = open_kernels(config, 1)(0);
