@@ -3,13 +3,12 @@
 #include "exec/backends.h"
 #include "exec/engine/machine.h"
 #include "exec/engine/pin.h"
+#include "exec/measuring/own_thread.h"
 #include "exec/measuring/profile.h"
 #include "exec/measuring/stop_watch.h"
 #include "exec/runnable.h"
 #include "exec/system/disturbance.h"
-#include "exec/system/threads.h"
 #include "workloads/clock.h"
-#include "workloads/first_failure.h"
 #include "workloads/machine_memory.h"
 #include "workloads/random.h"
 
@@ -308,12 +307,7 @@ MeasuredProducts measure_products(const Config& config, const std::vector<Produc
                                   const std::function<void(int done, int all)>& progress) {
     check_kernels(config);
     MeasuredProducts products;
-    FirstFailure failure;
-    Thread device = start_thread("the products", [&] {  // the cores of the caller's thread do not change
-        failure.guard([&] { products = measure_wanted(config, wanted, time, progress); }, [] {});
-    });
-    device.join();
-    failure.rethrow();
+    on_own_thread("the products", [&] { products = measure_wanted(config, wanted, time, progress); });
     return products;
 }
 

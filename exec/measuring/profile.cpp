@@ -8,14 +8,13 @@
 #include "exec/execute.h"
 #include "exec/measuring/bench.h"
 #include "exec/measuring/neighbours.h"
+#include "exec/measuring/own_thread.h"
 #include "exec/measuring/reference_work.h"
 #include "exec/measuring/stop_watch.h"
 #include "exec/ranks/measure_link.h"
 #include "exec/ranks/ranks.h"
 #include "exec/runnable.h"
-#include "exec/system/threads.h"
 #include "job/build.h"
-#include "workloads/first_failure.h"
 #include "workloads/machine_memory.h"
 #include "workloads/process.h"
 
@@ -198,12 +197,7 @@ Profile measure_profile(const Config& config, const Model& model, const std::vec
                         const std::function<void(int done, int all)>& progress) {
     check_kernels(config);
     Profile profile;
-    FirstFailure failure;
-    Thread device = start_thread("the profile", [&] {  // the cores of the caller's thread do not change
-        failure.guard([&] { profile = measure(config, model, samples, progress); }, [] {});
-    });
-    device.join();
-    failure.rethrow();
+    on_own_thread("the profile", [&] { profile = measure(config, model, samples, progress); });
     return profile;
 }
 
