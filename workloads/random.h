@@ -2,14 +2,10 @@
 // in whatever order they are drawn.
 #pragma once
 
+#include "workloads/host_and_device.h"
+
 #include <cstdint>
 #include <string_view>
-
-#if defined(__CUDACC__)
-#define PW_HOST_AND_DEVICE __host__ __device__
-#else
-#define PW_HOST_AND_DEVICE
-#endif
 
 namespace pw {
 

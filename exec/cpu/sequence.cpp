@@ -5,7 +5,7 @@
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/sequence_loops.h"
-#include "exec/training/heads.h"
+#include "exec/training/rotary_angle.h"
 #include "exec/training/tokens.h"
 
 #include <algorithm>
@@ -253,7 +253,7 @@ public:
           half_(width_ / layer.heads / 2) {
         for (std::int64_t row = 0; row < length_; ++row)
             for (std::int64_t i = 0; i < half_; ++i) {
-                const double angle = rotary_angle(layer, row, i);
+                const double angle = rotary_angle(layer.rotary_base, half_, row, i);
                 cosines_.push_back(static_cast<float>(std::cos(angle)));
                 sines_.push_back(static_cast<float>(std::sin(angle)));
             }

@@ -1,6 +1,6 @@
 // Layers on rows of tokens: all except the products and attention.
 #include "exec/reference/layers.h"
-#include "exec/training/heads.h"
+#include "exec/training/rotary_angle.h"
 #include "exec/training/tokens.h"
 
 #include <cmath>
@@ -293,7 +293,8 @@ private:
         const std::int64_t length = this->layer_.input.height, heads = this->layer_.heads;
         for (std::int64_t head = 0; head < this->samples_ * length * heads; ++head, from += 2 * half_, to += 2 * half_)
             for (std::int64_t i = 0; i < half_; ++i) {
-                const double angle = direction * rotary_angle(this->layer_, head / heads % length, i);
+                const double angle =
+                    direction * rotary_angle(this->layer_.rotary_base, half_, head / heads % length, i);
                 const double first = real(from[i]), second = real(from[half_ + i]);
                 to[i] = static_cast<Real>(first * std::cos(angle) - second * std::sin(angle));
                 to[half_ + i] = static_cast<Real>(second * std::cos(angle) + first * std::sin(angle));

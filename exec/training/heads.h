@@ -1,9 +1,8 @@
-// Heads in the rows of a sequence: the columns of attention's tensors, and the angles of rotary positions.
+// Heads in the rows of a sequence: the columns of attention's tensors.
 #pragma once
 
 #include "workloads/models/layer_graph.h"
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -43,11 +42,5 @@ struct AttentionColumns {
     std::int64_t heads, rows, head_width;  // per sample
     HeadColumns queries, keys, values, output;
 };
-
-// Returns the angle by which a rotary layer turns values `pair` and `pair` + half a head of every head in a row.
-inline double rotary_angle(const Layer& layer, std::int64_t row, std::int64_t pair) {
-    const double head_width = layer.input.width / layer.heads;
-    return static_cast<double>(row) * std::pow(layer.rotary_base, -2 * static_cast<double>(pair) / head_width);
-}
 
 }  // namespace pw

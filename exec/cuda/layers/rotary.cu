@@ -1,6 +1,7 @@
 // Rotary positions (arXiv 2104.09864) with the pairs of Hugging Face's rotate_half.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/packs.h"
+#include "exec/training/rotary_angle.h"
 
 #include <cmath>
 
@@ -8,7 +9,6 @@ namespace pw::cuda {
 
 namespace {
 
-// Value `pair` of a head, and value `pair` + `pairs`, turn by position * base^(-pair / pairs), as in rotary_angle().
 struct Turns {
     unsigned length, heads, pairs;  // pairs of a head: half its width
     double base;
@@ -28,7 +28,7 @@ __global__ void turn(const T* __restrict__ x, T* __restrict__ y, Turns turns, fl
     if (thread >= items)
         return;
     const unsigned position = thread / turns.pairs, pair = thread - position * turns.pairs;
-    const double angle = position * pow(turns.base, -static_cast<double>(pair) / turns.pairs);
+    const double angle = rotary_angle(turns.base, turns.pairs, position, pair);
     const auto cosine = static_cast<float>(cos(angle)), sine = direction * static_cast<float>(sin(angle));
     const auto place_of = [&](unsigned each) {
         const unsigned sample = each / turns.heads, head = each - sample * turns.heads;
