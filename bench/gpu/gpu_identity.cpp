@@ -1,7 +1,8 @@
 // Do plans on four shares of a GPU give the bits of one device that does one task at a time? ResNet-50, three steps,
 // every kind of schedule over both transports and as graphs. One process: the GPU is opened once.
 //
-//     gpu_identity [--seconds 120]     after that nothing more is begun
+//     gpu_identity [--seconds 120]          after that nothing more is begun
+//                  [--precision bf16]       otherwise fp32, then bf16
 #include "bench/gpu/measuring.h"
 #include "exec/engine/mailbox.h"
 #include "exec/execute.h"
@@ -42,9 +43,9 @@ class Comparison {
 public:
     explicit Comparison(int seconds) : end_(clock_now() + Ns{seconds} * 1'000'000'000) {}
 
-    Counts compare() {
+    Counts compare(const std::vector<std::string>& precisions) {
         fmt::print("{:5} {:10} {:18} {}\n", "", "schedule", "reference", "the same by");
-        for (const char* precision : {"fp32", "bf16"})
+        for (const std::string& precision : precisions)
             for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "pipedream"})
                 compare(precision, schedule);
         return counts_;
@@ -108,9 +109,11 @@ private:
 
 int measure(Arguments& arguments) {
     const int seconds = arguments.number("--seconds", 120);
+    const std::string precision = arguments.text("--precision", "");
     arguments.done();
     static Comparison comparison(seconds);  // outlives silent threads
-    const Counts counts = comparison.compare();
+    const Counts counts =
+        comparison.compare(precision.empty() ? std::vector<std::string>{"fp32", "bf16"} : std::vector{precision});
     fmt::print("{} equal, {} different, {} failed, {} left out\n", counts.equal, counts.different, counts.failed,
                counts.left_out);
     return shown(counts.equal > 0 && counts.different + counts.failed + counts.left_out == 0,
