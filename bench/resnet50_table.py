@@ -18,16 +18,20 @@ BYTES_PER_IMAGE = 339e6  # forward and backward in bf16 when no layers are fused
 MEMORY_RATES = {"H100 80GB HBM3": 3.35e12, "H200": 4.8e12}  # bytes per second, by the data sheets
 
 
-def start_to_start(trace):
-    """Images per second, from the start of a step to that of the next."""
+def times_between_starts(trace):
+    """Nanoseconds from the start of each step to that of the next."""
     starts = {}
     for event in json.loads(trace.read_text())["traceEvents"]:
         if event.get("ph") == "X":
             step, start = event["args"]["step"], event["args"]["start_ns"]
             starts[step] = min(start, starts.get(step, start))
     ordered = [starts[step] for step in sorted(starts)]
-    gaps = [after - before for before, after in zip(ordered[1:], ordered[2:])]  # the first step loads kernels
-    return BATCH * 1e9 / statistics.median(gaps)
+    return [after - before for before, after in zip(ordered, ordered[1:])]
+
+
+def start_to_start(trace):
+    """Images per second, from the start of a step to that of the next."""
+    return BATCH * 1e9 / statistics.median(times_between_starts(trace)[1:])  # the first step loads kernels
 
 
 def rates_of(path):

@@ -291,7 +291,7 @@ std::unique_ptr<Memory> CudaKernels::shared(Bytes bytes) const {
 }
 
 std::vector<ConvolutionChoice> CudaKernels::convolutions() const {
-    return device_->job().ways.timed(device_->precision());
+    return device_->job().convolutions.timed(device_->precision());
 }
 
 Mark CudaKernels::mark() const {

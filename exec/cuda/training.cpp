@@ -49,7 +49,7 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic && has_precision(job.config, job.profile))
-        shared->ways.take(job.profile.convolutions, job.config.training.precision);
+        shared->convolutions.take(job.profile.convolutions, job.config.training.precision);
     if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();
     const std::string obstacle = obstacle_to_graphs();
@@ -355,11 +355,11 @@ std::vector<GpuUse> CudaTraining::gpus() const {
 std::vector<std::string> CudaTraining::notes() const {
     std::vector<std::string> notes;
     const std::string whose = !plan.on_ranks ? "" : fmt::format("rank {}: ", plan.map.own());
-    if (const int ways = shared->ways.impossible(); ways > 0)
+    if (const int plans = shared->convolutions.impossible(); plans > 0)
         notes.push_back(
-            fmt::format("{}cuDNN cannot run {} of the convolutions with the profile's algorithms: they "
+            fmt::format("{}cuDNN cannot run {} of the convolutions with the profile's plans: they "
                         "were timed again, and may take longer than predicted",
-                        whose, ways));
+                        whose, plans));
     std::set<int> gpus;
     for (const int device : own_) {
         const GpuShare& on = cuda_device(device).device();

@@ -1,5 +1,4 @@
-// The algorithms of convolutions if cuDNN does not have all of them in every math for every shape: only the host
-// stand-in can be such a cuDNN.
+// Which of cuDNN's plans compute convolutions: only the host stand-in can be a cuDNN that lacks some of them.
 #include "exec/cuda/cuda_kernels.h"
 #include "exec/cuda/device/job_gpus.h"
 #include "exec/measuring/profile.h"
@@ -12,14 +11,17 @@
 #include "tests/support/layer_laws.h"
 #include "tests/support/refusal.h"
 
-#include <cudnn.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 namespace pw::cuda {
 namespace {
+
+using Engine = host_cuda::ConvolutionEngine;
+using Engines = std::set<Engine>;
 
 class CudaConvolutions : public testing::Test {
 protected:
@@ -28,10 +30,7 @@ protected:
         host_cuda::set_convolution_limits({});
         forget();
     }
-    static void forget() {
-        (void)host_cuda::take_convolutions();
-        (void)host_cuda::take_timings();
-    }
+    static void forget() { (void)host_cuda::take_convolutions(); }
 
     // Channels that are not a multiple of 8, on both sides or on one.
     static std::vector<Layer> narrow_layers() {
@@ -40,9 +39,33 @@ protected:
                 make_layer(LayerKind::Convolution, {8, 6, 5}, 12, 1, 1, 0)};
     }
 
-    static void expect_as_reference(const host_cuda::ConvolutionLimits& limits, bool deterministic) {
+    // The engines that run in a step of a layer, by pass: not those that were only tried.
+    static std::array<Engine, 3> engines_of(const CudaKernels& kernels, Precision precision) {
+        LayerRig rig(kernels, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
+        fill(rig, precision, 7);
         forget();
-        host_cuda::set_convolution_limits(limits);
+        rig.forward();
+        rig.backward();
+        (void)rig.plain_output();
+        std::array<Engine, 3> ran{};
+        for (const host_cuda::RanConvolution& run : host_cuda::take_convolutions())
+            ran[static_cast<std::size_t>(run.pass)] = run.engine;
+        return ran;
+    }
+
+    static Engines ran() {
+        Engines all;
+        for (const host_cuda::RanConvolution& run : host_cuda::take_convolutions())
+            all.insert(run.engine);
+        return all;
+    }
+};
+
+constexpr std::array<Engine, 3> all_of(Engine engine) { return {engine, engine, engine}; }
+
+TEST_F(CudaConvolutions, RunTheFallbackIfTheHeuristicsHaveNothing) {
+    host_cuda::set_convolution_limits({.not_narrow = {Engine::Fast, Engine::Ordinary}});
+    for (const bool deterministic : {true, false}) {
         const CudaKernels kernels({}, Precision::Bf16, deterministic);
         for (const Layer& layer : narrow_layers()) {
             LayerRig tested(kernels, layer, 2), expected(reference_kernels(), layer, 2);
@@ -55,104 +78,73 @@ protected:
             expect_close(tested.plain_input_gradient(0), expected.plain_input_gradient(0), 1e-2, "input gradient");
             expect_close(tested.parameter_gradients(), expected.parameter_gradients(), 1e-2, "parameter gradient");
         }
-    }
-
-    static std::set<int> ran(int host_cuda::RanConvolution::*what) {
-        std::set<int> all;
-        for (const host_cuda::RanConvolution& run : ran_)
-            all.insert(run.*what);
-        return all;
-    }
-    static void take() { ran_ = host_cuda::take_convolutions(); }
-
-    static inline std::vector<host_cuda::RanConvolution> ran_;
-};
-
-TEST_F(CudaConvolutions, TakeAnotherMathIfOneIsMissing) {
-    for (const bool deterministic : {true, false}) {
-        expect_as_reference({}, deterministic);
-        take();
-        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_TENSOR_OP_MATH});
-        expect_as_reference({.narrow_tensor_ops = true}, deterministic);
-        take();
-        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_DEFAULT_MATH});
-        expect_as_reference({.narrow_default = true}, deterministic);
-        take();
-        EXPECT_EQ(ran(&host_cuda::RanConvolution::math), std::set<int>{CUDNN_TENSOR_OP_MATH});
+        EXPECT_EQ(ran(), Engines{Engine::Plain});
     }
 }
 
-// On a share of an H100 cuDNN 9.19 supports convolutions that cannot be launched.
-TEST_F(CudaConvolutions, OnAShareUseOnlyWhatRunsThere) {
-    host_cuda::set_convolution_limits({.tensor_ops_on_shares = true});
-    for (const bool deterministic : {true, false})
-        for (const int groups : {0, 2}) {
-            forget();
-            const CudaKernels kernels({.groups = groups}, Precision::Bf16, deterministic);
-            LayerRig rig(kernels, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);
-            fill(rig, Precision::Bf16, 7);
-            rig.forward();
-            rig.backward();
-            (void)rig.plain_output();
-            take();
-            EXPECT_EQ(ran(&host_cuda::RanConvolution::math),
-                      std::set<int>{groups > 0 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH});
-        }
+TEST_F(CudaConvolutions, AreDeterministicIfRequired) {
+    const std::array<Engine, 3> first = {Engine::Fast, Engine::Ordinary, Engine::Ordinary};
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Bf16, true), Precision::Bf16), first);
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Tf32, true), Precision::Tf32), first);
 }
 
-TEST_F(CudaConvolutions, TakeOtherDeterministicAlgorithmsIfRequired) {
-    expect_as_reference({.narrow_algorithms = true}, true);
-    take();
-    for (const host_cuda::RanConvolution& run : ran_)
-        EXPECT_TRUE(run.algorithm == 5 || (run.pass == 0 && run.algorithm == 0)) << run.pass << " " << run.algorithm;
-    expect_as_reference({.narrow_algorithms = true}, false);
-    take();
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm),
-              std::set<int>{0});  // the first one of the list, which counts as the fastest
+TEST_F(CudaConvolutions, AreTheFastestOtherwise) {
+    host_cuda::set_convolution_limits({.slow = {Engine::Fast, Engine::Plain}});
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Bf16, false), Precision::Bf16), all_of(Engine::Ordinary));
+    host_cuda::set_convolution_limits({.slow = {Engine::Ordinary, Engine::Plain}});
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Bf16, false), Precision::Bf16), all_of(Engine::Fast));
 }
 
-TEST_F(CudaConvolutions, UseHeuristicsIfTimingsFail) {
-    expect_as_reference({.find_narrow = true}, false);
-    take();
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
-    EXPECT_GT(host_cuda::take_timings(), 0);
-    expect_as_reference({.narrow_algorithms = true, .find_narrow = true}, false);
-    take();
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{0});  // the first one of the heuristics
+TEST_F(CudaConvolutions, RoundToTf32OnlyIfAllowed) {
+    host_cuda::set_convolution_limits({.slow = {Engine::Ordinary}});
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Fp32, false), Precision::Fp32), all_of(Engine::Plain));
+    host_cuda::set_convolution_limits({.slow = {Engine::Ordinary, Engine::Plain}});
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Tf32, false), Precision::Tf32), all_of(Engine::Fast));
 }
 
-TEST_F(CudaConvolutions, FailWithoutAnAlgorithm) {
-    host_cuda::set_convolution_limits({.narrow_tensor_ops = true, .narrow_default = true});
+// On a share of an H100 cuDNN 9.19 proposes engines that cannot be launched there. Equal bits need the same engine on the
+// whole GPU.
+TEST_F(CudaConvolutions, AreThoseThatRunOnShares) {
+    host_cuda::set_convolution_limits({.not_on_shares = {Engine::Fast}, .slow = {Engine::Ordinary, Engine::Plain}});
+    for (const int groups : {0, 1, 2})
+        EXPECT_EQ(engines_of(CudaKernels({.groups = groups}, Precision::Bf16, true), Precision::Bf16),
+                  all_of(Engine::Ordinary));
+    EXPECT_EQ(engines_of(CudaKernels({}, Precision::Bf16, false), Precision::Bf16), all_of(Engine::Fast));
+    for (const Engine engine : engines_of(CudaKernels({.groups = 2}, Precision::Bf16, false), Precision::Bf16))
+        EXPECT_NE(engine, Engine::Fast);
+}
+
+TEST_F(CudaConvolutions, FailWithoutAnEngine) {
+    host_cuda::set_convolution_limits({.not_narrow = {Engine::Fast, Engine::Ordinary, Engine::Plain}});
     const CudaKernels kernels({}, Precision::Bf16, true);
     Layer layer = narrow_layers().front();
     layer.name = "conv1";
     expect_says(refusal([&] { (void)kernels.make(layer, 2, false); }, ExitCode::RunFailed),
-                {"layer 'conv1': cuDNN has no algorithm for its forward pass: CUDNN_STATUS_NOT_SUPPORTED"});
+                {"layer 'conv1': cuDNN has no plan for its forward pass: CUDNN_STATUS_NOT_SUPPORTED"});
 }
 
 TEST_F(CudaConvolutions, TimeEachShapeOnce) {
     const Layer layer = make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1);
     const auto job = std::make_shared<JobGpus>();
+    const auto timed_by = [&](const CudaKernels& kernels, int samples, bool reads_data = false) {
+        forget();
+        EXPECT_TRUE(kernels.make(layer, samples, reads_data));
+        return !host_cuda::take_convolutions().empty();
+    };
     const CudaKernels one({.groups = 2}, Precision::Bf16, false, job);
     const CudaKernels other({.first_group = 2, .groups = 2}, Precision::Bf16, false, job);
-    for (const CudaKernels* kernels : {&one, &one, &other})
-        EXPECT_TRUE(kernels->make(layer, 2, false));
-    EXPECT_EQ(host_cuda::take_timings(), 3);  // one per pass
-
-    EXPECT_TRUE(one.make(layer, 3, false));
-    EXPECT_EQ(host_cuda::take_timings(), 3);
-    const CudaKernels larger({.groups = 4}, Precision::Bf16, false, job);
-    EXPECT_TRUE(larger.make(layer, 2, false));
-    EXPECT_EQ(host_cuda::take_timings(), 3);
+    EXPECT_TRUE(timed_by(one, 2));
+    EXPECT_FALSE(timed_by(one, 2));
+    EXPECT_FALSE(timed_by(other, 2));
+    EXPECT_TRUE(timed_by(one, 3));
+    EXPECT_TRUE(timed_by(CudaKernels({.groups = 4}, Precision::Bf16, false, job), 2));
     const CudaKernels fp32({.groups = 2}, Precision::Fp32, false, job);
-    EXPECT_TRUE(fp32.make(layer, 2, true));
-    EXPECT_EQ(host_cuda::take_timings(), 2);
+    EXPECT_TRUE(timed_by(fp32, 2, true));
     EXPECT_EQ(one.convolutions().size(), 9u);
     EXPECT_EQ(fp32.convolutions().size(), 2u);
     const CudaKernels of_another_job({.groups = 2}, Precision::Bf16, false);
     EXPECT_TRUE(of_another_job.convolutions().empty());
-    EXPECT_TRUE(of_another_job.make(layer, 2, false));
-    EXPECT_EQ(host_cuda::take_timings(), 3);
+    EXPECT_TRUE(timed_by(of_another_job, 2));
 }
 
 constexpr const char* kUNet = R"(
@@ -163,16 +155,21 @@ training: {steps: 2, learning_rate: 0.01, seed: 3}
 run: {backend: cuda, deterministic: false}
 )";
 
+// The numbers of the engines among the proposals.
+constexpr int kFast = 0, kOrdinary = 1, kUnfit = 2, kPlain = 3;
+
 std::vector<ConvolutionChoice> profiled_convolutions() {
     static const std::vector<ConvolutionChoice> choices = [] {
+        host_cuda::set_convolution_limits({.slow = {Engine::Plain}});
         const TemporaryFolder folder;
         const Config config = load_config(folder.write("config.yaml", kUNet), {});
         return measure_profile(config, build_model(config), {1}, {}).convolutions;
     }();
+    host_cuda::set_convolution_limits({});
     return choices;
 }
 
-// The predicted algorithms run, even if a second timing would choose others.
+// The predicted plans run, even if a second timing would choose others.
 TEST_F(CudaConvolutions, RunAsTheyWereProfiled) {
     const Execution execution(kUNet, {});
     Job job = execution.job();
@@ -180,40 +177,34 @@ TEST_F(CudaConvolutions, RunAsTheyWereProfiled) {
     ASSERT_FALSE(job.profile.convolutions.empty());
     for (ConvolutionChoice& choice : job.profile.convolutions) {
         EXPECT_EQ(choice.shape.multiprocessors, 64);
-        EXPECT_EQ(choice.way, (ConvolutionWay{0, ConvolutionMath::Fma}));
-        choice.way.algorithm = 1;
+        EXPECT_EQ(choice.plan, kOrdinary);
+        choice.plan = kPlain;
     }
     forget();
     const RunResult run = pw::run(job, {});
-    take();
-    EXPECT_EQ(host_cuda::take_timings(), 0);
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
-    forget();
+    EXPECT_EQ(ran(), Engines{Engine::Plain});
     expect_equal(run, execution.run(), "timed");
-    EXPECT_GT(host_cuda::take_timings(), 0);
 }
 
 TEST_F(CudaConvolutions, DependOnlyOnTheShapeIfDeterministic) {
     const Execution execution(kUNet, {"run.deterministic=true"});
     Job job = execution.job();
     job.profile.convolutions = profiled_convolutions();
+    for (ConvolutionChoice& choice : job.profile.convolutions)
+        choice.plan = kPlain;
     forget();
     (void)pw::run(job, {});
-    take();
-    EXPECT_EQ(ran(&host_cuda::RanConvolution::algorithm), std::set<int>{1});
-    EXPECT_EQ(host_cuda::take_timings(), 0);
+    EXPECT_EQ(ran(), Engines{Engine::Ordinary});
 }
 
-TEST_F(CudaConvolutions, NoteImpossibleAlgorithmsOfAProfile) {
+TEST_F(CudaConvolutions, NoteImpossiblePlansOfAProfile) {
     const Execution execution(kUNet, {});
     const auto notes_of = [](const RunResult& run) { return fmt::format("{}", fmt::join(run.notes, "\n")); };
     Job job = execution.job();
     job.profile.convolutions = profiled_convolutions();
-    forget();
     EXPECT_FALSE(contains(notes_of(pw::run(job, {})), "profile"));
-    for (const ConvolutionWay nonsense : {ConvolutionWay{99, ConvolutionMath::Fma}, {1, ConvolutionMath::TensorOp}}) {
-        job.profile.convolutions.front().way = job.profile.convolutions.back().way = nonsense;
-        forget();
+    for (const int nonsense : {99, kUnfit, kFast}) {
+        job.profile.convolutions.front().plan = job.profile.convolutions.back().plan = nonsense;
         const RunResult run = pw::run(job, {});
         expect_says(notes_of(run), {"cuDNN cannot run 2 of the convolutions"});
         expect_equal(run, execution.run(), "timed");

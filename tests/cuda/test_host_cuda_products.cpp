@@ -1,4 +1,5 @@
 // cuDNN and cuBLAS in the stand-in of CUDA: convolutions and matrix products against direct formulas.
+#include "exec/cuda/layers/convolution_plans.h"
 #include "tests/cuda/host_cuda/host_cuda.h"
 #include "tests/support/cuda_ok.h"
 
@@ -63,49 +64,44 @@ struct Shape4 {
 };
 
 struct ConvCase {
-    bool half, nhwc;
-    int stride, pad, dilation, filter;
+    bool half;
+    int stride, pad, filter;
 };
 
 class HostCudnn : public testing::TestWithParam<ConvCase> {
 protected:
-    HostCudnn() {
+    void SetUp() override {
         const ConvCase& p = GetParam();
-        const auto out = [&](int in) { return (in + 2 * p.pad - (p.filter - 1) * p.dilation - 1) / p.stride + 1; };
+        const auto out = [&](int in) { return (in + 2 * p.pad - p.filter) / p.stride + 1; };
         y_shape = {x_shape.n, 5, out(x_shape.h), out(x_shape.w)};
         w_shape = {5, x_shape.c, p.filter, p.filter};
-    }
-
-    void SetUp() override {
-        const auto format = GetParam().nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
-        const auto type = GetParam().half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
         ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
         ASSERT_OK(cudnnCreate(&handle));
         ASSERT_OK(cudnnSetStream(handle, stream));
-        ASSERT_OK(cudnnCreateTensorDescriptor(&x));
-        ASSERT_OK(cudnnCreateTensorDescriptor(&y));
-        ASSERT_OK(cudnnCreateFilterDescriptor(&w));
-        ASSERT_OK(cudnnCreateConvolutionDescriptor(&conv));
-        ASSERT_OK(cudnnSetTensor4dDescriptor(x, format, type, x_shape.n, x_shape.c, x_shape.h, x_shape.w));
-        ASSERT_OK(cudnnSetTensor4dDescriptor(y, format, type, y_shape.n, y_shape.c, y_shape.h, y_shape.w));
-        ASSERT_OK(cudnnSetFilter4dDescriptor(w, type, format, w_shape.n, w_shape.c, w_shape.h, w_shape.w));
-        const int pad = GetParam().pad, stride = GetParam().stride, dilation = GetParam().dilation;
-        ASSERT_OK(cudnnSetConvolution2dDescriptor(conv, pad, pad, stride, stride, dilation, dilation,
-                                                  CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-        ASSERT_OK(cudnnSetConvolutionMathType(conv, CUDNN_FMA_MATH));
     }
     void TearDown() override {
-        EXPECT_OK(cudnnDestroyConvolutionDescriptor(conv));
-        EXPECT_OK(cudnnDestroyFilterDescriptor(w));
-        EXPECT_OK(cudnnDestroyTensorDescriptor(y));
-        EXPECT_OK(cudnnDestroyTensorDescriptor(x));
         EXPECT_OK(cudnnDestroy(handle));
         EXPECT_OK(cudaStreamDestroy(stream));
     }
 
-    std::size_t at(const Shape4& s, int n, int c, int h, int w_) const {
-        return static_cast<std::size_t>(GetParam().nhwc ? ((n * s.h + h) * s.w + w_) * s.c + c
-                                                        : ((n * s.c + c) * s.h + h) * s.w + w_);
+    pw::cuda::ConvolutionProposals proposals_of(pw::ConvolutionPass pass) const {
+        const ConvCase& p = GetParam();
+        return {handle,
+                {.pass = pass,
+                 .samples = x_shape.n,
+                 .channels = x_shape.c,
+                 .height = x_shape.h,
+                 .width = x_shape.w,
+                 .outputs = y_shape.c,
+                 .kernel = p.filter,
+                 .stride = p.stride,
+                 .padding = p.pad,
+                 .multiprocessors = 64},
+                p.half ? pw::Precision::Bf16 : pw::Precision::Tf32};
+    }
+
+    static std::size_t at(const Shape4& s, int n, int c, int h, int w) {
+        return static_cast<std::size_t>(((n * s.h + h) * s.w + w) * s.c + c);
     }
 
     // y = x * w, and the gradients of sum(dy y), by their definitions.
@@ -120,113 +116,74 @@ protected:
                             for (int h = 0; h < x_shape.h; ++h)
                                 for (int v = 0; v < x_shape.w; ++v) {
                                     const int r = h + p.pad - i * p.stride, s = v + p.pad - j * p.stride;
-                                    if (r < 0 || r % p.dilation != 0 || r / p.dilation >= p.filter || s < 0 ||
-                                        s % p.dilation != 0 || s / p.dilation >= p.filter)
+                                    if (r < 0 || r >= p.filter || s < 0 || s >= p.filter)
                                         continue;
                                     const auto xi = at(x_shape, n, c, h, v), yi = at(y_shape, n, k, i, j);
-                                    const auto wi = at(w_shape, k, c, r / p.dilation, s / p.dilation);
+                                    const auto wi = at(w_shape, k, c, r, s);
                                     const auto to = !xs ? xi : !ws ? wi : yi;
                                     sum[to] += (xs ? (*xs)[xi] : 1) * (ws ? (*ws)[wi] : 1) * (ys ? (*ys)[yi] : 1);
                                 }
     }
 
-    // Runs `pass(beta, output, workspace)` with a fresh output, and again on its own result.
-    template <class Pass>
-    void expect(const std::vector<double>& sums, std::size_t workspace_bytes, Pass pass) {
-        Values output(GetParam().half, sums.size()), workspace(false, workspace_bytes / 4);
-        std::vector<double> once(sums), twice(sums);
-        for (std::size_t i = 0; i < sums.size(); ++i) {
-            once[i] = 0.5 * sums[i];
-            twice[i] = 0.5 * sums[i] + 2 * once[i];
-        }
-        ASSERT_OK(pass(0.f, output.memory, workspace.memory));
-        ASSERT_OK(cudaStreamSynchronize(stream));
-        EXPECT_EQ(output.get(), once);
-        ASSERT_OK(pass(2.f, output.memory, workspace.memory));
-        ASSERT_OK(cudaStreamSynchronize(stream));
-        EXPECT_EQ(output.get(), twice);
-        EXPECT_TRUE(std::isnan(workspace.get()[0]));
-    }
-
     const Shape4 x_shape{2, 3, 7, 6};
     Shape4 y_shape{}, w_shape{};
-    const float half_of_it = 0.5f;
     cudaStream_t stream{};
     cudnnHandle_t handle{};
-    cudnnTensorDescriptor_t x{}, y{};
-    cudnnFilterDescriptor_t w{};
-    cudnnConvolutionDescriptor_t conv{};
 };
 
 TEST_P(HostCudnn, ConvolvesByTheFormula) {
     const bool half = GetParam().half;
-    const auto xs = digits(x_shape.count(), 1), ws = digits(w_shape.count(), 2), dys = digits(y_shape.count(), 3);
-    std::vector<double> ys(dys.size()), dxs(xs.size()), dws(ws.size());
-    add_products(&xs, &ws, nullptr, ys);
-    add_products(nullptr, &ws, &dys, dxs);
-    add_products(&xs, nullptr, &dys, dws);
-    Values x_memory(half, xs.size()), w_memory(half, ws.size()), dy_memory(half, dys.size());
-    x_memory.set(xs);
-    w_memory.set(ws);
-    dy_memory.set(dys);
-
-    std::size_t bytes = 0;
-    const auto forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    ASSERT_OK(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, conv, y, forward, &bytes));
-    expect(ys, bytes, [&](float beta, void* output, void* workspace) {
-        return cudnnConvolutionForward(handle, &half_of_it, x, x_memory.memory, w, w_memory.memory, conv, forward,
-                                       workspace, bytes, &beta, y, output);
-    });
-    const auto data = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
-    ASSERT_OK(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, w, y, conv, x, data, &bytes));
-    expect(dxs, bytes, [&](float beta, void* output, void* workspace) {
-        return cudnnConvolutionBackwardData(handle, &half_of_it, w, w_memory.memory, y, dy_memory.memory, conv, data,
-                                            workspace, bytes, &beta, x, output);
-    });
-    const auto filter = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
-    ASSERT_OK(cudnnGetConvolutionBackwardFilterWorkspaceSize(handle, x, y, conv, w, filter, &bytes));
-    expect(dws, bytes, [&](float beta, void* output, void* workspace) {
-        return cudnnConvolutionBackwardFilter(handle, &half_of_it, x, x_memory.memory, y, dy_memory.memory, conv,
-                                              filter, workspace, bytes, &beta, w, output);
-    });
+    const std::array values = {digits(x_shape.count(), 1), digits(w_shape.count(), 2), digits(y_shape.count(), 3)};
+    for (const auto& [name, pass] : pw::kChoices<pw::ConvolutionPass>) {
+        const std::size_t made = pass == pw::ConvolutionPass::Forward ? 2 : pass == pw::ConvolutionPass::BackwardInput ? 0 : 1;
+        std::vector<double> expected(values[made].size());
+        const auto read = [&](std::size_t k) { return k == made ? nullptr : &values[k]; };
+        add_products(read(0), read(1), read(2), expected);
+        const pw::cuda::ConvolutionProposals proposals = proposals_of(pass);
+        ASSERT_EQ(proposals.count(), 4);
+        for (const int engine : {0, 1, 3}) {
+            const auto plan = proposals.plan(engine, false, 1 << 20);
+            ASSERT_TRUE(plan);
+            Values x(half, x_shape.count()), w(half, w_shape.count()), y(half, y_shape.count());
+            Values workspace(false, static_cast<std::size_t>(plan->workspace()) / 4 + 1);
+            Values* const tensors[] = {&x, &w, &y};
+            for (std::size_t k = 0; k < 3; ++k)
+                if (k != made)
+                    tensors[k]->set(values[k]);
+            ASSERT_OK(plan->run(handle, {x.memory, w.memory, y.memory}, workspace.memory));
+            ASSERT_OK(cudaStreamSynchronize(stream));
+            EXPECT_EQ(tensors[made]->get(), expected) << name << ", engine " << engine;
+        }
+    }
 }
 
-TEST_P(HostCudnn, ListsSupportedAlgorithms) {
-    const bool half = GetParam().half;
-    Values xs(half, x_shape.count()), ws(half, w_shape.count()), ys(half, y_shape.count());
-    std::array<cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT> found{};
-    int count = 0;
-    ASSERT_OK(cudnnGetConvolutionBackwardDataAlgorithm_v7(handle, w, y, conv, x, static_cast<int>(found.size()), &count,
-                                                          found.data()));
-    EXPECT_EQ(count, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT);
-    EXPECT_EQ(found[0].algo, half ? CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 : CUDNN_CONVOLUTION_BWD_DATA_ALGO_0);
-    EXPECT_EQ(found[0].determinism, half ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC);
-    EXPECT_EQ(found[2].status, CUDNN_STATUS_NOT_SUPPORTED);
-    xs.set(digits(x_shape.count(), 1));
-    ASSERT_OK(cudnnFindConvolutionBackwardDataAlgorithmEx(handle, w, ws.memory, y, ys.memory, conv, x, xs.memory, 1,
-                                                          &count, found.data(), nullptr, 0));
-    EXPECT_EQ(count, 1);
-    EXPECT_TRUE(std::isnan(xs.get()[0]));  // a timing overwrites the output
-    const float one = 1, zero = 0;
-    Values workspace(false, 1);
-    EXPECT_EQ(cudnnConvolutionBackwardData(handle, &one, w, ws.memory, y, ys.memory, conv,
-                                           CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, workspace.memory, 4, &zero, x, xs.memory),
-              CUDNN_STATUS_BAD_PARAM);
-    EXPECT_EQ(cudnnConvolutionBackwardData(handle, &one, w, ws.memory, y, ys.memory, conv,
-                                           CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, nullptr, 0, &zero, x, xs.memory),
-              CUDNN_STATUS_NOT_SUPPORTED);
-    ASSERT_OK(cudnnSetConvolution2dDescriptor(conv, 9, 9, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    std::size_t bytes = 0;
-    EXPECT_EQ(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, conv, y,
-                                                      CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, &bytes),
-              CUDNN_STATUS_BAD_PARAM);  // the shapes do not fit
+TEST_P(HostCudnn, OffersPlansWithinLimits) {
+    const pw::cuda::ConvolutionProposals forward = proposals_of(pw::ConvolutionPass::Forward);
+    const pw::cuda::ConvolutionProposals backward = proposals_of(pw::ConvolutionPass::BackwardWeight);
+    EXPECT_TRUE(forward.plan(0, true, 0));
+    EXPECT_FALSE(backward.plan(0, true, 0)) << "it is not deterministic";
+    EXPECT_TRUE(backward.plan(0, false, 0));
+    EXPECT_FALSE(backward.plan(1, true, 1023)) << "it needs a workspace";
+    EXPECT_TRUE(backward.plan(1, true, 1 << 20));
+    EXPECT_FALSE(backward.plan(2, false, 1 << 20)) << "it is not built";
+    for (const int none : {-1, 4})
+        EXPECT_FALSE(forward.plan(none, false, 1 << 20));
+}
+
+TEST_P(HostCudnn, RefusesShapesThatDoNotFit) {
+    cudnnBackendDescriptor_t tensor = nullptr;
+    ASSERT_OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor));
+    const std::array<std::int64_t, 4> dims = {2, 3, 4, 5}, planes = {60, 20, 5, 1};
+    ASSERT_OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims.data()));
+    ASSERT_OK(cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, planes.data()));
+    EXPECT_EQ(cudnnBackendFinalize(tensor), CUDNN_STATUS_BAD_PARAM);  // not NHWC
+    EXPECT_OK(cudnnBackendDestroyDescriptor(tensor));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, HostCudnn,
-                         testing::Values(ConvCase{false, true, 1, 1, 1, 3}, ConvCase{false, true, 2, 3, 1, 5},
-                                         ConvCase{false, false, 2, 1, 1, 3}, ConvCase{false, true, 1, 2, 2, 3},
-                                         ConvCase{false, true, 2, 0, 1, 1}, ConvCase{true, true, 1, 1, 1, 3},
-                                         ConvCase{true, true, 2, 3, 1, 5}, ConvCase{true, true, 2, 0, 1, 1}));
+                         testing::Values(ConvCase{false, 1, 1, 3}, ConvCase{false, 2, 3, 5}, ConvCase{false, 2, 1, 3},
+                                         ConvCase{false, 2, 0, 1}, ConvCase{true, 1, 1, 3}, ConvCase{true, 2, 3, 5},
+                                         ConvCase{true, 2, 0, 1}));
 
 // --- matrix products
 

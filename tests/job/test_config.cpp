@@ -147,7 +147,7 @@ TEST(Config, RefusesAShardedOptimizerWithATree) {
 template <class E>
 class ClosedChoices : public testing::Test {};
 using AllChoices =
-    testing::Types<Precision, ConvolutionPass, ConvolutionMath, WeightPolicy, Prediction, ScheduleOptions::Drain,
+    testing::Types<Precision, ConvolutionPass, WeightPolicy, Prediction, ScheduleOptions::Drain,
                    TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
                    PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, OptimizerKind,
                    TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend, RunConfig::Transport,

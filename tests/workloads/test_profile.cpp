@@ -71,8 +71,8 @@ protected:
                                   .stride = 2,
                                   .padding = 3,
                                   .multiprocessors = 132},
-                                 {.algorithm = 1, .math = ConvolutionMath::TensorOp}},
-                                {{.samples = 16, .channels = 64, .multiprocessors = 32}, {}}};
+                                 1},
+                                {{.samples = 16, .channels = 64, .multiprocessors = 32}, 0}};
         profile.data = {{1, {1001, 3}}, {4, {4000, 0}}};
         profile.data_bytes = {{1, 64}, {4, 1 << 20}};
         Ns time = 123'456'789;
@@ -156,10 +156,9 @@ TEST_F(ProfileFile, HoldsAnInfiniteLinkAndEmptyText) {
 TEST_F(ProfileFile, RefusesConvolutionsThatAreNone) {
     expect_refused(with("pass: backward_weight", "pass: sideways"),
                    {"sideways", "forward, backward_input, backward_weight", ".yaml:24:12"});
-    expect_refused(with("math: tensor_op", "math: guess"), {"guess", "fma, default, tensor_op"});
-    expect_refused(with("algorithm: 1,", "algorithm: -1,"), {"algorithm", "-1"});
-    expect_refused(with("algorithm: 1,", "algorithm: 1000,"), {"algorithm", "1000"});
-    expect_refused(with("algorithm: 1,", ""), {"'convolutions[0].algorithm' is missing"});
+    expect_refused(with("plan: 1}", "plan: -1}"), {"plan", "-1"});
+    expect_refused(with("plan: 1}", "plan: 1000}"), {"plan", "1000"});
+    expect_refused(with(", plan: 1}", "}"), {"'convolutions[0].plan' is missing"});
     expect_refused(with("kernel: 7", "kernel: 0"), {"kernel", "0"});
     expect_refused(with("padding: 3", "padding: all"), {"padding", "all"});
     expect_refused(with("multiprocessors: 132", "sms: 132"), {"sms", "multiprocessors"});

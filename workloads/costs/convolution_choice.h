@@ -16,12 +16,6 @@ inline constexpr Choice<ConvolutionPass> kChoices<ConvolutionPass>[] = {
     {"backward_input", ConvolutionPass::BackwardInput},
     {"backward_weight", ConvolutionPass::BackwardWeight}};
 
-// The types of arithmetic for the multiplications: cuDNN's math types.
-enum class ConvolutionMath : std::uint8_t { Fma, Default, TensorOp };
-template <>
-inline constexpr Choice<ConvolutionMath> kChoices<ConvolutionMath>[] = {
-    {"fma", ConvolutionMath::Fma}, {"default", ConvolutionMath::Default}, {"tensor_op", ConvolutionMath::TensorOp}};
-
 // A shape is a pass over a micro-batch on a device with `multiprocessors` multiprocessors.
 struct ConvolutionShape {
     ConvolutionPass pass = ConvolutionPass::Forward;
@@ -32,15 +26,9 @@ struct ConvolutionShape {
     auto operator<=>(const ConvolutionShape&) const = default;
 };
 
-struct ConvolutionWay {
-    int algorithm = 0;  // the library's number
-    ConvolutionMath math = ConvolutionMath::Default;
-    bool operator==(const ConvolutionWay&) const = default;
-};
-
 struct ConvolutionChoice {
     ConvolutionShape shape;
-    ConvolutionWay way;
+    int plan = 0;  // the place in the list of what cuDNN proposes for the shape
     bool operator==(const ConvolutionChoice&) const = default;
 };
 

@@ -18,7 +18,7 @@ constexpr Ns kLongest = 3'600'000'000'000;  // an hour: beyond it a file is brok
 constexpr Bytes kLargestBytes = Bytes{1} << 44;
 constexpr int kMostMeasuredSamples = 1 << 16;
 constexpr int kMostExtent = 1 << 20;  // channels, height, width, classes, threads
-constexpr int kMostAlgorithm = 255;
+constexpr int kMostPlan = 255;
 
 Yaml required(const Yaml& map, std::string_view key) {
     Yaml value = map[key];
@@ -185,7 +185,7 @@ Profile read_header(const Yaml& map) {
 
 ConvolutionChoice read_convolution(const Yaml& map) {
     map.allow({"pass", "samples", "channels", "height", "width", "outputs", "kernel", "stride", "padding",
-               "multiprocessors", "algorithm", "math"});
+               "multiprocessors", "plan"});
     const auto extent = [&](const char* key) { return read_count(required(map, key), kMostExtent); };
     return {.shape = {.pass = required(map, "pass").choice(ConvolutionPass::Forward),
                       .samples = read_count(required(map, "samples"), kMostMeasuredSamples),
@@ -197,8 +197,7 @@ ConvolutionChoice read_convolution(const Yaml& map) {
                       .stride = extent("stride"),
                       .padding = static_cast<int>(required(map, "padding").integer(0, 0, kMostExtent)),
                       .multiprocessors = extent("multiprocessors")},
-            .way = {.algorithm = static_cast<int>(required(map, "algorithm").integer(0, 0, kMostAlgorithm)),
-                    .math = required(map, "math").choice(ConvolutionMath::Fma)}};
+            .plan = static_cast<int>(required(map, "plan").integer(0, 0, kMostPlan))};
 }
 
 std::vector<ConvolutionChoice> read_convolutions(const Yaml& list) {
@@ -249,12 +248,12 @@ std::string print_header(const Profile& profile) {
 }
 
 std::string print_convolution(const ConvolutionChoice& choice) {
-    const auto& [shape, way] = choice;
+    const auto& [shape, plan] = choice;
     return fmt::format(
         "  - {{pass: {}, samples: {}, channels: {}, height: {}, width: {}, outputs: {}, kernel: {}, stride: {}, "
-        "padding: {}, multiprocessors: {}, algorithm: {}, math: {}}}\n",
+        "padding: {}, multiprocessors: {}, plan: {}}}\n",
         name_of(shape.pass), shape.samples, shape.channels, shape.height, shape.width, shape.outputs, shape.kernel,
-        shape.stride, shape.padding, shape.multiprocessors, way.algorithm, name_of(way.math));
+        shape.stride, shape.padding, shape.multiprocessors, plan);
 }
 
 std::string print_times(std::string_view key, const std::map<int, LayerTimes>& by_size) {

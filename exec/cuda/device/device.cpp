@@ -54,6 +54,16 @@ const Driver& driver() {
 // current.
 thread_local CUcontext context_of_thread = nullptr;
 
+GreenContext green_context(const SplitGpu& gpu, int first_group, int groups) {
+    const auto first = gpu.groups.begin() + first_group;
+    std::vector<CUdevResource> own(first, first + groups);
+    CUdevResourceDesc described{};
+    check(driver().describe(&described, own.data(), static_cast<unsigned>(own.size())), "cuDevResourceGenerateDesc");
+    CUgreenCtx made = nullptr;
+    check(driver().create(&made, described, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
+    return GreenContext(made);
+}
+
 SplitGpu split_anew(int gpu) {
     SplitGpu all;
     CUdevResource whole{}, rest{};
@@ -257,16 +267,25 @@ CurrentGpu::~CurrentGpu() {
 
 void GpuShare::make_green_context() {
     const SplitGpu& gpu = job_->split(seat_.gpu);
-    const auto first = gpu.groups.begin() + seat_.first_group;
-    std::vector<CUdevResource> own(first, first + seat_.groups);
-    CUdevResourceDesc described{};
-    check(driver().describe(&described, own.data(), static_cast<unsigned>(own.size())), "cuDevResourceGenerateDesc");
-    CUgreenCtx made = nullptr;
-    check(driver().create(&made, described, gpu.device, CU_GREEN_CTX_DEFAULT_STREAM), "cuGreenCtxCreate");
-    context_.reset(made);
+    context_ = green_context(gpu, seat_.first_group, seat_.groups);
     CUdevResource got{};
-    check(driver().got(made, &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
+    check(driver().got(context_.get(), &got, CU_DEV_RESOURCE_TYPE_SM), "cuGreenCtxGetDevResource");
     multiprocessors_ = static_cast<int>(got.sm.smCount);
+}
+
+cudnnStatus_t GpuShare::on_smallest_share(const std::function<cudnnStatus_t()>& work) const {
+    const GreenContext context = green_context(job_->split(seat_.gpu), seat_.first_group, 1);
+    cudaStream_t made = nullptr;
+    check(driver().stream(&made, context.get(), CU_STREAM_NON_BLOCKING, 0), "cuGreenCtxStreamCreate");
+    const Owned<cudaStream_t, cudaStreamDestroy> smallest(made);
+    if (cudnnSetStream(cudnn(), made) != CUDNN_STATUS_SUCCESS)
+        check(cudnnSetStream(cudnn(), stream()), "cudnnSetStream");
+    cudnnStatus_t status = work();
+    for (const cudaStream_t each : {made, stream()})
+        if (cudaStreamSynchronize(each) != cudaSuccess)
+            status = CUDNN_STATUS_EXECUTION_FAILED;
+    check(cudnnSetStream(cudnn(), stream()), "cudnnSetStream");
+    return status;
 }
 
 cudaStream_t GpuShare::add_stream() {

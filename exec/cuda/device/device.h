@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,7 @@ using PinnedMemory = std::unique_ptr<std::byte, Destroy<cudaFreeHost>>;
 PinnedMemory allocate_pinned(Bytes bytes);
 
 void destroy_green_context(CUgreenCtx context);
+using GreenContext = Owned<CUgreenCtx, destroy_green_context>;
 
 // The distance of this step from the step whose calls a graph repeats.
 struct Later {
@@ -74,6 +76,9 @@ public:
     cudaStream_t stream() const { return streams_.front().get(); }
     cudaStream_t add_stream();  // for transfers; exists as long as the device
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
+    // Calls `work`, which queues work of cudnn(), on a stream of kGroup multiprocessors of the GPU, and waits for it. If
+    // cuDNN needs the context of the device's own share, the work is done there.
+    cudnnStatus_t on_smallest_share(const std::function<cudnnStatus_t()>& work) const;
     cublasHandle_t cublas() const { return cublas_.get(); }
 
     JobGpus& job() const { return *job_; }
@@ -98,7 +103,7 @@ private:
     std::string product_;
     int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
     // The following are destroyed from the last to the first.
-    Owned<CUgreenCtx, destroy_green_context> context_;  // null if the device has the whole GPU
+    GreenContext context_;              // null if the device has the whole GPU
     CUcontext own_context_ = nullptr;                   // of the share; null if cuDNN accepts the GPU's
     std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
     DeviceMemory cublas_workspace_;

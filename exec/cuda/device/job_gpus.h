@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/cuda/device/check.h"
-#include "exec/cuda/device/convolution_ways.h"
+#include "exec/cuda/device/convolution_choices.h"
 
 #include <map>
 #include <mutex>
@@ -24,7 +24,7 @@ struct JobGpus {
     // Returns the number of groups into which the GPU can be divided.
     int groups_on(int gpu) { return static_cast<int>(split(gpu).groups.size()); }
 
-    ConvolutionWays ways;
+    ConvolutionChoices convolutions;
 
 private:
     std::mutex mutex_;

@@ -1,6 +1,7 @@
-// Convolutions by cuDNN's legacy interface: NHWC tensors, KRSC filters.
+// Convolutions by cuDNN: NHWC tensors, KRSC filters.
 #include "exec/cuda/device/job_gpus.h"
-#include "exec/cuda/layers/algorithms.h"
+#include "exec/cuda/events.h"
+#include "exec/cuda/layers/convolution_plans.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
 #include "workloads/error.h"
@@ -9,7 +10,8 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
+#include <memory>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -17,126 +19,52 @@ namespace pw::cuda {
 
 namespace {
 
-using TensorShape = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
-using FilterShape = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
-using Operation = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+constexpr Bytes kMostWorkspace = Bytes{256} << 20;
+constexpr int kMostTimed = 10;  // plans of a pass
 
-constexpr Bytes kMostTried = Bytes{256} << 20;  // the largest workspace of an algorithm that is timed
-
-template <class T>
-constexpr cudnnDataType_t kType = CUDNN_DATA_FLOAT;
-template <>
-constexpr cudnnDataType_t kType<Bf16> = CUDNN_DATA_BFLOAT16;
-
-TensorShape tensor_shape(Dims dims, int samples, cudnnDataType_t type) {
-    cudnnTensorDescriptor_t made = nullptr;
-    check(cudnnCreateTensorDescriptor(&made), "cudnnCreateTensorDescriptor");
-    TensorShape shape(made);
-    check(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, type, samples, dims.channels, dims.height, dims.width),
-          "cudnnSetTensor4dDescriptor");
-    return shape;
-}
-
-FilterShape filter_shape(const Layer& layer, int channels, cudnnDataType_t type) {
-    cudnnFilterDescriptor_t made = nullptr;
-    check(cudnnCreateFilterDescriptor(&made), "cudnnCreateFilterDescriptor");
-    FilterShape shape(made);
-    check(cudnnSetFilter4dDescriptor(made, type, CUDNN_TENSOR_NHWC, layer.output.channels, channels, layer.kernel,
-                                     layer.kernel),
-          "cudnnSetFilter4dDescriptor");
-    return shape;
-}
-
-Operation operation(const Layer& layer, cudnnMathType_t math) {
-    cudnnConvolutionDescriptor_t made = nullptr;
-    check(cudnnCreateConvolutionDescriptor(&made), "cudnnCreateConvolutionDescriptor");
-    Operation convolution(made);
-    check(cudnnSetConvolution2dDescriptor(made, layer.padding, layer.padding, layer.stride, layer.stride, 1, 1,
-                                          CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-          "cudnnSetConvolution2dDescriptor");
-    check(cudnnSetConvolutionMathType(made, math), "cudnnSetConvolutionMathType");
-    return convolution;
-}
-
-// The algorithm of a pass, and its workspace.
-template <class Algorithm>
-struct Pass {
-    Operation convolution;
-    Algorithm algorithm{};
-    std::size_t workspace = 0;
-};
-
-// Returns the ways that `list` has found, fastest first. It is empty if `list` fails, since there are other ways.
-template <class Perf, class List>
-std::vector<ConvolutionWay> listed(const Layer& layer, const GpuShare& device, List list) {
-    std::vector<ConvolutionWay> ways;
-    for (const ConvolutionMath math : maths_of(device.precision())) {
-        std::array<Perf, 16> found{};
-        int count = 0;
-        const Operation convolution = operation(layer, math_type(math));
-        if (list(convolution.get(), static_cast<int>(found.size()), &count, found.data()) != CUDNN_STATUS_SUCCESS) {
-            (void)cudaGetLastError();
-            continue;
-        }
-        for (const Perf& perf : std::span(found).first(static_cast<std::size_t>(count))) {
-            const bool repeats = perf.determinism == CUDNN_DETERMINISTIC || !device.deterministic();
-            // cuDNN may also try other kinds of math than the requested one.
-            const bool rounds = perf.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ||
-                                (perf.mathType == CUDNN_TENSOR_OP_MATH && math == ConvolutionMath::Fma);
-            const bool by_default = perf.mathType == CUDNN_DEFAULT_MATH && math == ConvolutionMath::TensorOp;
-            if (perf.status == CUDNN_STATUS_SUCCESS && repeats && !rounds)
-                ways.push_back({static_cast<int>(perf.algo), by_default ? ConvolutionMath::Default : math});
-        }
-        if (!ways.empty())
-            break;
-    }
-    return ways;
-}
-
-// The calls of cuDNN for the three passes of a convolution, each with an algorithm that is chosen once.
+// The passes of a convolution, each by a plan that is chosen once.
 class ConvolutionCalls {
 public:
     struct Sizes {
         Bytes input, output, weights;
     };
+    using Tensors = ConvolutionPlan::Tensors;
 
-    ConvolutionCalls(const GpuShare& device, const Layer& layer, Dims read, int samples, cudnnDataType_t type,
-                     const Sizes& sizes, bool with_input_gradient)
-        : device_(device),
-          layer_(layer),
-          read_(read),
-          samples_(samples),
-          sizes_(sizes),
-          x_(tensor_shape(read, samples, type)),
-          y_(tensor_shape(layer.output, samples, type)),
-          w_(filter_shape(layer, read.channels, type)) {
-        choose_forward();
-        if (with_input_gradient)
-            choose_backward_input();
-        choose_backward_weight();
+    ConvolutionCalls(const GpuShare& device, const Layer& layer, Dims read, int samples, const Sizes& sizes,
+                     bool with_input_gradient)
+        : device_(device), layer_(layer), read_(read), samples_(samples), sizes_(sizes) {
+        for (const auto& [name, pass] : kChoices<ConvolutionPass>)
+            if (pass != ConvolutionPass::BackwardInput || with_input_gradient)
+                plan_of(pass) = choose(pass);
         trial_.reset();
     }
 
-    std::size_t workspace() const { return std::max({forward_.workspace, input_.workspace, weight_.workspace}); }
+    Bytes workspace() const {
+        Bytes most = 0;
+        for (const std::optional<ConvolutionPlan>& plan : plans_)
+            most = std::max(most, plan ? plan->workspace() : 0);
+        return most;
+    }
 
-    void forward(const void* x, const void* w, void* scratch, void* y) const {
-        check_call(forward(forward_, x, w, scratch, y), "cudnnConvolutionForward");
-    }
-    void input_gradient(const void* w, const void* dy, void* scratch, void* dx) const {
-        check_call(input_gradient(input_, w, dy, scratch, dx), "cudnnConvolutionBackwardData");
-    }
-    void weight_gradient(const void* x, const void* dy, void* scratch, bool accumulate, void* dw) const {
-        check_call(weight_gradient(weight_, x, dy, scratch, accumulate, dw), "cudnnConvolutionBackwardFilter");
+    void run(ConvolutionPass pass, const Tensors& tensors, void* workspace) const {
+        const cudnnStatus_t status = plan_of(pass)->run(device_.cudnn(), tensors, workspace);
+        if (status != CUDNN_STATUS_SUCCESS)
+            check(status, fmt::format("layer '{}': {}", layer_.name, name_of(pass)).c_str());
     }
 
 private:
-    // The memory in which algorithms are timed or tried.
+    std::optional<ConvolutionPlan>& plan_of(ConvolutionPass pass) { return plans_[static_cast<std::size_t>(pass)]; }
+    const std::optional<ConvolutionPlan>& plan_of(ConvolutionPass pass) const {
+        return plans_[static_cast<std::size_t>(pass)];
+    }
+
+    // The memory in which plans are timed or tried.
     struct Trial {
-        explicit Trial(const ConvolutionCalls& calls)
-            : x(allocate(calls.sizes_.input)),
-              y(allocate(calls.sizes_.output)),
-              w(allocate(calls.sizes_.weights)),
-              workspace(allocate(kMostTried)) {}
+        explicit Trial(const Sizes& sizes)
+            : x(allocate(sizes.input)),
+              y(allocate(sizes.output)),
+              w(allocate(sizes.weights)),
+              workspace(allocate(kMostWorkspace)) {}
         DeviceMemory x, y, w, workspace;
     };
 
@@ -153,155 +81,87 @@ private:
                 .multiprocessors = device_.multiprocessors()};
     }
 
-    const Trial& trial() {
+    cudnnStatus_t run_in_trial(const ConvolutionPlan& plan) {
         if (!trial_)
-            trial_ = std::make_unique<Trial>(*this);
-        return *trial_;
-    }
-
-    // `always` has deterministic algorithms that cuDNN supports for most shapes. `find` times algorithms, `guess`
-    // ranks them by rules, `workspace_of` returns whether one is supported, `run` computes the pass in a trial's
-    // memory.
-    template <class Perf, class Algorithm, class Find, class Guess, class WorkspaceOf, class Run>
-    Pass<Algorithm> choose(ConvolutionPass pass, const std::vector<Algorithm>& always, Find find, Guess guess,
-                           WorkspaceOf workspace_of, Run run) {
-        Pass<Algorithm> made;
-        cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
-        const bool timed = !device_.deterministic();
-        const std::vector<ConvolutionMath> maths = maths_of(device_.precision());
-        // Afterwards the way is in `made`.
-        const auto is_possible = [&](const ConvolutionWay& way) {
-            if (std::ranges::find(maths, way.math) == maths.end())
-                return false;
-            made = {operation(layer_, math_type(way.math)), static_cast<Algorithm>(way.algorithm), 0};
-            status = workspace_of(made.convolution.get(), made.algorithm, &made.workspace);
-            return status == CUDNN_STATUS_SUCCESS;
-        };
-        // On a share of a GPU cuDNN supports algorithms that cannot be launched there ("cluster misconfiguration", in
-        // bf16 with cuDNN 9.19 on an H100). Only a launch shows it.
-        const auto runs = [&](const ConvolutionWay& way) {
-            if (!is_possible(way))
-                return false;
-            if (device_.seat().groups == 0 || made.workspace > static_cast<std::size_t>(kMostTried))
-                return true;
-            try {
-                status = run(trial(), made);
-            } catch (const Error&) {  // no memory for it: the reservation of the device's block says so
-                return true;
-            }
-            if (status != CUDNN_STATUS_SUCCESS)
-                (void)cudaGetLastError();
-            return status == CUDNN_STATUS_SUCCESS;
-        };
-        device_.job().ways.way_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
-            std::vector<ConvolutionWay> ways;
-            if (timed)
-                ways = listed<Perf>(layer_, device_, [&](auto... asked) { return find(trial(), asked...); });
-            const auto add = [&](ConvolutionMath math) {
-                for (const Algorithm algorithm : always)
-                    ways.push_back({static_cast<int>(algorithm), math});
-            };
-            add(maths.front());
-            auto found = std::ranges::find_if(ways, runs);
-            if (found == ways.end()) {
-                ways = listed<Perf>(layer_, device_, guess);
-                std::ranges::for_each(maths, add);
-                found = std::ranges::find_if(ways, runs);
-            }
-            if (found != ways.end())
-                return *found;
-            fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no algorithm for its {} pass: {}", layer_.name,
-                      name_of(pass), cudnnGetErrorString(status));
-        });
-        return made;
-    }
-
-    void choose_forward() {
-        forward_ = choose<cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t>(
-            ConvolutionPass::Forward,
-            {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM},
-            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
-                return cudnnFindConvolutionForwardAlgorithmEx(device_.cudnn(), x_.get(), trial.x.get(), w_.get(),
-                                                              trial.w.get(), convolution, y_.get(), trial.y.get(), room,
-                                                              count, found, trial.workspace.get(), kMostTried);
-            },
-            [&](auto convolution, int room, int* count, auto* found) {
-                return cudnnGetConvolutionForwardAlgorithm_v7(device_.cudnn(), x_.get(), w_.get(), convolution,
-                                                              y_.get(), room, count, found);
-            },
-            [&](auto convolution, auto algorithm, std::size_t* bytes) {
-                return cudnnGetConvolutionForwardWorkspaceSize(device_.cudnn(), x_.get(), w_.get(), convolution,
-                                                               y_.get(), algorithm, bytes);
-            },
-            [&](const Trial& trial, const auto& pass) {
-                return forward(pass, trial.x.get(), trial.w.get(), trial.workspace.get(), trial.y.get());
-            });
-    }
-
-    void choose_backward_input() {
-        input_ = choose<cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdDataAlgo_t>(
-            ConvolutionPass::BackwardInput, {CUDNN_CONVOLUTION_BWD_DATA_ALGO_1},
-            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
-                return cudnnFindConvolutionBackwardDataAlgorithmEx(
-                    device_.cudnn(), w_.get(), trial.w.get(), y_.get(), trial.y.get(), convolution, x_.get(),
-                    trial.x.get(), room, count, found, trial.workspace.get(), kMostTried);
-            },
-            [&](auto convolution, int room, int* count, auto* found) {
-                return cudnnGetConvolutionBackwardDataAlgorithm_v7(device_.cudnn(), w_.get(), y_.get(), convolution,
-                                                                   x_.get(), room, count, found);
-            },
-            [&](auto convolution, auto algorithm, std::size_t* bytes) {
-                return cudnnGetConvolutionBackwardDataWorkspaceSize(device_.cudnn(), w_.get(), y_.get(), convolution,
-                                                                    x_.get(), algorithm, bytes);
-            },
-            [&](const Trial& trial, const auto& pass) {
-                return input_gradient(pass, trial.w.get(), trial.y.get(), trial.workspace.get(), trial.x.get());
-            });
-    }
-
-    void choose_backward_weight() {
-        weight_ = choose<cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdFilterAlgo_t>(
-            ConvolutionPass::BackwardWeight, {CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1},
-            [&](const Trial& trial, auto convolution, int room, int* count, auto* found) {
-                return cudnnFindConvolutionBackwardFilterAlgorithmEx(
-                    device_.cudnn(), x_.get(), trial.x.get(), y_.get(), trial.y.get(), convolution, w_.get(),
-                    trial.w.get(), room, count, found, trial.workspace.get(), kMostTried);
-            },
-            [&](auto convolution, int room, int* count, auto* found) {
-                return cudnnGetConvolutionBackwardFilterAlgorithm_v7(device_.cudnn(), x_.get(), y_.get(), convolution,
-                                                                     w_.get(), room, count, found);
-            },
-            [&](auto convolution, auto algorithm, std::size_t* bytes) {
-                return cudnnGetConvolutionBackwardFilterWorkspaceSize(device_.cudnn(), x_.get(), y_.get(), convolution,
-                                                                      w_.get(), algorithm, bytes);
-            },
-            [&](const Trial& trial, const auto& pass) {
-                return weight_gradient(pass, trial.x.get(), trial.y.get(), trial.workspace.get(), false, trial.w.get());
-            });
-    }
-
-    void check_call(cudnnStatus_t status, const char* call) const {
+            trial_ = std::make_unique<Trial>(sizes_);
+        const cudnnStatus_t status = plan.run(
+            device_.cudnn(), {trial_->x.get(), trial_->w.get(), trial_->y.get()}, trial_->workspace.get());
         if (status != CUDNN_STATUS_SUCCESS)
-            check(status, fmt::format("layer '{}': {}", layer_.name, call).c_str());
+            (void)cudaGetLastError();
+        return status;
     }
 
-    cudnnStatus_t forward(const Pass<cudnnConvolutionFwdAlgo_t>& pass, const void* x, const void* w, void* scratch,
-                          void* y) const {
-        const float one = 1, none = 0;
-        return cudnnConvolutionForward(device_.cudnn(), &one, x_.get(), x, w_.get(), w, pass.convolution.get(),
-                                       pass.algorithm, scratch, pass.workspace, &none, y_.get(), y);
+    // On a share of a GPU cuDNN proposes engines that cannot be launched there ("cluster misconfiguration", in bf16 with
+    // cuDNN 9.19 on an H100). Only a launch shows it. For equal bits a plan must run on the smallest share, even if the
+    // device has more, so that shares of all sizes and whole GPUs run the same one.
+    bool runs_on_every_share(const ConvolutionPlan& plan) {
+        status_ = device_.on_smallest_share([&] { return run_in_trial(plan); });
+        return status_ == CUDNN_STATUS_SUCCESS;
     }
-    cudnnStatus_t input_gradient(const Pass<cudnnConvolutionBwdDataAlgo_t>& pass, const void* w, const void* dy,
-                                 void* scratch, void* dx) const {
-        const float one = 1, none = 0;
-        return cudnnConvolutionBackwardData(device_.cudnn(), &one, w_.get(), w, y_.get(), dy, pass.convolution.get(),
-                                            pass.algorithm, scratch, pass.workspace, &none, x_.get(), dx);
+
+    // Returns the least time of a call, or nothing if the plan cannot be launched.
+    std::optional<Ns> time_of(const ConvolutionPlan& plan) {
+        constexpr int kRounds = 3, kCalls = 4;
+        status_ = run_in_trial(plan);
+        if (status_ != CUDNN_STATUS_SUCCESS)
+            return {};
+        std::optional<Ns> least;
+        for (int round = 0; round < kRounds; ++round) {
+            const Event from(Event::Kind::Timed), to(Event::Kind::Timed);
+            from.record(device_.stream());
+            for (int call = 0; call < kCalls; ++call)
+                (void)run_in_trial(plan);
+            to.record(device_.stream());
+            check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+            const Ns time = elapsed(from.get(), to.get()) / kCalls;
+            least = std::min(least.value_or(time), time);
+        }
+        return least;
     }
-    cudnnStatus_t weight_gradient(const Pass<cudnnConvolutionBwdFilterAlgo_t>& pass, const void* x, const void* dy,
-                                  void* scratch, bool accumulate, void* dw) const {
-        const float one = 1, beta = accumulate ? 1 : 0;
-        return cudnnConvolutionBackwardFilter(device_.cudnn(), &one, x_.get(), x, y_.get(), dy, pass.convolution.get(),
-                                              pass.algorithm, scratch, pass.workspace, &beta, w_.get(), dw);
+
+    std::optional<int> first(const ConvolutionProposals& proposals) {
+        for (int k = 0; k < proposals.count(); ++k)
+            if (const auto plan = proposals.plan(k, device_.deterministic(), kMostWorkspace);
+                plan && runs_on_every_share(*plan))
+                return k;
+        return {};
+    }
+
+    std::optional<int> fastest(const ConvolutionProposals& proposals) {
+        std::optional<int> best;
+        Ns best_time = 0;
+        for (int k = 0, timed = 0; k < proposals.count() && timed < kMostTimed; ++k) {
+            const auto plan = proposals.plan(k, device_.deterministic(), kMostWorkspace);
+            const std::optional<Ns> time = plan ? time_of(*plan) : std::nullopt;
+            if (!time)
+                continue;
+            ++timed;
+            if (!best || *time < best_time) {
+                best = k;
+                best_time = *time;
+            }
+        }
+        return best;
+    }
+
+    std::optional<ConvolutionPlan> choose(ConvolutionPass pass) {
+        const ConvolutionProposals proposals(device_.cudnn(), shape_of(pass), device_.precision());
+        const bool timed = !device_.deterministic();
+        status_ = CUDNN_STATUS_NOT_SUPPORTED;
+        std::optional<ConvolutionPlan> plan;
+        const auto is_possible = [&](int proposal) {
+            plan = proposals.plan(proposal, device_.deterministic(), kMostWorkspace);
+            return plan.has_value();
+        };
+        (void)device_.job().convolutions.plan_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
+            const std::optional<int> found = timed ? fastest(proposals) : first(proposals);
+            if (!found)
+                fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no plan for its {} pass: {}", layer_.name,
+                          name_of(pass), cudnnGetErrorString(status_));
+            (void)is_possible(*found);
+            return *found;
+        });
+        return plan;
     }
 
     const GpuShare& device_;
@@ -309,12 +169,9 @@ private:
     const Dims read_;
     const int samples_;
     const Sizes sizes_;
-    std::unique_ptr<Trial> trial_;  // not null only while algorithms are chosen
-    TensorShape x_, y_;
-    FilterShape w_;
-    Pass<cudnnConvolutionFwdAlgo_t> forward_;
-    Pass<cudnnConvolutionBwdDataAlgo_t> input_;
-    Pass<cudnnConvolutionBwdFilterAlgo_t> weight_;
+    cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;  // of the last plan that was tried
+    std::unique_ptr<Trial> trial_;                 // not null only while plans are chosen
+    std::array<std::optional<ConvolutionPlan>, 3> plans_;
 };
 
 template <class T>
@@ -328,36 +185,41 @@ public:
         bytes_.weights = block_bytes(count_, device.precision());
         values_ = block_values(bytes_.weights, device.precision());
         calls_ = std::make_unique<ConvolutionCalls>(
-            device, layer_, read_, samples, kType<T>,
+            device, layer_, read_, samples,
             ConvolutionCalls::Sizes{tensor_bytes(samples * read_.elements(), device.precision()), bytes_.output,
                                     bytes_.weights},
             !reads_data);
-        bytes_.scratch = aligned(static_cast<Bytes>(calls_->workspace()));
+        made_at_ = aligned(calls_->workspace());
+        bytes_.scratch = made_at_ + (kIsBf16 ? 0 : bytes_.weights);
     }
 
     void forward(const LayerArgs& args, bool) override {
-        calls_->forward(args.inputs[0], read_by_products<T>(args.weights, values_), args.scratch, args.output);
+        calls_->run(ConvolutionPass::Forward,
+                    {args.inputs[0], read_by_products<T>(args.weights, values_), args.output}, args.scratch);
     }
 
     void backward_input(const LayerArgs& args) override {
         if (args.input_gradients[0])
-            calls_->input_gradient(read_by_products<T>(args.weights, values_), args.output_gradient, args.scratch,
-                                   args.input_gradients[0]);
+            calls_->run(ConvolutionPass::BackwardInput,
+                        {args.input_gradients[0], read_by_products<T>(args.weights, values_), args.output_gradient},
+                        args.scratch);
     }
 
+    // cuDNN overwrites what it makes. In fp32 the first gradient is made in its place.
     void backward_weight(const LayerArgs& args) override {
-        if constexpr (std::is_same_v<T, Bf16>) {
-            Bf16* made = shadow(args.weight_gradient, values_);
-            calls_->weight_gradient(args.inputs[0], args.output_gradient, args.scratch, false, made);
-            widen_gradient(device_.stream(), made, floats(args.weight_gradient), count_, values_, args.accumulate);
-        } else {
-            float* gradient = floats(args.weight_gradient);
-            calls_->weight_gradient(args.inputs[0], args.output_gradient, args.scratch, args.accumulate, gradient);
-            if (!args.accumulate && values_ > count_)
-                check(cudaMemsetAsync(gradient + count_, 0, static_cast<std::size_t>(values_ - count_) * sizeof(float),
-                                      device_.stream()),
-                      "cudaMemsetAsync");
-        }
+        float* gradient = floats(args.weight_gradient);
+        T* made = nullptr;
+        if constexpr (kIsBf16)
+            made = shadow(args.weight_gradient, values_);
+        else
+            made = args.accumulate ? floats(args.scratch + made_at_) : gradient;
+        calls_->run(ConvolutionPass::BackwardWeight, {args.inputs[0], made, args.output_gradient}, args.scratch);
+        if (kIsBf16 || args.accumulate)
+            add_weight_gradient(device_.stream(), made, gradient, count_, values_, args.accumulate);
+        else if (values_ > count_)
+            check(cudaMemsetAsync(gradient + count_, 0, static_cast<std::size_t>(values_ - count_) * sizeof(float),
+                                  device_.stream()),
+                  "cudaMemsetAsync");
     }
 
     void load(const std::vector<std::vector<float>>& values, std::byte* weights, std::byte*) override {
@@ -382,6 +244,8 @@ public:
     }
 
 private:
+    static constexpr bool kIsBf16 = std::is_same_v<T, Bf16>;
+
     // Returns plain images with another number of channels: with fewer ones, or with channels of zeros after their
     // own.
     std::vector<float> with_channels(const std::vector<float>& values, int had, int channels) const {
@@ -407,6 +271,7 @@ private:
 
     const Dims read_;                  // the padded input
     std::int64_t count_, values_ = 0;  // number of weights, padding included; number of values in their block
+    Bytes made_at_ = 0;                // in the scratch: gradients of weights, until they are added
     std::unique_ptr<const ConvolutionCalls> calls_;
 };
 

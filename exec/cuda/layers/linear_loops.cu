@@ -49,8 +49,9 @@ __global__ void sum_lines(const T* output_gradient, float* lines, unsigned sampl
     lines[i] = sum;
 }
 
-__global__ void widen(const Pack<Bf16, kEight>* made, Pack<float, kEight>* gradient, std::int64_t count,
-                      std::int64_t items, bool accumulate) {
+template <class T>
+__global__ void add_made(const Pack<T, kEight>* made, Pack<float, kEight>* gradient, std::int64_t count,
+                         std::int64_t items, bool accumulate) {
     const std::int64_t i = item();
     if (i >= items)
         return;
@@ -91,11 +92,14 @@ void sum_shares(cudaStream_t stream, const T* output_gradient, float* lines, std
 template void sum_shares<float>(cudaStream_t, const float*, float*, std::int64_t, std::int64_t, std::int64_t);
 template void sum_shares<Bf16>(cudaStream_t, const Bf16*, float*, std::int64_t, std::int64_t, std::int64_t);
 
-void widen_gradient(cudaStream_t stream, const Bf16* made, float* gradient, std::int64_t count, std::int64_t padded,
-                    bool accumulate) {
+template <class T>
+void add_weight_gradient(cudaStream_t stream, const T* made, float* gradient, std::int64_t count, std::int64_t padded,
+                         bool accumulate) {
     const std::int64_t items = padded / kEight;
-    launch(stream, items, widen, reinterpret_cast<const Pack<Bf16, kEight>*>(made),
+    launch(stream, items, add_made<T>, reinterpret_cast<const Pack<T, kEight>*>(made),
            reinterpret_cast<Pack<float, kEight>*>(gradient), count, items, accumulate);
 }
+template void add_weight_gradient<float>(cudaStream_t, const float*, float*, std::int64_t, std::int64_t, bool);
+template void add_weight_gradient<Bf16>(cudaStream_t, const Bf16*, float*, std::int64_t, std::int64_t, bool);
 
 }  // namespace pw::cuda

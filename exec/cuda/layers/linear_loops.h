@@ -31,7 +31,8 @@ void sum_shares(cudaStream_t stream, const T* output_gradient, float* lines, std
 
 // Computes gradient[i] (+)= made[i] for `count` values; both have room for `padded` values, a multiple of 8.
 // Without `accumulate` it writes zeros from `count` up to `padded`.
-void widen_gradient(cudaStream_t stream, const __nv_bfloat16* made, float* gradient, std::int64_t count,
-                    std::int64_t padded, bool accumulate);
+template <class T>
+void add_weight_gradient(cudaStream_t stream, const T* made, float* gradient, std::int64_t count, std::int64_t padded,
+                         bool accumulate);
 
 }  // namespace pw::cuda

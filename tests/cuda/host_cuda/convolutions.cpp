@@ -5,7 +5,9 @@
 
 #include <cuda_bf16.h>
 
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,20 +15,10 @@ namespace host_cuda {
 
 namespace {
 
-bool fits(const Convolution& c) {
-    const auto out = [](int in, int pad, int filter, int stride, int dilation) {
-        return (in + 2 * pad - (filter - 1) * dilation - 1) / stride + 1;
-    };
-    return c.x.n == c.y.n && c.x.c == c.w.c && c.w.n == c.y.c &&
-           c.y.h == out(c.x.h, c.how.pad_h, c.w.h, c.how.stride_h, c.how.dilation_h) &&
-           c.y.w == out(c.x.w, c.how.pad_w, c.w.w, c.how.stride_w, c.how.dilation_w);
-}
-
 struct Convolutions {
     std::mutex mutex;
     ConvolutionLimits limits;
     std::vector<RanConvolution> ran;
-    int timings = 0;
 };
 
 Convolutions& convolutions() {
@@ -36,52 +28,28 @@ Convolutions& convolutions() {
 
 bool is_narrow(const Convolution& c) { return c.x.type == CUDNN_DATA_BFLOAT16 && (c.x.c % 8 != 0 || c.y.c % 8 != 0); }
 
-bool is_within_limits(const Convolution& c) {
+bool is_among(std::set<ConvolutionEngine> ConvolutionLimits::*limits, ConvolutionEngine engine) {
     Convolutions& all = convolutions();
     const std::lock_guard lock(all.mutex);
-    const bool is_tensor_op = c.how.math == CUDNN_TENSOR_OP_MATH, is_default = c.how.math == CUDNN_DEFAULT_MATH;
-    const bool refused = (all.limits.narrow_tensor_ops && is_tensor_op) || (all.limits.narrow_default && is_default);
-    return !refused || !is_narrow(c);
+    return (all.limits.*limits).contains(engine);
 }
 
-bool has_algorithm(const Convolution& c) {
-    if (c.x.type == CUDNN_DATA_FLOAT)
-        return c.algorithm == 0 || c.algorithm == 1;
-    Convolutions& all = convolutions();
-    const std::lock_guard lock(all.mutex);
-    const bool is_odd = all.limits.narrow_algorithms && is_narrow(c);
-    return c.x.format == CUDNN_TENSOR_NHWC && (is_odd ? c.algorithm == 0 || c.algorithm == 5 : c.algorithm == 1);
-}
-
-// Calls act(offset in memory, offset in NHWC) for every element.
-template <class Act>
-void for_each_element(const cudnnTensorStruct& t, Act act) {
-    std::size_t plain = 0;
-    for (int n = 0; n < t.n; ++n)
-        for (int h = 0; h < t.h; ++h)
-            for (int w = 0; w < t.w; ++w)
-                for (int c = 0; c < t.c; ++c, ++plain)
-                    act(t.format == CUDNN_TENSOR_NHWC ? plain : ((std::size_t(n) * t.c + c) * t.h + h) * t.w + w,
-                        plain);
-}
-
-std::vector<double> load(const cudnnTensorStruct& t, const void* memory) {
+std::vector<double> load(const Tensor& t, const void* memory) {
     std::vector<double> values(t.count());
-    for_each_element(t, [&](std::size_t at, std::size_t plain) {
-        values[plain] = t.type == CUDNN_DATA_FLOAT ? static_cast<const float*>(memory)[at]
-                                                   : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[at]);
-    });
+    for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = t.type == CUDNN_DATA_FLOAT ? static_cast<const float*>(memory)[i]
+                                               : __bfloat162float(static_cast<const __nv_bfloat16*>(memory)[i]);
     return values;
 }
 
-void store(const cudnnTensorStruct& t, const std::vector<double>& values, void* memory) {
-    for_each_element(t, [&](std::size_t at, std::size_t plain) {
-        const auto value = static_cast<float>(values[plain]);
+void store(const Tensor& t, const std::vector<double>& values, void* memory) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto value = static_cast<float>(values[i]);
         if (t.type == CUDNN_DATA_FLOAT)
-            static_cast<float*>(memory)[at] = value;
+            static_cast<float*>(memory)[i] = value;
         else
-            static_cast<__nv_bfloat16*>(memory)[at] = __float2bfloat16_rn(value);
-    });
+            static_cast<__nv_bfloat16*>(memory)[i] = __float2bfloat16_rn(value);
+    }
 }
 
 // Calls act(x, w, y) for every element y, with the offsets of the first channel of its x and w.
@@ -94,8 +62,8 @@ void for_each_meeting(const Convolution& c, Act act) {
                 for (int k = 0; k < c.y.c; ++k, ++y)
                     for (int r = 0; r < c.w.h; ++r)
                         for (int s = 0; s < c.w.w; ++s) {
-                            const int h = p * c.how.stride_h - c.how.pad_h + r * c.how.dilation_h;
-                            const int w = q * c.how.stride_w - c.how.pad_w + s * c.how.dilation_w;
+                            const int h = p * c.stride - c.pad + r;
+                            const int w = q * c.stride - c.pad + s;
                             if (h >= 0 && h < c.x.h && w >= 0 && w < c.x.w)
                                 act(((std::size_t(n) * c.x.h + h) * c.x.w + w) * c.x.c,
                                     ((std::size_t(k) * c.w.h + r) * c.w.w + s) * c.x.c, y);
@@ -120,43 +88,34 @@ std::vector<double> compute(const Convolution& c, const void* first, const void*
 
 }  // namespace
 
-// Every pass has algorithm 1, which is deterministic; for floats there is algorithm 0, which does not count as
-// deterministic.
-cudnnStatus_t check(const Convolution& c) {
-    if (!fits(c))
-        return CUDNN_STATUS_BAD_PARAM;
-    const bool same = c.x.type == c.w.type && c.x.type == c.y.type && c.x.format == c.w.format &&
-                      c.x.format == c.y.format && c.how.mode == CUDNN_CROSS_CORRELATION &&
-                      c.how.compute == CUDNN_DATA_FLOAT;
-    return same && has_algorithm(c) && is_within_limits(c) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_SUPPORTED;
+bool fits(const Convolution& c) {
+    const auto out = [&](int in, int filter) { return (in + 2 * c.pad - filter) / c.stride + 1; };
+    return c.x.n == c.y.n && c.x.c == c.w.c && c.w.n == c.y.c && c.y.h == out(c.x.h, c.w.h) && c.y.w == out(c.x.w, c.w.w) &&
+           c.x.type == c.w.type && c.x.type == c.y.type;
 }
 
-std::size_t workspace_of(const Convolution& c) { return c.algorithm == 1 ? 1024 + 256 * std::size_t(c.w.n) : 0; }
-
-bool is_timed(const Convolution& c) {
-    Convolutions& all = convolutions();
-    const std::lock_guard lock(all.mutex);
-    ++all.timings;
-    return !(all.limits.find_narrow && is_narrow(c));
+bool is_built(const Convolution& c, ConvolutionEngine engine) {
+    return engine != ConvolutionEngine::Unfit &&
+           !(is_narrow(c) && is_among(&ConvolutionLimits::not_narrow, engine));
 }
 
-bool is_launched(const Convolution& c, bool on_share) {
+bool is_launched(ConvolutionEngine engine, bool on_share) {
+    return !(on_share && is_among(&ConvolutionLimits::not_on_shares, engine));
+}
+
+std::size_t workspace_of(const Convolution& c, ConvolutionEngine engine) {
+    return engine == ConvolutionEngine::Ordinary ? 1024 + 256 * std::size_t(c.w.n) : 0;
+}
+
+void note(const Convolution& c, ConvolutionEngine engine) {
     const std::lock_guard lock(convolutions().mutex);
-    return !(convolutions().limits.tensor_ops_on_shares && on_share && c.how.math == CUDNN_TENSOR_OP_MATH);
+    convolutions().ran.push_back({static_cast<int>(c.pass), engine});
 }
 
-void note(const Convolution& c) {
-    const std::lock_guard lock(convolutions().mutex);
-    convolutions().ran.push_back({static_cast<int>(c.pass), c.algorithm, c.how.math});
-}
-
-void convolve(const Convolution& c, float a, const void* first, const void* second, float b, void* output) {
-    std::vector<double> values = compute(c, first, second);
-    const cudnnTensorStruct& to = output_of(c);
-    const std::vector<double> old = b == 0 ? std::vector<double>(values.size()) : load(to, output);
-    for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = a * values[i] + b * old[i];
-    store(to, values, output);
+void convolve(const Convolution& c, ConvolutionEngine engine, const void* first, const void* second, void* output) {
+    if (is_among(&ConvolutionLimits::slow, engine))
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    store(output_of(c), compute(c, first, second), output);
 }
 
 void set_convolution_limits(const ConvolutionLimits& limits) {
@@ -167,11 +126,6 @@ void set_convolution_limits(const ConvolutionLimits& limits) {
 std::vector<RanConvolution> take_convolutions() {
     const std::lock_guard lock(convolutions().mutex);
     return std::exchange(convolutions().ran, {});
-}
-
-int take_timings() {
-    const std::lock_guard lock(convolutions().mutex);
-    return std::exchange(convolutions().timings, 0);
 }
 
 }  // namespace host_cuda

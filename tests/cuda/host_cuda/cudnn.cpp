@@ -1,10 +1,15 @@
-// The calls of cuDNN: handles, descriptors, and convolutions put on streams.
+// The calls of cuDNN: handles, and the descriptors of its graph interface, as far as convolutions need them.
 #include "tests/cuda/host_cuda/convolutions.h"
 #include "tests/cuda/host_cuda/streams.h"
 
 #include <cudnn.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
+#include <span>
+#include <vector>
 
 namespace host_cuda {
 static std::atomic<bool> contexts_matter{false};
@@ -26,93 +31,232 @@ namespace {
 
 using namespace host_cuda;
 
-struct Workspace {
-    void* memory;
-    std::size_t bytes;
+constexpr std::array kMain = {ConvolutionEngine::Fast, ConvolutionEngine::Ordinary, ConvolutionEngine::Unfit};
+constexpr std::array kFallback = {ConvolutionEngine::Plain};
+
+// Attributes as they were set; a plan's and an engine's convolution.
+struct Descriptor {
+    cudnnBackendDescriptorType_t type;
+    bool finalized = false;
+    std::map<cudnnBackendAttributeName_t, std::vector<std::byte>> attributes{};
+    Convolution convolution{};
+    ConvolutionEngine engine{};
 };
 
-cudnnStatus_t run(cudnnHandle_t handle, const Convolution& c, const float* alpha, const void* first, const void* second,
-                  Workspace workspace, const float* beta, void* output) {
-    if (const cudnnStatus_t status = check(c); status != CUDNN_STATUS_SUCCESS)
-        return status;
-    const std::size_t needs = workspace_of(c);
-    if (!alpha || !beta || !first || !second || !output || (needs > 0 && !workspace.memory))
+struct Refused {};  // what was set does not make sense
+
+Descriptor& read(cudnnBackendDescriptor_t descriptor) {
+    if (!descriptor)
+        throw Refused{};
+    return *static_cast<Descriptor*>(descriptor);
+}
+
+template <class T>
+std::vector<T> values_of(const Descriptor& of, cudnnBackendAttributeName_t name, std::size_t count) {
+    const auto found = of.attributes.find(name);
+    if (found == of.attributes.end() || found->second.size() != count * sizeof(T))
+        throw Refused{};
+    std::vector<T> values(count);
+    std::memcpy(values.data(), found->second.data(), found->second.size());
+    return values;
+}
+
+template <class T>
+T value_of(const Descriptor& of, cudnnBackendAttributeName_t name) {
+    return values_of<T>(of, name, 1).front();
+}
+
+// A finalized descriptor of the type that an attribute names.
+const Descriptor& part_of(const Descriptor& of, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
+    const Descriptor& part = read(value_of<cudnnBackendDescriptor_t>(of, name));
+    if (!part.finalized || part.type != type)
+        throw Refused{};
+    return part;
+}
+
+// Only NHWC.
+Tensor tensor_of(const Descriptor& of) {
+    const auto dims = values_of<std::int64_t>(of, CUDNN_ATTR_TENSOR_DIMENSIONS, 4);
+    const auto strides = values_of<std::int64_t>(of, CUDNN_ATTR_TENSOR_STRIDES, 4);
+    const std::int64_t c = dims[1], h = dims[2], w = dims[3];
+    if (*std::ranges::min_element(dims) < 1 || strides != std::vector{h * w * c, std::int64_t{1}, w * c, c})
+        throw Refused{};
+    return {value_of<cudnnDataType_t>(of, CUDNN_ATTR_TENSOR_DATA_TYPE), static_cast<int>(dims[0]), static_cast<int>(c),
+            static_cast<int>(h), static_cast<int>(w)};
+}
+
+struct Operation {
+    Pass pass;
+    cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
+};
+
+Operation operation_of(cudnnBackendDescriptorType_t type) {
+    if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+        return {Pass::Forward,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+        return {Pass::Data,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    if (type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+        return {Pass::Filter,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+    throw Refused{};
+}
+
+// Equal values in both directions.
+int both(const Descriptor& of, cudnnBackendAttributeName_t name) {
+    const auto values = values_of<std::int64_t>(of, name, 2);
+    if (values[0] != values[1])
+        throw Refused{};
+    return static_cast<int>(values[0]);
+}
+
+Convolution convolution_of(const Descriptor& operation) {
+    const Operation names = operation_of(operation.type);
+    const Descriptor& how = part_of(operation, names.convolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    const auto tensor = [&](cudnnBackendAttributeName_t name) {
+        return tensor_of(part_of(operation, name, CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+    };
+    if (value_of<cudnnDataType_t>(how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
+        value_of<cudnnConvolutionMode_t>(how, CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION ||
+        value_of<std::int64_t>(how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 ||
+        both(how, CUDNN_ATTR_CONVOLUTION_DILATIONS) != 1 || value_of<float>(operation, names.alpha) != 1 ||
+        value_of<float>(operation, names.beta) != 0 ||
+        both(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS) != both(how, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS))
+        throw Refused{};
+    const Convolution made{.pass = names.pass,
+                           .x = tensor(names.x),
+                           .w = tensor(names.w),
+                           .y = tensor(names.y),
+                           .pad = both(how, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS),
+                           .stride = both(how, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES)};
+    if (!fits(made))
+        throw Refused{};
+    return made;
+}
+
+cudnnStatus_t finalize(Descriptor& made) {
+    switch (made.type) {
+        case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+            (void)tensor_of(made);
+            break;
+        case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+        case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+        case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+            made.convolution = convolution_of(made);
+            break;
+        case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
+            const Descriptor& operation = read(value_of<cudnnBackendDescriptor_t>(made, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+            if (!operation.finalized || !value_of<cudnnHandle_t>(made, CUDNN_ATTR_OPERATIONGRAPH_HANDLE))
+                throw Refused{};
+            made.convolution = operation.convolution;
+            break;
+        }
+        case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+            made.convolution =
+                part_of(made, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).convolution;
+            (void)value_of<cudnnBackendHeurMode_t>(made, CUDNN_ATTR_ENGINEHEUR_MODE);
+            break;
+        case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
+            const Descriptor& engine =
+                part_of(made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+            if (!value_of<cudnnHandle_t>(made, CUDNN_ATTR_EXECUTION_PLAN_HANDLE)->works_here())
+                return CUDNN_STATUS_INTERNAL_ERROR;
+            if (!is_built(engine.convolution, engine.engine))
+                return CUDNN_STATUS_NOT_SUPPORTED;
+            made.convolution = engine.convolution;
+            made.engine = engine.engine;
+            break;
+        }
+        default:
+            break;
+    }
+    made.finalized = true;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+void propose(const Descriptor& heuristics, std::int64_t room, std::int64_t* count, cudnnBackendDescriptor_t* proposals) {
+    const bool falls_back =
+        value_of<cudnnBackendHeurMode_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
+    const std::span<const ConvolutionEngine> engines =
+        falls_back ? std::span<const ConvolutionEngine>(kFallback) : std::span<const ConvolutionEngine>(kMain);
+    if (room > 0)
+        for (std::size_t k = 0; k < std::min(engines.size(), static_cast<std::size_t>(room)); ++k) {
+            Descriptor& config = read(proposals[k]);
+            config.convolution = heuristics.convolution;
+            config.engine = engines[k];
+            config.finalized = true;
+        }
+    *count = static_cast<std::int64_t>(engines.size());
+}
+
+std::vector<cudnnBackendNumericalNote_t> notes_of(const Descriptor& engine) {
+    if (engine.engine != ConvolutionEngine::Fast)
+        return {};
+    if (engine.convolution.pass == Pass::Forward)
+        return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE};
+    return {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
+}
+
+cudnnStatus_t run(cudnnHandle_t handle, const Descriptor& plan, const Descriptor& pack) {
+    const Convolution& c = plan.convolution;
+    const auto ids = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, 3);
+    const auto tensors = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, 3);  // x, w and y
+    void* workspace = value_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+    const std::size_t needs = workspace_of(c, plan.engine);
+    void *first = tensors[c.pass == Pass::Data], *second = tensors[c.pass == Pass::Forward ? 1 : 2];
+    void* output = tensors[c.pass == Pass::Forward ? 2 : c.pass == Pass::Data ? 0 : 1];
+    if (!first || !second || !output || (needs > 0 && !workspace))
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-    if (workspace.bytes < needs)
+    if (ids != std::vector<std::int64_t>{1, 2, 3})  // the only names that this stand-in understands
         return CUDNN_STATUS_BAD_PARAM;
-    for (const void* memory :
-         {first, second, static_cast<const void*>(output), static_cast<const void*>(workspace.memory)})
+    for (const void* memory : {first, second, output, workspace})
         if (!handle->works_here() || !reaches(handle->device, memory))
             return CUDNN_STATUS_EXECUTION_FAILED;
-    if (!is_launched(c, handle->stream->context != nullptr))
+    if (!is_launched(plan.engine, handle->stream->context != nullptr))
         return CUDNN_STATUS_EXECUTION_FAILED;
-    if (only_shown({{first, false}, {second, false}, {*beta == 0 ? nullptr : output, false}, {output, true}}))
+    if (only_shown({{first, false}, {second, false}, {output, true}}))
         return CUDNN_STATUS_SUCCESS;
-    note(c);
-    const auto work = [=, a = *alpha, b = *beta] {
+    note(c, plan.engine);
+    const auto work = [=, engine = plan.engine] {
         // The workspace is filled with NaNs before and after the call, so that an overlap is detected.
         if (needs > 0)
-            std::memset(workspace.memory, 0xff, needs);
-        convolve(c, a, first, second, b, output);
+            std::memset(workspace, 0xff, needs);
+        convolve(c, engine, first, second, output);
         if (needs > 0)
-            std::memset(workspace.memory, 0xff, needs);
+            std::memset(workspace, 0xff, needs);
     };
     return enqueue(handle->stream, work) == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
-cudnnStatus_t workspace_size(const Convolution& c, std::size_t* bytes) {
-    *bytes = workspace_of(c);
-    return check(c);
-}
-
-// Lists the supported algorithms, with algorithm 0 first and not deterministic, then the others as not supported.
-template <class Perf>
-cudnnStatus_t list(Convolution c, int algorithms, int requested, int* returned, Perf* results) {
-    if (requested < 1)
+template <class Call>
+cudnnStatus_t refusing(Call call) {
+    try {
+        return call();
+    } catch (const Refused&) {
         return CUDNN_STATUS_BAD_PARAM;
-    *returned = 0;
-    for (const bool wanted : {true, false})
-        for (c.algorithm = 0; c.algorithm < algorithms && *returned < requested; ++c.algorithm) {
-            const cudnnStatus_t status = check(c);
-            if (status == CUDNN_STATUS_BAD_PARAM)
-                return status;
-            if ((status == CUDNN_STATUS_SUCCESS) != wanted)
-                continue;
-            const bool deterministic = c.algorithm != 0 || c.pass == Pass::Forward;
-            results[(*returned)++] = {static_cast<decltype(results->algo)>(c.algorithm),
-                                      status,
-                                      wanted ? 1.f + c.algorithm : -1.f,
-                                      wanted ? workspace_of(c) : 0,
-                                      deterministic ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC,
-                                      c.how.math,
-                                      {}};
-        }
-    return CUDNN_STATUS_SUCCESS;
+    }
 }
 
-// As list(), and overwrites the output.
-template <class Perf>
-cudnnStatus_t find(cudnnHandle_t handle, const Convolution& c, int algorithms, void* output, int requested,
-                   int* returned, Perf* results) {
-    if (!handle->works_here() || !is_timed(c))
-        return CUDNN_STATUS_EXECUTION_FAILED;
-    cudaMemsetAsync(output, 0xff, output_of(c).bytes(), handle->stream);
-    cudaStreamSynchronize(handle->stream);
-    return list(c, algorithms, requested, returned, results);
-}
-
-cudnnStatus_t status_if(bool good) { return good ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM; }
-
-template <class T>
-cudnnStatus_t create(T** descriptor) {
-    *descriptor = new T{};
-    return CUDNN_STATUS_SUCCESS;
-}
-
-template <class T>
-cudnnStatus_t destroy(T* descriptor) {
-    delete descriptor;
-    return CUDNN_STATUS_SUCCESS;
+std::size_t size_of(cudnnBackendAttributeType_t type) {
+    const bool is_wide = type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR ||
+                         type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
+    return is_wide ? 8 : 4;
 }
 
 }  // namespace
@@ -157,7 +301,8 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
     wait_for_streams(handle->device);
-    return destroy(handle);
+    delete handle;
+    return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
     if (streamId != nullptr && (streamId->device != handle->device || !handle->works_here() ||
@@ -167,150 +312,72 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensorDesc) { return create(tensorDesc); }
-cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensorDesc) { return destroy(tensorDesc); }
-cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensorDesc, cudnnTensorFormat_t format,
-                                         cudnnDataType_t dataType, int n, int c, int h, int w) {
-    *tensorDesc = {dataType, format, n, c, h, w};
-    return status_if(n > 0 && c > 0 && h > 0 && w > 0);
-}
-
-cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* filterDesc) { return create(filterDesc); }
-cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filterDesc) { return destroy(filterDesc); }
-cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filterDesc, cudnnDataType_t dataType,
-                                         cudnnTensorFormat_t format, int k, int c, int h, int w) {
-    return cudnnSetTensor4dDescriptor(filterDesc, format, dataType, k, c, h, w);
-}
-
-cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* convDesc) { return create(convDesc); }
-cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convDesc) { return destroy(convDesc); }
-cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convDesc, int pad_h, int pad_w, int u, int v,
-                                              int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
-                                              cudnnDataType_t computeType) {
-    *convDesc = {pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType, CUDNN_DEFAULT_MATH};
-    return status_if(pad_h >= 0 && pad_w >= 0 && u > 0 && v > 0 && dilation_h > 0 && dilation_w > 0);
-}
-// The arithmetic is the same for all math types.
-cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convDesc, cudnnMathType_t mathType) {
-    convDesc->math = mathType;
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t descriptorType,
+                                           cudnnBackendDescriptor_t* descriptor) {
+    *descriptor = new Descriptor{descriptorType};
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t xDesc,
-                                      const void* x, const cudnnFilterDescriptor_t wDesc, const void* w,
-                                      const cudnnConvolutionDescriptor_t convDesc, cudnnConvolutionFwdAlgo_t algo,
-                                      void* workSpace, size_t workSpaceSizeInBytes, const void* beta,
-                                      const cudnnTensorDescriptor_t yDesc, void* y) {
-    return run(handle, {Pass::Forward, *xDesc, *wDesc, *yDesc, *convDesc, algo}, static_cast<const float*>(alpha), x, w,
-               {workSpace, workSpaceSizeInBytes}, static_cast<const float*>(beta), y);
+cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
+    delete static_cast<Descriptor*>(descriptor);
+    return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha, const cudnnFilterDescriptor_t wDesc,
-                                           const void* w, const cudnnTensorDescriptor_t dyDesc, const void* dy,
-                                           const cudnnConvolutionDescriptor_t convDesc,
-                                           cudnnConvolutionBwdDataAlgo_t algo, void* workSpace,
-                                           size_t workSpaceSizeInBytes, const void* beta,
-                                           const cudnnTensorDescriptor_t dxDesc, void* dx) {
-    return run(handle, {Pass::Data, *dxDesc, *wDesc, *dyDesc, *convDesc, algo}, static_cast<const float*>(alpha), w, dy,
-               {workSpace, workSpaceSizeInBytes}, static_cast<const float*>(beta), dx);
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t attributeName,
+                                       cudnnBackendAttributeType_t attributeType, int64_t elementCount,
+                                       const void* arrayOfElements) {
+    return refusing([&] {
+        Descriptor& made = read(descriptor);
+        if (made.finalized || elementCount < 1)
+            throw Refused{};
+        const auto* bytes = static_cast<const std::byte*>(arrayOfElements);
+        made.attributes[attributeName].assign(bytes,
+                                              bytes + static_cast<std::size_t>(elementCount) * size_of(attributeType));
+        return CUDNN_STATUS_SUCCESS;
+    });
 }
 
-cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
-                                             const cudnnTensorDescriptor_t xDesc, const void* x,
-                                             const cudnnTensorDescriptor_t dyDesc, const void* dy,
-                                             const cudnnConvolutionDescriptor_t convDesc,
-                                             cudnnConvolutionBwdFilterAlgo_t algo, void* workSpace,
-                                             size_t workSpaceSizeInBytes, const void* beta,
-                                             const cudnnFilterDescriptor_t dwDesc, void* dw) {
-    return run(handle, {Pass::Filter, *xDesc, *dwDesc, *dyDesc, *convDesc, algo}, static_cast<const float*>(alpha), x,
-               dy, {workSpace, workSpaceSizeInBytes}, static_cast<const float*>(beta), dw);
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
+    return refusing([&] { return finalize(read(descriptor)); });
 }
 
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t xDesc,
-                                                      const cudnnFilterDescriptor_t wDesc,
-                                                      const cudnnConvolutionDescriptor_t convDesc,
-                                                      const cudnnTensorDescriptor_t yDesc,
-                                                      cudnnConvolutionFwdAlgo_t algo, size_t* sizeInBytes) {
-    return workspace_size({Pass::Forward, *xDesc, *wDesc, *yDesc, *convDesc, algo}, sizeInBytes);
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor,
+                                       cudnnBackendAttributeName_t attributeName, cudnnBackendAttributeType_t,
+                                       int64_t requestedElementCount, int64_t* elementCount, void* arrayOfElements) {
+    return refusing([&] {
+        const Descriptor& from = read(descriptor);
+        if (!from.finalized)
+            throw Refused{};
+        *elementCount = 1;
+        if (attributeName == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+            propose(from, requestedElementCount, elementCount, static_cast<cudnnBackendDescriptor_t*>(arrayOfElements));
+        } else if (attributeName == CUDNN_ATTR_ENGINECFG_ENGINE) {
+            Descriptor& engine = read(*static_cast<cudnnBackendDescriptor_t*>(arrayOfElements));
+            engine.convolution = from.convolution;
+            engine.engine = from.engine;
+            engine.finalized = true;
+        } else if (attributeName == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
+            const auto notes = notes_of(from);
+            *elementCount = static_cast<std::int64_t>(notes.size());
+            std::ranges::copy(notes, static_cast<cudnnBackendNumericalNote_t*>(arrayOfElements));
+        } else if (attributeName == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
+            *static_cast<std::int64_t*>(arrayOfElements) =
+                static_cast<std::int64_t>(workspace_of(from.convolution, from.engine));
+        } else {
+            throw Refused{};
+        }
+        return CUDNN_STATUS_SUCCESS;
+    });
 }
 
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t wDesc,
-                                                           const cudnnTensorDescriptor_t dyDesc,
-                                                           const cudnnConvolutionDescriptor_t convDesc,
-                                                           const cudnnTensorDescriptor_t dxDesc,
-                                                           cudnnConvolutionBwdDataAlgo_t algo, size_t* sizeInBytes) {
-    return workspace_size({Pass::Data, *dxDesc, *wDesc, *dyDesc, *convDesc, algo}, sizeInBytes);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t xDesc,
-                                                             const cudnnTensorDescriptor_t dyDesc,
-                                                             const cudnnConvolutionDescriptor_t convDesc,
-                                                             const cudnnFilterDescriptor_t gradDesc,
-                                                             cudnnConvolutionBwdFilterAlgo_t algo,
-                                                             size_t* sizeInBytes) {
-    return workspace_size({Pass::Filter, *xDesc, *gradDesc, *dyDesc, *convDesc, algo}, sizeInBytes);
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t srcDesc,
-                                                     const cudnnFilterDescriptor_t filterDesc,
-                                                     const cudnnConvolutionDescriptor_t convDesc,
-                                                     const cudnnTensorDescriptor_t destDesc,
-                                                     const int requestedAlgoCount, int* returnedAlgoCount,
-                                                     cudnnConvolutionFwdAlgoPerf_t* perfResults) {
-    return list({Pass::Forward, *srcDesc, *filterDesc, *destDesc, *convDesc, 0}, CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
-                requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, const cudnnFilterDescriptor_t filterDesc,
-                                                          const cudnnTensorDescriptor_t diffDesc,
-                                                          const cudnnConvolutionDescriptor_t convDesc,
-                                                          const cudnnTensorDescriptor_t gradDesc,
-                                                          const int requestedAlgoCount, int* returnedAlgoCount,
-                                                          cudnnConvolutionBwdDataAlgoPerf_t* perfResults) {
-    return list({Pass::Data, *gradDesc, *filterDesc, *diffDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
-                requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t srcDesc,
-                                                            const cudnnTensorDescriptor_t diffDesc,
-                                                            const cudnnConvolutionDescriptor_t convDesc,
-                                                            const cudnnFilterDescriptor_t gradDesc,
-                                                            const int requestedAlgoCount, int* returnedAlgoCount,
-                                                            cudnnConvolutionBwdFilterAlgoPerf_t* perfResults) {
-    return list({Pass::Filter, *srcDesc, *gradDesc, *diffDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
-                requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
-                                                     const void*, const cudnnFilterDescriptor_t wDesc, const void*,
-                                                     const cudnnConvolutionDescriptor_t convDesc,
-                                                     const cudnnTensorDescriptor_t yDesc, void* y,
-                                                     const int requestedAlgoCount, int* returnedAlgoCount,
-                                                     cudnnConvolutionFwdAlgoPerf_t* perfResults, void*, size_t) {
-    return find(handle, {Pass::Forward, *xDesc, *wDesc, *yDesc, *convDesc, 0}, CUDNN_CONVOLUTION_FWD_ALGO_COUNT, y,
-                requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(cudnnHandle_t handle, const cudnnFilterDescriptor_t wDesc,
-                                                          const void*, const cudnnTensorDescriptor_t dyDesc,
-                                                          const void*, const cudnnConvolutionDescriptor_t convDesc,
-                                                          const cudnnTensorDescriptor_t dxDesc, void* dx,
-                                                          const int requestedAlgoCount, int* returnedAlgoCount,
-                                                          cudnnConvolutionBwdDataAlgoPerf_t* perfResults, void*,
-                                                          size_t) {
-    return find(handle, {Pass::Data, *dxDesc, *wDesc, *dyDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT, dx,
-                requestedAlgoCount, returnedAlgoCount, perfResults);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(cudnnHandle_t handle, const cudnnTensorDescriptor_t xDesc,
-                                                            const void*, const cudnnTensorDescriptor_t dyDesc,
-                                                            const void*, const cudnnConvolutionDescriptor_t convDesc,
-                                                            const cudnnFilterDescriptor_t dwDesc, void* dw,
-                                                            const int requestedAlgoCount, int* returnedAlgoCount,
-                                                            cudnnConvolutionBwdFilterAlgoPerf_t* perfResults, void*,
-                                                            size_t) {
-    return find(handle, {Pass::Filter, *xDesc, *dwDesc, *dyDesc, *convDesc, 0}, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
-                dw, requestedAlgoCount, returnedAlgoCount, perfResults);
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t executionPlan,
+                                  cudnnBackendDescriptor_t variantPack) {
+    return refusing([&] {
+        const Descriptor &plan = read(executionPlan), &pack = read(variantPack);
+        if (!plan.finalized || !pack.finalized)
+            throw Refused{};
+        return run(handle, plan, pack);
+    });
 }
 
 }  // extern "C"

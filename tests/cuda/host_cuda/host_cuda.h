@@ -31,6 +31,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -44,25 +45,24 @@ void set_peer_access(bool possible);      // true; false also disables enabled a
 // while the context of its handle is current.
 void set_cudnn_contexts(bool matter);  // false
 
-// The convolutions that are refused; all false: no shape is. Narrow convolutions are those of bf16 whose channels
-// are not a multiple of 8.
+// The engines of convolutions, in the order in which they are proposed. Heuristics propose the first three, their fallback
+// the last one. `Fast` uses tensor cores, for fp32 in TF32, and is deterministic only forward; `Ordinary` is
+// deterministic and needs a workspace; `Unfit` cannot be built; `Plain` is deterministic.
+enum class ConvolutionEngine { Fast, Ordinary, Unfit, Plain };
+
+// Exceptions; narrow convolutions are those of bf16 whose channels are not a multiple of 8.
 struct ConvolutionLimits {
-    bool narrow_tensor_ops = false;  // algorithm 1 of narrow ones in TENSOR_OP_MATH
-    bool narrow_default = false;     // and in DEFAULT_MATH
-    // Narrow ones have no algorithm 1. Only heuristics and timing return their algorithms: 0, which is
-    // deterministic in no backward pass, and 5.
-    bool narrow_algorithms = false;
-    bool find_narrow = false;  // timings of narrow ones fail
-    // Those in TENSOR_OP_MATH count as supported on shares, but cannot be launched there.
-    bool tensor_ops_on_shares = false;
+    std::set<ConvolutionEngine> not_narrow{};     // engines that cannot be built for narrow ones
+    std::set<ConvolutionEngine> not_on_shares{};  // that can be built for shares, but not launched there
+    std::set<ConvolutionEngine> slow{};           // that take milliseconds
 };
 void set_convolution_limits(const ConvolutionLimits& limits);
 
 struct RanConvolution {
-    int pass, algorithm, math;  // pass: 0 forward, 1 data, 2 filter
+    int pass;  // 0 forward, 1 data, 2 filter
+    ConvolutionEngine engine;
 };
 std::vector<RanConvolution> take_convolutions();  // all since the last call
-int take_timings();                               // calls of cudnnFind...Ex since the last call
 
 std::size_t allocated(int device);  // bytes
 std::size_t launches_on_pinned();   // the number of kernels with arguments in memory of the host

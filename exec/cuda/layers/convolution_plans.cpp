@@ -1,16 +1,14 @@
-#include "bench/gpu/convolution_graph.h"
+#include "exec/cuda/layers/convolution_plans.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <utility>
 
-namespace pw {
+namespace pw::cuda {
 
 namespace {
 
-using cuda::check;
-using Descriptor = cuda::Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor>;
+using Descriptor = CudnnDescriptor;
 
 constexpr std::int64_t kX = 1, kW = 2, kY = 3;  // names of the tensors
 
@@ -57,9 +55,9 @@ Descriptor tensor(std::int64_t name, cudnnDataType_t type, std::int64_t n, std::
     return made;
 }
 
-Descriptor convolution(const Layer& layer) {
+Descriptor convolution(const ConvolutionShape& shape) {
     Descriptor made = make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    const std::int64_t padding = layer.padding, stride = layer.stride;
+    const std::int64_t padding = shape.padding, stride = shape.stride;
     set<cudnnDataType_t>(made, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, {CUDNN_DATA_FLOAT});
     set<cudnnConvolutionMode_t>(made, CUDNN_ATTR_CONVOLUTION_CONV_MODE, {CUDNN_CROSS_CORRELATION});
     set<std::int64_t>(made, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2});
@@ -103,50 +101,49 @@ Names names_of(ConvolutionPass pass) {
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
-bool is_deterministic(cudnnBackendDescriptor_t engine_config) {
+// The notes of an engine on its arithmetic.
+std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t config) {
     const Descriptor engine = make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t place = engine.get();
     std::int64_t count = 0;
-    check(cudnnBackendGetAttribute(engine_config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+    check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
                                    &place),
           "cudnnBackendGetAttribute");
-    std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+    std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
     check(cudnnBackendGetAttribute(place, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                    static_cast<std::int64_t>(notes.size()), &count, notes.data()),
           "cudnnBackendGetAttribute");
-    return std::find(notes.begin(), notes.begin() + count, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ==
-           notes.begin() + count;
+    notes.resize(static_cast<std::size_t>(count));
+    return notes;
 }
 
 }  // namespace
 
-ConvolutionGraph::ConvolutionGraph(cudnnHandle_t handle, const Layer& layer, int samples, cudnnDataType_t type,
-                                   ConvolutionPass pass, int most, Bytes most_workspace)
-    : handle_(handle) {
-    constexpr int kProposals = 4;  // per plan wanted: not all build
+ConvolutionProposals::ConvolutionProposals(cudnnHandle_t handle, const ConvolutionShape& shape, Precision precision)
+    : handle_(handle), precision_(precision) {
     Descriptor graph = make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set<cudnnBackendDescriptor_t>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {make_operation(layer, samples, type, pass)});
+    set<cudnnBackendDescriptor_t>(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, {make_operation(shape)});
     set<cudnnHandle_t>(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {handle});
     finalize(graph);
-    for (const cudnnBackendDescriptor_t config : propose(keep(std::move(graph)), kProposals * most))
-        if (static_cast<int>(plans_.size()) < most)
-            add_plan(config, most_workspace);
+    const cudnnBackendDescriptor_t kept = keep(std::move(graph));
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+        propose(kept, mode);
 }
 
-cudnnBackendDescriptor_t ConvolutionGraph::keep(Descriptor made) {
+cudnnBackendDescriptor_t ConvolutionProposals::keep(Descriptor made) {
     kept_.push_back(std::move(made));
     return kept_.back().get();
 }
 
-cudnnBackendDescriptor_t ConvolutionGraph::make_operation(const Layer& layer, int samples, cudnnDataType_t type,
-                                                          ConvolutionPass pass) {
-    const Names names = names_of(pass);
-    const Dims &in = layer.input, &out = layer.output;
+cudnnBackendDescriptor_t ConvolutionProposals::make_operation(const ConvolutionShape& shape) {
+    const Names names = names_of(shape.pass);
+    const cudnnDataType_t type = precision_ == Precision::Bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const auto made_of = [&](int extent) { return (extent + 2 * shape.padding - shape.kernel) / shape.stride + 1; };
     Descriptor made = make(names.operation);
-    const auto x = keep(tensor(kX, type, samples, in.channels, in.height, in.width));
-    const auto w = keep(tensor(kW, type, out.channels, in.channels, layer.kernel, layer.kernel));
-    const auto y = keep(tensor(kY, type, samples, out.channels, out.height, out.width));
-    set<cudnnBackendDescriptor_t>(made, names.convolution, {keep(convolution(layer))});
+    const auto x = keep(tensor(kX, type, shape.samples, shape.channels, shape.height, shape.width));
+    const auto w = keep(tensor(kW, type, shape.outputs, shape.channels, shape.kernel, shape.kernel));
+    const auto y = keep(tensor(kY, type, shape.samples, shape.outputs, made_of(shape.height), made_of(shape.width)));
+    set<cudnnBackendDescriptor_t>(made, names.convolution, {keep(convolution(shape))});
     set<cudnnBackendDescriptor_t>(made, names.x, {x});
     set<cudnnBackendDescriptor_t>(made, names.w, {w});
     set<cudnnBackendDescriptor_t>(made, names.y, {y});
@@ -156,50 +153,67 @@ cudnnBackendDescriptor_t ConvolutionGraph::make_operation(const Layer& layer, in
     return keep(std::move(made));
 }
 
-std::vector<cudnnBackendDescriptor_t> ConvolutionGraph::propose(cudnnBackendDescriptor_t graph, int most) {
+// A mode without proposals for the shape is no error: another one may have some.
+void ConvolutionProposals::propose(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode) {
     Descriptor heuristics = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set<cudnnBackendDescriptor_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph});
-    set<cudnnBackendHeurMode_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, {CUDNN_HEUR_MODE_A});
-    finalize(heuristics);
+    set<cudnnBackendHeurMode_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, {mode});
     std::int64_t count = 0;
-    check(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                                   &count, nullptr),
-          "cudnnBackendGetAttribute");
-    std::vector<cudnnBackendDescriptor_t> configs;
-    for (std::int64_t k = 0; k < std::min<std::int64_t>(count, most); ++k)
-        configs.push_back(keep(make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)));
-    if (!configs.empty())
-        check(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                       static_cast<std::int64_t>(configs.size()), &count, configs.data()),
-              "cudnnBackendGetAttribute");
-    configs.resize(std::min(configs.size(), static_cast<std::size_t>(count)));
-    (void)keep(std::move(heuristics));
-    return configs;
-}
-
-void ConvolutionGraph::add_plan(cudnnBackendDescriptor_t engine_config, Bytes most_workspace) {
-    Plan plan{make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
-    set<cudnnHandle_t>(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, {handle_});
-    set<cudnnBackendDescriptor_t>(plan.plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {engine_config});
-    if (cudnnBackendFinalize(plan.plan.get()) != CUDNN_STATUS_SUCCESS)  // the engine is not for this GPU or shape
+    if (cudnnBackendFinalize(heuristics.get()) != CUDNN_STATUS_SUCCESS ||
+        cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                 &count, nullptr) != CUDNN_STATUS_SUCCESS)
         return;
-    std::int64_t count = 0, workspace = 0;
-    check(cudnnBackendGetAttribute(plan.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                   &count, &workspace),
-          "cudnnBackendGetAttribute");
-    plan.workspace = workspace;
-    plan.deterministic = is_deterministic(engine_config);
-    if (plan.workspace <= most_workspace)
-        plans_.push_back(std::move(plan));
+    std::vector<cudnnBackendDescriptor_t> found;
+    for (std::int64_t k = 0; k < count; ++k)
+        found.push_back(keep(make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)));
+    if (!found.empty())
+        check(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                       count, &count, found.data()),
+              "cudnnBackendGetAttribute");
+    found.resize(std::min(found.size(), static_cast<std::size_t>(count)));
+    configs_.insert(configs_.end(), found.begin(), found.end());
+    (void)keep(std::move(heuristics));
 }
 
-void ConvolutionGraph::run(const Plan& plan, const Tensors& tensors, void* workspace) const {
+// Products of fp32 values on tensor cores are in TF32.
+bool ConvolutionProposals::is_allowed(cudnnBackendDescriptor_t config, bool repeats) const {
+    return std::ranges::none_of(notes_of(config), [&](cudnnBackendNumericalNote_t note) {
+        return note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+               note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION || note == CUDNN_NUMERICAL_NOTE_FFT ||
+               note == CUDNN_NUMERICAL_NOTE_WINOGRAD ||
+               (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && precision_ == Precision::Fp32) ||
+               (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && repeats);
+    });
+}
+
+std::optional<ConvolutionPlan> ConvolutionProposals::plan(int proposal, bool repeats, Bytes most) const {
+    if (proposal < 0 || proposal >= count())
+        return {};
+    const cudnnBackendDescriptor_t config = configs_[static_cast<std::size_t>(proposal)];
+    if (!is_allowed(config, repeats))
+        return {};
+    Descriptor made = make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    set<cudnnHandle_t>(made, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, {handle_});
+    set<cudnnBackendDescriptor_t>(made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {config});
+    if (cudnnBackendFinalize(made.get()) != CUDNN_STATUS_SUCCESS)  // the engine is not for this GPU or shape
+        return {};
+    std::int64_t count = 0, workspace = 0;
+    check(cudnnBackendGetAttribute(made.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                                   &workspace),
+          "cudnnBackendGetAttribute");
+    if (workspace > most)
+        return {};
+    return ConvolutionPlan(std::move(made), workspace);
+}
+
+cudnnStatus_t ConvolutionPlan::run(cudnnHandle_t handle, const Tensors& tensors, void* workspace) const {
     const Descriptor pack = make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     set<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kX, kW, kY});
-    set<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {tensors.x, tensors.w, tensors.y}, CUDNN_TYPE_VOID_PTR);
-    set<void*>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}, CUDNN_TYPE_VOID_PTR);
+    set<const void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {tensors.x, tensors.w, tensors.y},
+                     CUDNN_TYPE_VOID_PTR);
+    set<const void*>(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace}, CUDNN_TYPE_VOID_PTR);
     finalize(pack);
-    check(cudnnBackendExecute(handle_, plan.plan.get(), pack.get()), "cudnnBackendExecute");
+    return cudnnBackendExecute(handle, plan_.get(), pack.get());
 }
 
-}  // namespace pw
+}  // namespace pw::cuda
