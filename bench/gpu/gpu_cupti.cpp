@@ -2,7 +2,7 @@
 // records of kernels are matched with the tasks. Both use the host's clock, but a trace starts at 0:
 // the run is shifted as a whole until starts and ends fit equally well, and only relative times are compared.
 // Every kernel of the steps must be on a compute stream of a device, which keeps it on the device's share: a library's
-// own stream would have all multiprocessors.
+// own stream would have all multiprocessors. Steps are queued task by task: the kernels of a graph have no tasks.
 //
 //     gpu_cupti [--model resnet50 | mlp]
 #include "bench/gpu/kernel_records.h"
@@ -27,7 +27,7 @@ workload: {model: resnet50, image_size: 64, classes: 10}
 cluster: {devices: 2}
 pipeline: {schedule: 1f1b, split: [layer3.0], micro_batches: 8, micro_batch_size: 32}
 training: {steps: 5, learning_rate: 0.001, seed: 1}
-run: {backend: cuda, precision: bf16}
+run: {backend: cuda, precision: bf16, graph: false}
 )";
 
 constexpr const char* kMlp = R"(
@@ -35,7 +35,7 @@ workload: {model: mlp, image_size: 32}
 cluster: {devices: 2}
 pipeline: {schedule: 1f1b, split: even, micro_batches: 8, micro_batch_size: 256}
 training: {steps: 5, learning_rate: 0.001, seed: 1}
-run: {backend: cuda, precision: fp32}
+run: {backend: cuda, precision: fp32, graph: false}
 )";
 
 constexpr Ns kTolerance = 5'000;  // CUPTI converts the GPU's times to the host's clock

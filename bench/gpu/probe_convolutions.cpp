@@ -2,6 +2,7 @@
 #include "bench/gpu/probing.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/events.h"
+#include "exec/cuda/layers/convolution_plans.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <span>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace pw {
@@ -20,29 +22,15 @@ using namespace cuda;
 
 constexpr int kSamples = 8, kSide = 32, kTaps = 9;
 
-struct Arithmetic {
-    const char* name;
-    cudnnDataType_t type;
-    cudnnMathType_t math;
-};
-constexpr std::array kArithmetic = {
-    Arithmetic{"fp32 FMA_MATH", CUDNN_DATA_FLOAT, CUDNN_FMA_MATH},
-    Arithmetic{"tf32 DEFAULT_MATH", CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH},
-    Arithmetic{"tf32 TENSOR_OP_MATH", CUDNN_DATA_FLOAT, CUDNN_TENSOR_OP_MATH},
-    Arithmetic{"bf16 DEFAULT_MATH", CUDNN_DATA_BFLOAT16, CUDNN_DEFAULT_MATH},
-    Arithmetic{"bf16 TENSOR_OP_MATH", CUDNN_DATA_BFLOAT16, CUDNN_TENSOR_OP_MATH},
-};
-
 // A tensor of ones.
 struct Ones {
-    cudnnDataType_t type;
+    bool is_wide;
     DeviceMemory memory;
 
-    Ones(int count, cudnnDataType_t the_type)
-        : type(the_type), memory(allocate(count * Bytes{the_type == CUDNN_DATA_FLOAT ? 4 : 2})) {
+    Ones(int count, Precision precision)
+        : is_wide(precision != Precision::Bf16), memory(allocate(count * Bytes{is_wide ? 4 : 2})) {
         const std::vector<float> wide(static_cast<std::size_t>(count), 1.0F);
         const std::vector<std::uint16_t> narrow(wide.size(), 0x3f80);
-        const bool is_wide = type == CUDNN_DATA_FLOAT;
         check(cudaMemcpy(memory.get(), is_wide ? static_cast<const void*>(wide.data()) : narrow.data(),
                          wide.size() * (is_wide ? 4 : 2), cudaMemcpyHostToDevice),
               "cudaMemcpy");
@@ -51,7 +39,7 @@ struct Ones {
 
     void expect(int place, float expected) const {
         std::uint32_t bits = 0;
-        if (type == CUDNN_DATA_FLOAT) {
+        if (is_wide) {
             check(cudaMemcpy(&bits, memory.get() + 4 * place, 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
         } else {
             std::uint16_t half = 0;
@@ -65,173 +53,107 @@ struct Ones {
     }
 };
 
+// A pass over samples of ones, on a stream of a share.
 class Convolution {
 public:
-    Convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels, int outputs)
+    Convolution(cudnnHandle_t cudnn, cudaStream_t stream, Precision precision, ConvolutionPass pass, int channels,
+                int outputs)
         : cudnn_(cudnn),
           stream_(stream),
-          channels_(channels),
-          outputs_(outputs),
-          x_(kSamples * kSide * kSide * channels, arithmetic.type),
-          y_(kSamples * kSide * kSide * outputs, arithmetic.type),
-          w_(outputs * kTaps * channels, arithmetic.type) {
-        check(cudnnCreateTensorDescriptor(&x_shape_), "cudnnCreateTensorDescriptor");
-        check(cudnnCreateTensorDescriptor(&y_shape_), "cudnnCreateTensorDescriptor");
-        check(cudnnCreateFilterDescriptor(&w_shape_), "cudnnCreateFilterDescriptor");
-        check(cudnnCreateConvolutionDescriptor(&convolution_), "cudnnCreateConvolutionDescriptor");
-        const auto set = [&](cudnnTensorDescriptor_t shape, int depth) {
-            check(cudnnSetTensor4dDescriptor(shape, CUDNN_TENSOR_NHWC, arithmetic.type, kSamples, depth, kSide, kSide),
-                  "cudnnSetTensor4dDescriptor");
-        };
-        set(x_shape_, channels);
-        set(y_shape_, outputs);
-        check(cudnnSetFilter4dDescriptor(w_shape_, arithmetic.type, CUDNN_TENSOR_NHWC, outputs, channels, 3, 3),
-              "cudnnSetFilter4dDescriptor");
-        check(
-            cudnnSetConvolution2dDescriptor(convolution_, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-            "cudnnSetConvolution2dDescriptor");
-        check(cudnnSetConvolutionMathType(convolution_, arithmetic.math), "cudnnSetConvolutionMathType");
+          precision_(precision),
+          proposals_(cudnn,
+                     {.pass = pass,
+                      .samples = kSamples,
+                      .channels = channels,
+                      .height = kSide,
+                      .width = kSide,
+                      .outputs = outputs,
+                      .kernel = 3,
+                      .stride = 1,
+                      .padding = 1},
+                     precision) {
+        const int center = kSide / 2 * kSide + kSide / 2;
+        counts_ = {kSamples * kSide * kSide * channels, outputs * kTaps * channels, kSamples * kSide * kSide * outputs};
+        if (pass == ConvolutionPass::Forward)
+            result_ = {2, center * outputs, static_cast<float>(kTaps * channels)};
+        else if (pass == ConvolutionPass::BackwardInput)
+            result_ = {0, center * channels, static_cast<float>(kTaps * outputs)};
+        else
+            result_ = {1, kTaps / 2 * channels, static_cast<float>(kSamples * kSide * kSide)};
     }
 
-    std::string forward(cudnnConvolutionFwdAlgo_t algorithm) {
-        make_room("cudnnGetConvolutionForwardWorkspaceSize", [&](std::size_t* bytes) {
-            return cudnnGetConvolutionForwardWorkspaceSize(cudnn_, x_shape_, w_shape_, convolution_, y_shape_,
-                                                           algorithm, bytes);
-        });
-        return timed(
-            [&] {
-                check(cudnnConvolutionForward(cudnn_, &one_, x_shape_, x_.memory.get(), w_shape_, w_.memory.get(),
-                                              convolution_, algorithm, workspace_.get(), room_, &none_, y_shape_,
-                                              y_.memory.get()),
-                      "cudnnConvolutionForward");
-            },
-            y_, center(outputs_), static_cast<float>(kTaps * channels_));
+    // Times the first plan that `repeats` allows and that can be launched.
+    std::string first(bool repeats) {
+        std::string refused;
+        for (int k = 0; k < proposals_.count(); ++k)
+            if (const auto plan = proposals_.plan(k, repeats, kMostWorkspace)) {
+                if (const std::optional<double> us = time_of(*plan))
+                    return fmt::format("plan {} of {}, {:.1f} us{}", k, proposals_.count(), *us,
+                                       refused.empty() ? "" : "; not launched:" + refused);
+                refused += fmt::format(" {}", k);
+            }
+        fail_with(ExitCode::RunFailed, "no plan of {}; not launched:{}", proposals_.count(), refused);
     }
 
-    std::string backward_input(cudnnConvolutionBwdDataAlgo_t algorithm) {
-        make_room("cudnnGetConvolutionBackwardDataWorkspaceSize", [&](std::size_t* bytes) {
-            return cudnnGetConvolutionBackwardDataWorkspaceSize(cudnn_, w_shape_, y_shape_, convolution_, x_shape_,
-                                                                algorithm, bytes);
-        });
-        return timed(
-            [&] {
-                check(cudnnConvolutionBackwardData(cudnn_, &one_, w_shape_, w_.memory.get(), y_shape_, y_.memory.get(),
-                                                   convolution_, algorithm, workspace_.get(), room_, &none_, x_shape_,
-                                                   x_.memory.get()),
-                      "cudnnConvolutionBackwardData");
-            },
-            x_, center(channels_), static_cast<float>(kTaps * outputs_));
-    }
-
-    std::string backward_weight(cudnnConvolutionBwdFilterAlgo_t algorithm) {
-        make_room("cudnnGetConvolutionBackwardFilterWorkspaceSize", [&](std::size_t* bytes) {
-            return cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnn_, x_shape_, y_shape_, convolution_, w_shape_,
-                                                                  algorithm, bytes);
-        });
-        return timed(
-            [&] {
-                check(cudnnConvolutionBackwardFilter(cudnn_, &one_, x_shape_, x_.memory.get(), y_shape_,
-                                                     y_.memory.get(), convolution_, algorithm, workspace_.get(), room_,
-                                                     &none_, w_shape_, w_.memory.get()),
-                      "cudnnConvolutionBackwardFilter");
-            },
-            w_, kTaps / 2 * channels_, static_cast<float>(kSamples * kSide * kSide));
-    }
-
-    // cuDNN's own choices, best first.
-    std::string offers() const {
-        return "F" +
-               listed<cudnnConvolutionFwdAlgoPerf_t>("cudnnGetConvolutionForwardAlgorithm_v7",
-                                                     [&](int room, int* count, auto* found) {
-                                                         return cudnnGetConvolutionForwardAlgorithm_v7(
-                                                             cudnn_, x_shape_, w_shape_, convolution_, y_shape_, room,
-                                                             count, found);
-                                                     }) +
-               ", I" +
-               listed<cudnnConvolutionBwdDataAlgoPerf_t>("cudnnGetConvolutionBackwardDataAlgorithm_v7",
-                                                         [&](int room, int* count, auto* found) {
-                                                             return cudnnGetConvolutionBackwardDataAlgorithm_v7(
-                                                                 cudnn_, w_shape_, y_shape_, convolution_, x_shape_,
-                                                                 room, count, found);
-                                                         }) +
-               ", W" +
-               listed<cudnnConvolutionBwdFilterAlgoPerf_t>(
-                   "cudnnGetConvolutionBackwardFilterAlgorithm_v7", [&](int room, int* count, auto* found) {
-                       return cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnn_, x_shape_, y_shape_, convolution_,
-                                                                            w_shape_, room, count, found);
-                   });
+    // Lists the plans: microseconds, or "refused" if it cannot be launched.
+    std::string all() {
+        std::string text;
+        int runs = 0;
+        for (int k = 0; k < proposals_.count(); ++k)
+            if (const auto plan = proposals_.plan(k, false, kMostWorkspace)) {
+                const std::optional<double> us = time_of(*plan);
+                runs += us ? 1 : 0;
+                text += us ? fmt::format(" {}: {:.1f}", k, *us) : fmt::format(" {}: refused", k);
+            }
+        if (runs == 0)
+            fail_with(ExitCode::RunFailed, "none of {} can be launched:{}", proposals_.count(), text);
+        return fmt::format("us by plan:{}", text);
     }
 
 private:
-    static int center(int depth) { return (kSide / 2 * kSide + kSide / 2) * depth; }
+    struct Result {
+        std::size_t tensor;  // of x, w and y
+        int place;
+        float value;
+    };
+    static constexpr Bytes kMostWorkspace = Bytes{256} << 20;
 
-    template <class Ask>
-    void make_room(const char* call, Ask ask) {
-        room_ = 0;
-        check(ask(&room_), call);
-        workspace_ = allocate(static_cast<Bytes>(std::max<std::size_t>(room_, 1)));
-    }
-
-    template <class Pass>
-    std::string timed(Pass pass, const Ones& made, int place, float expected) {
+    std::optional<double> time_of(const ConvolutionPlan& plan) const {
         constexpr int kRepeats = 5;
+        const Ones x(counts_[0], precision_), w(counts_[1], precision_), y(counts_[2], precision_);
+        const DeviceMemory workspace = allocate(std::max<Bytes>(plan.workspace(), 1));
+        const auto run = [&] {
+            return plan.run(cudnn_, {x.memory.get(), w.memory.get(), y.memory.get()}, workspace.get());
+        };
         const Event from(Event::Kind::Timed), to(Event::Kind::Timed);
-        pass();
+        if (run() != CUDNN_STATUS_SUCCESS) {
+            (void)cudaGetLastError();
+            return {};
+        }
+        // The result is checked after one call: it is an operand of no other.
+        wait_for(stream_, kPatience);
+        (result_.tensor == 0 ? x : result_.tensor == 1 ? w : y).expect(result_.place, result_.value);
         from.record(stream_);
         for (int k = 0; k < kRepeats; ++k)
-            pass();
+            check(run(), "cudnnBackendExecute");
         to.record(stream_);
         wait_for(stream_, kPatience);
-        made.expect(place, expected);
-        return fmt::format("{:.1f} us", static_cast<double>(elapsed(from.get(), to.get())) * 1e-3 / kRepeats);
+        return static_cast<double>(elapsed(from.get(), to.get())) * 1e-3 / kRepeats;
     }
 
-    template <class Found, class Ask>
-    static std::string listed(const char* call, Ask ask) {
-        std::array<Found, 10> found{};
-        int count = 0;
-        check(ask(static_cast<int>(found.size()), &count, found.data()), call);
-        std::string text;
-        for (const Found& one : std::span(found).first(static_cast<std::size_t>(count)))
-            if (one.status == CUDNN_STATUS_SUCCESS)
-                text += fmt::format(" {}{}", static_cast<int>(one.algo),
-                                    one.determinism == CUDNN_DETERMINISTIC ? "" : " (not deterministic)");
-        return text.empty() ? " none" : text;
-    }
-
-    static constexpr float one_ = 1, none_ = 0;
     cudnnHandle_t cudnn_;
     cudaStream_t stream_;
-    int channels_, outputs_;
-    Ones x_, y_, w_;
-    cudnnTensorDescriptor_t x_shape_ = nullptr, y_shape_ = nullptr;  // these go with the process
-    cudnnFilterDescriptor_t w_shape_ = nullptr;
-    cudnnConvolutionDescriptor_t convolution_ = nullptr;
-    DeviceMemory workspace_;
-    std::size_t room_ = 0;
+    Precision precision_;
+    ConvolutionProposals proposals_;
+    std::array<int, 3> counts_{};  // of the values of x, w and y
+    Result result_{};
 };
 
-// Every pass as the backend requests it for equal bits, on tensors of its own; then the alternatives.
-void probe_convolution(cudnnHandle_t cudnn, cudaStream_t stream, const Arithmetic& arithmetic, int channels,
-                       int outputs = 64) {
-    const int before = failed_probes();
-    const auto pass = [&](const char* name, auto run) {
-        probe(fmt::format("{} channels, {}, {}", channels, arithmetic.name, name), [&] {
-            Convolution convolution(cudnn, stream, arithmetic, channels, outputs);
-            return run(convolution);
-        });
-    };
-    pass("F by IMPLICIT_PRECOMP_GEMM",
-         [](auto& all) { return all.forward(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM); });
-    pass("F by IMPLICIT_GEMM", [](auto& all) { return all.forward(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM); });
-    pass("I by ALGO_1", [](auto& all) { return all.backward_input(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1); });
-    pass("W by ALGO_1", [](auto& all) { return all.backward_weight(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1); });
-    if (failed_probes() > before)
-        pass("algorithms offered", [](auto& all) { return all.offers(); });
-}
+constexpr std::array kPassNames = {"F", "I", "W"};
 
 }  // namespace
 
+// Every pass as the backend requests it for equal bits, and otherwise.
 int check_convolutions(Arguments&) {
     Share share;
     cudaStream_t stream = nullptr;
@@ -256,17 +178,20 @@ int check_convolutions(Arguments&) {
     if (cudnn == nullptr)
         return verdict();
     for (const int channels : {3, 5, 64})
-        for (const Arithmetic& arithmetic : kArithmetic)
-            probe_convolution(cudnn, stream, arithmetic, channels);
+        for (const auto& [name, precision] : kChoices<Precision>)
+            for (const auto& [pass_name, pass] : kChoices<ConvolutionPass>)
+                for (const bool repeats : {true, false})
+                    probe(fmt::format("{} channels, {}, {}{}", channels, name,
+                                      kPassNames[static_cast<std::size_t>(pass)], repeats ? ", deterministic" : ""),
+                          [&] { return Convolution(cudnn, stream, precision, pass, channels, 64).first(repeats); });
     return verdict();
 }
 
 // Which shares can run wide convolutions of bf16, whose kernels cuDNN 9.19 starts in clusters of thread blocks: an H100
-// refused some on shares of groups that were split without flags. In one process, as the devices of a plan are.
+// refuses some on shares, with each way to split it. In one process, as the devices of a plan are.
 int check_clusters(Arguments&) {
-    const Arithmetic& arithmetic = kArithmetic.back();
     for (const unsigned flags : {0u, static_cast<unsigned>(CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)})
-        for (const unsigned groups : {2u, 3u, 7u}) {
+        for (const unsigned groups : {1u, 3u, 7u}) {
             Share share;
             cudnnHandle_t cudnn = nullptr;
             const int before = failed_probes();
@@ -278,9 +203,14 @@ int check_clusters(Arguments&) {
             if (failed_probes() > before)
                 continue;
             for (const int channels : {64, 256, 512})
-                probe_convolution(cudnn, share.streams[0], arithmetic, channels, channels);
+                for (const auto& [name, pass] : kChoices<ConvolutionPass>)
+                    probe(fmt::format("{} channels, bf16, {}", channels, kPassNames[static_cast<std::size_t>(pass)]),
+                          [&] {
+                              return Convolution(cudnn, share.streams[0], Precision::Bf16, pass, channels, channels)
+                                  .all();
+                          });
         }
-    return kShown;  // the backend tries an algorithm before a share uses it
+    return kShown;  // the backend tries a plan before a share uses it
 }
 
 }  // namespace pw

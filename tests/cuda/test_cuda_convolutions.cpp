@@ -102,8 +102,8 @@ TEST_F(CudaConvolutions, RoundToTf32OnlyIfAllowed) {
     EXPECT_EQ(engines_of(CudaKernels({}, Precision::Tf32, false), Precision::Tf32), all_of(Engine::Fast));
 }
 
-// On a share of an H100 cuDNN 9.19 proposes engines that cannot be launched there. Equal bits need the same engine on the
-// whole GPU.
+// On a share of an H100 cuDNN 9.19 proposes engines that cannot be launched there. Equal bits need the same engine on
+// the whole GPU.
 TEST_F(CudaConvolutions, AreThoseThatRunOnShares) {
     host_cuda::set_convolution_limits({.not_on_shares = {Engine::Fast}, .slow = {Engine::Ordinary, Engine::Plain}});
     for (const int groups : {0, 1, 2})

@@ -135,7 +135,9 @@ TEST_P(HostCudnn, ConvolvesByTheFormula) {
     const bool half = GetParam().half;
     const std::array values = {digits(x_shape.count(), 1), digits(w_shape.count(), 2), digits(y_shape.count(), 3)};
     for (const auto& [name, pass] : pw::kChoices<pw::ConvolutionPass>) {
-        const std::size_t made = pass == pw::ConvolutionPass::Forward ? 2 : pass == pw::ConvolutionPass::BackwardInput ? 0 : 1;
+        const std::size_t made = pass == pw::ConvolutionPass::Forward         ? 2
+                                 : pass == pw::ConvolutionPass::BackwardInput ? 0
+                                                                              : 1;
         std::vector<double> expected(values[made].size());
         const auto read = [&](std::size_t k) { return k == made ? nullptr : &values[k]; };
         add_products(read(0), read(1), read(2), expected);

@@ -1,6 +1,6 @@
-// The choice of cuDNN's plans for the passes of convolutions. The choice for a shape is made once per job, so that equal
-// layers and all devices of a size run the same kernels, and timings are not repeated. Choices by timing are stored in a
-// profile; a run takes those of its profile.
+// The choice of cuDNN's plans for the passes of convolutions. The choice for a shape is made once per job, so that
+// equal layers and all devices of a size run the same kernels, and timings are not repeated. Choices by timing are
+// stored in a profile; a run takes those of its profile.
 #pragma once
 
 #include "workloads/costs/convolution_choice.h"

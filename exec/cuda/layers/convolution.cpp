@@ -84,16 +84,16 @@ private:
     cudnnStatus_t run_in_trial(const ConvolutionPlan& plan) {
         if (!trial_)
             trial_ = std::make_unique<Trial>(sizes_);
-        const cudnnStatus_t status = plan.run(
-            device_.cudnn(), {trial_->x.get(), trial_->w.get(), trial_->y.get()}, trial_->workspace.get());
+        const cudnnStatus_t status =
+            plan.run(device_.cudnn(), {trial_->x.get(), trial_->w.get(), trial_->y.get()}, trial_->workspace.get());
         if (status != CUDNN_STATUS_SUCCESS)
             (void)cudaGetLastError();
         return status;
     }
 
-    // On a share of a GPU cuDNN proposes engines that cannot be launched there ("cluster misconfiguration", in bf16 with
-    // cuDNN 9.19 on an H100). Only a launch shows it. For equal bits a plan must run on the smallest share, even if the
-    // device has more, so that shares of all sizes and whole GPUs run the same one.
+    // On a share of a GPU cuDNN proposes engines that cannot be launched there ("cluster misconfiguration", in bf16
+    // with cuDNN 9.19 on an H100). Only a launch shows it. For equal bits a plan must run on the smallest share, even
+    // if the device has more, so that shares of all sizes and whole GPUs run the same one.
     bool runs_on_every_share(const ConvolutionPlan& plan) {
         status_ = device_.on_smallest_share([&] { return run_in_trial(plan); });
         return status_ == CUDNN_STATUS_SUCCESS;
@@ -194,8 +194,8 @@ public:
     }
 
     void forward(const LayerArgs& args, bool) override {
-        calls_->run(ConvolutionPass::Forward,
-                    {args.inputs[0], read_by_products<T>(args.weights, values_), args.output}, args.scratch);
+        calls_->run(ConvolutionPass::Forward, {args.inputs[0], read_by_products<T>(args.weights, values_), args.output},
+                    args.scratch);
     }
 
     void backward_input(const LayerArgs& args) override {

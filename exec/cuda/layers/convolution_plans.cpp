@@ -106,9 +106,9 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t confi
     const Descriptor engine = make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendDescriptor_t place = engine.get();
     std::int64_t count = 0;
-    check(cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                   &place),
-          "cudnnBackendGetAttribute");
+    check(
+        cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &place),
+        "cudnnBackendGetAttribute");
     std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
     check(cudnnBackendGetAttribute(place, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                    static_cast<std::int64_t>(notes.size()), &count, notes.data()),

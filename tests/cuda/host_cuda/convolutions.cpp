@@ -90,13 +90,12 @@ std::vector<double> compute(const Convolution& c, const void* first, const void*
 
 bool fits(const Convolution& c) {
     const auto out = [&](int in, int filter) { return (in + 2 * c.pad - filter) / c.stride + 1; };
-    return c.x.n == c.y.n && c.x.c == c.w.c && c.w.n == c.y.c && c.y.h == out(c.x.h, c.w.h) && c.y.w == out(c.x.w, c.w.w) &&
-           c.x.type == c.w.type && c.x.type == c.y.type;
+    return c.x.n == c.y.n && c.x.c == c.w.c && c.w.n == c.y.c && c.y.h == out(c.x.h, c.w.h) &&
+           c.y.w == out(c.x.w, c.w.w) && c.x.type == c.w.type && c.x.type == c.y.type;
 }
 
 bool is_built(const Convolution& c, ConvolutionEngine engine) {
-    return engine != ConvolutionEngine::Unfit &&
-           !(is_narrow(c) && is_among(&ConvolutionLimits::not_narrow, engine));
+    return engine != ConvolutionEngine::Unfit && !(is_narrow(c) && is_among(&ConvolutionLimits::not_narrow, engine));
 }
 
 bool is_launched(ConvolutionEngine engine, bool on_share) {

@@ -34,7 +34,8 @@ bool is_launched(ConvolutionEngine engine, bool on_share);
 std::size_t workspace_of(const Convolution& c, ConvolutionEngine engine);
 void note(const Convolution& c, ConvolutionEngine engine);  // for take_convolutions()
 
-// output = convolution of first and second, where first is w of Data, otherwise x, and second is w of Forward, otherwise y.
+// output = convolution of first and second, where first is w of Data, otherwise x, and second is w of Forward,
+// otherwise y.
 void convolve(const Convolution& c, ConvolutionEngine engine, const void* first, const void* second, void* output);
 
 }  // namespace host_cuda

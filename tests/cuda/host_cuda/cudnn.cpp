@@ -169,7 +169,8 @@ cudnnStatus_t finalize(Descriptor& made) {
         }
         case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
             made.convolution =
-                part_of(made, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).convolution;
+                part_of(made, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)
+                    .convolution;
             (void)value_of<cudnnBackendHeurMode_t>(made, CUDNN_ATTR_ENGINEHEUR_MODE);
             break;
         case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
@@ -190,7 +191,8 @@ cudnnStatus_t finalize(Descriptor& made) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-void propose(const Descriptor& heuristics, std::int64_t room, std::int64_t* count, cudnnBackendDescriptor_t* proposals) {
+void propose(const Descriptor& heuristics, std::int64_t room, std::int64_t* count,
+             cudnnBackendDescriptor_t* proposals) {
     const bool falls_back =
         value_of<cudnnBackendHeurMode_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_FALLBACK;
     const std::span<const ConvolutionEngine> engines =

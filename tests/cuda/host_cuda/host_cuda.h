@@ -45,8 +45,8 @@ void set_peer_access(bool possible);      // true; false also disables enabled a
 // while the context of its handle is current.
 void set_cudnn_contexts(bool matter);  // false
 
-// The engines of convolutions, in the order in which they are proposed. Heuristics propose the first three, their fallback
-// the last one. `Fast` uses tensor cores, for fp32 in TF32, and is deterministic only forward; `Ordinary` is
+// The engines of convolutions, in the order in which they are proposed. Heuristics propose the first three, their
+// fallback the last one. `Fast` uses tensor cores, for fp32 in TF32, and is deterministic only forward; `Ordinary` is
 // deterministic and needs a workspace; `Unfit` cannot be built; `Plain` is deterministic.
 enum class ConvolutionEngine { Fast, Ordinary, Unfit, Plain };
 
