@@ -129,7 +129,7 @@ TEST_F(CudaConvolutions, TimeEachShapeOnce) {
     const auto timed_by = [&](const CudaKernels& kernels, int samples, bool reads_data = false) {
         forget();
         EXPECT_TRUE(kernels.make(layer, samples, reads_data));
-        return !host_cuda::take_convolutions().empty();
+        return host_cuda::take_convolutions().size() > 3;  // a chosen plan runs once, for each pass
     };
     const CudaKernels one({.groups = 2}, Precision::Bf16, false, job);
     const CudaKernels other({.first_group = 2, .groups = 2}, Precision::Bf16, false, job);

@@ -63,9 +63,9 @@ protected:
     GpuReport() {
         for (const std::string name :
              {"bin/pipewright", "bin/gpu_probe", "bin/gpu_shares", "bin/gpu_layers", "bin/gpu_cupti",
-              "bin/gpu_identity", "bin/gpu_nccl_smoke", "bin/test_cuda_kernels",
-              "bin/test_cuda_seats", "bin/test_cuda_layers", "bin/test_cuda_models", "bin/test_cuda_residuals",
-              "bin/test_cuda_run", "path/nvidia-smi", "path/python", "path/compute-sanitizer", "path/ncu"}) {
+              "bin/gpu_identity", "bin/gpu_nccl_smoke", "bin/test_cuda_kernels", "bin/test_cuda_seats",
+              "bin/test_cuda_layers", "bin/test_cuda_models", "bin/test_cuda_residuals", "bin/test_cuda_run",
+              "path/nvidia-smi", "path/python", "path/compute-sanitizer", "path/ncu"}) {
             fs::create_directories(fs::path(path(name)).parent_path());
             fs::permissions(folder_.write(name, kFake), fs::perms::owner_all);
         }

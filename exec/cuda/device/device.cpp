@@ -273,19 +273,20 @@ void GpuShare::make_green_context() {
     multiprocessors_ = static_cast<int>(got.sm.smCount);
 }
 
-cudnnStatus_t GpuShare::on_smallest_share(const std::function<cudnnStatus_t()>& work) const {
-    const GreenContext context = green_context(job_->split(seat_.gpu), seat_.first_group, 1);
+bool GpuShare::on_smallest_share(const std::function<bool()>& work) {
     cudaStream_t made = nullptr;
-    check(driver().stream(&made, context.get(), CU_STREAM_NON_BLOCKING, 0), "cuGreenCtxStreamCreate");
-    const Owned<cudaStream_t, cudaStreamDestroy> smallest(made);
+    {
+        const CurrentGpu current(seat_.gpu);
+        if (!smallest_)
+            smallest_ = green_context(job_->split(seat_.gpu), seat_.first_group, 1);
+        check(driver().stream(&made, smallest_.get(), CU_STREAM_NON_BLOCKING, 0), "cuGreenCtxStreamCreate");
+    }
+    const Owned<cudaStream_t, cudaStreamDestroy> on_it(made);
     if (cudnnSetStream(cudnn(), made) != CUDNN_STATUS_SUCCESS)
         check(cudnnSetStream(cudnn(), stream()), "cudnnSetStream");
-    cudnnStatus_t status = work();
-    for (const cudaStream_t each : {made, stream()})
-        if (cudaStreamSynchronize(each) != cudaSuccess)
-            status = CUDNN_STATUS_EXECUTION_FAILED;
+    const bool queued = work(), done = cudaStreamSynchronize(made) == cudaSuccess;
     check(cudnnSetStream(cudnn(), stream()), "cudnnSetStream");
-    return status;
+    return queued && done;
 }
 
 cudaStream_t GpuShare::add_stream() {

@@ -76,9 +76,9 @@ public:
     cudaStream_t stream() const { return streams_.front().get(); }
     cudaStream_t add_stream();  // for transfers; exists as long as the device
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
-    // Calls `work`, which queues work of cudnn(), on a stream of kGroup multiprocessors of the GPU, and waits for it.
-    // If cuDNN needs the context of the device's own share, the work is done there.
-    cudnnStatus_t on_smallest_share(const std::function<cudnnStatus_t()>& work) const;
+    // Calls `work` while cudnn() queues on a stream of kGroup multiprocessors of the GPU, and waits for that stream.
+    // Returns false if either fails. If cuDNN needs the context of the device's own share, it stays there.
+    bool on_smallest_share(const std::function<bool()>& work);
     cublasHandle_t cublas() const { return cublas_.get(); }
 
     JobGpus& job() const { return *job_; }
@@ -103,6 +103,7 @@ private:
     std::string product_;
     int multiprocessors_ = 0, multiprocessors_of_gpu_ = 0;
     // The following are destroyed from the last to the first.
+    GreenContext smallest_;            // null until on_smallest_share() needs it
     GreenContext context_;             // null if the device has the whole GPU
     CUcontext own_context_ = nullptr;  // of the share; null if cuDNN accepts the GPU's
     std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;

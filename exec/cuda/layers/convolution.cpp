@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace pw::cuda {
@@ -30,7 +32,7 @@ public:
     };
     using Tensors = ConvolutionPlan::Tensors;
 
-    ConvolutionCalls(const GpuShare& device, const Layer& layer, Dims read, int samples, const Sizes& sizes,
+    ConvolutionCalls(GpuShare& device, const Layer& layer, Dims read, int samples, const Sizes& sizes,
                      bool with_input_gradient)
         : device_(device), layer_(layer), read_(read), samples_(samples), sizes_(sizes) {
         for (const auto& [name, pass] : kChoices<ConvolutionPass>)
@@ -60,12 +62,11 @@ private:
 
     // The memory in which plans are timed or tried.
     struct Trial {
-        explicit Trial(const Sizes& sizes)
-            : x(allocate(sizes.input)),
-              y(allocate(sizes.output)),
-              w(allocate(sizes.weights)),
-              workspace(allocate(kMostWorkspace)) {}
         DeviceMemory x, y, w, workspace;
+    };
+    struct Chosen {
+        int proposal;
+        ConvolutionPlan plan;  // has run
     };
 
     ConvolutionShape shape_of(ConvolutionPass pass) const {
@@ -81,66 +82,62 @@ private:
                 .multiprocessors = device_.multiprocessors()};
     }
 
-    cudnnStatus_t run_in_trial(const ConvolutionPlan& plan) {
-        if (!trial_)
-            trial_ = std::make_unique<Trial>(sizes_);
-        const cudnnStatus_t status =
+    // Returns whether the plan can be launched. On a share of a GPU cuDNN proposes engines that cannot ("cluster
+    // misconfiguration", in bf16 with cuDNN 9.19 on an H100), and only a launch shows it.
+    bool runs(const ConvolutionPlan& plan) {
+        try {
+            if (!trial_)
+                trial_ = std::make_unique<Trial>(Trial{allocate(sizes_.input), allocate(sizes_.output),
+                                                       allocate(sizes_.weights), allocate(kMostWorkspace)});
+        } catch (const Error&) {
+            if (!device_.deterministic())
+                throw;
+            return true;  // without memory for the trial: the reservation of the device's block says so
+        }
+        status_ =
             plan.run(device_.cudnn(), {trial_->x.get(), trial_->w.get(), trial_->y.get()}, trial_->workspace.get());
-        if (status != CUDNN_STATUS_SUCCESS)
+        if (status_ != CUDNN_STATUS_SUCCESS)
             (void)cudaGetLastError();
-        return status;
-    }
-
-    // On a share of a GPU cuDNN proposes engines that cannot be launched there ("cluster misconfiguration", in bf16
-    // with cuDNN 9.19 on an H100). Only a launch shows it. For equal bits a plan must run on the smallest share, even
-    // if the device has more, so that shares of all sizes and whole GPUs run the same one.
-    bool runs_on_every_share(const ConvolutionPlan& plan) {
-        status_ = device_.on_smallest_share([&] { return run_in_trial(plan); });
         return status_ == CUDNN_STATUS_SUCCESS;
     }
 
-    // Returns the least time of a call, or nothing if the plan cannot be launched.
-    std::optional<Ns> time_of(const ConvolutionPlan& plan) {
+    // Returns the least time of a call of a plan that runs.
+    Ns time_of(const ConvolutionPlan& plan) {
         constexpr int kRounds = 3, kCalls = 4;
-        status_ = run_in_trial(plan);
-        if (status_ != CUDNN_STATUS_SUCCESS)
-            return {};
-        std::optional<Ns> least;
+        Ns least = std::numeric_limits<Ns>::max();
         for (int round = 0; round < kRounds; ++round) {
             const Event from(Event::Kind::Timed), to(Event::Kind::Timed);
             from.record(device_.stream());
             for (int call = 0; call < kCalls; ++call)
-                (void)run_in_trial(plan);
+                (void)runs(plan);
             to.record(device_.stream());
             check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
-            const Ns time = elapsed(from.get(), to.get()) / kCalls;
-            least = std::min(least.value_or(time), time);
+            least = std::min(least, elapsed(from.get(), to.get()) / kCalls);
         }
         return least;
     }
 
-    std::optional<int> first(const ConvolutionProposals& proposals) {
+    // The first plan that runs on the smallest share, even if the device has more: shares of all sizes and whole GPUs
+    // take the same one, for equal bits.
+    std::optional<Chosen> first(const ConvolutionProposals& proposals) {
         for (int k = 0; k < proposals.count(); ++k)
-            if (const auto plan = proposals.plan(k, device_.deterministic(), kMostWorkspace);
-                plan && runs_on_every_share(*plan))
-                return k;
+            if (auto plan = proposals.plan(k, true, kMostWorkspace);
+                plan && device_.on_smallest_share([&] { return runs(*plan); }) && runs(*plan))
+                return Chosen{k, std::move(*plan)};
         return {};
     }
 
-    std::optional<int> fastest(const ConvolutionProposals& proposals) {
-        std::optional<int> best;
+    std::optional<Chosen> fastest(const ConvolutionProposals& proposals) {
+        std::optional<Chosen> best;
         Ns best_time = 0;
-        for (int k = 0, timed = 0; k < proposals.count() && timed < kMostTimed; ++k) {
-            const auto plan = proposals.plan(k, device_.deterministic(), kMostWorkspace);
-            const std::optional<Ns> time = plan ? time_of(*plan) : std::nullopt;
-            if (!time)
-                continue;
-            ++timed;
-            if (!best || *time < best_time) {
-                best = k;
-                best_time = *time;
+        for (int k = 0, timed = 0; k < proposals.count() && timed < kMostTimed; ++k)
+            if (auto plan = proposals.plan(k, false, kMostWorkspace); plan && runs(*plan)) {
+                ++timed;
+                if (const Ns time = time_of(*plan); !best || time < best_time) {
+                    best.emplace(Chosen{k, std::move(*plan)});
+                    best_time = time;
+                }
             }
-        }
         return best;
     }
 
@@ -150,21 +147,21 @@ private:
         status_ = CUDNN_STATUS_NOT_SUPPORTED;
         std::optional<ConvolutionPlan> plan;
         const auto is_possible = [&](int proposal) {
-            plan = proposals.plan(proposal, device_.deterministic(), kMostWorkspace);
-            return plan.has_value();
+            plan = proposals.plan(proposal, !timed, kMostWorkspace);
+            return plan && runs(*plan);
         };
         (void)device_.job().convolutions.plan_of({shape_of(pass), device_.precision(), timed}, is_possible, [&] {
-            const std::optional<int> found = timed ? fastest(proposals) : first(proposals);
-            if (!found)
+            std::optional<Chosen> chosen = timed ? fastest(proposals) : first(proposals);
+            if (!chosen)
                 fail_with(ExitCode::RunFailed, "layer '{}': cuDNN has no plan for its {} pass: {}", layer_.name,
                           name_of(pass), cudnnGetErrorString(status_));
-            (void)is_possible(*found);
-            return *found;
+            plan = std::move(chosen->plan);
+            return chosen->proposal;
         });
         return plan;
     }
 
-    const GpuShare& device_;
+    GpuShare& device_;
     const Layer& layer_;
     const Dims read_;
     const int samples_;

@@ -1,6 +1,7 @@
 #include "exec/cuda/layers/convolution_plans.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -101,6 +102,16 @@ Names names_of(ConvolutionPass pass) {
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
 }
 
+constexpr std::array kNeverAllowed = {
+    CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
+    CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+    CUDNN_NUMERICAL_NOTE_FFT,
+    CUDNN_NUMERICAL_NOTE_WINOGRAD,
+    CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+    CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+    CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
+};
+
 // The notes of an engine on its arithmetic.
 std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t config) {
     const Descriptor engine = make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -131,8 +142,8 @@ ConvolutionProposals::ConvolutionProposals(cudnnHandle_t handle, const Convoluti
 }
 
 cudnnBackendDescriptor_t ConvolutionProposals::keep(Descriptor made) {
-    kept_.push_back(std::move(made));
-    return kept_.back().get();
+    kept_->push_back(std::move(made));
+    return kept_->back().get();
 }
 
 cudnnBackendDescriptor_t ConvolutionProposals::make_operation(const ConvolutionShape& shape) {
@@ -175,12 +186,11 @@ void ConvolutionProposals::propose(cudnnBackendDescriptor_t graph, cudnnBackendH
     (void)keep(std::move(heuristics));
 }
 
-// Products of fp32 values on tensor cores are in TF32.
+// Products of fp32 values on tensor cores are in TF32. Transforms round differently from sums of products; they have
+// any of several notes.
 bool ConvolutionProposals::is_allowed(cudnnBackendDescriptor_t config, bool repeats) const {
     return std::ranges::none_of(notes_of(config), [&](cudnnBackendNumericalNote_t note) {
-        return note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
-               note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION || note == CUDNN_NUMERICAL_NOTE_FFT ||
-               note == CUDNN_NUMERICAL_NOTE_WINOGRAD ||
+        return std::ranges::find(kNeverAllowed, note) != kNeverAllowed.end() ||
                (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && precision_ == Precision::Fp32) ||
                (note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC && repeats);
     });
@@ -203,7 +213,7 @@ std::optional<ConvolutionPlan> ConvolutionProposals::plan(int proposal, bool rep
           "cudnnBackendGetAttribute");
     if (workspace > most)
         return {};
-    return ConvolutionPlan(std::move(made), workspace);
+    return ConvolutionPlan(kept_, std::move(made), workspace);
 }
 
 cudnnStatus_t ConvolutionPlan::run(cudnnHandle_t handle, const Tensors& tensors, void* workspace) const {

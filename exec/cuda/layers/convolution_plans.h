@@ -9,7 +9,9 @@
 #include "workloads/models/precision.h"
 #include "workloads/units.h"
 
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace pw::cuda {
@@ -23,12 +25,16 @@ public:
         const void *x, *w, *y;
     };
 
-    ConvolutionPlan(CudnnDescriptor plan, Bytes workspace) : plan_(std::move(plan)), workspace_(workspace) {}
+    // `made_from` are the descriptors that the plan refers to: cuDNN may read them when the plan first runs.
+    ConvolutionPlan(std::shared_ptr<const std::vector<CudnnDescriptor>> made_from, CudnnDescriptor plan,
+                    Bytes workspace)
+        : made_from_(std::move(made_from)), plan_(std::move(plan)), workspace_(workspace) {}
     Bytes workspace() const { return workspace_; }
     // Queues the pass on the handle's stream. It overwrites the tensor that it makes.
     cudnnStatus_t run(cudnnHandle_t handle, const Tensors& tensors, void* workspace) const;
 
 private:
+    std::shared_ptr<const std::vector<CudnnDescriptor>> made_from_;
     CudnnDescriptor plan_;
     Bytes workspace_;
 };
@@ -52,7 +58,7 @@ private:
 
     cudnnHandle_t handle_;
     Precision precision_;
-    std::vector<CudnnDescriptor> kept_;              // that the proposals were made from
+    std::shared_ptr<std::vector<CudnnDescriptor>> kept_ = std::make_shared<std::vector<CudnnDescriptor>>();
     std::vector<cudnnBackendDescriptor_t> configs_;  // of engines
 };
 

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -41,7 +43,26 @@ struct Descriptor {
     std::map<cudnnBackendAttributeName_t, std::vector<std::byte>> attributes{};
     Convolution convolution{};
     ConvolutionEngine engine{};
+    std::vector<cudnnBackendDescriptor_t> made_from{};  // all of them, also those of its parts
 };
+
+// Descriptors that have not been destroyed. cuDNN may compile a plan's kernel when it first runs, and then reads what
+// the plan was made from: here a plan without that is an error.
+struct Descriptors {
+    std::mutex mutex;
+    std::set<cudnnBackendDescriptor_t> alive;
+};
+
+Descriptors& descriptors() {
+    static Descriptors all;
+    return all;
+}
+
+bool are_alive(const std::vector<cudnnBackendDescriptor_t>& parts) {
+    Descriptors& all = descriptors();
+    const std::lock_guard lock(all.mutex);
+    return std::ranges::all_of(parts, [&](cudnnBackendDescriptor_t part) { return all.alive.contains(part); });
+}
 
 struct Refused {};  // what was set does not make sense
 
@@ -66,11 +87,17 @@ T value_of(const Descriptor& of, cudnnBackendAttributeName_t name) {
     return values_of<T>(of, name, 1).front();
 }
 
+void note_part(Descriptor& of, Descriptor& part) {
+    of.made_from.push_back(&part);
+    of.made_from.insert(of.made_from.end(), part.made_from.begin(), part.made_from.end());
+}
+
 // A finalized descriptor of the type that an attribute names.
-const Descriptor& part_of(const Descriptor& of, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
-    const Descriptor& part = read(value_of<cudnnBackendDescriptor_t>(of, name));
+const Descriptor& part_of(Descriptor& of, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
+    Descriptor& part = read(value_of<cudnnBackendDescriptor_t>(of, name));
     if (!part.finalized || part.type != type)
         throw Refused{};
+    note_part(of, part);
     return part;
 }
 
@@ -126,7 +153,7 @@ int both(const Descriptor& of, cudnnBackendAttributeName_t name) {
     return static_cast<int>(values[0]);
 }
 
-Convolution convolution_of(const Descriptor& operation) {
+Convolution convolution_of(Descriptor& operation) {
     const Operation names = operation_of(operation.type);
     const Descriptor& how = part_of(operation, names.convolution, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     const auto tensor = [&](cudnnBackendAttributeName_t name) {
@@ -161,10 +188,11 @@ cudnnStatus_t finalize(Descriptor& made) {
             made.convolution = convolution_of(made);
             break;
         case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: {
-            const Descriptor& operation = read(value_of<cudnnBackendDescriptor_t>(made, CUDNN_ATTR_OPERATIONGRAPH_OPS));
+            Descriptor& operation = read(value_of<cudnnBackendDescriptor_t>(made, CUDNN_ATTR_OPERATIONGRAPH_OPS));
             if (!operation.finalized || !value_of<cudnnHandle_t>(made, CUDNN_ATTR_OPERATIONGRAPH_HANDLE))
                 throw Refused{};
             made.convolution = operation.convolution;
+            note_part(made, operation);
             break;
         }
         case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
@@ -202,6 +230,7 @@ void propose(const Descriptor& heuristics, std::int64_t room, std::int64_t* coun
             Descriptor& config = read(proposals[k]);
             config.convolution = heuristics.convolution;
             config.engine = engines[k];
+            config.made_from = heuristics.made_from;
             config.finalized = true;
         }
     *count = static_cast<std::int64_t>(engines.size());
@@ -225,7 +254,7 @@ cudnnStatus_t run(cudnnHandle_t handle, const Descriptor& plan, const Descriptor
     void* output = tensors[c.pass == Pass::Forward ? 2 : c.pass == Pass::Data ? 0 : 1];
     if (!first || !second || !output || (needs > 0 && !workspace))
         return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-    if (ids != std::vector<std::int64_t>{1, 2, 3})  // the only names that this stand-in understands
+    if (!are_alive(plan.made_from) || ids != std::vector<std::int64_t>{1, 2, 3})
         return CUDNN_STATUS_BAD_PARAM;
     for (const void* memory : {first, second, output, workspace})
         if (!handle->works_here() || !reaches(handle->device, memory))
@@ -317,10 +346,16 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t descriptorType,
                                            cudnnBackendDescriptor_t* descriptor) {
     *descriptor = new Descriptor{descriptorType};
+    const std::lock_guard lock(descriptors().mutex);
+    descriptors().alive.insert(*descriptor);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
+    {
+        const std::lock_guard lock(descriptors().mutex);
+        descriptors().alive.erase(descriptor);
+    }
     delete static_cast<Descriptor*>(descriptor);
     return CUDNN_STATUS_SUCCESS;
 }
