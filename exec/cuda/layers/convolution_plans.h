@@ -1,6 +1,5 @@
-// The passes of a convolution by cuDNN's graph interface, in the plans that its heuristics propose. A call of the
-// legacy interface takes the host 50 to 300 us with cuDNN 9.19 (results/h100/convolutions.txt), longer than the GPU
-// needs for a micro-batch; a call of a plan about 10 us.
+// The passes of a convolution by cuDNN's graph interface, in the plans that its heuristics propose. Calls of the legacy
+// interface take the host longer than the GPU needs for a micro-batch (docs/gpu.md).
 #pragma once
 
 #include "exec/cuda/device/check.h"
