@@ -5,7 +5,7 @@
 //     gpu_layers [--batch 32] [--precision bf16 | tf32 | fp32] [--share MULTIPROCESSORS] [--by-timing] [--details]
 #include "bench/gpu/measuring.h"
 #include "exec/cuda/device/device.h"
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 #include "exec/measuring/profile.h"
 #include "job/build.h"
 #include "job/load.h"

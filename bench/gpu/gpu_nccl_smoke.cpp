@@ -5,8 +5,8 @@
 //     gpu_nccl_smoke --self   messages of one rank to itself, against plain copies
 #include "bench/gpu/measuring.h"
 #include "exec/cuda/device/device.h"
+#include "exec/cuda/device/events.h"
 #include "exec/cuda/device/job_gpus.h"
-#include "exec/cuda/events.h"
 #include "exec/cuda/nccl.h"
 #include "exec/engine/mailbox.h"
 #include "job/config/config.h"

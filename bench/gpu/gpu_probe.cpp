@@ -5,7 +5,7 @@
 //     gpu_probe [--part machine | shares | convolutions | one-thread | taking-turns | two-threads | nccl | clusters]
 #include "bench/gpu/probing.h"
 #include "exec/cuda/device/device.h"
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 #include "exec/cuda/nccl.h"
 #include "workloads/error.h"
 

@@ -1,7 +1,7 @@
 // Convolutions, 3 by 3, of ones: every sum is known, and exact in all precisions.
 #include "bench/gpu/probing.h"
 #include "exec/cuda/device/device.h"
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 #include "exec/cuda/layers/convolution_plans.h"
 #include "workloads/error.h"
 

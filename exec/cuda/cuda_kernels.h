@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/cuda/device/device.h"
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 #include "exec/kernels.h"
 
 #include <memory>

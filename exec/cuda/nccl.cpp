@@ -10,7 +10,7 @@
 // compute (most_blocks).
 #include "exec/cuda/nccl.h"
 
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 #include "exec/engine/mailbox.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"

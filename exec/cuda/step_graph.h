@@ -2,7 +2,7 @@
 // as a whole.
 #pragma once
 
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 
 #include <vector>
 

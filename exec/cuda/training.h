@@ -5,7 +5,7 @@
 #pragma once
 
 #include "exec/cuda/cuda_kernels.h"
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 #include "exec/cuda/places.h"
 #include "exec/cuda/step_graph.h"
 #include "exec/cuda/transport.h"

@@ -2,8 +2,8 @@
 #include "exec/backends.h"
 #include "exec/cuda/backend.h"
 #include "exec/cuda/device/device.h"
+#include "exec/cuda/device/events.h"
 #include "exec/cuda/device/job_gpus.h"
-#include "exec/cuda/events.h"
 #include "exec/cuda/transport.h"
 #include "workloads/median.h"
 

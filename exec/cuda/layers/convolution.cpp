@@ -1,6 +1,6 @@
 // Convolutions by cuDNN: NHWC tensors, KRSC filters.
+#include "exec/cuda/device/events.h"
 #include "exec/cuda/device/job_gpus.h"
-#include "exec/cuda/events.h"
 #include "exec/cuda/layers/convolution_plans.h"
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"

@@ -1,4 +1,4 @@
-#include "exec/cuda/events.h"
+#include "exec/cuda/device/events.h"
 
 #include "exec/engine/mailbox.h"
 
