@@ -194,15 +194,15 @@ def plot(path, rows, sources):
         blocks += f"$points{number} << END\n{points}\nEND\n"
         name = source.replace("'", "")
         curves.append(f"$points{number} with points pointtype {5 + 2 * (number // 8 % 5)} pointsize 0.6 title '{name}'")
-    script = ("set terminal svg noenhanced font 'sans-serif,11' size 1000,640 background '#ffffff'\n"
-              f"set output '{path}'\nset logscale xy\nset key outside right top reverse Left samplen 1\nset grid\nset size square\n"
+    script = ("set terminal svg noenhanced font 'sans-serif,11' size 900,960 background '#ffffff'\n"
+              f"set output '{path}'\nset logscale xy\nset key below maxcols 2 reverse Left samplen 1\nset grid\nset size square\n"
               "set xlabel 'measured step (s)'\nset ylabel 'predicted step (s)'\n"
               f"{blocks}plot " + ", ".join(curves) + "\n")
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 
 
 def source_name(source):
-    return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()[:31]
+    return source.split("@")[0].split(",")[0].split(" tag ")[0].strip()
 
 
 def judge(program, rows, folder, jobs):
