@@ -27,6 +27,7 @@ Action add_plot(CLI::App& command);
 Action add_validate(CLI::App& command);
 Action add_plan(CLI::App& command);
 Action add_list(CLI::App& command);
+Action add_help(CLI::App& command);
 
 // The arguments of all commands that take a config: its path and the overrides.
 struct ConfigArguments : ConfigSource {
@@ -35,6 +36,8 @@ struct ConfigArguments : ConfigSource {
 
 void add_set(CLI::App& command, std::vector<std::string>& set);
 void add_config(CLI::App& command, ConfigArguments& arguments);  // CONFIG and --set
+
+std::string version_text();  // "pipewright 0.1.0 (1a2b3c4; backends: ...)"
 
 // Makes a job, and prints its notes about the plan to stderr.
 Job job_of(Config config);

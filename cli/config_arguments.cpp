@@ -21,7 +21,10 @@ Config ConfigArguments::load() const {
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {
-    command.add_option("CONFIG", arguments.path, "a config (YAML)")->required()->type_name("");
+    command.add_option("CONFIG", arguments.path, "a config (YAML); - for standard input")
+        ->required()
+        ->type_name("")
+        ->transform([](std::string path) { return path == "-" ? std::string("/dev/stdin") : path; });
     add_set(command, arguments.set);
 }
 

@@ -12,6 +12,7 @@
 #include "workloads/models/transformer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <iterator>
@@ -165,7 +166,13 @@ void list_kind(const std::string& name) {
 
 Action add_list(CLI::App& command) {
     auto kind = std::make_shared<std::string>();
-    command.add_option("KIND", *kind, names_of_lists())->required()->type_name("");
+    std::vector<std::string> names;
+    for (const List& each : kLists)
+        names.emplace_back(each.name);
+    command.add_option("KIND", *kind, names_of_lists())
+        ->required()
+        ->type_name(fmt::format(":{{{}}}", fmt::join(names, ",")))
+        ->option_text("REQUIRED");
     return [kind] { list_kind(*kind); };
 }
 

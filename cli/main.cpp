@@ -1,7 +1,6 @@
 // Parses the command line, runs one command and maps exceptions to the exit code.
 #include "cli/command.h"
 #include "cli/streams.h"
-#include "exec/backends.h"
 #include "exec/ranks/control_connection.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
@@ -10,7 +9,6 @@
 #include "workloads/error.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -76,11 +74,11 @@ constexpr Command kCommands[] = {
     {"list",
      "list models, transformers, schedules, backends, transports or config keys, or print the schema of configs",
      add_list, "  pipewright list schedules\n  pipewright list schema >pipewright.schema.json"},
+    {"help", "explain a command, print the man page or completions for a shell", add_help,
+     "  pipewright help simulate\n"
+     "  pipewright help --man | man -l -\n"
+     "  pipewright help --completion bash >/etc/bash_completion.d/pipewright"},
 };
-
-std::string version_text() {
-    return fmt::format("pipewright {} (backends: {})", PIPEWRIGHT_VERSION, fmt::join(built_in_backends(), ", "));
-}
 
 std::vector<std::string_view> command_names() {
     std::vector<std::string_view> names;

@@ -14,7 +14,7 @@ target_link_options(pipewright_library INTERFACE ${PIPEWRIGHT_EXPORTS}
                     $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/lib/pipewright>)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pipewright)
-install(TARGETS pipewright)
+install(TARGETS pipewright COMPONENT program)
 install(TARGETS pipewright_library EXPORT pipewrightTargets)
 install(EXPORT pipewrightTargets NAMESPACE pipewright:: DESTINATION ${package})
 

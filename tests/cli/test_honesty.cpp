@@ -72,7 +72,7 @@ TEST_F(Cli, AProfileOfOtherConvolutionsIsNoted) {
     run_well("profile mlp.yaml -o cpu.yaml --set run.backend=reference");
     const std::string timed =
         "convolutions:\n  - {pass: forward, samples: 1, channels: 8, height: 6, width: 6, outputs: 8, kernel: 3, "
-        "stride: 1, padding: 1, multiprocessors: 132, algorithm: 1, math: fma}\nlayers:\n";
+        "stride: 1, padding: 1, multiprocessors: 132, plan: 1}\nlayers:\n";
     const std::string cuda = replaced(read("cpu.yaml"), "backend: \"reference\"", "backend: \"cuda\"");
     write("cuda.yaml", replaced(cuda, "layers:\n", timed));
     const std::string simulate = "simulate mlp.yaml --set run.backend=cuda --set cluster.profile=cuda.yaml";

@@ -1,0 +1,16 @@
+// The version, with the commit of the sources if they are a checkout.
+#include "cli/command.h"
+#include "exec/backends.h"
+#include "pipewright_commit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace pw {
+
+std::string version_text() {
+    return fmt::format("pipewright {} ({}backends: {})", PIPEWRIGHT_VERSION, kCommit,
+                       fmt::join(built_in_backends(), ", "));
+}
+
+}  // namespace pw

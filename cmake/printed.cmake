@@ -1,0 +1,10 @@
+# Writes into FOLDER what the PROGRAM prints of itself: the man page, and completions under the names that shells look for.
+cmake_policy(VERSION 3.25)
+file(MAKE_DIRECTORY ${FOLDER})
+function(print file)
+  execute_process(COMMAND ${PROGRAM} help ${ARGN} OUTPUT_FILE ${FOLDER}/${file} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+print(pipewright.1 --man)
+print(pipewright --completion bash)
+print(_pipewright --completion zsh)
+print(pipewright.fish --completion fish)
