@@ -1,7 +1,7 @@
 // The version, with the commit of the sources if they are a checkout.
 #include "cli/command.h"
+#include "cli/commit.h"
 #include "exec/backends.h"
-#include "pipewright_commit.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
