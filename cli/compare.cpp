@@ -66,7 +66,7 @@ Comparison compare_files(const CompareArguments& arguments) {
     for (const std::string& path : {arguments.config.path, measured_path})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    return compare_traces(read_report({arguments.config.path}), read_report({measured_path}));
+    return compare_traces(report_in({arguments.config.path}), report_in({measured_path}));
 }
 
 Comparison compare_config(const CompareArguments& arguments, Config config) {
@@ -128,7 +128,7 @@ void replay_trace(const CompareArguments& arguments) {
     paths.insert(paths.end(), arguments.others.begin(), arguments.others.end());
     for (const std::string& path : paths)
         require_trace(path, fmt::format("write one: pipewright run {} --trace FILE", path));
-    const ReplayedTrace replay = replayed(read_report(paths));
+    const ReplayedTrace replay = replayed(report_in(paths));
     if (arguments.json)
         print_json(to_json(replay));
     else

@@ -178,8 +178,8 @@ Report predicted_report(const Job& job, bool with_events) {
     return report;
 }
 
-Report read_report(const std::vector<std::string>& paths) {
-    Trace trace = read_any_trace(paths);
+Report read_report(const std::vector<std::string>& paths, Notices& notes) {
+    Trace trace = read_any_trace(paths, notes);
     check_trace(trace, paths.front());
     return report_of(std::move(trace));
 }

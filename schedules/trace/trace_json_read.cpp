@@ -197,7 +197,7 @@ private:
             stages = std::max(stages, event.task.stage + 1);
         }
         check_peers(stages);
-        trace_.schedule = "foreign";
+        trace_.schedule = kForeign;
         if (place.has("otherData")) {
             const JsonPlace other = place.object_at("otherData");
             trace_.asynchronous = other.has("asynchronous") && other.flag("asynchronous");
@@ -279,16 +279,20 @@ public:
 private:
     bool keep(int depth, json::parse_event_t event, json& value) {
         using Event = json::parse_event_t;
+        if (depth == 0 && event == Event::array_start) {  // the whole file is the list
+            in_events_ = true;
+            depth_ = 1;
+        }
         if (depth == 1 && event == Event::key)
             in_events_ = value == "traceEvents";
-        if (depth != 2 || !in_events_)
+        if (depth != depth_ || !in_events_)
             return true;
         if (event == Event::object_end) {
             take_({path_, value, fmt::format("traceEvents[{}]", index_), help_}, index_);
             ++index_;
             return false;
         }
-        if (event == Event::value || event == Event::array_start)
+        if (event == Event::value || event == Event::array_end)
             fail("trace '{}': traceEvents[{}]: expected an object, got {}", path_, index_,
                  event == Event::value ? value.type_name() : "array");
         return true;
@@ -298,6 +302,7 @@ private:
     const char* const help_;
     const std::function<void(const JsonPlace& event, std::size_t index)>& take_;
     bool in_events_ = false;
+    int depth_ = 2;          // of the events
     std::size_t index_ = 0;  // in traceEvents
 };
 
@@ -310,6 +315,8 @@ Trace read_foreign_trace(const std::string& path) { return Reader(path, true).re
 nlohmann::json parse_events(const std::string& path, const char* help,
                             const std::function<void(const JsonPlace& event, std::size_t index)>& take) {
     json root = EventParser(path, help, take).parse();
+    if (root.is_array())
+        root = {{"traceEvents", json::array()}};
     const JsonPlace place{path, root, "file", help};
     if (!root.is_object())
         fail("trace '{}': expected an object with otherData and traceEvents, got {}\n  help: {}", path,

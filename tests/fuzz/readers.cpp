@@ -68,7 +68,8 @@ void read_whole_trace(const std::string& bytes) {
 
 void replay_any_trace(const std::string& bytes) {
     const std::string path = file("foreign.json", bytes);
-    const Trace read = read_any_trace({path});
+    std::vector<std::string> notes;
+    const Trace read = read_any_trace({path}, notes);
     check_trace(read, path);
     const Trace trace = with_updates(read);
     const Plan plan = plan_of(trace);

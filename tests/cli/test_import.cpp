@@ -1,0 +1,146 @@
+// import: traces of other programs become ours.
+#include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+class Import : public Cli {
+protected:
+    // Two micro-batches on two devices, F 10 ms, B 20 ms, without time between: 0F0 0F1 ... 0B0 0B1, 90 ms.
+    struct Slice {
+        int device;
+        char op;
+        int microbatch, start, duration;
+    };
+    static constexpr Slice kSlices[] = {{0, 'F', 0, 0, 10},  {0, 'F', 1, 10, 10}, {1, 'F', 0, 10, 10},
+                                        {1, 'B', 0, 20, 20}, {1, 'F', 1, 40, 10}, {1, 'B', 1, 50, 20},
+                                        {0, 'B', 0, 40, 20}, {0, 'B', 1, 70, 20}};
+
+    template <class Make>
+    static Json events_of(Make make) {
+        Json events = Json::array();
+        for (const Slice& slice : kSlices) {
+            Json event = {{"ph", "X"}, {"ts", slice.start * 1000}, {"dur", slice.duration * 1000}};
+            make(slice, event);
+            events.push_back(event);
+        }
+        return events;
+    }
+    Json valid(const std::string& files) const { return run_well("validate --json " + files).json(); }
+    void expect_imported(const Json& file) const {
+        write("foreign.json", file.dump());
+        EXPECT_EQ(run_well("import foreign.json -o trace.json").err, "");
+        const Json json = valid("trace.json");
+        EXPECT_EQ(json["step_time_ns"], 90'000'000) << file.dump(1);
+        EXPECT_EQ(json["stages"], 2);
+        EXPECT_EQ(json["tasks"], 8);
+        EXPECT_EQ(json["devices"][0]["busy_ns"], 60'000'000);
+        EXPECT_EQ(json["devices"][1]["busy_ns"], 60'000'000);
+    }
+};
+
+}  // namespace
+
+// bench/pytorch_traces.py made the files. The numbers are sums over the operators in PP:0F0 ... that another program,
+// in Python, found in them: from 1F0 to 0B1 135.805 ms.
+TEST_F(Import, FilesOfPyTorch) {
+    const std::string files = PIPEWRIGHT_SOURCE_DIR "/tests/cli/kineto/rank0.json.gz " PIPEWRIGHT_SOURCE_DIR
+                                                    "/tests/cli/kineto/rank1.json.gz";
+    const Said said = run_well("import " + files + " -o trace.json.gz");
+    EXPECT_EQ(said.err, "");
+    expect_says(said.out, {"step 135.8 ms", "devices: 2, stages: 4, micro-batches: 2, steps: 1"});
+    const Json json = valid("trace.json.gz");
+    EXPECT_NEAR(json["step_time_ns"].get<double>(), 135'804'994, 10);
+    EXPECT_NEAR(json["devices"][0]["busy_ns"].get<double>(), 48'457'724, 10);
+    EXPECT_NEAR(json["devices"][1]["busy_ns"].get<double>(), 87'267'478, 10);
+    run_well("plot trace.json.gz -o x.html");
+    run_well("compare trace.json.gz --replay");
+    run_well("compare trace.json.gz trace.json.gz");
+}
+
+TEST_F(Import, NamesOfEvents) {
+    expect_imported(events_of([](const Slice& slice, Json& event) {  // a list, and the stage is the process
+        event["name"] = fmt::format("{}{}", slice.op, slice.microbatch);
+        event["pid"] = 10 * slice.device + 5;
+    }));
+    expect_imported({{"traceEvents", events_of([](const Slice& slice, Json& event) {
+                          event["name"] = fmt::format("{}{}{}", slice.device, slice.op, slice.microbatch);
+                          event["pid"] = 1;
+                          event["tid"] = slice.device == 0 ? 9 : 10;
+                      })}});
+    expect_imported({{"traceEvents", events_of([](const Slice& slice, Json& event) {
+                          event["name"] = fmt::format("stage{}: {} micro-batch {}", slice.device,
+                                                      slice.op == 'F' ? "Forward" : "backward_pass", slice.microbatch);
+                          event["pid"] = fmt::format("worker {}", slice.device);
+                      })}});
+    expect_imported({{"traceEvents", events_of([](const Slice& slice, Json& event) {
+                          event["name"] = "task";
+                          event["pid"] = slice.device;
+                          event["args"] = {{"type", slice.op == 'F' ? "fwd" : "bwd"},
+                                           {"stage_id", slice.device},
+                                           {"mb", fmt::format("{}", slice.microbatch)}};
+                      })}});
+}
+
+TEST_F(Import, BeginningsAndEnds) {
+    Json events = Json::array();
+    for (const Json& event : events_of([](const Slice&slice, Json&made) {
+             made["name"] = fmt::format("{} {}", slice.op == 'F' ? "fwd" : "bwd", slice.microbatch);
+             made["pid"] = slice.device;
+         })) {
+        const double start = event["ts"], end = start + event["dur"].get<double>();
+        events.push_back({{"ph", "B"}, {"name", event["name"]}, {"pid", event["pid"]}, {"ts", start}});
+        events.push_back({{"ph", "B"}, {"name", "matmul"}, {"pid", event["pid"]}, {"ts", start}});
+        events.push_back({{"ph", "E"}, {"pid", event["pid"]}, {"ts", end}});
+        events.push_back({{"ph", "E"}, {"pid", event["pid"]}, {"ts", end}});
+    }
+    expect_imported({{"traceEvents", events}});
+    events[2]["ts"] = events[3]["ts"] = -1;
+    write("foreign.json", events.dump());
+    expect_says(error_of("import foreign.json -o x.json", 2), {"traceEvents[3].ts", "microseconds"});
+}
+
+TEST_F(Import, StepsOfNamedEvents) {
+    Json events = Json::array();
+    for (const int step : {0, 1, 2})
+        for (Json event : events_of([](const Slice&slice, Json&made) {
+                 made["name"] = fmt::format("{}{}", slice.op, slice.microbatch);
+                 made["pid"] = slice.device;
+             })) {
+            event["ts"] = event["ts"].get<int>() + 100'000 * step;
+            events.push_back(event);
+        }
+    write("foreign.json", events.dump());
+    expect_says(run_well("import foreign.json -o trace.json").out, {"steps: 3", "step 90.00 ms"});
+    events.erase(events.size() - 1);
+    write("foreign.json", events.dump());
+    expect_says(error_of("import foreign.json -o x.json", 2),
+                {"foreign.json", "step 2 of device 0 has no 0B1", "help"});
+}
+
+TEST_F(Import, WhatIsNoTaskIsSaid) {
+    const Json names = {"aten::mm", "conv2d_backward", "LinearBackward0", "Optimizer.step#SGD.step", "forward"};
+    Json events = Json::array();
+    for (const Json& name : names)
+        events.push_back({{"ph", "X"}, {"name", name}, {"pid", 0}, {"ts", 0}, {"dur", 1}});
+    write("foreign.json", events.dump());
+    expect_says(error_of("import foreign.json -o x.json", 2),
+                {"trace 'foreign.json'", "none of its events is a task of a plan", "F3, 1F3 or", "PP:0F1", "args op",
+                 "it has events 'aten::mm', 'conv2d_backward'", "help: "});
+    EXPECT_FALSE(std::filesystem::exists(file("x.json")));
+    write("foreign.json", "[]");
+    expect_says(error_of("import foreign.json -o x.json", 2), {"no events with names"});
+    expect_says(error_of("import mlp.yaml -o x.json", 2), {"is a config, not a trace", "pipewright simulate"});
+    expect_says(error_of("import absent.json -o x.json", 2), {"absent.json"});
+    expect_says(error_of("import foreign.json", 2), {"--output is required"});
+}
+
+}  // namespace pw
