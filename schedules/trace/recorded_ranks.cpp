@@ -111,26 +111,58 @@ private:
                      ranks_[k - 1].path, ranks_[k].path, ranks_[k].rank);
     }
 
+    // Keeps the steps that have the same tasks as most others have, on all ranks.
     void keep_common_steps() {
         std::map<int, std::set<int>> ranks_of;
+        std::map<int, std::set<std::pair<int, Task>>> tasks_of;  // rank, task
         for (const RecordedRank& rank : ranks_)
-            for (const RecordedTask& one : rank.tasks)
+            for (const RecordedTask& one : rank.tasks) {
                 ranks_of[one.step].insert(rank.rank);
-        std::vector<int> left_out;
-        for (const auto& [step, ranks] : ranks_of)
-            (ranks.size() == ranks_.size() ? steps_ : left_out).push_back(step);
-        if (steps_.empty())
+                tasks_of[one.step].emplace(rank.rank, one.task);
+            }
+        std::map<std::set<std::pair<int, Task>>, int> steps_with;
+        for (const auto& [step, tasks] : tasks_of)
+            if (ranks_of[step].size() == ranks_.size())
+                ++steps_with[tasks];
+        if (steps_with.empty())
             fail(
                 "traces '{}' and '{}' have no step in common: {}\n  help: name the files of one run, recorded with "
                 "the same schedule of the profiler",
                 ranks_.front().path, ranks_.back().path, steps_by_rank());
-        for (const int step : left_out)
-            notes_.push_back(fmt::format("step {} is left out: only rank {} has tasks in it", step,
-                                         fmt::join(ranks_of[step], ", ")));
+        const auto& usual = std::max_element(steps_with.begin(), steps_with.end(), [](const auto& a, const auto& b) {
+                                return std::pair(a.second, a.first.size()) < std::pair(b.second, b.first.size());
+                            })->first;
+        std::vector<std::string> left_out;
+        for (const auto& [step, tasks] : tasks_of) {
+            if (tasks == usual)
+                steps_.push_back(step);
+            else if (ranks_of[step].size() < ranks_.size())
+                left_out.push_back(fmt::format("step {} is left out: only rank {} has tasks in it", step,
+                                               fmt::join(ranks_of[step], ", ")));
+            else
+                left_out.push_back(fmt::format("step {} is left out: {}", step, difference(tasks, usual)));
+        }
+        constexpr std::size_t kMostNotes = 3;
+        if (left_out.size() > kMostNotes)
+            left_out[kMostNotes - 1] =
+                fmt::format("{} more steps are left out for such reasons", left_out.size() - kMostNotes + 1);
+        left_out.resize(std::min(left_out.size(), kMostNotes));
+        notes_.insert(notes_.end(), left_out.begin(), left_out.end());
         for (RecordedRank& rank : ranks_)
             std::erase_if(rank.tasks, [&](const RecordedTask& one) {
                 return !std::binary_search(steps_.begin(), steps_.end(), one.step);
             });
+    }
+
+    static std::string difference(const std::set<std::pair<int, Task>>& tasks,
+                                  const std::set<std::pair<int, Task>>& usual) {
+        for (const auto& [rank, task] : usual)
+            if (!tasks.contains({rank, task}))
+                return fmt::format("rank {} has no {} in it", rank, print(task));
+        for (const auto& [rank, task] : tasks)
+            if (!usual.contains({rank, task}))
+                return fmt::format("rank {} has {} in it, which other steps lack", rank, print(task));
+        return "";
     }
 
     std::string steps_by_rank() const {

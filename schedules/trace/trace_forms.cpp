@@ -14,7 +14,7 @@
 namespace pw {
 
 // Each row is defined where its reader is.
-extern const TraceForm kKineto, kNamedEvents;
+extern const TraceForm kKineto, kMegatronTimers, kNamedEvents, kPrimus, kVaruna;
 
 namespace {
 
@@ -39,7 +39,7 @@ constexpr TraceForm kTasks{.tasks = "events with args op, stage and microbatch",
                            .read = read_tasks};
 
 // An event is a task of the first row that takes it.
-constexpr const TraceForm* kForms[] = {&kTasks, &kKineto, &kNamedEvents};
+constexpr const TraceForm* kForms[] = {&kTasks, &kKineto, &kNamedEvents, &kPrimus, &kVaruna, &kMegatronTimers};
 
 const TraceForm* form_of_file(std::string_view beginning) {
     const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const TraceForm* row) {
@@ -112,7 +112,8 @@ const char* help_on_forms() {
         return fmt::format(
             "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
             "op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
-            "device is args.device or pid; or the files of torch.profiler, one per rank",
+            "device is args.device or pid; or the files of torch.profiler, Primus or Varuna, one per rank; or the log "
+            "of Megatron-LM's timers",
             fmt::join(letters, " "));
     }();
     return help.c_str();

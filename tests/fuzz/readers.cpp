@@ -66,8 +66,8 @@ void read_whole_trace(const std::string& bytes) {
         std::abort();
 }
 
-void replay_any_trace(const std::string& bytes) {
-    const std::string path = file("foreign.json", bytes);
+void replay_any_trace(const char* name, const std::string& bytes) {
+    const std::string path = file(name, bytes);
     std::vector<std::string> notes;
     const Trace read = read_any_trace({path}, notes);
     check_trace(read, path);
@@ -114,8 +114,11 @@ const Target kTargets[] = {
     {"units", read_quantities},
     {"csv", read_plan},
     {"trace", read_whole_trace},
-    {"foreign", replay_any_trace},
-    {"kineto", replay_any_trace},
+    {"foreign", [](const std::string& bytes) { replay_any_trace("foreign.json", bytes); }},
+    {"kineto", [](const std::string& bytes) { replay_any_trace("rank.json", bytes); }},
+    {"primus", [](const std::string& bytes) { replay_any_trace("pp_rank_0.json", bytes); }},
+    {"varuna", [](const std::string& bytes) { replay_any_trace("stage0of1", bytes); }},
+    {"megatron", [](const std::string& bytes) { replay_any_trace("train.log", bytes); }},
     {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
     {"products", [](const std::string& bytes) { read_products(file("products.yaml", bytes)); }},
     {"layers", [](const std::string& bytes) { read_layer_yaml(std::make_shared<Source>("l.yaml", bytes), 4); }},
