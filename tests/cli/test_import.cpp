@@ -131,6 +131,45 @@ TEST_F(Import, StepsOfNamedEvents) {
     expect_says(error_of("import foreign.json -o x.json", 2), {"foreign.json", "0B1", "help"});
 }
 
+// Stage 1 takes twice as long: 0F0 10, 1F0 20, 1B0 40, 1F1 20, 1B1 40, 0B1 20 are the critical path. With F 15 and B 30
+// it is 15 + 15 + 30 + 15 + 30 + 30.
+TEST_F(Import, TheSlowStageIsNamed) {
+    Json events = Json::array();
+    const auto add = [&](const char* name, int device, int start, int duration) {
+        events.push_back(
+            {{"ph", "X"}, {"name", name}, {"pid", device}, {"ts", start * 1000}, {"dur", duration * 1000}});
+    };
+    add("F0", 0, 0, 10);
+    add("F1", 0, 10, 10);
+    add("F0", 1, 10, 20);
+    add("B0", 1, 30, 40);
+    add("F1", 1, 70, 20);
+    add("B1", 1, 90, 40);
+    add("B0", 0, 70, 20);
+    add("B1", 0, 130, 20);
+    write("foreign.json", events.dump());
+    run_well("import foreign.json -o trace.json");
+    const Json json = run_well("compare trace.json --replay --explain --json").json()["explanation"];
+    EXPECT_EQ(json["makespan_ns"], 150'000'000);
+    EXPECT_EQ(json["balanced_ns"], 135'000'000);
+    EXPECT_EQ(json["slowest_stage"], 1);
+    EXPECT_EQ(json["stages"], (Json{{{"work_ns", 30'000'000}, {"critical_ns", 30'000'000}},
+                                    {{"work_ns", 60'000'000}, {"critical_ns", 120'000'000}}}));
+    EXPECT_EQ(json["critical_ns"], (Json{30'000'000, 120'000'000}));
+    const std::string text = run_well("compare foreign.json --replay --explain").out;
+    expect_says(text, {"Stage 1 is the slowest: 60.00 ms for a micro-batch, and the mean of the stages is 45.00 ms.",
+                       "120.0 ms of 150.0 ms of the critical path are its tasks.",
+                       "With equal stages the step would take 135.0 ms, 10.0 % less."});
+    EXPECT_FALSE(run_well("compare trace.json --replay --json").json().contains("explanation"));
+    write("equal.json", events_of([](const Slice& slice, Json& event) {
+                            event["name"] = fmt::format("{}{}", slice.op, slice.microbatch);
+                            event["pid"] = slice.device;
+                        }).dump());
+    expect_says(run_well("compare equal.json --replay --explain").out,
+                {"All stages take about the same", "Equal stages would not make the step shorter."});
+    expect_says(error_of("compare trace.json trace.json --explain", 2), {"--explain", "--replay --explain"});
+}
+
 TEST_F(Import, WhatIsNoTaskIsSaid) {
     const Json names = {"aten::mm", "conv2d_backward", "LinearBackward0", "Optimizer.step#SGD.step", "forward"};
     Json events = Json::array();
