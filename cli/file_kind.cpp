@@ -1,6 +1,6 @@
 #include "cli/file_kind.h"
 
-#include "schedules/trace/trace_json.h"
+#include "schedules/import/any_trace.h"
 #include "workloads/error.h"
 #include "workloads/text/gzip.h"
 

@@ -5,7 +5,7 @@
 #include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "report/report.h"
-#include "schedules/trace/trace_json.h"
+#include "schedules/import/any_trace.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>

@@ -7,6 +7,7 @@
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
+#include "schedules/import/any_trace.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/text/printable.h"
 

@@ -18,7 +18,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -311,6 +313,21 @@ private:
 Trace read_trace(const std::string& path) { return Reader(path).read(); }
 
 Trace read_foreign_trace(const std::string& path) { return Reader(path, true).read(); }
+
+const char* help_on_forms() {
+    static const std::string help = [] {
+        std::vector<std::string_view> letters;
+        for (const OpFacts& facts : kOpFacts)
+            letters.push_back(facts.letters);
+        return fmt::format(
+            "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
+            "op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
+            "device is args.device or pid; or the files of torch.profiler, Primus or Varuna, one per rank; or the log "
+            "of Megatron-LM's timers",
+            fmt::join(letters, " "));
+    }();
+    return help.c_str();
+}
 
 nlohmann::json parse_events(const std::string& path, const char* help,
                             const std::function<void(const JsonPlace& event, std::size_t index)>& take) {

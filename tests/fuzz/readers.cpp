@@ -8,6 +8,7 @@
 #include "job/load.h"
 #include "report/accuracy.h"
 #include "schedules/csv/csv.h"
+#include "schedules/import/any_trace.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "schedules/trace/trace.h"

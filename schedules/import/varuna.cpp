@@ -3,8 +3,9 @@
 // that is the operation, a number that is not used, the beginning in seconds and the duration. `start time` begins a
 // step and `BATCH END` ends it. Lines of messages (recvacts, recvgrads) and of sums (SYNC!) are left out. Micro-batches
 // are not named: the n-th forward of a step is of micro-batch n, and so is the n-th backward with the `rec` before it.
-#include "schedules/trace/log_lines.h"
-#include "schedules/trace/recorded_ranks.h"
+#include "schedules/import/log_lines.h"
+#include "schedules/import/recorded_ranks.h"
+#include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 #include "workloads/text/files.h"
 #include "workloads/text/gzip.h"

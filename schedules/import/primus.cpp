@@ -1,6 +1,7 @@
 // What Primus dumps of Megatron-LM's pipelines (`dump_pp_data`): pp_rank_0.json, ... with the milliseconds of tasks
 // from the beginning of each iteration, by CUDA's events. Clocks of ranks begin anew in every iteration.
-#include "schedules/trace/recorded_ranks.h"
+#include "schedules/import/recorded_ranks.h"
+#include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 #include "workloads/text/files.h"
 #include "workloads/text/gzip.h"
@@ -30,7 +31,8 @@ struct PrimusPass {
 constexpr PrimusPass kPrimusPasses[] = {{"fwd", Op::Forward}, {"bwd", Op::Backward}, {"wgrad", Op::BackwardWeight}};
 
 bool begins_as_primus(std::string_view text) {
-    return text.starts_with('{') && text.find("\"fwd_start\"") != text.npos;
+    constexpr std::string_view kKey = "\"fwd_start\"";
+    return text.starts_with('{') && text.find(kKey) != text.npos;
 }
 
 int rank_of_primus(const std::string& path) {

@@ -1,4 +1,4 @@
-#include "schedules/trace/recorded_ranks.h"
+#include "schedules/import/recorded_ranks.h"
 
 #include "schedules/trace/trace_events.h"
 #include "workloads/error.h"

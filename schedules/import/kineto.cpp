@@ -4,7 +4,8 @@
 // the first to the last operator in the annotation that computes: PyTorch waits for messages inside of it. Steps are
 // those of `ProfilerStep#n`. Other annotations of PyTorch than F, B, I and W are left out: transfers and sums of
 // gradients overlap.
-#include "schedules/trace/recorded_ranks.h"
+#include "schedules/import/recorded_ranks.h"
+#include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 
 #include <algorithm>

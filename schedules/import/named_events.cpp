@@ -1,7 +1,8 @@
 // Chrome traces of any program whose events name their tasks, in the name (`F3`, `1F3`, `fwd mb 3 stage 1`) or in args.
 // A device is a process, or a thread where all tasks are of one process. Where no stage is named, it is the device's
 // number.
-#include "schedules/trace/recorded_ranks.h"
+#include "schedules/import/recorded_ranks.h"
+#include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 
 #include <algorithm>

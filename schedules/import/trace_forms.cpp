@@ -1,4 +1,6 @@
 // The formats of traces that can be read.
+#include "schedules/import/any_trace.h"
+#include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/text/files.h"
@@ -102,21 +104,6 @@ std::string SeenNames::print() const {
     names.resize(std::min(names.size(), kMost));
     return fmt::format("it has {} '{}'{}", annotations_.empty() ? "events" : "annotations", fmt::join(names, "', '"),
                        more ? " and others" : "");
-}
-
-const char* help_on_forms() {
-    static const std::string help = [] {
-        std::vector<std::string_view> letters;
-        for (const OpFacts& facts : kOpFacts)
-            letters.push_back(facts.letters);
-        return fmt::format(
-            "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
-            "op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
-            "device is args.device or pid; or the files of torch.profiler, Primus or Varuna, one per rank; or the log "
-            "of Megatron-LM's timers",
-            fmt::join(letters, " "));
-    }();
-    return help.c_str();
 }
 
 Trace read_any_trace(const std::vector<std::string>& paths, std::vector<std::string>& notes) {

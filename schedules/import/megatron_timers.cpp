@@ -4,10 +4,11 @@
 //          rank  0: 812.31
 // A log has no times of tasks. Each takes the mean of its stage, over its ranks and micro-batches, in the order of
 // Megatron's schedule and as early as the plan allows. The shape is that of the arguments at the beginning of the log.
+#include "schedules/import/log_lines.h"
+#include "schedules/import/recorded_ranks.h"
+#include "schedules/import/trace_form.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
-#include "schedules/trace/log_lines.h"
-#include "schedules/trace/recorded_ranks.h"
 #include "schedules/trace/trace_events.h"
 #include "workloads/text/files.h"
 #include "workloads/text/gzip.h"
