@@ -170,6 +170,42 @@ TEST_F(Import, TheSlowStageIsNamed) {
     expect_says(error_of("compare trace.json trace.json --explain", 2), {"--explain", "--replay --explain"});
 }
 
+// Predicted F 10, B 20 on both stages are 90 ms; measured stage 1 takes 2 ms more for each backward, and there is 1 ms
+// before 1F0: 95 ms. The predicted plan has transfers and updates, the measured one has not.
+TEST_F(Import, APredictionIsComparedWithIt) {
+    write("two.yaml", R"(
+workload: {model: uniform, stages: 2, forward: 10 ms, backward_input: 10 ms, backward_weight: 10 ms}
+cluster: {devices: 2}
+pipeline: {schedule: 1f1b, micro_batches: 2}
+)");
+    run_well("simulate two.yaml --trace predicted.json");
+    Json events = events_of([](const Slice& slice, Json& event) {
+        event["name"] = fmt::format("{}{}", slice.op, slice.microbatch);
+        event["pid"] = slice.device;
+        const bool slow = slice.device == 1 && slice.op == 'B';
+        const int late = slice.device == 1 ? 1 + (slice.start > 20 ? 2 : 0) : slice.start < 40 ? 0 : 3;
+        event["ts"] = (slice.start + late + (slice.device == 0 && slice.start == 70 ? 2 : 0)) * 1000;
+        event["dur"] = (slice.duration + (slow ? 2 : 0)) * 1000;
+    });
+    write("foreign.json", events.dump());
+    run_well("import foreign.json -o trace.json");
+    const Json json = run_well("compare predicted.json trace.json --json").json();
+    EXPECT_EQ(json["measured"]["step_time_ns"], 95'000'000);
+    EXPECT_EQ(json["predicted"]["step_time_ns"], 90'000'000);
+    EXPECT_EQ(json["error_parts"]["mechanics"]["hand_over_ns"], -1'000'000);
+    EXPECT_EQ(json["error_parts"]["costs_ns"], -4'000'000);
+    EXPECT_EQ(json["error_parts"]["by_task"][0]["op"], "B");
+    EXPECT_EQ(json["error_parts"]["by_task"][0]["stage"], 1);
+    run_well("compare predicted.json trace.json --why --plot both.html");
+    run_well("simulate two.yaml --set pipeline.schedule=gpipe --trace gpipe.json");
+    expect_says(
+        error_of("compare gpipe.json trace.json", 2),
+        {"different plans: device 1 runs 1B0 where the other has 1F1", "same stages, micro-batches and schedule"});
+    run_well("simulate two.yaml --set pipeline.micro_batches=3 --trace three.json");
+    expect_says(error_of("compare three.json trace.json", 2), {"different plans"});
+    expect_says(error_of("compare trace.json predicted.json", 2), {"different plans"});
+}
+
 TEST_F(Import, WhatIsNoTaskIsSaid) {
     const Json names = {"aten::mm", "conv2d_backward", "LinearBackward0", "Optimizer.step#SGD.step", "forward"};
     Json events = Json::array();

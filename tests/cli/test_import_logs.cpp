@@ -182,7 +182,7 @@ TEST_F(ImportLogs, VarunaHasALogForEachStage) {
     EXPECT_EQ(said.err, "");
     expect_says(said.out, {"step 90.00 ms", "devices: 2, stages: 2, micro-batches: 2, steps: 1"});
     const Json json = valid("trace.json");
-    EXPECT_NEAR(json["step_time_ns"].get<double>(), 90e6, 100);  // seconds since 1970 are exact to 100 ns or so
+    EXPECT_NEAR(json["step_time_ns"].get<double>(), 90e6, 100);  // such seconds are exact to 100 ns or so
     EXPECT_EQ(json["tasks"], 10);
     EXPECT_NEAR(json["devices"][0]["busy_ns"].get<double>(), 80e6, 100);
     EXPECT_NEAR(json["devices"][1]["busy_ns"].get<double>(), 60e6, 100);
