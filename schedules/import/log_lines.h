@@ -11,6 +11,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -19,11 +20,12 @@ struct LogLine {
     const std::string& path;
     int number;  // from 1
     std::string_view text;
+    const char* help;
 
     template <class... Args>
     [[noreturn]] void reject(fmt::format_string<Args...> fact, Args&&... args) const {
-        fail("trace '{}', line {}: {}: {}", path, number, fmt::format(fact, std::forward<Args>(args)...),
-             shortened(std::string(text), 80));
+        fail("trace '{}', line {}: {}: {}\n  help: {}", path, number, fmt::format(fact, std::forward<Args>(args)...),
+             shortened(std::string(text), 80), help);
     }
 
     std::vector<std::string_view> words() const {
@@ -47,10 +49,10 @@ inline double number_in_log(std::string_view word) {
 }
 
 template <class Take>
-void for_each_line(const std::string& path, std::string_view text, Take take) {
+void for_each_line(const std::string& path, std::string_view text, const char* help, Take take) {
     for (int number = 1; !text.empty(); ++number) {
         const std::size_t end = std::min(text.find('\n'), text.size());
-        take(LogLine{path, number, text.substr(0, end)});
+        take(LogLine{path, number, text.substr(0, end), help});
         text.remove_prefix(std::min(end + 1, text.size()));
     }
 }

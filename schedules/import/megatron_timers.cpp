@@ -41,7 +41,7 @@ class MegatronLog {
 public:
     explicit MegatronLog(const std::string& path) : path_(path) {
         const std::string text = read_text(path, kMegatronHelp, kMostTrace);
-        for_each_line(path, text, [this](const LogLine& line) { read_line(line); });
+        for_each_line(path, text, kMegatronHelp, [this](const LogLine& line) { read_line(line); });
     }
 
     Trace trace(std::vector<std::string>& notes) {

@@ -184,6 +184,7 @@ public:
 
     std::vector<Found> read(const std::string& path) {
         parse_events(path, help_on_forms(), [this](const JsonPlace& event, std::size_t) { take(event); });
+        std::erase_if(found_, [](const Found& task) { return task.end < task.start; });  // without an end
         std::stable_sort(found_.begin(), found_.end(),
                          [](const Found& a, const Found& b) { return a.start < b.start; });
         return std::move(found_);
@@ -198,7 +199,7 @@ private:
         } else if (phase == "B") {
             open_[place].push_back(is_named_task(event.object) ? static_cast<int>(found_.size()) : -1);
             if (open_[place].back() >= 0)
-                found_.push_back({place, named_by(event.object), event.micros("ts"), 0});
+                found_.push_back({place, named_by(event.object), event.micros("ts"), -1});
         } else if (phase == "X" && is_named_task(event.object)) {
             const Ns start = event.micros("ts");
             add_end({place, named_by(event.object), start, 0}, start + event.micros("dur"), event);

@@ -48,7 +48,7 @@ public:
 
     RecordedRank read() {
         const std::string text = read_text(rank_.path, kVarunaHelp, kMostTrace);
-        for_each_line(rank_.path, text, [this](const LogLine& line) { read_line(line); });
+        for_each_line(rank_.path, text, kVarunaHelp, [this](const LogLine& line) { read_line(line); });
         return std::move(rank_);
     }
 

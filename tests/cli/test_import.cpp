@@ -103,6 +103,10 @@ TEST_F(Import, BeginningsAndEnds) {
         events.push_back({{"ph", "E"}, {"pid", event["pid"]}, {"ts", end}});
     }
     expect_imported({{"traceEvents", events}});
+    Json cut = events;
+    cut.erase(cut.size() - 1);  // 0B1 does not end
+    write("foreign.json", cut.dump());
+    expect_says(error_of("import foreign.json -o x.json", 2), {"foreign.json", "0B1", "help"});
     events[2]["ts"] = events[3]["ts"] = -1;
     write("foreign.json", events.dump());
     expect_says(error_of("import foreign.json -o x.json", 2), {"traceEvents[3].ts", "microseconds"});

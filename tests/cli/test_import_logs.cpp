@@ -192,7 +192,7 @@ TEST_F(ImportLogs, MistakesInLogsOfVarunaAreNamed) {
     write("log-stage0of2", kFirstStage);
     write("log-stage1of2", replaced(kSecondStage, "bwd 0 100.020 0.020", "bwd 0 100.020"));
     expect_says(error_of("import log-stage0of2 log-stage1of2 -o x.json", 2),
-                {"trace 'log-stage1of2', line 4", "the duration in seconds", "bwd 0 100.020"});
+                {"trace 'log-stage1of2', line 4", "the duration in seconds", "bwd 0 100.020", "help"});
     expect_says(error_of("import log-stage0of2 -o x.json", 2), {"is of stage 0 of 2, and 1 files are named", "help"});
     write("log", kSecondStage);
     expect_says(error_of("import log-stage0of2 log -o x.json", 2), {"'log'", "its name does not say which stage"});
