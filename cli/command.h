@@ -3,6 +3,7 @@
 
 #include "job/job.h"
 #include "report/config_source.h"
+#include "report/report.h"
 
 #include <functional>
 #include <string>
@@ -23,6 +24,7 @@ Action add_run(CLI::App& command);
 Action add_launch(CLI::App& command);
 Action add_compare(CLI::App& command);
 Action add_search(CLI::App& command);
+Action add_import(CLI::App& command);
 Action add_plot(CLI::App& command);
 Action add_validate(CLI::App& command);
 Action add_plan(CLI::App& command);
@@ -41,5 +43,8 @@ std::string version_text();  // "pipewright 0.1.0 (1a2b3c4; backends: ...)"
 
 // Makes a job, and prints its notes about the plan to stderr.
 Job job_of(Config config);
+
+// Reads a trace, of one file or of one per rank, and prints the notes on it to stderr.
+Report report_in(const std::vector<std::string>& paths);
 
 }  // namespace pw

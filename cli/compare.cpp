@@ -33,7 +33,7 @@ struct CompareArguments {
     std::vector<std::string> others;  // one: the measured trace, and config.path is the predicted one
     std::string max_error, plot, schedules, folder;
     std::optional<int> turns;
-    bool json = false, why = false, replay = false;
+    bool json = false, why = false, replay = false, explain = false;
 };
 
 // "5%" or "5 %".
@@ -66,7 +66,7 @@ Comparison compare_files(const CompareArguments& arguments) {
     for (const std::string& path : {arguments.config.path, measured_path})
         require_trace(path,
                       fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    return compare_traces(read_report({arguments.config.path}), read_report({measured_path}));
+    return compare_traces(report_in({arguments.config.path}), report_in({measured_path}));
 }
 
 Comparison compare_config(const CompareArguments& arguments, Config config) {
@@ -123,12 +123,12 @@ std::string parts_text(const Comparison& comparison, bool with_why) {
 void replay_trace(const CompareArguments& arguments) {
     if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
         !arguments.config.set.empty())
-        fail("--replay takes one trace and --json\n  help: pipewright compare MEASURED.json --replay");
+        fail("--replay takes one trace, --explain and --json\n  help: pipewright compare MEASURED.json --replay");
     std::vector<std::string> paths = {arguments.config.path};
     paths.insert(paths.end(), arguments.others.begin(), arguments.others.end());
     for (const std::string& path : paths)
         require_trace(path, fmt::format("write one: pipewright run {} --trace FILE", path));
-    const ReplayedTrace replay = replayed(read_report(paths));
+    const ReplayedTrace replay = replayed(report_in(paths), arguments.explain);
     if (arguments.json)
         print_json(to_json(replay));
     else
@@ -161,6 +161,10 @@ void compare(const CompareArguments& arguments) {
         return;
     if (arguments.replay)
         return replay_trace(arguments);
+    if (arguments.explain)
+        fail(
+            "--explain is about one measured trace, with --replay\n  help: pipewright compare MEASURED.json --replay "
+            "--explain; --why explains a comparison, and simulate CONFIG --explain a prediction");
     if (arguments.schedules.empty() && !arguments.folder.empty())
         fail(
             "-o is the folder of --schedules\n  help: compare CONFIG --schedules gpipe,1f1b -o FOLDER, or leave it "
@@ -223,6 +227,8 @@ Action add_compare(CLI::App& command) {
     command.add_flag("--why", arguments->why, "explain in three sentences where the error of the step time comes from");
     command.add_flag("--replay", arguments->replay,
                      "CONFIG is a measured trace of any program: replay its plan with its own task times");
+    command.add_flag("--explain", arguments->explain,
+                     "with --replay: say which stage is slow, the critical path, and what devices wait for");
     command.add_flag("--json", arguments->json, "print one JSON object");
     return [arguments] { compare(*arguments); };
 }

@@ -1,33 +1,14 @@
 #include "cli/file_kind.h"
 
+#include "schedules/import/any_trace.h"
 #include "workloads/error.h"
 #include "workloads/text/gzip.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <filesystem>
-#include <istream>
-#include <memory>
 #include <string_view>
-#include <system_error>
 
 namespace pw {
 
 namespace {
-
-// Returns nothing for a pipe, which can be read only once and may never end.
-std::string beginning_of(const std::string& path) {
-    constexpr std::size_t kEnough = 1 << 16;
-    std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored))
-        return "";
-    std::string text(kEnough, '\0');
-    const std::unique_ptr<std::istream> file = open_text(path, "name another file", kMostTrace);
-    file->read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(file->gcount()));
-    text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    return text;
-}
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
@@ -52,6 +33,8 @@ FileKind kind_of(const std::string& path) {
     const bool is_json = text.starts_with('{') || text.starts_with('[');
     if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"") ||
                     has(text, "\"distributedInfo\"") || has(text, "\"deviceProperties\"")))
+        return FileKind::Trace;
+    if (begins_as_trace(text))
         return FileKind::Trace;
     if (has(text, "workload"))
         return FileKind::Unknown;

@@ -66,6 +66,9 @@ constexpr Command kCommands[] = {
      "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml\n"
      "  mpirun -n 4 pipewright search cluster.yaml",
      true},
+    {"import", "read a trace of another program and write one that the other commands read", add_import,
+     "  pipewright import rank*.pt.trace.json.gz -o trace.json\n"
+     "  pipewright compare trace.json --replay --explain"},
     {"plot", "draw traces", add_plot, "  pipewright plot gpipe.json 1f1b.json -o both.svg"},
     {"validate", "check a config, a plan, a profile, a trace, a checkpoint or a folder of results", add_validate,
      "  pipewright validate cfg.yaml\n  pipewright validate plan.csv"},

@@ -5,7 +5,7 @@
 #include "cli/file_kind.h"
 #include "cli/streams.h"
 #include "report/report.h"
-#include "schedules/trace/trace_json.h"
+#include "schedules/import/any_trace.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -70,7 +70,7 @@ void plot_traces(const PlotArguments& arguments) {
     for (const std::string& path : arguments.traces)
         require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
     for (const std::vector<std::string>& paths : files_of_traces(arguments.traces)) {
-        const Report report = read_report(paths);
+        const Report report = report_in(paths);
         drawn.push_back(drawn_part(report, arguments, paths.front()));
         titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
     }

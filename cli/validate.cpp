@@ -176,7 +176,7 @@ void validate_plan(const ValidateArguments& arguments) {
 void validate_trace(const ValidateArguments& arguments) {
     std::vector<std::string> paths = {arguments.path};
     paths.insert(paths.end(), arguments.ranks.begin(), arguments.ranks.end());
-    const Report report = read_report(paths);
+    const Report report = report_in(paths);
     if (arguments.json) {
         Json json = to_json(report);
         json["kind"] = "trace";

@@ -219,7 +219,9 @@ bool is_shown(const Cause& cause, const Explanation& explanation) {
            std::ranges::any_of(explanation.idle, [](const IdleCauses& causes) { return causes.dispatcher > 0; });
 }
 
-std::string explanation_text(const Explanation& all, const std::vector<std::string>& names) {
+}  // namespace
+
+std::string to_text(const Explanation& all, const std::vector<std::string>& names) {
     std::vector<std::string> head = {"device", "on the critical path", "idle"};
     for (const Cause& cause : kCauses)
         if (is_shown(cause, all))
@@ -241,7 +243,7 @@ std::string explanation_text(const Explanation& all, const std::vector<std::stri
     return "\n" + table.print() + (all.links.empty() ? "" : "\n" + links.print());
 }
 
-Json json_of_explanation(const Explanation& all) {
+Json to_json(const Explanation& all) {
     Json idle = Json::array(), links = Json::array();
     for (const IdleCauses& causes : all.idle) {
         Json row;
@@ -253,8 +255,6 @@ Json json_of_explanation(const Explanation& all) {
         links.push_back({{"from", link.from}, {"to", link.to}, {"time_ns", link.time}});
     return {{"critical_ns", all.critical}, {"critical_links", std::move(links)}, {"idle", std::move(idle)}};
 }
-
-}  // namespace
 
 Answers answers_to(const Questions& questions, const ConfigSource& source, const Job& job, const Report& report,
                    const Hooks& hooks) {
@@ -287,7 +287,7 @@ Json to_json(const Answers& answers) {
     if (!answers.stragglers.empty())
         json["stragglers"] = json_of_stragglers(answers.stragglers);
     if (answers.explanation)
-        json["explanation"] = json_of_explanation(*answers.explanation);
+        json["explanation"] = to_json(*answers.explanation);
     if (!answers.what_if.empty())
         json["what_if"] = json_of_what_if(answers.what_if);
     return json;
@@ -300,7 +300,7 @@ std::string to_text(const Answers& answers) {
     if (!answers.stragglers.empty())
         text += stragglers_text(answers);
     if (answers.explanation)
-        text += explanation_text(*answers.explanation, answers.devices);
+        text += to_text(*answers.explanation, answers.devices);
     if (!answers.what_if.empty())
         text += what_if_text(answers.what_if, answers.parts);
     return text;

@@ -70,6 +70,9 @@ struct Answers {
 Answers answers_to(const Questions& questions, const ConfigSource& source, const Job& job, const Report& report,
                    const Hooks& hooks = {});
 
+Json to_json(const Explanation& explanation);
+std::string to_text(const Explanation& explanation, const std::vector<std::string>& devices);  // tables
+
 Json to_json(const Answers& answers);         // an object with one key per answer; null where there is none
 std::string to_text(const Answers& answers);  // one table after the other, each after an empty line
 

@@ -4,6 +4,7 @@
 #include "report/notes.h"
 #include "report/run_report.h"
 #include "report/table.h"
+#include "schedules/trace/trace_plan.h"
 #include "sim/simulate.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
@@ -116,6 +117,8 @@ PredictionErrors errors_of(const Report& predicted, const Report& measured, cons
 }
 
 Comparison compare_traces(Report predicted, Report measured) {
+    if (measured.trace.schedule == kForeign && predicted.trace.schedule != kForeign && !predicted.trace.asynchronous)
+        measured = report_of(as_plan_of(std::move(measured.trace), predicted.trace));
     Comparison comparison{std::move(predicted), std::move(measured), {}};
     const Trace &expected = comparison.predicted.trace, &found = comparison.measured.trace;
     if (expected.plan_hash != found.plan_hash)

@@ -1,5 +1,6 @@
 #include "report/error_parts.h"
 
+#include "report/answers.h"
 #include "report/predict.h"
 #include "report/table.h"
 #include "schedules/passes/passes.h"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace pw {
@@ -212,24 +214,104 @@ Json to_json(const ErrorParts& parts) {
     return json;
 }
 
-ReplayedTrace replayed(const Report& measured) {
+namespace {
+
+// By stage: the mean time that a micro-batch takes in the step.
+std::vector<Ns> work_of_stages(const Trace& trace, int step) {
+    std::vector<Ns> work(static_cast<std::size_t>(trace.stages), 0);
+    std::vector<int> forwards(work.size(), 0);
+    for (const TraceEvent& event : trace.events) {
+        if (!is_compute(event.task.op) || (!trace.asynchronous && event.step != step))
+            continue;
+        const auto stage = static_cast<std::size_t>(event.task.stage);
+        work[stage] += event.end - event.start;
+        forwards[stage] += event.task.op == Op::Forward ? 1 : 0;
+    }
+    for (std::size_t stage = 0; stage < work.size(); ++stage)
+        work[stage] /= std::max(forwards[stage], 1);
+    return work;
+}
+
+}  // namespace
+
+ReplayedTrace replayed(const Report& measured, bool explained) {
     const Trace trace = with_updates(measured.trace);
     const TracedPlan traced(trace);
-    return {trace.plan_hash, trace.schedule, measured.metrics.step, measured.metrics.step_time,
-            mechanics_of(traced.plan, traced.proof, traced.rules.mode, trace)};
+    const TransferMode& mode = traced.rules.mode;
+    ReplayedTrace replay{trace.plan_hash,
+                         trace.schedule,
+                         measured.metrics.step,
+                         measured.metrics.step_time,
+                         mechanics_of(traced.plan, traced.proof, mode, trace),
+                         measured.names,
+                         work_of_stages(trace, measured.metrics.step)};
+    if (explained)
+        replay.explanation = explanation_of(traced.plan, traced.proof, mode, trace);
+    return replay;
 }
+
+std::string slow_stage_of(const ReplayedTrace& replay) {
+    const Explanation& all = *replay.explanation;
+    const auto slowest = std::max_element(replay.work.begin(), replay.work.end());
+    const auto stage = slowest - replay.work.begin();
+    const Ns mean = std::accumulate(replay.work.begin(), replay.work.end(), Ns{0}) / std::ssize(replay.work);
+    constexpr double kAlike = 1.01;
+    const bool alike = static_cast<double>(*slowest) <= kAlike * static_cast<double>(mean);
+    std::string text =
+        alike ? fmt::format("All stages take about the same, the slowest, stage {}, {} for a micro-batch.\n", stage,
+                            print_time(*slowest))
+              : fmt::format(
+                    "Stage {} is the slowest: {} for a micro-batch, and the mean of the stages is {}.\n"
+                    "{} of {} of the critical path are its tasks.\n",
+                    stage, print_time(*slowest), print_time(mean),
+                    print_time(all.critical_of_stages[static_cast<std::size_t>(stage)]), print_time(all.makespan));
+    const double change = part_of(all.balanced - all.makespan, all.makespan);
+    constexpr double kLeast = -0.005;
+    text += change > kLeast ? "Equal stages would not make the step shorter.\n"
+                            : fmt::format("With equal stages the step would take {}, {} less.\n",
+                                          print_time(all.balanced), print_percent(-change));
+    return text;
+}
+
+namespace {
+
+Json json_of_explained(const ReplayedTrace& replay) {
+    const Explanation& all = *replay.explanation;
+    Json json = to_json(all), stages = Json::array();
+    for (std::size_t stage = 0; stage < replay.work.size(); ++stage)
+        stages.push_back({{"work_ns", replay.work[stage]}, {"critical_ns", all.critical_of_stages[stage]}});
+    json.update({{"stages", std::move(stages)},
+                 {"slowest_stage", std::max_element(replay.work.begin(), replay.work.end()) - replay.work.begin()},
+                 {"makespan_ns", all.makespan},
+                 {"balanced_ns", all.balanced}});
+    return json;
+}
+
+std::string text_of_explained(const ReplayedTrace& replay) {
+    const Explanation& all = *replay.explanation;
+    Table stages({"stage", "of a micro-batch", "on the critical path", ""});
+    for (std::size_t stage = 0; stage < replay.work.size(); ++stage)
+        stages.add({fmt::format("{}", stage), print_time(replay.work[stage]), print_time(all.critical_of_stages[stage]),
+                    print_percent(part_of(all.critical_of_stages[stage], all.makespan))});
+    return fmt::format("{}\n{}\n{}", to_text(all, replay.devices), stages.print(), slow_stage_of(replay));
+}
+
+}  // namespace
 
 Json to_json(const ReplayedTrace& replay) {
     const Ns gap = replay.mechanics.total();
-    return {{"schema_version", 1},
-            {"plan_hash", replay.plan_hash},
-            {"schedule", replay.schedule},
-            {"step", replay.step},
-            {"step_time_ns", replay.step_time},
-            {"replayed_ns", replay.step_time + gap},
-            {"mechanics_ns", gap},
-            {"mechanics_error", part_of(gap, replay.step_time)},
-            {"mechanics", json_of_mechanics(replay.mechanics)}};
+    Json json = {{"schema_version", 1},
+                 {"plan_hash", replay.plan_hash},
+                 {"schedule", replay.schedule},
+                 {"step", replay.step},
+                 {"step_time_ns", replay.step_time},
+                 {"replayed_ns", replay.step_time + gap},
+                 {"mechanics_ns", gap},
+                 {"mechanics_error", part_of(gap, replay.step_time)},
+                 {"mechanics", json_of_mechanics(replay.mechanics)}};
+    if (replay.explanation)
+        json["explanation"] = json_of_explained(replay);
+    return json;
 }
 
 std::string to_text(const ReplayedTrace& replay) {
@@ -240,7 +322,7 @@ std::string to_text(const ReplayedTrace& replay) {
     for (const auto& [name, time] : kBetween)
         if (const Ns part = replay.mechanics.*time; part != 0)
             table.add({fmt::format("  {}", name), fmt::format("{} ms", ms(part)), percent(part, step)});
-    return table.print();
+    return table.print() + (replay.explanation ? text_of_explained(replay) : "");
 }
 
 }  // namespace pw

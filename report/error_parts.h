@@ -5,6 +5,7 @@
 #include "report/report.h"
 #include "sim/replay.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,18 @@ Json to_json(const ErrorParts& parts);
 // A measured trace of any program and its plan simulated with the times that its own tasks took.
 struct ReplayedTrace {
     std::string plan_hash, schedule;
-    int step = 0;         // the one that is replayed
-    Ns step_time = 0;     // measured
-    Mechanics mechanics;  // replayed less measured
+    int step = 0;                                 // the one that is replayed
+    Ns step_time = 0;                             // measured
+    Mechanics mechanics;                          // replayed less measured
+    std::vector<std::string> devices;             // their names
+    std::vector<Ns> work;                         // by stage: F B I W R of a micro-batch, the mean of the step
+    std::optional<Explanation> explanation = {};  // of the replay, if asked for
 };
 // Throws Error where the plan of the trace cannot be proven, or its events are not in the order of that plan.
-ReplayedTrace replayed(const Report& measured);
+ReplayedTrace replayed(const Report& measured, bool explained = false);
+// Says in up to three sentences which stage is slow, its part of the critical path, and what equal stages would give.
+// Needs the explanation.
+std::string slow_stage_of(const ReplayedTrace& replay);
 Json to_json(const ReplayedTrace& replay);
 std::string to_text(const ReplayedTrace& replay);
 

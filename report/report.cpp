@@ -7,6 +7,7 @@
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
+#include "schedules/import/any_trace.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/text/printable.h"
 
@@ -178,8 +179,8 @@ Report predicted_report(const Job& job, bool with_events) {
     return report;
 }
 
-Report read_report(const std::vector<std::string>& paths) {
-    Trace trace = read_any_trace(paths);
+Report read_report(const std::vector<std::string>& paths, Notices& notes) {
+    Trace trace = read_any_trace(paths, notes);
     check_trace(trace, paths.front());
     return report_of(std::move(trace));
 }

@@ -44,9 +44,9 @@ Report predicted_report(const Job& job, bool with_events = true);
 // Returns the parts of a job's predicted step; nothing if it is not of a transformer in training, if micro-batches have
 // different lengths, if updates need no flush, or if stages are recomputed by tasks of their own.
 std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
-// Reads the trace of any program; several files are those of its ranks. Throws Error (BadInput) where the trace
-// contradicts itself.
-Report read_report(const std::vector<std::string>& paths);
+// Reads the trace of any program; several files are those of its ranks. Adds to `notes` what people should know of it.
+// Throws Error (BadInput) where the trace contradicts itself.
+Report read_report(const std::vector<std::string>& paths, Notices& notes);
 
 Bytes needed_of(const DeviceMetrics& device);  // what is reserved, or the peak where a trace does not say it
 bool fits(const Report& report);

@@ -115,6 +115,7 @@ void add_critical_path(const PlanGraph& graph, const Recurrence& times, int node
             link(node, graph.find(other_end(graph.task(node)))) += times.end(node) - reached;
         } else {
             all.critical[graph.device_of(node)] += times.end(node) - reached;
+            all.critical_of_stages[graph.task(node).stage] += times.end(node) - reached;
         }
         const std::span<const int> waits = times.waits(turns[node]);
         const auto before =
@@ -216,28 +217,38 @@ Recurrence::Times with_equal_stages(const TimedPlan& timed) {
     return equal;
 }
 
-}  // namespace
-
-Explanation explain(const TimedPlan& timed) {
-    timed.recurrence.evaluate(with_equal_stages(timed));
-    const std::vector<IdleCauses> with_equal = idle_causes(timed, 0);  // the causes that are read ignore the makespan
-    timed.recurrence.evaluate(timed.times);
+// Returns the node that ends last, transfers left out; -1 if there is none.
+int last_node(const TimedPlan& timed) {
     int last = -1;
     for (int node = 0; node < timed.graph.size(); ++node)
         if (!is_transfer(timed.graph.task(node).op) &&
             (last < 0 || timed.recurrence.end(node) > timed.recurrence.end(last)))
             last = node;
-    const Ns makespan = last < 0 ? 0 : timed.recurrence.end(last);
+    return last;
+}
+
+Ns end_of(const TimedPlan& timed, int last) { return last < 0 ? 0 : timed.recurrence.end(last); }
+
+}  // namespace
+
+Explanation explain(const TimedPlan& timed) {
     Explanation all;
-    all.idle = idle_causes(timed, makespan);
+    timed.recurrence.evaluate(with_equal_stages(timed));
+    const std::vector<IdleCauses> with_equal = idle_causes(timed, 0);  // the causes that are read ignore the makespan
+    all.balanced = end_of(timed, last_node(timed));
+    timed.recurrence.evaluate(timed.times);
+    const int last = last_node(timed);
+    all.makespan = end_of(timed, last);
+    all.idle = idle_causes(timed, all.makespan);
     for (std::size_t device = 0; device < all.idle.size(); ++device) {
         IdleCauses& idle = all.idle[device];
         idle.imbalance = std::max<Ns>(0, idle.dependency - with_equal[device].dependency);
         idle.dependency -= idle.imbalance;
     }
     all.critical.assign(timed.plan.order.size(), 0);
+    all.critical_of_stages.assign(static_cast<std::size_t>(timed.plan.shape.stages), 0);
     add_critical_path(timed.graph, timed.recurrence, last, all);
-    all.slack = slack_of(timed.graph, timed.recurrence, makespan);
+    all.slack = slack_of(timed.graph, timed.recurrence, all.makespan);
     return all;
 }
 

@@ -32,10 +32,13 @@ struct Explanation {
         int from, to;  // devices
         Ns time;       // occupied, and latency
     };
-    std::vector<IdleCauses> idle;  // by device
-    std::vector<Ns> critical;      // by device: the time of its tasks on the critical path
-    std::vector<LinkShare> links;  // on that path, the largest first; all together are the makespan
-    std::vector<Ns> slack;         // by node: how much later it could end without a later end of the last task
+    std::vector<IdleCauses> idle;        // by device
+    std::vector<Ns> critical;            // by device: the time of its tasks on the critical path
+    std::vector<Ns> critical_of_stages;  // the same by stage
+    std::vector<LinkShare> links;        // on that path, the largest first; all together are the makespan
+    std::vector<Ns> slack;               // by node: how much later it could end without a later end of the last task
+    Ns makespan = 0;
+    Ns balanced = 0;  // the makespan with equal stages, as explain() levels them
 };
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include "schedules/plan/durations.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
+#include "sim/explain.h"
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
 #include "sim/simulate.h"
@@ -52,6 +53,7 @@ public:
         : plan_(plan),
           proof_(std::move(proof)),
           graph_(proof_->graph),
+          mode_(mode),
           own_kinds_(graph_),
           kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(lengths)),
           times_(graph_, own_kinds_, mode, *proof_, sends_by_rendezvous(mode, moved_in(graph_, trace))),
@@ -65,6 +67,7 @@ public:
     }
 
     Mechanics mechanics(const Trace& trace);
+    Explanation explanation(const Trace& trace);
     ErrorParts error_parts(const Trace& predicted, const Trace* calibrated, const Trace& measured);
 
 private:
@@ -93,6 +96,7 @@ private:
     const Plan& plan_;
     const std::shared_ptr<const Proof> proof_;
     const PlanGraph& graph_;
+    const TransferMode mode_;
     const TaskKinds own_kinds_, kinds_;
     Recurrence times_;
     Trace replayed_;                          // what step_time() fills in
@@ -238,6 +242,11 @@ Mechanics Replay::mechanics(const Trace& trace) {
     return mechanics;
 }
 
+Explanation Replay::explanation(const Trace& trace) {
+    const TaskTimes times = times_in_metrics(trace);
+    return explain({plan_, graph_, mode_, kinds_, own_kinds_, {times.durations, times.latencies}, times_});
+}
+
 // Replaces the times of one side by those of the other, the tasks of one operation and stage after those of another,
 // once from the front and once from the back: the mean of both effects does not depend on their order.
 std::vector<CostPart> Replay::cost_parts(const TaskTimes& means, const TaskTimes& predicted) {
@@ -301,6 +310,11 @@ ErrorParts Replay::error_parts(const Trace& predicted, const Trace* calibrated, 
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
                        const Trace& trace) {
     return Replay(plan, std::move(proof), mode, trace).mechanics(trace);
+}
+
+Explanation explanation_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
+                           const Trace& trace) {
+    return Replay(plan, std::move(proof), mode, trace).explanation(trace);
 }
 
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,

@@ -5,6 +5,7 @@
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"
 #include "schedules/trace/trace.h"
+#include "sim/explanation.h"
 #include "workloads/costs/costs.h"
 
 #include <memory>
@@ -54,6 +55,10 @@ struct ErrorParts {
 // step and task when the events of a device are not its list.
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
                        const Trace& trace);
+
+// Explains that replay as explain() does a prediction. Throws as mechanics_of() does.
+Explanation explanation_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
+                           const Trace& trace);
 
 // `calibrated` is the plan simulated with costs that were measured during the run, or null. `predicted` need not come
 // from a simulation: the mechanics are then those of both. `lengths` is Costs::lengths: tasks of micro-batches of

@@ -18,6 +18,8 @@ using MemoryUse = std::array<Bytes, kMemoryKinds>;  // indexed by MemoryKind
 std::string_view name_of(MemoryKind kind);          // "stashed_weights"
 Bytes total(const MemoryUse& use);
 
+inline constexpr const char* kForeign = "foreign";  // the schedule of a trace of another program
+
 struct TraceEvent {
     int step;  // of the run, from 0
     int device;

@@ -41,8 +41,10 @@ public:
 private:
     template <class... Args>
     [[noreturn]] void reject(fmt::format_string<Args...> text, Args&&... args) const {
-        fail("trace '{}': {}\n  help: write it again with --trace; a trace edited by hand is no evidence", path_,
-             fmt::format(text, std::forward<Args>(args)...));
+        fail("trace '{}': {}\n  help: {}", path_, fmt::format(text, std::forward<Args>(args)...),
+             trace_.schedule == kForeign
+                 ? "record the run again; tasks of a device run one at a time, in every step, on one clock"
+                 : "write it again with --trace; a trace edited by hand is no evidence");
     }
 
     std::string print(const TraceEvent& event) const {

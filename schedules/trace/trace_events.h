@@ -14,7 +14,6 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <vector>
 
 namespace pw {
 
@@ -23,14 +22,6 @@ inline constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;  // differences 
 
 // Returns a help text: which traces can be read, and how an event of another program's trace describes its task.
 const char* help_on_forms();
-
-// A format of trace files. Its row is defined next to its reader; trace_forms.cpp lists the rows.
-struct TraceForm {
-    bool of_one_rank;                              // one trace is several files
-    bool (*is_task)(const nlohmann::json& event);  // the first task of a file decides its format
-    // Throws Error (BadInput) with file and position.
-    Trace (*read)(const std::vector<std::string>& paths);
-};
 
 // An object of a trace file and its path in the file, for messages.
 struct JsonPlace {

@@ -4,7 +4,6 @@
 #include "schedules/trace/trace.h"
 
 #include <string>
-#include <vector>
 
 namespace pw {
 
@@ -16,11 +15,6 @@ Trace read_trace(const std::string& path);
 // Reads a measured trace of any program whose task events have our `args`; everything else may be missing. Unless
 // write_trace wrote it, its events are put in list order as put_in_list_order() does.
 Trace read_foreign_trace(const std::string& path);
-// Reads a trace of any program: one that pipewright wrote, one of tasks with our `args`, or the files of
-// torch.profiler, one per rank, in any order. Throws Error (BadInput) with file and position.
-Trace read_any_trace(const std::vector<std::string>& paths);
-// Returns whether the file is from one rank of several.
-bool is_of_one_rank(const std::string& path);
 
 // Checks that it is the trace of a plan: every stage is on a device; every compute task runs once in every step, on a
 // device that holds its stage; no two overlap; none starts before its inputs. Throws Error (BadInput) with file, task

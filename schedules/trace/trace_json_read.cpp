@@ -18,7 +18,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -197,7 +199,7 @@ private:
             stages = std::max(stages, event.task.stage + 1);
         }
         check_peers(stages);
-        trace_.schedule = "foreign";
+        trace_.schedule = kForeign;
         if (place.has("otherData")) {
             const JsonPlace other = place.object_at("otherData");
             trace_.asynchronous = other.has("asynchronous") && other.flag("asynchronous");
@@ -279,16 +281,20 @@ public:
 private:
     bool keep(int depth, json::parse_event_t event, json& value) {
         using Event = json::parse_event_t;
+        if (depth == 0 && event == Event::array_start) {  // the whole file is the list
+            in_events_ = true;
+            depth_ = 1;
+        }
         if (depth == 1 && event == Event::key)
             in_events_ = value == "traceEvents";
-        if (depth != 2 || !in_events_)
+        if (depth != depth_ || !in_events_)
             return true;
         if (event == Event::object_end) {
             take_({path_, value, fmt::format("traceEvents[{}]", index_), help_}, index_);
             ++index_;
             return false;
         }
-        if (event == Event::value || event == Event::array_start)
+        if (event == Event::value || event == Event::array_end)
             fail("trace '{}': traceEvents[{}]: expected an object, got {}", path_, index_,
                  event == Event::value ? value.type_name() : "array");
         return true;
@@ -298,6 +304,7 @@ private:
     const char* const help_;
     const std::function<void(const JsonPlace& event, std::size_t index)>& take_;
     bool in_events_ = false;
+    int depth_ = 2;          // of the events
     std::size_t index_ = 0;  // in traceEvents
 };
 
@@ -307,9 +314,26 @@ Trace read_trace(const std::string& path) { return Reader(path).read(); }
 
 Trace read_foreign_trace(const std::string& path) { return Reader(path, true).read(); }
 
+const char* help_on_forms() {
+    static const std::string help = [] {
+        std::vector<std::string_view> letters;
+        for (const OpFacts& facts : kOpFacts)
+            letters.push_back(facts.letters);
+        return fmt::format(
+            "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
+            "op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
+            "device is args.device or pid; or the files of torch.profiler, Primus or Varuna, one per rank; or the log "
+            "of Megatron-LM's timers",
+            fmt::join(letters, " "));
+    }();
+    return help.c_str();
+}
+
 nlohmann::json parse_events(const std::string& path, const char* help,
                             const std::function<void(const JsonPlace& event, std::size_t index)>& take) {
     json root = EventParser(path, help, take).parse();
+    if (root.is_array())
+        root = {{"traceEvents", json::array()}};
     const JsonPlace place{path, root, "file", help};
     if (!root.is_object())
         fail("trace '{}': expected an object with otherData and traceEvents, got {}\n  help: {}", path,

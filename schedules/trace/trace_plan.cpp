@@ -92,31 +92,87 @@ Plan plan_by_starts(const Trace& trace) {
 
 }  // namespace
 
+namespace {
+
+// Adds the tasks that each step lacks, in the order of the lists, without time: a message leaves when the task before
+// it ends, and arrives at once. Returns false where a step has other tasks or another order.
+bool add_untimed(Trace& trace, const std::vector<std::vector<Task>>& lists) {
+    std::vector<TraceEvent> events;
+    std::map<std::pair<int, Task>, Ns> sent;  // step, SEND -> its end
+    std::vector<std::size_t> received;        // of `events`
+    for (auto event = trace.events.begin(); event != trace.events.end();) {
+        const auto first = event;
+        const auto [step, device, rank] = std::tuple(event->step, event->device, event->rank);
+        Ns reached = event->start;
+        for (const Task& task : lists[static_cast<std::size_t>(device)]) {
+            const bool is_there =
+                event != trace.events.end() && event->device == device && event->step == step && event->task == task;
+            if (!is_there && is_recv(task.op))
+                received.push_back(events.size());
+            events.push_back(is_there ? *event++ : TraceEvent{step, device, rank, task, reached, reached, 0, -1});
+            if (is_send(task.op))
+                sent[{step, task}] = events.back().end;
+            if (!is_transfer(task.op))
+                reached = std::max(reached, events.back().end);
+        }
+        if (event == first || (event != trace.events.end() && event->device == device && event->step == step))
+            return false;
+    }
+    for (const std::size_t k : received)
+        if (const auto send = sent.find({events[k].step, other_end(events[k].task)}); send != sent.end())
+            events[k].start = events[k].end = send->second;
+    trace.events = std::move(events);
+    return true;
+}
+
+}  // namespace
+
 Trace with_updates(Trace trace) {
     Plan plan = plan_of(trace);
     const std::vector<std::vector<Task>> recorded = plan.order;
     if (!trace.asynchronous)
         add_updates(plan);
-    if (plan.order == recorded)
-        return trace;
-    std::vector<TraceEvent> events;
-    for (auto event = trace.events.begin(); event != trace.events.end();) {
-        const auto first = event;
-        const auto [step, device, rank] = std::tuple(event->step, event->device, event->rank);
-        Ns reached = event->start;
-        for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
-            const bool is_there =
-                event != trace.events.end() && event->device == device && event->step == step && event->task == task;
-            events.push_back(is_there ? *event++ : TraceEvent{step, device, rank, task, reached, reached, 0, -1});
-            if (!is_transfer(task.op))
-                reached = std::max(reached, events.back().end);
-        }
-        if (event == first)  // not in list order
-            return trace;
-    }
-    trace.events = std::move(events);
-    trace.plan_hash = hash_of(plan);
+    if (plan.order != recorded && add_untimed(trace, plan.order))
+        trace.plan_hash = hash_of(plan);
     return trace;
+}
+
+Trace as_plan_of(Trace trace, const Trace& other) {
+    std::vector<std::vector<Task>> lists(static_cast<std::size_t>(std::max(trace.devices, other.devices)));
+    for (const TraceEvent& event : other.events)
+        if (event.step == other.events.front().step)
+            lists[static_cast<std::size_t>(event.device)].push_back(event.task);
+    const std::vector<std::vector<Task>> recorded = plan_of(trace).order;
+    for (std::size_t device = 0; device < recorded.size(); ++device) {
+        auto next = lists[device].begin();
+        for (const Task& task : recorded[device]) {
+            next = std::find_if(next, lists[device].end(),
+                                [&](const Task& one) { return one == task || is_compute(one.op); });
+            if (next == lists[device].end() || *next != task)
+                fail(
+                    "the traces are of different plans: device {} runs {} where the other has {}\n  help: they must "
+                    "have the same stages, micro-batches and schedule",
+                    device, print(task), next == lists[device].end() ? "no more tasks" : print(*next));
+            ++next;
+        }
+        next = std::find_if(next, lists[device].end(), [](const Task& one) { return is_compute(one.op); });
+        if (next != lists[device].end())
+            fail(
+                "the traces are of different plans: device {} does not run {}\n  help: they must have the same "
+                "stages, micro-batches and schedule",
+                device, print(*next));
+    }
+    if (trace.devices != other.devices || !add_untimed(trace, lists))
+        fail("the traces are of different plans: {} devices and {}", trace.devices, other.devices);
+    Trace filled = other;
+    filled.label = trace.label;
+    filled.schedule = trace.schedule;
+    filled.config.clear();
+    filled.machine.clear();
+    filled.memory.clear();
+    filled.reserved.clear();
+    filled.events = std::move(trace.events);
+    return filled;
 }
 
 void put_in_list_order(Trace& trace, const std::string& path) {

@@ -19,6 +19,11 @@ inline bool has_right_peer(const Task& task, int stages) {
 // They take no time.
 Trace with_updates(Trace trace);
 
+// Makes another program's trace one of the plan of `other`, which must have the same tasks that compute in the same
+// order on every device: the tasks that it lacks are added and take no time, and plan and sizes are those of `other`.
+// Throws Error (BadInput) with the device and the first task that differs.
+Trace as_plan_of(Trace trace, const Trace& other);
+
 // Puts the events of another program's trace in list order: tasks by their starts in the first step, transfers where
 // add_transfers() puts them. Sets the hash of that plan. Throws Error (BadInput) with `path` and the task if a step
 // lacks a task or has an extra one.

@@ -14,7 +14,7 @@ namespace pw {
 namespace {
 
 const std::vector<std::string> kCommandNames = {"simulate", "profile", "run",      "launch", "compare", "search",
-                                                "plot",     "plan",    "validate", "list",   "help"};
+                                                "plot",     "plan",    "validate", "list",   "help",    "import"};
 
 class Help : public Cli {
 protected:

@@ -220,7 +220,7 @@ TEST_F(Messages, NoFileIsLeftNextToAPicture) {
 
 TEST_F(Messages, HelpHasExamplesAndOwnTypeNames) {
     for (const char* command :
-         {"simulate", "profile", "run", "launch", "compare", "search", "plot", "validate", "plan", "list"}) {
+         {"simulate", "profile", "run", "launch", "compare", "search", "import", "plot", "validate", "plan", "list"}) {
         const std::string help = run_well(fmt::format("{} --help", command)).out;
         EXPECT_TRUE(contains(help, fmt::format("Examples:\n  pipewright {} ", command))) << help;
         for (const char* odd : {"(1x)", "INT", " in [", "POSITIVE"})

@@ -40,16 +40,18 @@ protected:
     // Two micro-batches on two ranks, F 10 ms, B 20 ms, 1 ms between ranks: 0F0 0F1
     // 1F0 1B0 1F1 1B1
     // 0B0 0B1.
-    void write_ranks(const char* forward, const char* backward, int steps = 1) const {
+    // The clock of rank 1 is `late` us ahead of that of rank 0.
+    void write_ranks(const char* forward, const char* backward, int steps = 1, double late = 0) const {
         for (const int rank : {0, 1}) {
             Json events = Json::array();
             for (int step = 0; step < steps; ++step) {
                 const auto add = [&](const char* form, int microbatch, double start, double duration) {
-                    annotate(events, fmt::format(fmt::runtime(form), rank, microbatch), start + 200'000 * step,
-                             duration);
+                    annotate(events, fmt::format(fmt::runtime(form), rank, microbatch),
+                             start + 200'000 * step + (rank == 1 ? late : 0), duration);
                 };
                 if (steps > 1)
-                    annotate(events, fmt::format("ProfilerStep#{}", step + 5), 200'000 * step, 150'000);
+                    annotate(events, fmt::format("ProfilerStep#{}", step + 5), 200'000 * step + (rank == 1 ? late : 0),
+                             150'000);
                 const double first = rank == 0 ? 0 : 11'000;
                 add(forward, 0, first, 10'000);
                 add(forward, 1, rank == 0 ? 10'000 : 41'000, 10'000);
@@ -131,6 +133,127 @@ TEST_F(TracesOfOthers, StepsAreThoseOfTheProfiler) {
     expect_says(error_of("plot rank0.json rank1.json --step 3 -o x.json", 2), {"no step 3"});
 }
 
+// 1F0 follows 0F0, which ends at 10 ms: a clock that shows 6 ms there is moved by 4, and 0B0 begins 5 ms after 1B0.
+TEST_F(TracesOfOthers, ClocksAreMovedUntilInputsComeFirst) {
+    write_ranks("PP:{}F{}", "PP:{}B{}", 1, -5'000);
+    const Said early = run_well("import rank0.json rank1.json -o trace.json");
+    expect_says(early.err, {"note: clocks differ", "rank 1 4.000 ms"});
+    Json json = replayed("trace.json");
+    EXPECT_EQ(json["step_time_ns"], 92'000'000);
+    EXPECT_EQ(json["replayed_ns"], 90'000'000);
+    write_ranks("PP:{}F{}", "PP:{}B{}", 1, 3'000);  // 1B0 ends at 44 ms, and 0B0 begins at 42
+    const Said late = run_well("import rank1.json rank0.json -o trace.json");
+    expect_says(late.err, {"note: clocks differ", "rank 0 2.000 ms"});
+    EXPECT_EQ(replayed("trace.json")["step_time_ns"], 92'000'000);
+    write_ranks("PP:{}F{}", "PP:{}B{}", 1, 0.5);  // within the millisecond of each message
+    EXPECT_EQ(run_well("import rank0.json rank1.json -o trace.json").err, "");
+    Json rank = Json::parse(read("rank0.json"));  // 0B1 begins at 62 ms, and its input is made at 71
+    for (Json& event : rank["traceEvents"])
+        if (event["name"] == "PP:0B1")
+            event["ts"] = event["ts"].get<double>() - 10'000;
+    write("rank0.json", rank.dump());
+    expect_says(
+        run_well("import rank0.json rank1.json -o trace.json").err,
+        {"note: the clocks of the ranks cannot be aligned", "0B1 of rank 0 begins 9.001 ms before 1B1 of rank 1"});
+}
+
+// One operator computes from 2 ms after the beginning of its annotation to 1 ms before its end; messages are around it.
+TEST_F(TracesOfOthers, WaitsOfTheHostAreNoTimeOfTasks) {
+    write_ranks("PP:{}F{}", "PP:{}B{}");
+    for (const char* name : {"rank0.json", "rank1.json"}) {
+        Json file = Json::parse(read(name)), events = Json::array();
+        for (const Json& event : file["traceEvents"]) {
+            if (event["cat"] != "user_annotation")
+                continue;
+            events.push_back(event);
+            const double start = event["ts"], duration = event["dur"];
+            for (const auto& [operation, begin, end] :
+                 {std::tuple("c10d::recv_", 0.0, 1'900.0), std::tuple("aten::mm", 2'000.0, duration - 1'000),
+                  std::tuple("aten::t", 2'500.0, 2'600.0), std::tuple("c10d::send", duration - 900, duration)})
+                events.push_back({{"ph", "X"},
+                                  {"cat", "cpu_op"},
+                                  {"name", operation},
+                                  {"tid", 7},
+                                  {"ts", start + begin},
+                                  {"dur", end - begin}});
+            events.push_back(
+                {{"ph", "X"}, {"cat", "cpu_op"}, {"name", "aten::copy_"}, {"tid", 8}, {"ts", start}, {"dur", 1}});
+        }
+        file["traceEvents"] = events;
+        write(name, file.dump());
+    }
+    const Json valid = run_well("validate rank0.json rank1.json --json").json();
+    EXPECT_EQ(valid["step_time_ns"], 89'000'000);
+    EXPECT_EQ(valid["devices"][0]["busy_ns"], 48'000'000);
+}
+
+// The kernels of messages are on a stream of their own, where an annotation lasts as long as it waits.
+TEST_F(TracesOfOthers, TheStreamOfTheGpuIsTheOneThatComputes) {
+    write_ranks("PP:{}F{}", "PP:{}B{}");
+    for (const char* name : {"rank0.json", "rank1.json"}) {
+        Json file = Json::parse(read(name));
+        Json more = Json::array();
+        for (const Json& event : file["traceEvents"])
+            if (event["cat"] == "gpu_user_annotation") {
+                Json waits = event, kernel = event, message = event;
+                waits["tid"] = 20;
+                waits["ts"] = event["ts"].get<double>() - 2'000;
+                waits["dur"] = event["dur"].get<double>() + 4'000;
+                kernel["cat"] = message["cat"] = "kernel";
+                kernel["name"] = "gemm";
+                message["name"] = "ncclDevKernel_SendRecv";
+                message["tid"] = 20;
+                for (const Json& one : {waits, kernel, message})
+                    more.push_back(one);
+            }
+        for (const Json& event : more)
+            file["traceEvents"].push_back(event);
+        write(name, file.dump());
+    }
+    const Json valid = run_well("validate rank0.json rank1.json --json").json();
+    EXPECT_EQ(valid["step_time_ns"], 92'000'000);
+    EXPECT_EQ(valid["devices"][0]["busy_ns"], 60'000'000);
+}
+
+TEST_F(TracesOfOthers, StepsThatARankLacksAreLeftOut) {
+    write_ranks("PP:{}F{}", "PP:{}B{}", 3);
+    Json file = Json::parse(read("rank1.json"));
+    Json& events = file["traceEvents"];
+    while (events.size() > 20)  // two steps: an event of the profiler on the host and the GPU, and four tasks on each
+        events.erase(events.size() - 1);
+    write("rank1.json", file.dump());
+    const Said said = run_well("import rank0.json rank1.json -o trace.json");
+    expect_says(said.out, {"steps: 2"});
+    expect_says(said.err, {"note: step 7 is left out: only rank 0 has tasks in it"});
+    while (events.size() > 10)
+        events.erase(0);
+    for (Json& event : events)
+        if (event["name"] == "ProfilerStep#6")
+            event["name"] = "ProfilerStep#9";
+    write("rank1.json", file.dump());
+    expect_says(error_of("import rank0.json rank1.json -o trace.json", 2),
+                {"no step in common", "rank 0 has 5, 6, 7; rank 1 has 9", "help"});
+}
+
+TEST_F(TracesOfOthers, ReplicasAreNotOnePipeline) {
+    write_ranks("PP:{}F{}", "PP:{}B{}");
+    for (const int rank : {0, 1}) {
+        Json file = Json::parse(read(fmt::format("rank{}.json", rank)));
+        file["distributedInfo"] = {{"rank", rank + 2}, {"world_size", 4}};
+        write(fmt::format("rank{}.json", rank + 2), file.dump());
+    }
+    expect_says(error_of("import rank0.json rank1.json rank2.json rank3.json -o trace.json", 2),
+                {"rank0.json", "rank2.json", "both have 0F0 in step 0", "data parallel"});
+    run_well("import rank2.json rank3.json -o trace.json");  // numbered from 0 wherever the names have stages
+    write_ranks("Forward {1}", "Backward {1}");
+    Json file = Json::parse(read("rank1.json"));
+    file["distributedInfo"] = {{"rank", 4}, {"world_size", 8}};
+    write("rank1.json", file.dump());
+    const Said said = run_well("import rank0.json rank1.json -o trace.json");
+    EXPECT_EQ(said.err, "");  // rank 0 says that two ranks ran
+    EXPECT_EQ(replayed("trace.json")["step_time_ns"], 92'000'000);
+}
+
 TEST_F(TracesOfOthers, MissingPartsOfTheProfilersFilesAreReported) {
     write_ranks("PP:{}F{}", "PP:{}B{}");
     expect_says(error_of("compare rank0.json --replay", 2), {"rank 0 of 2", "files of all ranks"});
@@ -146,7 +269,16 @@ TEST_F(TracesOfOthers, MissingPartsOfTheProfilersFilesAreReported) {
     write_rank("rank0.json", 0, events);
     expect_says(error_of("compare rank0.json rank1.json --replay", 2), {"stage 0", "files of all ranks"});
     write("none.json", R"({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm"}]})");
-    expect_says(error_of("plot none.json -o x.txt", 2), {"none of its events is a task", "torch.profiler"});
+    expect_says(error_of("plot none.json -o x.txt", 2),
+                {"none of its events is a task", "torch.profiler", "PP:0F1", "it has events 'gemm'"});
+    events = Json::array();
+    annotate(events, "Optimizer.step#SGD.step", 0, 5);
+    write_rank("none.json", 0, events);
+    expect_says(error_of("import none.json -o x.json", 2),
+                {"none.json", "it has annotations 'Optimizer.step#SGD.step'", "help"});
+    write_ranks("PP:{}F{}", "PP:{}B{}");
+    expect_says(error_of("import rank1.json none.json -o x.json", 2),
+                {"none.json", "it has annotations 'Optimizer.step#SGD.step'", "help"});
 }
 
 TEST_F(TracesOfOthers, ThePublicRanksHaveTheirBubble) {

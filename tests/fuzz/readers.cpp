@@ -8,6 +8,7 @@
 #include "job/load.h"
 #include "report/accuracy.h"
 #include "schedules/csv/csv.h"
+#include "schedules/import/any_trace.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "schedules/trace/trace.h"
@@ -66,9 +67,10 @@ void read_whole_trace(const std::string& bytes) {
         std::abort();
 }
 
-void replay_any_trace(const std::string& bytes) {
-    const std::string path = file("foreign.json", bytes);
-    const Trace read = read_any_trace({path});
+void replay_any_trace(const char* name, const std::string& bytes) {
+    const std::string path = file(name, bytes);
+    std::vector<std::string> notes;
+    const Trace read = read_any_trace({path}, notes);
     check_trace(read, path);
     const Trace trace = with_updates(read);
     const Plan plan = plan_of(trace);
@@ -113,8 +115,11 @@ const Target kTargets[] = {
     {"units", read_quantities},
     {"csv", read_plan},
     {"trace", read_whole_trace},
-    {"foreign", replay_any_trace},
-    {"kineto", replay_any_trace},
+    {"foreign", [](const std::string& bytes) { replay_any_trace("foreign.json", bytes); }},
+    {"kineto", [](const std::string& bytes) { replay_any_trace("rank.json", bytes); }},
+    {"primus", [](const std::string& bytes) { replay_any_trace("pp_rank_0.json", bytes); }},
+    {"varuna", [](const std::string& bytes) { replay_any_trace("stage0of1", bytes); }},
+    {"megatron", [](const std::string& bytes) { replay_any_trace("train.log", bytes); }},
     {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
     {"products", [](const std::string& bytes) { read_products(file("products.yaml", bytes)); }},
     {"layers", [](const std::string& bytes) { read_layer_yaml(std::make_shared<Source>("l.yaml", bytes), 4); }},

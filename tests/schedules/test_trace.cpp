@@ -223,7 +223,8 @@ TEST(MalformedTrace, NotJson) {
     expect_rejected("{\n  \"traceEvents\": [}", {"line 2, column 19"});
     expect_rejected("\xff\xfe", {"not JSON"});
     expect_rejected(std::string(200'000, '['), {"nest more than 64 deep"});
-    expect_rejected("[]", {"expected an object"});
+    expect_rejected("[]", {"otherData"});
+    expect_rejected("[[]]", {"traceEvents[0]", "expected an object, got array"});
     expect_rejected("7", {"expected an object"});
     expect_rejected("{}", {"traceEvents"});
     expect_rejected(R"({"traceEvents":{}})", {"traceEvents", "list"});

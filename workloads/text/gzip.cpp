@@ -9,9 +9,11 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <new>
 #include <streambuf>
+#include <system_error>
 #include <utility>
 
 namespace pw {
@@ -157,6 +159,19 @@ std::unique_ptr<std::istream> open_text(const std::string& path, std::string_vie
     if (compressed)
         return std::make_unique<InflatingStream>(std::move(file), path, help, most);
     return std::make_unique<std::ifstream>(std::move(file));
+}
+
+std::string beginning_of(const std::string& path) {
+    constexpr std::size_t kEnough = 1 << 16;
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored))
+        return "";
+    std::string text(kEnough, '\0');
+    const std::unique_ptr<std::istream> file = open_text(path, "name another file", kMostTrace);
+    file->read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file->gcount()));
+    text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    return text;
 }
 
 struct GzipWriter::State {

@@ -1,0 +1,292 @@
+#include "schedules/import/recorded_ranks.h"
+
+#include "schedules/trace/trace_events.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// A tensor that a task makes for the stage after it, or a gradient for the one before it.
+using Made = std::tuple<int, int, int, bool>;  // step, stage, micro-batch, whether it is a gradient
+
+std::optional<Made> made_by(const TraceEvent& event) {
+    const Op op = event.task.op;
+    if (op != Op::Forward && !makes_input_gradient(op))
+        return {};
+    return Made{event.step, event.task.stage, event.task.microbatch, op != Op::Forward};
+}
+
+// By how much later than the clock of one device that of another must be set.
+struct ClockBound {
+    Ns least;
+    const TraceEvent *made, *read;  // what needs most
+};
+using ClockBounds = std::map<std::pair<int, int>, ClockBound>;  // devices: that makes a tensor, and that reads it
+
+ClockBounds clock_bounds(const std::vector<const TraceEvent*>& events) {
+    std::map<Made, const TraceEvent*> makers;
+    for (const TraceEvent* event : events)
+        if (const std::optional<Made> made = made_by(*event))
+            makers[*made] = event;
+    ClockBounds bounds;
+    for (const TraceEvent* event : events) {
+        std::optional<Made> input = made_by(*event);
+        if (!input)
+            continue;
+        std::get<1>(*input) += std::get<3>(*input) ? 1 : -1;
+        const auto maker = makers.find(*input);
+        if (maker == makers.end() || maker->second->device == event->device)
+            continue;
+        const ClockBound bound{maker->second->end - event->start, maker->second, event};
+        const auto [known, fresh] = bounds.try_emplace({maker->second->device, event->device}, bound);
+        if (!fresh && known->second.least < bound.least)
+            known->second = bound;
+    }
+    return bounds;
+}
+
+// Returns by device the least times, none negative, by which to move it later so that all bounds hold; nothing if none
+// do.
+std::optional<std::vector<Ns>> clock_moves(const ClockBounds& bounds, int devices) {
+    std::vector<Ns> moves(static_cast<std::size_t>(devices), 0);
+    for (int round = 0; round <= devices; ++round) {
+        bool changed = false;
+        for (const auto& [ends, bound] : bounds) {
+            const Ns least = moves[static_cast<std::size_t>(ends.first)] + bound.least;
+            Ns& move = moves[static_cast<std::size_t>(ends.second)];
+            changed = changed || move < least;
+            move = std::max(move, least);
+        }
+        if (!changed)
+            return moves;
+    }
+    return {};
+}
+
+std::string place_of(const TraceEvent& event) { return fmt::format("{} of rank {}", print(event.task), event.rank); }
+
+class Merge {
+public:
+    Merge(std::vector<RecordedRank> ranks, RankClocks clocks, std::vector<std::string>& notes)
+        : ranks_(std::move(ranks)), clocks_(clocks), notes_(notes) {}
+
+    Trace trace() {
+        check_ranks();
+        keep_common_steps();
+        for (const RecordedRank& rank : ranks_) {
+            const int device = trace_.devices++;
+            for (const RecordedTask& one : rank.tasks)
+                trace_.events.push_back({one.step, device, rank.rank, one.task, one.start, one.end, 0, -1});
+        }
+        check_tasks();
+        if (clocks_ == RankClocks::FromSteps)
+            for (const int step : steps_)
+                align(step);
+        else
+            align({});
+        note_moves();
+        begin_at_zero();
+        trace_.schedule = kForeign;
+        complete_from_tasks(trace_, ranks_.front().path);
+        return std::move(trace_);
+    }
+
+private:
+    void check_ranks() {
+        std::stable_sort(ranks_.begin(), ranks_.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+        for (std::size_t k = 1; k < ranks_.size(); ++k)
+            if (ranks_[k].rank == ranks_[k - 1].rank)
+                fail("traces '{}' and '{}' are both of rank {}\n  help: name one file for each rank",
+                     ranks_[k - 1].path, ranks_[k].path, ranks_[k].rank);
+    }
+
+    // Keeps the steps that have the same tasks as most others have, on all ranks.
+    void keep_common_steps() {
+        std::map<int, std::set<int>> ranks_of;
+        std::map<int, std::set<std::pair<int, Task>>> tasks_of;  // rank, task
+        for (const RecordedRank& rank : ranks_)
+            for (const RecordedTask& one : rank.tasks) {
+                ranks_of[one.step].insert(rank.rank);
+                tasks_of[one.step].emplace(rank.rank, one.task);
+            }
+        std::map<std::set<std::pair<int, Task>>, int> steps_with;
+        for (const auto& [step, tasks] : tasks_of)
+            if (ranks_of[step].size() == ranks_.size())
+                ++steps_with[tasks];
+        if (steps_with.empty())
+            fail(
+                "traces '{}' and '{}' have no step in common: {}\n  help: name the files of one run, recorded with "
+                "the same schedule of the profiler",
+                ranks_.front().path, ranks_.back().path, steps_by_rank());
+        const auto& usual = std::max_element(steps_with.begin(), steps_with.end(), [](const auto& a, const auto& b) {
+                                return std::pair(a.second, a.first.size()) < std::pair(b.second, b.first.size());
+                            })->first;
+        std::vector<std::string> left_out;
+        for (const auto& [step, tasks] : tasks_of) {
+            if (tasks == usual)
+                steps_.push_back(step);
+            else if (ranks_of[step].size() < ranks_.size())
+                left_out.push_back(fmt::format("step {} is left out: only rank {} has tasks in it", step,
+                                               fmt::join(ranks_of[step], ", ")));
+            else
+                left_out.push_back(fmt::format("step {} is left out: {}", step, difference(tasks, usual)));
+        }
+        constexpr std::size_t kMostNotes = 3;
+        if (left_out.size() > kMostNotes)
+            left_out[kMostNotes - 1] =
+                fmt::format("{} more steps are left out for such reasons", left_out.size() - kMostNotes + 1);
+        left_out.resize(std::min(left_out.size(), kMostNotes));
+        notes_.insert(notes_.end(), left_out.begin(), left_out.end());
+        for (RecordedRank& rank : ranks_)
+            std::erase_if(rank.tasks, [&](const RecordedTask& one) {
+                return !std::binary_search(steps_.begin(), steps_.end(), one.step);
+            });
+    }
+
+    static std::string difference(const std::set<std::pair<int, Task>>& tasks,
+                                  const std::set<std::pair<int, Task>>& usual) {
+        for (const auto& [rank, task] : usual)
+            if (!tasks.contains({rank, task}))
+                return fmt::format("rank {} has no {} in it", rank, print(task));
+        for (const auto& [rank, task] : tasks)
+            if (!usual.contains({rank, task}))
+                return fmt::format("rank {} has {} in it, which other steps lack", rank, print(task));
+        return "";
+    }
+
+    std::string steps_by_rank() const {
+        std::vector<std::string> parts;
+        for (const RecordedRank& rank : ranks_) {
+            std::set<int> steps;
+            for (const RecordedTask& one : rank.tasks)
+                steps.insert(one.step);
+            parts.push_back(fmt::format("rank {} has {}", rank.rank, fmt::join(steps, ", ")));
+        }
+        return fmt::format("{}", fmt::join(parts, "; "));
+    }
+
+    void check_tasks() const {
+        std::map<std::pair<int, Task>, const TraceEvent*> seen;
+        std::set<int> stages;
+        for (const TraceEvent& event : trace_.events) {
+            const auto [other, fresh] = seen.try_emplace({event.step, event.task}, &event);
+            if (!fresh && other->second->device != event.device)
+                fail(
+                    "traces '{}' and '{}' both have {} in step {}\n  help: name the files of one pipeline only, not "
+                    "those of its replicas (data parallel) or of other ranks of a stage (tensor parallel)",
+                    ranks_[static_cast<std::size_t>(other->second->device)].path,
+                    ranks_[static_cast<std::size_t>(event.device)].path, print(event.task), event.step);
+            stages.insert(event.task.stage);
+        }
+        for (int stage = 0; stage < *stages.rbegin(); ++stage)
+            if (!stages.contains(stage))
+                fail("trace '{}': no file has a task of stage {}\n  help: name the files of all ranks of the pipeline",
+                     ranks_.front().path, stage);
+    }
+
+    void align(std::optional<int> step) {
+        std::vector<const TraceEvent*> events;
+        for (const TraceEvent& event : trace_.events)
+            if (!step || event.step == *step)
+                events.push_back(&event);
+        const ClockBounds bounds = clock_bounds(events);
+        const auto moves = clock_moves(bounds, trace_.devices);
+        if (!moves) {
+            const auto worst = std::max_element(bounds.begin(), bounds.end(), [](const auto& a, const auto& b) {
+                return a.second.least < b.second.least;
+            });
+            not_aligned_ = fmt::format(
+                "the clocks of the ranks cannot be aligned: {} begins {} before {} ends, and a later clock of rank {} "
+                "lets others begin too early; times are those of the files",
+                place_of(*worst->second.read), print_time(worst->second.least), place_of(*worst->second.made),
+                worst->second.read->rank);
+            return;
+        }
+        for (TraceEvent& event : trace_.events)
+            if (!step || event.step == *step) {
+                const Ns move = (*moves)[static_cast<std::size_t>(event.device)];
+                event.start += move;
+                event.end += move;
+                if (move > 0)
+                    moved_[event.rank] = std::max(moved_[event.rank], move);
+            }
+    }
+
+    void note_moves() {
+        if (!not_aligned_.empty())
+            notes_.push_back(not_aligned_);
+        std::vector<std::string> parts;
+        for (const auto& [rank, move] : moved_)
+            parts.push_back(fmt::format("rank {} {}", rank, print_time(move)));
+        constexpr std::size_t kMost = 8;
+        const std::size_t more = parts.size() - std::min(parts.size(), kMost);
+        parts.resize(parts.size() - more);
+        if (!parts.empty())
+            notes_.push_back(
+                fmt::format("clocks differ: tasks began before other ranks had made their inputs, so these "
+                            "ranks are moved later{}: {}{}",
+                            clocks_ == RankClocks::FromSteps ? ", at most by" : "", fmt::join(parts, ", "),
+                            more > 0 ? fmt::format(", {} more", more) : ""));
+    }
+
+    // Steps that begin at 0 follow each other without a gap.
+    void begin_at_zero() {
+        if (clocks_ == RankClocks::Running) {
+            move_to({}, 0);
+        } else {
+            Ns reached = 0;
+            for (const int step : steps_)
+                reached = move_to(step, reached);
+        }
+        for (TraceEvent& event : trace_.events)
+            event.step -= steps_.front();
+    }
+
+    // Moves a step, or all, to begin at `begin`. Returns the end.
+    Ns move_to(std::optional<int> step, Ns begin) {
+        Ns first = kMaxTime, last = begin;
+        for (const TraceEvent& event : trace_.events)
+            if (!step || event.step == *step)
+                first = std::min(first, event.start);
+        for (TraceEvent& event : trace_.events)
+            if (!step || event.step == *step) {
+                event.start += begin - first;
+                event.end += begin - first;
+                last = std::max(last, event.end);
+            }
+        return last;
+    }
+
+    std::vector<RecordedRank> ranks_;
+    const RankClocks clocks_;
+    std::vector<std::string>& notes_;
+    Trace trace_;
+    std::vector<int> steps_;   // that all ranks have
+    std::map<int, Ns> moved_;  // rank -> the most
+    std::string not_aligned_;
+};
+
+}  // namespace
+
+void number_by_runs(std::vector<RecordedTask>& tasks) {
+    std::map<Task, int> runs;
+    for (RecordedTask& one : tasks)
+        one.step = runs[one.task]++;
+}
+
+Trace trace_of_ranks(std::vector<RecordedRank> ranks, RankClocks clocks, std::vector<std::string>& notes) {
+    return Merge(std::move(ranks), clocks, notes).trace();
+}
+
+}  // namespace pw

@@ -1,0 +1,35 @@
+// The formats of traces that other programs write.
+#pragma once
+
+#include "schedules/trace/trace.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+// A format of trace files. Its row is defined next to its reader; trace_forms.cpp lists the rows.
+struct TraceForm {
+    const char* tasks;                             // what is a task in it, for messages and help
+    bool of_one_rank;                              // one trace is several files
+    bool (*is_task)(const nlohmann::json& event);  // Chrome traces: the first task of a file decides its format
+    bool (*is_file)(std::string_view beginning);   // others: whether a file that begins so is one; null otherwise
+    // Throws Error (BadInput) with file and position. `notes` are for people: how clocks were aligned, what is left
+    // out.
+    Trace (*read)(const std::vector<std::string>& paths, std::vector<std::string>& notes);
+};
+
+// The names of events that are no tasks, for the message that says so.
+class SeenNames {
+public:
+    void see(const nlohmann::json& event);
+    std::string print() const;  // "its names are 'aten::mm', ..."; those of annotations if there are any
+
+private:
+    std::vector<std::string> names_, annotations_;
+};
+
+}  // namespace pw
