@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 namespace pw {
 
@@ -23,18 +24,21 @@ void HostKernels::copy(const std::byte* from, std::byte* to, Bytes bytes) const 
 
 void HostKernels::sum(std::span<const std::byte* const> from, Bytes first, Bytes bytes, std::byte* to) const {
     constexpr std::size_t kLanes = 16;
-    const auto begin = static_cast<std::size_t>(first) / sizeof(float);
-    const std::size_t end = begin + static_cast<std::size_t>(bytes) / sizeof(float);
     const auto values = [](const std::byte* block) { return reinterpret_cast<const float*>(block); };
-    for (std::size_t k = begin; k < end; k += kLanes) {
+    const auto sum_at = [&](std::size_t k, auto count) {
         float sums[kLanes];
-        const std::size_t count = std::min(kLanes, end - k);
-        std::copy_n(values(from.front()) + k, count, sums);
+        std::copy_n(values(from.front()) + k, std::size_t{count}, sums);
         for (const std::byte* block : from.subspan(1))
             for (std::size_t lane = 0; lane < count; ++lane)
                 sums[lane] += values(block)[k + lane];
-        std::copy_n(sums, count, reinterpret_cast<float*>(to) + k);
-    }
+        std::copy_n(sums, std::size_t{count}, reinterpret_cast<float*>(to) + k);
+    };
+    auto k = static_cast<std::size_t>(first) / sizeof(float);
+    const std::size_t end = k + static_cast<std::size_t>(bytes) / sizeof(float);
+    for (; k + kLanes <= end; k += kLanes)
+        sum_at(k, std::integral_constant<std::size_t, kLanes>());  // registers instead of copies of any length
+    if (k < end)
+        sum_at(k, end - k);
 }
 
 void HostKernels::clip_factor(std::span<const double> squares, double largest, double* factor) const {

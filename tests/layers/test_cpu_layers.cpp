@@ -2,6 +2,7 @@
 #include "exec/cpu/layers.h"
 #include "tests/support/layer_case.h"
 #include "tests/support/layer_laws.h"
+#include "tests/support/thoroughness.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -210,7 +211,8 @@ TEST_P(CpuLayersWithParameters, AddUpWeightGradients) { add_up_weight_gradients(
 
 TEST_P(CpuLayers, KeepNaN) {
     keep_nan(rig(cpu_kernels()));
-    keep_nan(rig(reference_kernels()));
+    if (soaks() || GetParam().layer.flops_forward < 1e7)  // wider layers are the same loops there
+        keep_nan(rig(reference_kernels()));
 }
 
 class CpuLayersWithAReLU : public CpuLayers {};

@@ -25,7 +25,7 @@ training: {steps: 2, learning_rate: 0.001, seed: 3}
 )";
 
 inline constexpr const char* kMlp = R"(
-workload: {model: mlp, image_size: 8}
+workload: {model: mlp, image_size: 8, hidden: [128, 96]}
 pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 3}
 training: {steps: 3, seed: 3}
 run: {backend: reference}
