@@ -115,7 +115,7 @@ TEST(InitialParameters, ThatDoNotFitAreNamed) {
     (void)execution.run();
     const std::string file = (folder.path() / "fc2.bias.npy").string();
     write_npy(file, {5}, {1, 2, 3, 4, 5});
-    expect_says(refusal([&] { (void)execution.run(); }), {file, "(5)", "expected (128)", "training.initial"});
+    expect_says(refusal([&] { (void)execution.run(); }), {file, "(5)", "expected (96)", "training.initial"});
     expect_says(refusal([&] { (void)execution.oracle(); }), {file});
     std::filesystem::remove(file);
     expect_says(refusal([&] { (void)execution.run(); }), {"there is no " + file, "run --save"});
