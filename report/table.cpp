@@ -53,6 +53,8 @@ std::string print_percent(double part) { return fmt::format("{:.1f} %", part * 1
 
 std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:+.1f} %", part * 100); }
 
+std::string print_signed_time(Ns time) { return (time > 0 ? "+" : "") + print_time(time); }
+
 std::string print_bytes_as(Bytes size, Bytes limit) {
     constexpr std::pair<const char*, double> kThousands[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}};
     const std::string written = exact_bytes(limit);

@@ -27,6 +27,7 @@ private:
 
 std::string print_percent(double part);         // "11.2 %"
 std::string print_signed_percent(double part);  // "+1.5 %"
+std::string print_signed_time(Ns time);         // "+1.500 ms"
 
 // Returns a size in units of 1000 where a limit is written so, "12 GB"; else in units of 1024. No limit: kUnlimited.
 std::string print_bytes_as(Bytes size, Bytes limit);

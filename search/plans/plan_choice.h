@@ -48,7 +48,8 @@ struct ChoiceLimits {
 };
 
 // All choices of `config.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are
-// not alike, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
+// not alike, recomputed stages, replicas. Data parallelism, one stage on all devices, is one of them unless the config
+// has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
 // too many ways to give every stage its devices, only some are tried: orders_of() the devices; equal shares of all
 // devices, of half as many, a quarter, ...
 struct Choices {
