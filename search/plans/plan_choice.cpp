@@ -422,13 +422,17 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 }
 
 std::string print(const PlanChoice& choice) {
-    const bool data_parallel = choice.stages == 1 && choice.devices.size() > 1;
-    std::string text =
-        fmt::format("{}{}, {} stage{} on {} device{}, {} micro-batches of {}", data_parallel ? "data parallel, " : "",
-                    choice.schedule, choice.stages, choice.stages == 1 ? "" : "s", choice.devices.size(),
-                    choice.devices.size() == 1 ? "" : "s", choice.micro_batches, choice.micro_batch_size);
-    if (!choice.replicas.empty())
-        text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
+    std::string text;
+    if (choice.stages == 1 && choice.devices.size() > 1) {
+        text = fmt::format("data parallel on {} devices, {} micro-batches of {}, {}", choice.devices.size(),
+                           choice.micro_batches, choice.micro_batch_size, choice.schedule);
+    } else {
+        text = fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
+                           choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
+                           choice.micro_batches, choice.micro_batch_size);
+        if (!choice.replicas.empty())
+            text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
+    }
     if (choice.copies > 1)
         text += fmt::format(", {} replicas of the pipeline", choice.copies);
     if (choice.recomputed > 0)

@@ -1,5 +1,5 @@
-// What people type wrong: the command, and what the message must contain. Rows with a title are on docs/errors.md, which
-// PIPEWRIGHT_RECORD=1 writes again.
+// What people type wrong: the command, and what the message must contain. Rows with a title are on docs/errors.md,
+// which PIPEWRIGHT_RECORD=1 writes again.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 

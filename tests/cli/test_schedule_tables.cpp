@@ -79,7 +79,8 @@ TEST_F(ScheduleTables, AreAnAxisOfASweep) {
 
 // Devices are those of the simulation of the point alone.
 TEST_F(ScheduleTables, HaveTheDevicesOfEveryPoint) {
-    const Json alone = run_well("simulate four.yaml --json --set workload.stages=8 --set pipeline.schedule=zb-v").json();
+    const Json alone =
+        run_well("simulate four.yaml --json --set workload.stages=8 --set pipeline.schedule=zb-v").json();
     EXPECT_EQ(alone["devices"][1]["device"], 1);
     EXPECT_EQ(alone["devices"][1]["name"], "1");
     EXPECT_EQ(alone["devices"][1]["stages"], (Json{1, 6}));
@@ -103,8 +104,9 @@ TEST_F(ScheduleTables, AreWrittenAsCsv) {
     EXPECT_TRUE(said.out.starts_with("set.pipeline.schedule,")) << said.out;
     EXPECT_TRUE(contains(said.out, "\r\n1f1b,")) << said.out;
     EXPECT_TRUE(contains(said.out, "\r\nzb-v,")) << said.out;
-    write("layers.yaml", "samples: 1\nlayers: [{name: a, forward: 1 us, backward: 2 us}, {name: b, forward: 1 us, "
-                         "backward: 2 us}]\n");
+    write("layers.yaml",
+          "samples: 1\nlayers: [{name: a, forward: 1 us, backward: 2 us}, {name: b, forward: 1 us, "
+          "backward: 2 us}]\n");
     write("search.yaml", "workload: {model: layers.yaml}\ncluster: {devices: 2}\npipeline: {micro_batches: 4}\n");
     run_well("search search.yaml --csv plans.csv");
     EXPECT_TRUE(contains(lines_in("plans.csv")[0], "plan,schedule,asynchronous,stages,devices,")) << read("plans.csv");
