@@ -83,7 +83,7 @@ void refuse_of_files(const CompareArguments& arguments) {
         fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs the config again");
 }
 
-// Names of files, without their folders if that tells them apart.
+// Names of files, without their folders if the names differ.
 std::pair<std::string, std::string> short_file_names(const std::string& first, const std::string& second) {
     const std::string a = std::filesystem::path(first).filename().string(),
                       b = std::filesystem::path(second).filename().string();
@@ -99,7 +99,7 @@ void print_differences_of(Report first, Report second, const std::string& reason
     const auto [a, b] = short_file_names(arguments.config.path, arguments.others.front());
     const PlanDifferences differences = differences_of({a, std::move(first)}, {b, std::move(second)});
     if (!reason.empty())
-        print_note(reason + ": both are shown next to each other, and no error is computed");
+        print_note(reason + ": both are shown next to each other");
     Outputs outputs;
     outputs.attempt([&] {
         if (arguments.json)

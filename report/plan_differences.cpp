@@ -178,8 +178,8 @@ std::string different_plans(const Report& predicted, const Report& measured) {
         } catch (const Error& error) {
             return first_line(error);
         }
-    return fmt::format("the plans differ: {} ({}) and {} ({})", expected.plan_hash, expected.schedule, found.plan_hash,
-                       found.schedule);
+    return fmt::format("these are different plans: {} ({}) and {} ({})", expected.plan_hash, expected.schedule,
+                       found.plan_hash, found.schedule);
 }
 
 Json to_json(const PlanDifferences& differences) {

@@ -35,8 +35,8 @@ std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
 // Sets a split as the config writes it: as cuts if every stage is a range of the forward order, else as lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 
-// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is "data parallel
-// on 4 devices, 8 micro-batches of 4, 1f1b".
+// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is "data
+// parallel on 4 devices, 8 micro-batches of 4, 1f1b".
 std::string print(const PlanChoice& choice);
 
 struct ChoiceLimits {

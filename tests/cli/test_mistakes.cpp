@@ -155,7 +155,9 @@ const std::vector<TypedMistake>& typed_mistakes() {
          3,
          "A model that does not fit",
          "Raise the memory or the number of devices, or let the search recompute and take smaller micro-batches."},
-        {"run gpt.yaml --set 'cluster.memory=100 kB'", {"device 0 needs", "100 kB"}, 3},
+        {"run gpt.yaml --set 'cluster.memory=100 kB'",
+         {"device 0 does not have the memory: 687.4 kB needed", "100 kB available"},
+         3},
         // runs
         {"run gpt.yaml --checkpoint kept --set training.learning_rate=0.02 --set run.backend=reference",
          {"'kept' has checkpoints already", "add --resume kept, or name another folder"},

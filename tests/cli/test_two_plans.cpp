@@ -60,7 +60,7 @@ TEST_F(TwoPlans, OfTracesNeedNoSharedPlan) {
     for (const char* schedule : {"gpipe", "1f1b"})
         run_well(std::string("simulate ") + schedule + ".yaml --trace " + schedule + ".json");
     const Said said = run_well("compare gpipe.json 1f1b.json --json");
-    EXPECT_TRUE(contains(said.err, "note: the plans differ: ")) << said.err;
+    EXPECT_TRUE(contains(said.err, "note: these are different plans: ")) << said.err;
     EXPECT_EQ(said.json()["plans"][1]["schedule"], "1f1b");
     EXPECT_EQ(said.json()["config"][0]["key"], "pipeline.schedule");
     // a trace of the same plan is compared as before

@@ -92,7 +92,8 @@ TEST_F(DryRuns, AnnounceTheRunAndWriteNothing) {
     EXPECT_EQ(run_well("run mlp.yaml --dry-run --json").json()["devices"],
               run_well("simulate mlp.yaml --json").json()["devices"]);
     // what would be refused is refused
-    EXPECT_TRUE(contains(error_of("run mlp.yaml --dry-run --set 'cluster.memory=1 kB'", 3), "device 0 needs"));
+    EXPECT_TRUE(contains(error_of("run mlp.yaml --dry-run --set 'cluster.memory=1 kB'", 3),
+                         "device 0 does not have the memory"));
     EXPECT_TRUE(contains(error_of("run uniform.yaml --dry-run", 2), "no layers to run"));
 }
 
