@@ -244,26 +244,6 @@ std::string calibration_text(const Comparison& comparison) {
                        print_time(calibrated.reference_work.median()), print_time(calibrated.reference_work.spread()));
 }
 
-namespace {
-
-// The beginning of an asynchronous run: its first mini-batches, where a drawing can still be read.
-Trace beginning_of(const Trace& trace) {
-    const int drawn = 2 * (trace.micro_batches + trace.stages);
-    Trace part = trace;
-    std::erase_if(part.events, [&](const TraceEvent& event) { return event.task.microbatch >= drawn; });
-    Ns end = 0;
-    for (const TraceEvent& event : part.events)
-        end = std::max(end, event.end);
-    std::erase_if(part.memory, [&](const MemorySample& sample) { return sample.time > end; });
-    return part;
-}
-
-Trace drawn_part_of(const Report& report) {
-    return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
-}
-
-}  // namespace
-
 void plot_comparison(const Comparison& comparison, const std::string& file) {
     const Trace predicted = drawn_part_of(comparison.predicted), measured = drawn_part_of(comparison.measured);
     Panel of_measured{&measured, title_of(comparison.measured)};
