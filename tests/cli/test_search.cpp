@@ -186,8 +186,7 @@ TEST_F(Search, TriesDataParallelismUnlessItIsAskedNotTo) {
         EXPECT_GE(plan["gap"], 0.0);
     EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], 36'000);
     const Said said = run_well("search free.yaml");
-    EXPECT_TRUE(contains(said.out, "\ndata parallel on 2 devices, 4 micro-batches of 1, 1f1b   36.00 us"))
-        << said.out;
+    EXPECT_TRUE(contains(said.out, "\ndata parallel on 2 devices, 4 micro-batches of 1, 1f1b   36.00 us")) << said.out;
     EXPECT_TRUE(contains(said.err, "replicas of stages are among the choices with search.replicas: true")) << said.err;
     EXPECT_EQ(run_well("search free.yaml --json --set search.replicas=false").json()["objective_ns"], 45'000);
 }
