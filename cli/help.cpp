@@ -24,7 +24,7 @@ constexpr Shell kShells[] = {{"bash", bash_completion}, {"zsh", zsh_completion},
 
 struct HelpArguments {
     std::string command, shell;
-    bool man = false;
+    bool man = false, markdown = false;
 };
 
 std::string completion(const CLI::App& program, const std::string& shell) {
@@ -38,6 +38,8 @@ std::string completion(const CLI::App& program, const std::string& shell) {
 void print_help(const CLI::App& program, const HelpArguments& arguments) {
     if (arguments.man)
         return write_result(man_page(program, version_text()));
+    if (arguments.markdown)
+        return write_result(markdown_page(program));
     if (!arguments.shell.empty())
         return write_result(completion(program, arguments.shell));
     if (arguments.command.empty())
@@ -64,6 +66,9 @@ Action add_help(CLI::App& command) {
         names.push_back(each->get_name());
     name->type_name(fmt::format(":{{{}}}", fmt::join(names, ",")))->option_text(" ");
     CLI::Option* const man = command.add_flag("--man", arguments->man, "print the man page, for man(1)");
+    command.add_flag("--markdown", arguments->markdown, "print the page docs/commands.md")
+        ->excludes(man)
+        ->excludes(name);
     std::vector<std::string> shells;
     for (const Shell& shell : kShells)
         shells.emplace_back(shell.name);

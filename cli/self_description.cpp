@@ -156,6 +156,60 @@ std::string man_page(const CLI::App& program, std::string_view version) {
     return text + fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", roff(program.get_footer()));
 }
 
+namespace {
+
+std::string markdown_cell(std::string text) {
+    for (std::size_t at = 0; (at = text.find_first_of("|<", at)) != std::string::npos; at += 2)
+        text.insert(at, "\\");
+    return text;
+}
+
+std::string markdown_rows(const std::vector<OptionFacts>& options, const std::vector<std::string>& left_out) {
+    std::string rows;
+    for (const OptionFacts& option : options) {
+        if (std::ranges::count(left_out, option.names.back()) > 0)
+            continue;
+        const std::string value =
+            option.values.empty() ? option.value : fmt::format("{}", fmt::join(option.values, " \\| "));
+        rows += fmt::format("| `{}{}` | {} |\n", fmt::join(option.names, "`, `"), value.empty() ? "" : " " + value,
+                            markdown_cell(option.help));
+    }
+    return rows;
+}
+
+}  // namespace
+
+std::string markdown_page(const CLI::App& program) {
+    std::string text =
+        "# Commands\n\nThe commands and their options, as `pipewright COMMAND --help` prints them. This page is the "
+        "output of "
+        "`pipewright help\n--markdown`.\n";
+    const std::vector<CommandFacts> commands = facts_of(program);
+    std::vector<OptionFacts> common;
+    for (const OptionFacts& option : commands.front().options)
+        if (std::ranges::all_of(commands, [&](const CommandFacts& command) {
+                return std::ranges::any_of(command.options, [&](const OptionFacts& other) {
+                    return other.names == option.names && other.help == option.help;
+                });
+            }))
+            common.push_back(option);
+    std::vector<std::string> names_of_common;
+    for (const OptionFacts& option : common)
+        names_of_common.push_back(option.names.back());
+    constexpr const char* kHead = "| option | meaning |\n|---|---|\n";
+    for (const CommandFacts& command : commands) {
+        std::string usage = "pipewright " + command.name + " [OPTIONS]";
+        for (const OptionFacts& positional : command.positionals)
+            usage += " " + positional.names.front();
+        text += fmt::format("\n## {}\n\n`{}`: {}.\n\n", command.name, usage, command.summary);
+        if (const std::string rows =
+                markdown_rows(command.positionals, {}) + markdown_rows(command.options, names_of_common);
+            !rows.empty())
+            text += kHead + rows;
+    }
+    return text + "\n## Every command\n\n" + kHead + markdown_rows(common, {});
+}
+
 std::string bash_completion(const std::vector<CommandFacts>& commands, const std::vector<std::string>& keys) {
     return fmt::format(R"(# Completion of pipewright for bash, printed by: pipewright help --completion bash
 _pipewright() {{

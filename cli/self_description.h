@@ -29,6 +29,7 @@ std::vector<CommandFacts> facts_of(const CLI::App& program);
 
 // A page in the language of man(7).
 std::string man_page(const CLI::App& program, std::string_view version);
+std::string markdown_page(const CLI::App& program);  // docs/commands.md
 
 // A script that completes commands, options, their values, config keys after --set, and files.
 std::string bash_completion(const std::vector<CommandFacts>& commands, const std::vector<std::string>& keys);

@@ -4,6 +4,9 @@
 #include "tests/support/refusal.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -55,6 +58,17 @@ TEST_F(Help, OfACommandIsItsOwn) {
     EXPECT_EQ(run_well("help").out, run_well("--help").out);
     expect_says(error_of("help simulat", 2), {"unknown command 'simulat'", "did you mean 'simulate'?"});
     expect_says(error_of("help --completion tcsh", 2), {"tcsh", "bash,zsh,fish"});
+}
+
+// docs/commands.md is what the program prints; PIPEWRIGHT_RECORD=1 writes it again.
+TEST_F(Help, PageOfCommandsIsThatOfTheProgram) {
+    const std::filesystem::path page = std::filesystem::path(PIPEWRIGHT_SOURCE_DIR) / "docs" / "commands.md";
+    const std::string printed = run_well("help --markdown").out;
+    if (std::getenv("PIPEWRIGHT_RECORD") != nullptr)
+        std::ofstream(page) << printed;
+    std::ifstream file(page);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), printed)
+        << "PIPEWRIGHT_RECORD=1 writes the page anew";
 }
 
 TEST_F(Help, ManPageHasEveryCommandAndOption) {
