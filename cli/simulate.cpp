@@ -53,11 +53,9 @@ void print_simulation(const SimulateArguments& arguments, const Job& job, const 
                       const Answers& answers) {
     if (!arguments.json)
         return print_result("{}\n\n{}{}", summary_of(job), to_text(report), to_text(answers));
-    Json json = to_json(report);
+    Json json = to_json(report, job);
     if (const Json answered = to_json(answers); !answered.is_null())
         json.update(answered);
-    json["costs"] = std::string(row_of(job.source).name);
-    json["interpolated"] = job.costs.interpolated;
     print_json(json);
 }
 
