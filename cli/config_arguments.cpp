@@ -1,7 +1,7 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
-#include "job/load.h"
+#include "workloads/text/files.h"
 
 #include <CLI/CLI.hpp>
 
@@ -15,9 +15,15 @@ void add_set(CLI::App& command, std::vector<std::string>& set) {
         ->allow_extra_args(false);
 }
 
+void ConfigArguments::read_pipe() {
+    if (path.starts_with("/dev/"))
+        text = read_text(path, "name a YAML file that can be read");
+}
+
 Config ConfigArguments::load() const {
-    require_config(path);
-    return load_config(path, set);
+    if (!text)
+        require_config(path);
+    return load_with({});
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {

@@ -114,6 +114,7 @@ void print_arguments(const Job& job, const std::string& program) {
 
 void simulate_config(SimulateArguments arguments) {
     keep_large_blocks();
+    arguments.config.read_pipe();
     Config config = arguments.config.load();
     check_target_file(arguments.trace);
     check_target_file(arguments.slack);
