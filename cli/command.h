@@ -38,6 +38,7 @@ inline constexpr const char* kVerbose = "-v,--verbose";
 
 // The arguments of all commands that take a config: its path and the overrides.
 struct ConfigArguments : ConfigSource {
+    void read_pipe();     // if the config comes from one, so that it can be loaded again
     Config load() const;  // throws Error (BadInput) with the kind of the file if it is not a config
 };
 

@@ -1,8 +1,8 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
-#include "job/load.h"
 #include "workloads/error.h"
+#include "workloads/text/files.h"
 
 #include <CLI/CLI.hpp>
 
@@ -54,10 +54,17 @@ void require_file(const std::string& path) {
 
 }  // namespace
 
+void ConfigArguments::read_pipe() {
+    if (path.starts_with("/dev/"))
+        text = read_text(path, "name a YAML file that can be read");
+}
+
 Config ConfigArguments::load() const {
-    require_file(path);
-    require_config(path);
-    return load_config(path, set);
+    if (!text) {
+        require_file(path);
+        require_config(path);
+    }
+    return load_with({});
 }
 
 void add_config(CLI::App& command, ConfigArguments& arguments) {

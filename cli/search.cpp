@@ -109,24 +109,6 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
               arguments.time_limit);
 }
 
-[[noreturn]] void fail_infeasible(const SearchResult& result) {
-    if (!result.shortage)
-        fail_with(ExitCode::Infeasible,
-                  "no schedule of the search can use any of the splits that were tried\n  help: search "
-                  "other schedules (search.schedules) or numbers of stages (search.stages)");
-    const Shortage& shortage = *result.shortage;
-    fail_with(ExitCode::Infeasible,
-              "{}{}: in the closest one the device of stage {} needs {} ({} bytes) but has {} ({} bytes)\n  "
-              "help: raise cluster.memory, or search smaller micro-batches (search.micro_batch_sizes), other schedules "
-              "(search.schedules) or recomputation (search.recompute: auto)",
-              result.none_fits ? "no plan fits" : "no plan was found that fits",
-              result.stop == SearchStop::Time     ? " before the time limit"
-              : result.stop == SearchStop::Memory ? " within the memory limit"
-                                                  : "",
-              shortage.stage, print_bytes_as(shortage.needs, shortage.has), shortage.needs,
-              print_bytes_as(shortage.has, shortage.has), shortage.has);
-}
-
 bool is_runnable(const Job& job) {
     try {
         check_runnable(job);
@@ -216,10 +198,9 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     print_notes_of(search.result, memory);
     if (arguments.json)
         print_json(to_json(search));
-    if (search.result.plans.empty() && search.result.stop != SearchStop::None)
+    if (ended_without_a_plan(search))
         fail_without_a_plan(search.result, arguments, memory);
-    if (!search.best)
-        fail_infeasible(search.result);
+    require_plan(search);
     write_found(search, config, arguments);
     print_notes(notes_on_costs(*search.best, config.search.micro_batch_sizes));
 }
@@ -233,24 +214,10 @@ ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds
             .team = {ranks.rank, ranks.size, ranks.exchange}};
 }
 
-[[noreturn]] void fail_without_cluster_plan(const ClusterResult& result) {
-    if (!result.shortage && result.stop == SearchStop::None)
-        fail_with(ExitCode::Infeasible,
-                  "no schedule of the search can run any of its choices\n  help: list other schedules "
-                  "(search.schedules) or micro_batch_sizes");
-    if (!result.shortage)
-        fail_with(ExitCode::RunFailed,
-                  "the search ended before any plan was tried\n  help: raise --time-limit or --memory-limit, or list "
-                  "fewer values in the block search");
-    const Shortage& shortage = *result.shortage;
-    fail_with(
-        ExitCode::Infeasible,
-        "{}: {} needs least, and its devices of rank {} of the pipeline need {} ({} bytes) but have {} ({} "
-        "bytes)\n  help: add devices (cluster.hosts), raise cluster.memory, or let the search choose more freely: "
-        "leave out search.tensor, pipeline, context, zero, recompute and micro_batch_sizes",
-        result.none_fits ? "no plan fits" : "no plan was found that fits", print(*result.smallest), shortage.stage,
-        print_bytes_as(shortage.needs, shortage.has), shortage.needs, print_bytes_as(shortage.has, shortage.has),
-        shortage.has);
+[[noreturn]] void fail_without_cluster_plan() {
+    fail_with(ExitCode::RunFailed,
+              "the search ended before any plan was tried\n  help: raise --time-limit or --memory-limit, or list "
+              "fewer values in the block search");
 }
 
 void search_cluster_on(const ComputingRanks& ranks, const Config& config, const SearchArguments& arguments) {
@@ -274,8 +241,9 @@ void search_cluster_on(const ComputingRanks& ranks, const Config& config, const 
                         plans.result.left_out, print_bytes(memory)));
     if (arguments.json)
         print_json(to_json(plans));
-    if (!plans.best)
-        fail_without_cluster_plan(plans.result);
+    if (ended_without_a_plan(plans))
+        fail_without_cluster_plan();
+    require_plan(plans);
     write_found(plans, config, arguments);
     print_notes(notes_on_costs(*plans.best));
 }
@@ -283,13 +251,7 @@ void search_cluster_on(const ComputingRanks& ranks, const Config& config, const 
 void write_partition(const PartitionSearch& search, const SearchArguments& arguments) {
     if (arguments.json)
         print_json(to_json(search));
-    if (search.partition.stages.empty()) {
-        const Shortage shortage = search.partition.shortage.value_or(Shortage{});
-        fail_with(ExitCode::Infeasible,
-                  "no partition fits: stage {} needs {} ({} bytes) but has {} ({} bytes)\n  help: raise "
-                  "cluster.memory or cluster.devices",
-                  shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
-    }
+    require_stages(search);
     Outputs outputs;
     outputs.attempt([&] {
         if (arguments.prints_text())

@@ -72,11 +72,9 @@ void print_simulation(const SimulateArguments& arguments, const Job& job, const 
         return print_result("{}\n\n{}{}", summary_of(job), to_text(report), to_text(answers));
     if (!arguments.json)
         return;
-    Json json = to_json(report);
+    Json json = to_json(report, job);
     if (const Json answered = to_json(answers); !answered.is_null())
         json.update(answered);
-    json["costs"] = std::string(row_of(job.source).name);
-    json["interpolated"] = job.costs.interpolated;
     print_json(json);
 }
 
@@ -172,6 +170,7 @@ void print_arguments(const Job& job, const std::string& program) {
 
 void simulate_config(SimulateArguments arguments) {
     keep_large_blocks();
+    arguments.config.read_pipe();
     Config config = arguments.config.load();
     check_target_file(arguments.trace);
     check_target_file(arguments.slack);

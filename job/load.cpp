@@ -12,8 +12,12 @@
 namespace pw {
 
 Config load_config(const std::string& path, const std::vector<std::string>& set) {
-    auto source = std::make_shared<Source>(path, read_text(path, "name a YAML file that can be read"));
-    const std::string folder = std::filesystem::absolute(path).parent_path().string();
+    return load_config(path, read_text(path, "name a YAML file that can be read"), set);
+}
+
+Config load_config(const std::string& name, std::string text, const std::vector<std::string>& set) {
+    auto source = std::make_shared<Source>(name, std::move(text));
+    const std::string folder = std::filesystem::absolute(name).parent_path().string();
     WrittenConfig written = read_config(std::move(source), folder, set);
     const PlanDefaults schedule = defaults_of(written.config.pipeline.schedule);
     return complete(std::move(written), schedule, launched_ranks().size);

@@ -1,4 +1,4 @@
-// Loads the config from a file and completes it.
+// Loads a config from a file or a text and completes it.
 #pragma once
 
 #include "job/config/config.h"
@@ -11,5 +11,7 @@ namespace pw {
 // Loads the file, applies the overrides, checks every key and reports all mistakes at once: throws Error (BadInput).
 // Opens the schedule if it is a file, and reads the launcher's environment variables.
 Config load_config(const std::string& path, const std::vector<std::string>& set);
+// Does the same with a text. Errors name it `name`, a path in the folder from which the paths in the text are.
+Config load_config(const std::string& name, std::string text, const std::vector<std::string>& set);
 
 }  // namespace pw

@@ -65,8 +65,10 @@ std::string help_with_keys(const Error& error) {
 }
 
 Error with_keys(const Error& error) {
-    return {error.code(),
-            error.help().empty() ? error.fact() : fmt::format("{}\n  help: {}", error.fact(), help_with_keys(error))};
+    const std::string help = help_with_keys(error);
+    const std::string key = error.settings().empty() ? "" : key_of(error.settings().front());
+    const std::string text = error.help().empty() ? error.fact() : fmt::format("{}\n  help: {}", error.fact(), help);
+    return {error.code(), error.fact(), help, key, "", text};
 }
 
 void fail_at(const Config& config, const std::string& key, const Error& error, const std::string& help) {

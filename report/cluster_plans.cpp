@@ -5,6 +5,7 @@
 #include "report/report.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
+#include "workloads/error.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -186,6 +187,29 @@ ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits
         config, search_cluster(config, limits, [&](const std::string& state) { hooks.show(state); }));
     plans.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plans;
+}
+
+bool ended_without_a_plan(const ClusterPlans& plans) {
+    return !plans.best && !plans.result.shortage && plans.result.stop != SearchStop::None;
+}
+
+void require_plan(const ClusterPlans& plans) {
+    const ClusterResult& result = plans.result;
+    if (plans.best)
+        return;
+    if (!result.shortage)
+        fail_with(ExitCode::Infeasible,
+                  "no schedule of the search can run any of its choices\n  help: list other schedules "
+                  "(search.schedules) or micro_batch_sizes");
+    const Shortage& shortage = *result.shortage;
+    fail_with(
+        ExitCode::Infeasible,
+        "{}: {} needs least, and its devices of rank {} of the pipeline need {} ({} bytes) but have {} ({} "
+        "bytes)\n  help: add devices (cluster.hosts), raise cluster.memory, or let the search choose more freely: "
+        "leave out search.tensor, pipeline, context, zero, recompute and micro_batch_sizes",
+        result.none_fits ? "no plan fits" : "no plan was found that fits", print(*result.smallest), shortage.stage,
+        print_bytes_as(shortage.needs, shortage.has), shortage.needs, print_bytes_as(shortage.has, shortage.has),
+        shortage.has);
 }
 
 Json to_json(const ClusterPlans& plans) {

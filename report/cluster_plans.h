@@ -25,6 +25,10 @@ ClusterPlans found_cluster_plans(const Config& config, ClusterResult result);
 // Does both: searches, and makes the job. The limits ask `hooks` whether to stop.
 ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits = {}, const Hooks& hooks = {});
 
+// As those of a PlanSearch (report/plan_search.h).
+bool ended_without_a_plan(const ClusterPlans& plans);
+void require_plan(const ClusterPlans& plans);
+
 Json to_json(const ClusterPlans& plans);
 // Returns the `most` best plans as a table, the plan of the vendor's recipe, and what was searched. There must be a
 // best plan.

@@ -1,8 +1,9 @@
-// A config as it is given: a file and overrides. Questions that try other values load it again.
+// A config as it is given: a file or a text, and overrides. Questions that try other values load it again.
 #pragma once
 
 #include "job/load.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,14 @@ namespace pw {
 
 struct ConfigSource {
     std::string path;
-    std::vector<std::string> set;  // "pipeline.micro_batches=8"
+    std::vector<std::string> set;          // "pipeline.micro_batches=8"
+    std::optional<std::string> text = {};  // instead of the file's; then `path` is its name for load_config()
 
     // Loads the config with further overrides, which win. Throws Error (BadInput) as load_config() does.
     Config load_with(const std::vector<std::string>& more) const {
         std::vector<std::string> all = set;
         all.insert(all.end(), more.begin(), more.end());
-        return load_config(path, all);
+        return text ? load_config(path, *text, all) : load_config(path, all);
     }
 };
 

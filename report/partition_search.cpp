@@ -205,6 +205,16 @@ std::string to_text(const PartitionSearch& search) {
     return fmt::format("{}\nobjective {}; {}\n", table.print(), value_text(search, partition.objective), proof);
 }
 
+void require_stages(const PartitionSearch& search) {
+    if (!search.partition.stages.empty())
+        return;
+    const Shortage shortage = search.partition.shortage.value_or(Shortage{});
+    fail_with(ExitCode::Infeasible,
+              "no partition fits: stage {} needs {} ({} bytes) but has {} ({} bytes)\n  help: raise "
+              "cluster.memory or cluster.devices",
+              shortage.stage, print_bytes(shortage.needs), shortage.needs, print_bytes(shortage.has), shortage.has);
+}
+
 Json to_json(const PartitionSearch& search) {
     const Partition& partition = search.partition;
     Json json = {{"schema_version", 1}, {"objective_name", name_of(search.objective)}};

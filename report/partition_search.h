@@ -24,6 +24,8 @@ struct PartitionSearch {
 // or a key does not suit the objective.
 PartitionSearch search_partition(const Config& config, const SearchLimits& limits = {});
 
+void require_stages(const PartitionSearch& search);  // throws Error (Infeasible) where no partition fits
+
 Json to_json(const PartitionSearch& search);
 std::string to_text(const PartitionSearch& search);  // the table of the stages, and the proof; there must be stages
 // Returns the time of every stage, and the objective, which is the longest of them or of what is between them.

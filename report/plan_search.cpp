@@ -253,6 +253,31 @@ PlanSearch search_best_plan(const Config& config, MakespanLimits limits, const H
     return search;
 }
 
+bool ended_without_a_plan(const PlanSearch& search) {
+    return search.result.plans.empty() && search.result.stop != SearchStop::None;
+}
+
+void require_plan(const PlanSearch& search) {
+    const SearchResult& result = search.result;
+    if (search.best)
+        return;
+    if (!result.shortage)
+        fail_with(ExitCode::Infeasible,
+                  "no schedule of the search can use any of the splits that were tried\n  help: search "
+                  "other schedules (search.schedules) or numbers of stages (search.stages)");
+    const Shortage& shortage = *result.shortage;
+    fail_with(ExitCode::Infeasible,
+              "{}{}: in the closest one the device of stage {} needs {} ({} bytes) but has {} ({} bytes)\n  "
+              "help: raise cluster.memory, or search smaller micro-batches (search.micro_batch_sizes), other schedules "
+              "(search.schedules) or recomputation (search.recompute: auto)",
+              result.none_fits ? "no plan fits" : "no plan was found that fits",
+              result.stop == SearchStop::Time     ? " before the time limit"
+              : result.stop == SearchStop::Memory ? " within the memory limit"
+                                                  : "",
+              shortage.stage, print_bytes_as(shortage.needs, shortage.has), shortage.needs,
+              print_bytes_as(shortage.has, shortage.has), shortage.has);
+}
+
 std::string to_text(const PlanSearch& search, std::size_t most) {
     const SearchResult& result = search.result;
     const FoundPlan& best = *result.best();

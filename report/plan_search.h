@@ -29,6 +29,11 @@ PlanSearch found_plans(SearchProblem problem, SearchResult result);
 // Does all three: poses the problem, searches, and makes the job. The limits ask `hooks` whether to stop.
 PlanSearch search_best_plan(const Config& config, MakespanLimits limits = {}, const Hooks& hooks = {});
 
+// Returns whether a limit or the caller ended the search before any plan was tried.
+bool ended_without_a_plan(const PlanSearch& search);
+// Throws Error (Infeasible) with the closest try where no plan was found that fits.
+void require_plan(const PlanSearch& search);
+
 Json to_json(const PlanSearch& search);
 // Returns the `most` best plans as a table, each once, and the stages of the best one. There must be one.
 std::string to_text(const PlanSearch& search, std::size_t most);

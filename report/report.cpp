@@ -4,6 +4,7 @@
 #include "workloads/transformers/layer_costs.h"
 
 #include "job/config/config.h"
+#include "job/cost_source.h"
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
@@ -251,6 +252,13 @@ Json to_json(const Report& report) {
                  {"devices", std::move(devices)}};
     if (report.cluster)
         json["cluster"] = json_of_cluster(*report.cluster);
+    return json;
+}
+
+Json to_json(const Report& report, const Job& job) {
+    Json json = to_json(report);
+    json["costs"] = std::string(row_of(job.source).name);
+    json["interpolated"] = job.costs.interpolated;
     return json;
 }
 

@@ -56,6 +56,7 @@ Bytes largest_reserved(const Report& report);  // of all devices, as needed_of()
 std::string misfits_of(const Report& report);
 
 Json to_json(const Report& report);
+Json to_json(const Report& report, const Job& job);  // of the job's prediction, with the source of its costs
 // Returns the table of the devices and the line of totals.
 std::string to_text(const Report& report);
 // Returns a title like "predicted, 1f1b: step 812.3 ms, bubble 11.2 %".

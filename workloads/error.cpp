@@ -17,7 +17,13 @@ Error::Error(ExitCode code, const std::string& text, std::vector<Setting> settin
         help_ = text.substr(end + kHelp.size());
 }
 
-Error::Error(ExitCode code, std::string fact, std::string help, std::string key, const std::string& text)
-    : std::runtime_error(text), code_(code), fact_(std::move(fact)), help_(std::move(help)), key_(std::move(key)) {}
+Error::Error(ExitCode code, std::string fact, std::string help, std::string key, std::string place,
+             const std::string& text)
+    : std::runtime_error(text),
+      code_(code),
+      fact_(std::move(fact)),
+      help_(std::move(help)),
+      key_(std::move(key)),
+      place_(std::move(place)) {}
 
 }  // namespace pw

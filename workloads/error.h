@@ -27,17 +27,20 @@ public:
     // `text` is "fact" or "fact\n  help: way out"; `settings` are those to change, the likeliest mistake first.
     Error(ExitCode code, const std::string& text, std::vector<Setting> settings = {});
     // An error of a file or of a config; `text` has the place, too.
-    Error(ExitCode code, std::string fact, std::string help, std::string key, const std::string& text);
+    Error(ExitCode code, std::string fact, std::string help, std::string key, std::string place,
+          const std::string& text);
 
     ExitCode code() const { return code_; }
     const std::string& fact() const { return fact_; }
     const std::string& help() const { return help_; }  // empty: none
     const std::string& key() const { return key_; }    // of the config: "pipeline.stages"; empty: not known
+    // "cfg.yaml:14:13", the file with line and column, or "--set"; empty: not known.
+    const std::string& place() const { return place_; }
     const std::vector<Setting>& settings() const { return settings_; }
 
 private:
     ExitCode code_;
-    std::string fact_, help_, key_;
+    std::string fact_, help_, key_, place_;
     std::vector<Setting> settings_;
 };
 

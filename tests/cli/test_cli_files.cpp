@@ -137,6 +137,9 @@ TEST_F(CliFiles, PipesAndDevicesAreRefused) {
     EXPECT_TRUE(contains(error_of("simulate .", 2), "is a folder, not a file"));
     EXPECT_TRUE(contains(shell("cat uniform.yaml | \"$PIPEWRIGHT\" simulate /dev/stdin").out, "step time 33.00 us"));
     EXPECT_TRUE(contains(shell("\"$PIPEWRIGHT\" simulate <(cat uniform.yaml)").out, "step time 33.00 us"));
+    const Said sweep =
+        shell("cat uniform.yaml | \"$PIPEWRIGHT\" simulate - --set 'sweep={pipeline.micro_batches: [4, 8]}'");
+    EXPECT_TRUE(contains(sweep.out, "33.00 us")) << sweep.err;
     const Said endless = shell("\"$PIPEWRIGHT\" simulate /dev/stdin </dev/zero");
     EXPECT_EQ(endless.code, 2);
     EXPECT_TRUE(contains(endless.err, "'/dev/stdin' is larger than 64 MiB")) << endless.err;

@@ -32,6 +32,7 @@ inline const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"viz", {"schedules", "workloads"}},
     {"report", {"exec", "job", "schedules", "search", "sim", "viz", "workloads"}},
     {"cli", {"exec", "job", "report", "schedules", "search", "sim", "viz", "workloads"}},
+    {"python", {"exec", "job", "report", "schedules", "search", "sim", "viz", "workloads"}},
 };
 
 inline bool is_source(const fs::path& path) {

@@ -43,6 +43,7 @@ TEST(ErrorFields, AreTheFactAndTheHelpOfTheText) {
     EXPECT_EQ(help_with_keys(helpful), "take 8 (pipeline.stages)");
     EXPECT_STREQ(helpful.what(), "9 stages\n  help: take 8");
     EXPECT_STREQ(with_keys(helpful).what(), "9 stages\n  help: take 8 (pipeline.stages)");
+    EXPECT_EQ(with_keys(helpful).key(), "pipeline.stages");
 }
 
 TEST(ErrorFields, HaveTheKeyOfTheSettingToChange) {
@@ -53,7 +54,9 @@ TEST(ErrorFields, HaveTheKeyOfTheSettingToChange) {
               "two weight versions need at least as many micro-batches per update as devices: 3 for 4 devices");
     EXPECT_EQ(error.help(), "take 4 micro-batches or more (pipeline.micro_batches)");
     expect_says(error.what(), {"error: two weight", "cfg.yaml:4:", "  help: take 4"});
+    EXPECT_TRUE(contains(error.place(), "cfg.yaml:4:")) << error.place();
     EXPECT_EQ(error_of({"pipeline.schedule=nonesuch"}).key(), "pipeline.schedule");
+    EXPECT_EQ(error_of({"pipeline.schedule=nonesuch"}).place(), "--set");
 }
 
 TEST(ErrorFields, AreThoseOfTheFirstMistakeOfAFile) {
@@ -62,6 +65,17 @@ TEST(ErrorFields, AreThoseOfTheFirstMistakeOfAFile) {
     EXPECT_TRUE(contains(error.fact(), "'none'")) << error.fact();
     EXPECT_FALSE(contains(error.fact(), "apples")) << error.fact();
     expect_says(error.what(), {"'none'", "apples"});
+}
+
+TEST(ErrorFields, HavePlacesInTexts) {
+    const std::string text = "workload: {model: uniform, stages: 2}\npipeline: {schedule: nonesuch}\n";
+    EXPECT_EQ(load_config("mine", text, {"pipeline.schedule=gpipe"}).pipeline.schedule, "gpipe");
+    try {
+        load_config("mine", text, {});
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.place(), "mine:2:22");
+    }
 }
 
 TEST(ErrorFields, PointAtThePathOfADataSet) {

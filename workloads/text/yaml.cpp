@@ -113,16 +113,16 @@ std::string Source::excerpt(Place place) const {
     return text;
 }
 
+std::string Source::print(Place place) const {
+    if (place.set > 0)
+        return "--set";
+    return place.line > 0 ? fmt::format("{}:{}:{}", name_, place.line, place.column) : name_;
+}
+
 std::string Source::print(const Mistake& mistake) const {
-    std::string text = fmt::format("error: {}\n", mistake.fact);
-    if (mistake.place.set > 0)
-        text += " --> --set\n" + excerpt(mistake.place);
-    else if (mistake.place.line > 0)
-        text +=
-            fmt::format(" --> {}:{}:{}\n", name_, mistake.place.line, mistake.place.column) + excerpt(mistake.place);
-    else
-        text += fmt::format(" --> {}\n", name_);
-    return text + "  help: " + mistake.help;
+    const Place place = mistake.place;
+    return fmt::format("error: {}\n --> {}\n{}  help: {}", mistake.fact, print(place),
+                       place.set > 0 || place.line > 0 ? excerpt(place) : "", mistake.help);
 }
 
 void Source::throw_if_mistaken() const {
@@ -139,7 +139,7 @@ void Source::throw_if_mistaken() const {
     if (sorted.size() > kMostMistakes)
         text += fmt::format("\nand {} more mistakes", sorted.size() - kMostMistakes);
     const Mistake& first = sorted.front();
-    throw Error(ExitCode::BadInput, first.fact, first.help, first.key, text);
+    throw Error(ExitCode::BadInput, first.fact, first.help, first.key, print(first.place), text);
 }
 
 Yaml Yaml::parse(std::shared_ptr<Source> source, const std::vector<std::string>& set) {

@@ -50,6 +50,7 @@ private:
         Place place;
         std::string fact, help, key;
     };
+    std::string print(Place place) const;
     std::string print(const Mistake& mistake) const;
     std::string excerpt(Place place) const;
 

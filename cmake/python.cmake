@@ -1,0 +1,12 @@
+# Looks for Python's headers and pybind11, and sets PIPEWRIGHT_HAVE_PYTHON.
+set(quiet_or_required QUIET)
+if(PIPEWRIGHT_PYTHON STREQUAL "ON")
+  set(quiet_or_required REQUIRED)
+endif()
+find_package(Python 3.9 ${quiet_or_required} COMPONENTS Interpreter Development.Module)
+find_package(pybind11 2.10 ${quiet_or_required} CONFIG)
+set(PIPEWRIGHT_HAVE_PYTHON OFF)
+if(Python_Development.Module_FOUND AND pybind11_FOUND)
+  set(PIPEWRIGHT_HAVE_PYTHON ON)
+endif()
+message(STATUS "Python module: ${PIPEWRIGHT_HAVE_PYTHON}")

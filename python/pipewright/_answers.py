@@ -1,0 +1,177 @@
+"""What sweeps, searches and comparisons return."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+import numpy as np
+
+from . import _core
+from ._config import Config
+from ._error import Error
+from ._results import Answer, Columns, Result
+
+if TYPE_CHECKING:
+    import pandas
+    from numpy.typing import NDArray
+
+__all__ = ["Comparison", "Point", "Search", "Sweep"]
+
+
+class Point:
+    """A point of a sweep: `set` has its values by key, and there is either a `result` or an `error`."""
+
+    def __init__(self, values: dict[str, Any], config: Config, result: Optional[Result], error: Optional[Error]) -> None:
+        self.set = values
+        self.config = config
+        self.result = result
+        self.error = error
+
+    def __repr__(self) -> str:
+        what = repr(self.result) if self.result is not None else f"error: {self.error.fact if self.error else ''}"
+        return f"<Point {', '.join(f'{key}={value}' for key, value in self.set.items())}: {what}>"
+
+
+class _PointOutcome:
+    """The outcome of a report that has no JSON but its own."""
+
+    notes: list[str] = []
+
+    def __init__(self, report: _core.Report) -> None:
+        self.json = report.json
+
+
+class Sweep(Answer, Sequence[Point]):
+    """The points of a sweep, in order: the last key is the fastest. `best` is the one with the most samples per second
+    among those that fit, or None."""
+
+    def __init__(self, outcome: _core.Outcome, config: Config) -> None:
+        super().__init__(outcome)
+        self._points = []
+        for row, report, error in zip(self._numbers()["points"], outcome.reports(), outcome.errors()):
+            own = config.override({**row["set"], "sweep": None})
+            result = None if report is None else Result(_PointOutcome(report), report, own)  # type: ignore[arg-type]
+            self._points.append(Point(row["set"], own, result, error))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._points[index]
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self._points)
+
+    @property
+    def points(self) -> list[Point]:
+        return self._points
+
+    @property
+    def best(self) -> Optional[Point]:
+        best = self._numbers()["best"]
+        return next((point for point in self if best is not None and point.set == best["set"]), None)
+
+    @property
+    def table(self) -> Columns:
+        """One row per point: its values, then numbers of its result (nan where there is an error)."""
+        rows = self._numbers()["points"]
+        columns = {key: np.array([row["set"][key] for row in rows]) for key in rows[0]["set"]}
+        numbers = next(row for row in rows if "error" not in row)
+        for key, value in numbers.items():
+            if isinstance(value, (int, float)):
+                columns[key] = np.array([row.get(key, np.nan) for row in rows], dtype=np.float64)
+        return Columns(columns)
+
+    def devices(self, name: str) -> NDArray[np.float64]:
+        """A column of Result.devices of all points, [point, device]; nan where a point has no such device."""
+        columns = [None if point.result is None else point.result.devices[name] for point in self]
+        most = max((len(column) for column in columns if column is not None), default=0)
+        table = np.full((len(columns), most), np.nan)
+        for row, column in zip(table, columns):
+            if column is not None:
+                row[: len(column)] = column
+        return table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The table as a DataFrame. Needs pandas."""
+        return self.table.to_pandas()
+
+    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+        """Draws the step time against the first key with numbers, a curve for each combination of the others."""
+        self._outcome.plot(os.fspath(file))
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {len(self)} points, best {self.best!r}>"
+
+
+class Search(Answer):
+    """What a search found. `plans` are ranked: those that fit first, then by step time; `best` is the first of them.
+
+    Every key of the JSON is an attribute (docs/search.md): `best`, `plans`, `lower_bound_ns`, `gap`, `candidates`,
+    `seconds`. `interrupted` says that Ctrl-C ended it: then this is the best so far."""
+
+    best: dict[str, Any]
+    plans: list[dict[str, Any]]
+    lower_bound_ns: int  # no plan of the search has a shorter step
+    gap: float  # (step - lower bound) / step
+    seconds: float
+
+    def __init__(self, outcome: _core.Outcome, interrupted: bool) -> None:
+        super().__init__(outcome)
+        self.interrupted = interrupted
+
+    def best_yaml(self, file: Union[str, os.PathLike[str]] = "config") -> str:
+        """The config of the best plan as YAML, with paths relative to the folder of `file`."""
+        if "plans" not in self._numbers():
+            raise Error("the objectives of other planners have no schedule: there is no config of the best plan",
+                        help="search objective makespan", key="search.objective")
+        return self._outcome.config(os.fspath(file))
+
+    @property
+    def best_config(self) -> Config:
+        """The config of the best plan, ready for simulate() and run()."""
+        return Config.from_yaml(self.best_yaml())
+
+    def save(self, file: Union[str, os.PathLike[str]]) -> None:
+        """Writes the config of the best plan."""
+        text = self.best_yaml(file)
+        with open(file, "w", encoding="utf-8") as target:
+            target.write(text)
+
+    def text(self, most: int = 10) -> str:
+        """The table of the `most` best plans and the stages of the best one."""
+        return self._outcome.text(most)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The plans as a DataFrame, one row each. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.plans)
+
+    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+        """Draws reserved memory against step time of all plans; with other objectives the time of every stage."""
+        self._outcome.plot(os.fspath(file))
+
+    def __repr__(self) -> str:
+        plans = len(self._numbers().get("plans", []))
+        return f"<Search of {plans} plans, best {self.objective_ns / 1e9:.4g} s{', interrupted' * self.interrupted}>"
+
+
+class Comparison(Answer):
+    """A prediction and a measurement of one plan. Keys of the JSON are attributes (docs/accuracy.md); errors are signed,
+    (predicted - measured) / measured."""
+
+    def __init__(self, outcome: _core.Outcome, config: Optional[Config] = None) -> None:
+        super().__init__(outcome)
+        predicted, measured = outcome.reports()
+        assert predicted is not None and measured is not None
+        self.predicted = Result(_PointOutcome(predicted), predicted, config)  # type: ignore[arg-type]
+        self.measured = Result(_PointOutcome(measured), measured, None)  # type: ignore[arg-type]
+
+    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+        """Draws both timelines on one time axis."""
+        self._outcome.plot(os.fspath(file))
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.predicted!r} and {self.measured!r}>"

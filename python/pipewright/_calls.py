@@ -1,0 +1,155 @@
+"""The calls: each is the command of the program that has its name."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable, Optional, Union
+
+from . import _core
+from ._answers import Comparison, Search, Sweep
+from ._config import Config, ConfigLike, Overrides, config_of, value_text
+from ._error import Error
+from ._results import Answer, Result
+
+__all__ = ["compare", "compare_traces", "explain", "import_trace", "replay", "run", "sample", "search", "simulate",
+           "simulate_many", "slack", "stragglers", "sweep", "what_if"]
+
+Progress = Optional[Callable[[str], object]]
+Path = Union[str, "os.PathLike[str]"]
+
+
+def _result(outcome: _core.Outcome, config: Optional[Config]) -> Result:
+    report = outcome.reports()[0]
+    assert report is not None
+    return Result(outcome, report, config)
+
+
+def simulate(config: ConfigLike, overrides: Optional[Overrides] = None) -> Result:
+    """Predicts the step of a config's plan. A config is a mapping, a path of a YAML file or a Config.
+
+    Raises Error: BAD_INPUT with every mistake of the config, INFEASIBLE for a plan that would deadlock. A plan that does
+    not fit into memory is predicted, with `fits` False."""
+    own = config_of(config, overrides)
+    return _result(_core.simulate(own._source, False), own)
+
+
+def simulate_many(configs: Iterable[ConfigLike], *, threads: int = 0, return_exceptions: bool = False,
+                  progress: Progress = None) -> list[Any]:
+    """Predicts many configs in one call, in parallel on `threads` threads (0: one per core), and returns their results in
+    order. With return_exceptions, configs with mistakes give an Error in the list; otherwise the first is raised."""
+    own = [config_of(config) for config in configs]
+    outcomes = _core.simulate_many([config._source for config in own], threads, progress)
+    results: list[Any] = []
+    for outcome, config in zip(outcomes, own):
+        if isinstance(outcome, Error):
+            if not return_exceptions:
+                raise outcome
+            results.append(outcome)
+        else:
+            results.append(_result(outcome, config))
+    return results
+
+
+def sweep(config: ConfigLike, axes: Optional[Mapping[str, Sequence[Any]]] = None, overrides: Optional[Overrides] = None,
+          *, progress: Progress = None) -> Sweep:
+    """Simulates every combination of the values of some keys, {"pipeline.micro_batches": [4, 8]}; without `axes` those
+    of the config's block `sweep`.
+
+    `progress` is called with lines like "point 3 of 12". Points with mistakes have an error; if all have, the first is
+    raised."""
+    own = config_of(config, overrides)
+    texts = [(key, [value_text(value) for value in values]) for key, values in (axes or {}).items()]
+    return Sweep(_core.sweep(own._source, texts, progress), own)
+
+
+def search(config: ConfigLike, overrides: Optional[Overrides] = None, *, time_limit: Optional[float] = None,
+           threads: int = 0, progress: Progress = None) -> Search:
+    """Finds the fastest plan that fits, with a bound on all others (docs/search.md).
+
+    `time_limit` is in seconds; without one the search ends by its own limit of work and always gives the same answer.
+    `threads` (0: one per core) do not change the answer. Ctrl-C ends it with the best plan so far. Raises Error:
+    INFEASIBLE if no plan fits, RUN_FAILED if it ended before a plan was tried."""
+    own = config_of(config, overrides)
+    return Search(*_core.search(own._source, time_limit, threads, progress))
+
+
+def run(config: ConfigLike, overrides: Optional[Overrides] = None, *, steps: Optional[int] = None,
+        progress: Progress = None) -> Result:
+    """Executes the plan of a config on this machine, `steps` steps or training.steps, and measures it.
+
+    The result has the numbers of the step with the median time, and besides `losses`, `gradient_norms` and
+    `weights_hash`. Ctrl-C ends the run after its current step, with the steps so far. Checkpoints, ranks and GPUs are
+    left to `pipewright run`. Raises Error: INFEASIBLE if the plan does not fit into memory."""
+    own = config_of(config, overrides)
+    if steps is not None:
+        own = own.override({"training.steps": steps})
+    outcome, _ = _core.run(own._source, progress)
+    return _result(outcome, own)
+
+
+def compare(config: ConfigLike, overrides: Optional[Overrides] = None, *, turns: Optional[int] = None,
+            progress: Progress = None) -> Comparison:
+    """Predicts the plan of a config, runs it on this machine, and compares. Without cluster.profile, costs are measured
+    first, and the run takes `turns` with probes that calibrate them."""
+    own = config_of(config, overrides)
+    return Comparison(_core.compare(own._source, turns, progress))
+
+
+def compare_traces(predicted: Result, measured: Result) -> Comparison:
+    """Compares a prediction with a run, or with an imported trace, of the same plan."""
+    return Comparison(_core.compare_traces(predicted._whole_report(), measured._whole_report()))
+
+
+def import_trace(files: Union[Path, Sequence[Path]]) -> Result:
+    """Reads a trace: of `pipewright run`, torch.profiler, Megatron-LM's timers and others (docs/import.md). Several
+    files are those of the ranks of one job."""
+    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    return _result(_core.import_trace([os.fspath(name) for name in names]), None)
+
+
+def replay(measured: Result, *, explain: bool = True) -> Answer:
+    """Simulates the plan of a measured trace with the times that its own tasks took; explains which stage is slow."""
+    return Answer(_core.replay(measured._whole_report(), explain))
+
+
+def _answer(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None, progress: Progress = None, *,
+            samples: int = 0, jitter: str = "", seed: int = 0, stragglers: bool = False, what_if: Sequence[str] = (),
+            explain: bool = False, slack: bool = False) -> Answer:
+    if isinstance(config, Result):
+        if config.config is None:
+            raise Error("an imported trace has no config to ask about", help="replay() explains it")
+        config = config.config
+    own = config_of(config, overrides)
+    return Answer(_core.answer(own._source, samples, jitter, seed, stragglers, list(what_if), explain, slack, progress))
+
+
+def explain(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None) -> Answer:
+    """What is on the critical path, and why devices are idle: `explanation` (docs/answers.md)."""
+    return _answer(config, overrides, explain=True)
+
+
+def what_if(config: Union[ConfigLike, Result], *changes: Overrides, progress: Progress = None) -> Answer:
+    """The step time with other values of keys, one row for each item, and where there are several one for all of them
+    together: the list `what_if`.
+
+        what_if(config, {"pipeline.schedule": "zb-h1", "cluster.link.bandwidth": "50 GB/s"})"""
+    settings = [f"{key}={value_text(value)}" for change in changes for key, value in change.items()]
+    return _answer(config, None, progress, what_if=settings)
+
+
+def stragglers(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None, *,
+               progress: Progress = None) -> Answer:
+    """The step time with each device 10 % slower in turn: the list `stragglers`."""
+    return _answer(config, overrides, progress, stragglers=True)
+
+
+def sample(config: Union[ConfigLike, Result], draws: int, overrides: Optional[Overrides] = None, *,
+           jitter: str = "lognormal:0.05", seed: int = 0, progress: Progress = None) -> Answer:
+    """The distribution of the step time in `draws` draws in which tasks take longer or shorter: `jitter` is
+    "lognormal:SIGMA" or "profile"."""
+    return _answer(config, overrides, progress, samples=draws, jitter=jitter, seed=seed)
+
+
+def slack(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None) -> str:
+    """By how much each task could end later without a longer step, as CSV."""
+    return str(_answer(config, overrides, slack=True))

@@ -1,0 +1,108 @@
+"""Configs: what a call is about."""
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Optional, Union
+
+from . import _core
+from ._error import Error
+
+__all__ = ["Config", "ConfigLike", "Overrides"]
+
+Overrides = Mapping[str, Any]
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays and paths as JSON has them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"a config holds numbers, texts, lists and dicts, not {type(value).__name__}: {value!r}")
+
+
+def yaml_of(value: Any, indent: Optional[int] = None) -> str:
+    """A value as JSON, which is YAML."""
+    return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+_PLAIN = re.compile(r"(?![-+.0-9eE]+$|true$|false$|null$)[A-Za-z0-9][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*", re.IGNORECASE)
+
+
+def value_text(value: Any) -> str:
+    """A value of an override in one line. Words and numbers with units have no quotes: tables show them."""
+    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else yaml_of(value)
+
+
+def _settings(overrides: Optional[Overrides]) -> list[str]:
+    return [f"{key}={value_text(value)}" for key, value in (overrides or {}).items()]
+
+
+class Config:
+    """A config: a mapping with the blocks of docs/config.md, or the path of a YAML file, and overrides.
+
+    A config is a description: it is read, and its mistakes are reported, by the calls that use it.
+    Relative paths in a mapping or a text are relative to the current folder, those in a file to its folder.
+
+        Config({"workload": {"model": "resnet50"}, "cluster": {"devices": 4}})
+        Config("cfg.yaml", {"pipeline.micro_batches": 16})
+    """
+
+    __slots__ = ("_source",)
+    _source: _core.Source
+
+    def __init__(self, source: ConfigLike, overrides: Optional[Overrides] = None) -> None:
+        added = _settings(overrides)
+        if isinstance(source, Config):
+            own = source._source
+            self._source = _core.Source(own.path, own.set + added, own.text)
+        elif isinstance(source, Mapping):
+            self._source = _core.Source("config", added, yaml_of(source, indent=1))
+        elif isinstance(source, (str, os.PathLike)):
+            path = os.fspath(source)
+            if "\n" in path:
+                raise Error("the name of a config's file has several lines", help="give a text to Config.from_yaml()")
+            self._source = _core.Source(path, added, None)
+        else:
+            raise TypeError(f"a config is a mapping, a path or a Config, not {type(source).__name__}")
+
+    @classmethod
+    def from_yaml(cls, text: str, overrides: Optional[Overrides] = None, *, name: str = "config") -> Config:
+        """A config from the text of a YAML file. Errors call it `name`; paths in it are relative to its folder."""
+        config = cls.__new__(cls)
+        config._source = _core.Source(name, _settings(overrides), text)
+        return config
+
+    def override(self, overrides: Overrides) -> Config:
+        """The config with other values of some keys: {"pipeline.micro_batches": 8, "cluster.devices[0].speed": 0.5}.
+        None removes a key."""
+        return Config(self, overrides)
+
+    def complete(self) -> str:
+        """The config with the values of all keys, as YAML. Raises Error for every mistake in it."""
+        return _core.complete_text(self._source)
+
+    def __repr__(self) -> str:
+        own = self._source
+        what = "mapping or text" if own.text is not None else repr(own.path)
+        return f"<Config {what}{''.join(', ' + text for text in own.set)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = self._source
+        return _restored, (own.path, own.set, own.text)
+
+
+def _restored(path: str, settings: list[str], text: Optional[str]) -> Config:
+    config = Config.__new__(Config)
+    config._source = _core.Source(path, settings, text)
+    return config
+
+
+ConfigLike = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
+
+
+def config_of(config: ConfigLike, overrides: Optional[Overrides] = None) -> Config:
+    return config if isinstance(config, Config) and not overrides else Config(config, overrides)
