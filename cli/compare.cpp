@@ -234,7 +234,7 @@ void compare(const CompareArguments& arguments) {
     }
     if (!arguments.schedules.empty())
         return compare_shown(arguments.config, schedules_in(arguments.schedules),
-                             {arguments.folder, arguments.csv, arguments.turns});
+                             {arguments.folder, arguments.csv, arguments.json, arguments.turns});
     check_plot_file(arguments.plot);
     const Config config = arguments.config.load();
     with_all_ranks(config, [&] {

@@ -16,6 +16,7 @@ struct SchedulesOutput {
     // For accuracy.json, table.txt, profile.yaml if there is one, a timeline per schedule and the losses; empty: none.
     std::string folder;
     std::string csv;  // as --csv
+    bool json = false;
     std::optional<int> turns;
 };
 

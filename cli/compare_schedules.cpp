@@ -41,6 +41,7 @@ public:
     explicit ComparisonOutput(const SchedulesOutput& output)
         : root_(output.folder),
           csv_(output.csv),
+          json_(output.json),
           kept_(!output.folder.empty() && is_first_rank()),
           pictures_(has_gnuplot()) {
         check_target_folder(output.folder);
@@ -76,6 +77,8 @@ public:
     void finish(const ScheduleComparison& all) {
         outputs_.attempt([&] { show_text(left_out_text(all)); });
         outputs_.attempt([&] { write_csv(csv_, to_json(all)["points"]); });
+        if (json_)
+            outputs_.attempt([&] { print_json(to_json(all)); });
         if (kept_)
             outputs_.attempt([&] { write_tables(all); });
         outputs_.attempt([&] {
@@ -87,7 +90,7 @@ public:
 
 private:
     void show_text(const std::string& text) const {
-        if (csv_ != "-")
+        if (csv_ != "-" && !json_)
             show(text);
     }
 
@@ -118,7 +121,7 @@ private:
 
     std::filesystem::path root_;
     std::string csv_;
-    bool kept_, pictures_;
+    bool json_, kept_, pictures_;
     bool has_begun_ = false, profile_is_written_ = false;
     Outputs outputs_;
 };

@@ -122,6 +122,10 @@ TEST_F(ScheduleTables, OfRunsLeaveOutThoseThatAreNotDefined) {
     ASSERT_EQ(lines_in("runs.csv").size(), 2u);
     EXPECT_TRUE(contains(lines_in("runs.csv")[0], ",step_time_error,")) << read("runs.csv");
     EXPECT_TRUE(contains(lines_in("runs.csv")[0], ",predicted.step_time_ns,")) << read("runs.csv");
+    const Json json = run_well("compare mlp.yaml --schedules zb-v,gpipe --json" + two).json();
+    ASSERT_EQ(json["points"].size(), 1u);
+    EXPECT_EQ(json["points"][0]["name"], "gpipe");
+    EXPECT_EQ(json["left_out"][0]["schedule"], "zb-v");
     expect_says(error_of("compare mlp.yaml --schedules zb-v" + two, 2), {"zb-v places two stages"});
     expect_says(error_of("compare mlp.yaml --schedules gpipe,zb-x" + two, 2), {"no schedule 'zb-x'"});
 }
