@@ -1,6 +1,7 @@
 // simulate: predicts the trace of a config and its numbers.
 #include "cli/command.h"
 #include "cli/option_numbers.h"
+#include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "report/answers.h"
 #include "report/notes.h"
@@ -31,6 +32,7 @@ struct SimulateArguments {
     ConfigArguments config;
     bool json = false;
     std::string trace, plot, slack, program;
+    View view;
     Questions questions;
 };
 
@@ -47,6 +49,9 @@ void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& co
     if (!arguments.trace.empty())
         config.fail_at("sweep", "--trace writes the trace of one simulation, but 'sweep' has several",
                        "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
+    if (arguments.view.has_range())
+        config.fail_at("sweep", "--range is a part of a timeline, but 'sweep' is drawn as a chart",
+                       "remove --range, or take one point: --set sweep= --set KEY=VALUE");
 }
 
 void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report,
@@ -148,8 +153,10 @@ void simulate_config(SimulateArguments arguments) {
             write_trace(report.trace, arguments.trace);
     });
     outputs.attempt([&] {
-        if (!arguments.plot.empty())
-            plot({{&report.trace, title_of(report)}}, arguments.plot);
+        if (arguments.plot.empty())
+            return;
+        plot({{&report.trace, title_of(report)}}, arguments.plot, arguments.view);
+        note_large_picture(arguments.plot);
     });
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
@@ -197,10 +204,12 @@ Action add_simulate(CLI::App& command) {
     add_config(command, arguments->config);
     command.add_flag("--json", arguments->json, "print one JSON object");
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
-    command
-        .add_option("--plot", arguments->plot,
-                    "draw the predicted trace, or the step times of a sweep: " + plot_formats())
-        ->type_name("FILE");
+    CLI::Option* const picture =
+        command
+            .add_option("--plot", arguments->plot,
+                        "draw the predicted trace, or the step times of a sweep: " + plot_formats())
+            ->type_name("FILE");
+    add_picture_options(command, picture, arguments->view, true);
     add_questions(command, *arguments);
     add_training_arguments(command, *arguments);
     return [arguments] { simulate_config(*arguments); };

@@ -74,8 +74,8 @@ Bytes resident_memory_of(const Report& predicted);
 Bytes gpu_memory_of(const Report& predicted, const std::vector<int>& devices);
 
 Json to_json(const Comparison& comparison);
-std::string to_text(const Comparison& comparison);                            // a table of both sides
-std::string calibration_text(const Comparison& comparison);                   // empty where there was none
-void plot_comparison(const Comparison& comparison, const std::string& file);  // on one time axis
+std::string to_text(const Comparison& comparison);           // a table of both sides
+std::string calibration_text(const Comparison& comparison);  // empty where there was none
+void plot_comparison(const Comparison& comparison, const std::string& file, const View& view = {});  // on one time axis
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 
 #include "schedules/trace/trace.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,22 @@ struct Panel {
     std::string title;  // "predicted, 1f1b: step 812.3 ms, bubble 11.2 %"
     // A table for formats that can show one (pages): rows of cells below the panels, the first one its head.
     std::vector<std::vector<std::string>> table = {};
+    Ns from = 0, to = 0;  // the part that a page shows at first, in time since the start; 0, 0: all
+};
+
+// How a picture is drawn, where it is not as suits its content.
+struct View {
+    std::string title = {};  // above the picture; empty: none, or the chart's own
+    int width = 0;           // in pixels; 0: as the content needs. Pages fill their window.
+    // The part of timelines that is drawn, in time since the start of each; absent: from the start, to the end.
+    std::optional<Ns> from = {}, to = {};
+    bool has_range() const { return from || to; }
 };
 
 // Draws panels one above the other on one time axis: one row per device, tasks coloured by operation with the
 // micro-batch number, transfers as thin lanes below, weight versions where there are several, memory curves at the
-// bottom.
-void plot(const std::vector<Panel>& panels, const std::string& file);
+// bottom. Throws Error: BadInput if there is nothing to draw in the view, RunFailed if the file cannot be written.
+void plot(const std::vector<Panel>& panels, const std::string& file, const View& view = {});
 
 // Returns the suffixes without their dots, for help texts: "svg, png, ...".
 std::string plot_formats();
@@ -29,11 +40,14 @@ std::string plot_formats();
 void check_plot_file(const std::string& file);
 void check_timeline(const std::string& file, int devices);
 
+// Returns a note on a written picture that browsers are slow to show, "x.svg has 31 MB: ..."; empty for others.
+std::string note_on_size(const std::string& file);
+
 // Returns whether gnuplot is installed: svg, png and pdf need it.
 bool has_gnuplot();
 
 // Returns what plot() writes to a .txt file: a grid for the terminal.
-std::string text_of(const std::vector<Panel>& panels);
+std::string text_of(const std::vector<Panel>& panels, const View& view = {});
 
 // A curve has values along a line or as points. Those that are not finite leave a gap.
 struct Curve {
