@@ -33,6 +33,7 @@ struct SimulateArguments {
     bool json = false;
     std::string trace, plot, slack, program;
     View view;
+    SweepView sweep_view;
     Questions questions;
 };
 
@@ -78,7 +79,7 @@ void keep_large_blocks() {
 void sweep_config(const SimulateArguments& arguments, const Config& config) {
     refuse_single_in_sweep(arguments, config);
     if (!arguments.plot.empty())
-        check_drawable(config.sweep, arguments.plot);
+        check_drawable(config.sweep, arguments.sweep_view);
     Sweep sweep;
     {
         ProgressLine line;
@@ -95,9 +96,9 @@ void sweep_config(const SimulateArguments& arguments, const Config& config) {
         if (arguments.plot.empty())
             return;
         Notices missing;
-        const Chart chart = chart_of(sweep, missing);
+        const Chart chart = chart_of(sweep, missing, arguments.sweep_view);
         print_notes(missing);
-        plot_chart(chart, arguments.plot);
+        plot_chart(chart, arguments.plot, arguments.view);
     });
     print_notes(sweep.notes);
     outputs.done();
@@ -130,6 +131,12 @@ void simulate_config(SimulateArguments arguments) {
         refuse_reports(arguments);
     if (!config.sweep.empty())
         return sweep_config(arguments, config);
+    const SweepView& axes = arguments.sweep_view;
+    if (!axes.x.empty() || !axes.y.empty() || !axes.z.empty())
+        fail(
+            "--x, --y and --z are about the chart of a sweep, and this config has no block sweep\n  help: add one, as "
+            "in "
+            "--set 'sweep={{pipeline.micro_batches: [4, 8, 16]}}'");
     if (!arguments.plot.empty())
         check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
     const Job job = job_of(std::move(config));
@@ -161,6 +168,16 @@ void simulate_config(SimulateArguments arguments) {
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
     outputs.done();
+}
+
+void add_sweep_options(CLI::App& command, CLI::Option* picture, SweepView& view) {
+    command.add_option("--x", view.x, "of a sweep's chart: a key of the sweep, or one of " + sweep_numbers())
+        ->type_name("NAME")
+        ->needs(picture);
+    command.add_option("--y", view.y, "one of these numbers; or a key, for a map of two keys; default: samples/s")
+        ->type_name("NAME")
+        ->needs(picture);
+    command.add_option("--z", view.z, "the number in the cells of a map")->type_name("NAME")->needs(picture);
 }
 
 void add_questions(CLI::App& command, SimulateArguments& arguments) {
@@ -206,10 +223,10 @@ Action add_simulate(CLI::App& command) {
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
     CLI::Option* const picture =
         command
-            .add_option("--plot", arguments->plot,
-                        "draw the predicted trace, or the step times of a sweep: " + plot_formats())
+            .add_option("--plot", arguments->plot, "draw the predicted trace, or a chart of a sweep: " + plot_formats())
             ->type_name("FILE");
     add_picture_options(command, picture, arguments->view, true);
+    add_sweep_options(command, picture, arguments->sweep_view);
     add_questions(command, *arguments);
     add_training_arguments(command, *arguments);
     return [arguments] { simulate_config(*arguments); };

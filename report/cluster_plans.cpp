@@ -264,9 +264,17 @@ std::string best_config_yaml(const ClusterPlans& plans, const std::string& file)
 
 Chart chart_of(const ClusterPlans& plans) {
     std::vector<PlanDot> dots;
-    for (const ClusterPlan& plan : plans.result.plans)
-        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice)});
-    return chart_of(dots);
+    for (const ClusterPlan& plan : plans.result.plans) {
+        const std::string name = print(plan.choice);
+        std::vector<std::string> parts;
+        for (std::size_t begin = 0; begin < name.size();) {
+            const std::size_t end = std::min(name.find(", ", begin), name.size());
+            parts.push_back(name.substr(begin, end - begin));
+            begin = end + 2;
+        }
+        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, name, parts});
+    }
+    return chart_of(dots, plans.best ? plans.best->config.parallel.memory : kUnlimited);
 }
 
 }  // namespace pw

@@ -7,6 +7,7 @@
 #include "report/hooks.h"
 #include "report/json.h"
 #include "report/report.h"
+#include "viz/plot.h"
 
 #include <map>
 #include <optional>

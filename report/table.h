@@ -30,6 +30,8 @@ std::string print_signed_percent(double part);  // "+1.5 %"
 
 // Returns a size in units of 1000 where a limit is written so, "12 GB"; else in units of 1024. No limit: kUnlimited.
 std::string print_bytes_as(Bytes size, Bytes limit);
+// Returns whether such a limit is written in units of 1000.
+bool has_decimal_units(Bytes limit);
 // Returns "reserved of 12 GB", or the name alone where there is no limit.
 std::string memory_header(const std::string& name, Bytes limit);
 

@@ -12,7 +12,7 @@ namespace pw {
 
 // A writer throws Error: BadInput for data that its format cannot show, RunFailed if the file cannot be written.
 using TimelineWriter = void(const std::vector<Panel>& panels, const View& view, const std::string& file);
-using ChartWriter = void(const Chart& chart, const std::string& file);
+using ChartWriter = void(const Chart& chart, const View& view, const std::string& file);
 
 void timeline_page(const std::vector<Panel>& panels, const std::string& file);
 TimelineWriter timeline_by_gnuplot, timeline_page_of_view, timeline_text, timeline_json;

@@ -55,16 +55,16 @@ void plot(const std::vector<Panel>& panels, const std::string& file, const View&
     format_of(file).timeline(panels, view, file);
 }
 
-void plot_chart(const Chart& chart, const std::string& file) {
+void plot_chart(const Chart& chart, const std::string& file, const View& view) {
     const Format& format = format_of(file);
     if (!has_values(chart))
         fail("cannot plot '{}': there are no values", file);
-    format.chart(chart, file);
+    format.chart(chart, view, file);
 }
 
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                 const std::string& file) {
-    plot_chart({curves, {x_label}, {y_label}}, file);
+                 const std::string& file, const View& view) {
+    plot_chart({curves, {x_label}, {y_label}}, file, view);
 }
 
 void check_plot_file(const std::string& file) {

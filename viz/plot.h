@@ -59,34 +59,57 @@ struct Curve {
         Crosses,  // red, on top of the points that they mark
         Dots,     // small and grey, the background of other curves
         Bars,     // from zero up, around whole numbers of x
+        Rings,    // around the points that they mark: the best ones
+        Cells,    // squares around whole numbers of x and y, coloured by their shade: a heat map
     };
     std::string title;
     std::vector<double> values;
     std::vector<double> x = {};  // of the values; empty for 0, 1, 2, ...
     Style style = Style::Line;
-    std::vector<std::string> labels = {};  // names of the points, or empty; one that would hide others is left out
+    std::vector<std::string> labels = {};  // texts at the points, or empty; one that would hide others is left out
+    // Names of the points, which pages show under the mouse and tables list; empty: the labels.
+    std::vector<std::string> names = {};
+    std::vector<std::vector<std::string>> facts = {};  // of the points, in the columns Chart::facts
+    std::vector<double> shades = {};                   // of cells
+    int slot = 0;                                      // of bars: their place among Chart::slots
 };
 
-// The quantity of an axis: its numbers are in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them.
-enum class Quantity { Number, Time, Size, Bandwidth, ComputeRate };
+// The quantity of an axis: its numbers are in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them, sizes in
+// units of 1024 or of 1000.
+enum class Quantity { Number, Time, Size, DecimalSize, Bandwidth, ComputeRate };
+
+// A straight line at a number of an axis.
+struct Level {
+    double at;
+    std::string name;
+};
 
 struct Axis {
     std::string label;  // the unit follows: "step time in ms"
     Quantity quantity = Quantity::Number;
-    bool logarithmic = false;        // shows positive numbers only
-    std::vector<double> ticks = {};  // numbers to mark; empty for round ones
+    bool logarithmic = false;             // shows positive numbers only
+    std::vector<double> ticks = {};       // numbers to mark; empty for round ones
+    std::vector<std::string> names = {};  // of the numbers 0, 1, ..., which are marked with them
+    std::vector<Level> levels = {};
+    bool from_zero = false;           // begins at 0 where no number is below
+    std::optional<double> most = {};  // points beyond are not drawn
 };
 
-// A chart has its legend below, and its size grows with the legend.
+// A chart has its legend below, and its size grows with the legend. Lines are named at their ends if there is room.
 struct Chart {
     std::vector<Curve> curves;
     Axis x, y;
     std::string title = {};
+    std::vector<std::string> remarks = {};  // lines below the title
+    std::vector<std::string> facts = {};    // heads of the columns of facts
+    Axis shade = {};                        // of cells
+    int slots = 1;                          // bars next to each other at one number of x
 };
-void plot_chart(const Chart& chart, const std::string& file);
+std::string short_number(double number);  // four digits, without an exponent below ten million
+void plot_chart(const Chart& chart, const std::string& file, const View& view = {});
 
 // Draws the loss by step of one or more runs.
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                 const std::string& file);
+                 const std::string& file, const View& view = {});
 
 }  // namespace pw
