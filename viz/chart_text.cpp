@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -132,13 +134,14 @@ bool is_plain_line(const Curve& curve) { return curve.style == Style::Line || cu
 // Marks repeat points of lines.
 bool is_mark(const Curve& curve) { return curve.style == Style::Crosses || curve.style == Style::Rings; }
 
-// "*" for a point with a cross.
-const char* mark_at(const Chart& chart, double x, double y) {
+// The points with a cross.
+std::set<std::pair<double, double>> crossed_points(const Chart& chart) {
+    std::set<std::pair<double, double>> points;
     for (const Curve& curve : chart.curves)
-        for (std::size_t i = 0; curve.style == Style::Crosses && i < curve.values.size(); ++i)
-            if (numbers_of_x(curve)[i] == x && curve.values[i] == y)
-                return "*";
-    return "";
+        if (curve.style == Style::Crosses)
+            for (std::size_t i = 0; i < std::min(curve.x.size(), curve.values.size()); ++i)
+                points.emplace(curve.x[i], curve.values[i]);
+    return points;
 }
 
 // Whether one column of x serves all lines.
@@ -163,14 +166,17 @@ std::string table_of_lines(const Chart& chart, const ChartLayout& layout) {
         if (is_plain_line(curve))
             head.push_back(curve.title);
     }
+    const std::set<std::pair<double, double>> crossed = crossed_points(chart);
     Columns table(head);
     for (std::size_t i = 0; i < x.size(); ++i) {
         std::vector<std::string> row = {text_on(layout.x, chart.x, x[i])};
         for (const Curve& curve : chart.curves)
             if (is_plain_line(curve))
-                row.push_back(i < curve.values.size() ? number_text(curve.values[i] / layout.y.unit.size) +
-                                                            mark_at(chart, x[i], curve.values[i])
-                                                      : "");
+                row.push_back(
+                    i < curve.values.size()
+                        ? number_text(curve.values[i] / layout.y.unit.size) +
+                              (std::isfinite(curve.values[i]) && crossed.contains({x[i], curve.values[i]}) ? "*" : "")
+                        : "");
         table.add(std::move(row));
     }
     std::string text = layout.y.label + "\n" + table.print();

@@ -188,6 +188,17 @@ TEST_F(Plot, CellsAreAMatrixInText) {
     }
 }
 
+// Points over the memory have a star.
+TEST_F(Plot, LinesAreATableInText) {
+    const Chart chart{{{"a", {1, 2}, {4, 8}, Style::LineWithPoints},
+                       {"b", {3, NAN}, {4, 8}, Style::LineWithPoints},
+                       {"too large", {2}, {8}, Style::Crosses}},
+                      {"m"},
+                      {"rate"}};
+    plot_chart(chart, file("lines.txt"));
+    EXPECT_EQ(contents(file("lines.txt")), "rate\nm   a  b\n4   1  3\n8  2*  -\n* too large\n");
+}
+
 TEST_F(Plot, ChartsOfOnePointOrNone) {
     const Curve one{"one", {5}, {3}, Style::LineWithPoints}, none{"none", {NAN}, {1}, Style::Points};
     std::vector<std::string> names = {"a.html", "a.txt", "a.json"};

@@ -24,7 +24,9 @@ const dashes = [[], [8, 5], [2, 4]];
 
 function datasetOf(curve, index) {
     const colour = inTheme(curve.colour);
-    const shared = {label: curve.title, order: -index, borderColor: colour, backgroundColor: colour};
+    // The least order is on top.
+    const isBar = curve.style === "bars" || curve.style === "cells";
+    const shared = {label: curve.title, order: isBar ? 1000 + index : -index, borderColor: colour, backgroundColor: colour};
     if (curve.style === "cells")
         return {...shared, type: "bar", grouped: false, categoryPercentage: 1, barPercentage: 1, borderSkipped: false,
                 borderColor: theme("--ground"), borderWidth: 1, backgroundColor: curve.shadeColours,
@@ -89,7 +91,7 @@ function drawTexts(chart) {
         if (k > 0)
             marks.push([all[k - 1].x, all[k - 1].y - 2, x, all[k - 1].y + 2], [x - 2, Math.min(y, all[k - 1].y), x + 2, Math.max(y, all[k - 1].y)]);
     }));
-    const mostRight = data.curves.some(curve => curve.end) ? area.right + 4 : chart.width - 4;
+    const mostRight = data.curves.some(isNamed) ? area.right + 4 : chart.width - 4;
     const levels = data.x.levels.map(({at}) => chart.scales.x.getPixelForValue(at)).map(x => [x - 2, area.top, x + 2, area.bottom]);
     draw.font = fontSize + "px " + fontFamily();
     draw.textBaseline = "top";
@@ -110,7 +112,7 @@ function drawTexts(chart) {
                 const inside = place.box[0] > area.left && place.box[2] < mostRight && place.box[1] > area.top - lineHeight && place.box[3] < area.bottom;
                 if (!inside || taken.some(other => meets(other, place.box)) || levels.some(other => meets(other, place.box)))
                     continue;
-                const cost = place.away + 12 * marks.filter(mark => meets(mark, place.box)).length;
+                const cost = place.away + 25 * marks.filter(mark => meets(mark, place.box)).length;
                 if (cost < least) {
                     least = cost;
                     best = place;
@@ -139,7 +141,7 @@ function drawEnds(chart) {
     const draw = chart.ctx, {right, top, bottom} = chart.chartArea, ends = [];
     data.curves.forEach((curve, index) => {
         const points = chart.getDatasetMeta(index).data.filter(point => !point.skip && point.x <= right + 1);
-        if (curve.end && points.length && chart.isDatasetVisible(index))
+        if (isNamed(curve) && points.length && chart.isDatasetVisible(index))
             ends.push({curve, point: points[points.length - 1], y: points[points.length - 1].y});
     });
     ends.sort((a, b) => a.y - b.y);
@@ -239,13 +241,19 @@ const texts = {
 
 // The chart
 
+// Lines are named at their ends if these names leave enough room, else in the legend.
+let hasEnds = false;
+const isNamed = curve => hasEnds && curve.end;
 function roomForEnds() {
     const ends = data.curves.filter(curve => curve.end);
-    return ends.length ? Math.max(...ends.map(curve => widthOf(curve.title))) + 26 : 8;
+    const room = ends.length ? Math.max(...ends.map(curve => widthOf(curve.title))) + 26 : 0;
+    hasEnds = room > 0 && room < 0.35 * frame.clientWidth;
+    return hasEnds ? room : 8;
 }
 
-let chart = null;
+let chart = null, madeFor = 0;
 function make() {
+    madeFor = frame.clientWidth;
     if (chart)
         chart.destroy();
     Chart.defaults.font.family = fontFamily();
@@ -258,9 +266,9 @@ function make() {
             scales: {x: axisOf(data.x, "x"), y: axisOf(data.y, "y")},
             interaction: {mode: "nearest", intersect: false},
             plugins: {
-                legend: {position: "bottom", align: "start", reverse: true,
-                         labels: {color: theme("--text"), usePointStyle: true, boxHeight: 7, padding: 14,
-                                  filter: item => item.text && !data.curves[item.datasetIndex].end && data.curves[item.datasetIndex].style !== "cells"}},
+                legend: {position: "bottom", align: "start",
+                         labels: {color: theme("--text"), usePointStyle: true, boxHeight: 7, padding: 14, sort: (a, b) => a.datasetIndex - b.datasetIndex,
+                                  filter: item => item.text && !isNamed(data.curves[item.datasetIndex]) && data.curves[item.datasetIndex].style !== "cells"}},
                 tooltip: {backgroundColor: theme("--raised"), titleColor: theme("--text"), bodyColor: theme("--text"),
                           borderColor: theme("--line"), borderWidth: 1, padding: 10, displayColors: false,
                           filter: (item, i) => i === 0, callbacks: {title: items => items.map(nameOf), label: linesOf}},
@@ -318,6 +326,7 @@ canvas.addEventListener("pointerup", event => {
 });
 canvas.addEventListener("pointercancel", () => { from = null; box.style.display = "none"; });
 canvas.addEventListener("dblclick", showAll);
+addEventListener("resize", () => { if (frame.clientWidth !== madeFor) make(); });
 addEventListener("keydown", event => { if (event.key === "Escape") showAll(); });
 document.getElementById("all").onclick = showAll;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", make);
