@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/option_numbers.h"
+#include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
 #include "job/launched_ranks.h"
@@ -35,6 +36,7 @@ struct CompareArguments {
     ConfigArguments config;
     std::vector<std::string> others;  // one: the measured trace, and config.path is the predicted one
     std::string max_error, plot, schedules, folder, csv;
+    View view;
     std::optional<int> turns;
     bool json = false, why = false, replay = false, explain = false;
 };
@@ -112,8 +114,10 @@ void print_differences_of(Report first, Report second, const std::string& reason
             write_csv(arguments.csv, to_json(differences)["plans"]);
     });
     outputs.attempt([&] {
-        if (!arguments.plot.empty())
-            plot_differences(differences, arguments.plot);
+        if (arguments.plot.empty())
+            return;
+        plot_differences(differences, arguments.plot, arguments.view);
+        note_large_picture(arguments.plot);
     });
     outputs.done();
 }
@@ -190,8 +194,10 @@ void print_comparison(const Comparison& comparison, const CompareArguments& argu
             write_csv(arguments.csv, Json::array({to_json(comparison)}));
     });
     outputs.attempt([&] {
-        if (!arguments.plot.empty())
-            plot_comparison(comparison, arguments.plot);
+        if (arguments.plot.empty())
+            return;
+        plot_comparison(comparison, arguments.plot, arguments.view);
+        note_large_picture(arguments.plot);
     });
     outputs.done();
     check_error("step time", comparison.errors.step_time, limit);
@@ -281,8 +287,10 @@ Action add_compare(CLI::App& command) {
                         kTurns))
         ->type_name("N")
         ->check(whole_number(0, 1000));
-    command.add_option("--plot", arguments->plot, "draw both timelines on one time axis: " + plot_formats())
-        ->type_name("FILE");
+    CLI::Option* const picture =
+        command.add_option("--plot", arguments->plot, "draw both timelines on one time axis: " + plot_formats())
+            ->type_name("FILE");
+    add_picture_options(command, picture, arguments->view, true);
     command.add_flag("--why", arguments->why, "explain in three sentences where the error of the step time comes from");
     command.add_flag("--replay", arguments->replay,
                      "CONFIG is a measured trace of any program: replay its plan with its own task times");

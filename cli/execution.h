@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
+#include "viz/plot.h"
 
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@ namespace pw {
 struct RunArguments {
     ConfigArguments config;
     std::string trace, resume, checkpoints, dump, save, losses, log;
+    View view;  // of the losses
     int steps = 0, checkpoint_every = 0, keep = 2;
     bool reference = false, json = false, dry = false;
     bool say_started = false;  // rank 0 writes kStartedLine first; for `launch`

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/file_kind.h"
+#include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "report/report.h"
 #include "schedules/import/any_trace.h"
@@ -23,6 +24,7 @@ struct PlotArguments {
     std::vector<std::string> traces;
     std::string output;
     std::optional<int> step;
+    View view;
 };
 
 // Returns the files of each picture: one file, or all files that have one rank each.
@@ -77,7 +79,8 @@ void plot_traces(const PlotArguments& arguments) {
     std::vector<Panel> panels;
     for (std::size_t k = 0; k < drawn.size(); ++k)
         panels.push_back({&drawn[k], titles[k]});
-    plot(panels, arguments.output);
+    plot(panels, arguments.output, arguments.view);
+    note_large_picture(arguments.output);
     print_result("{}\n", arguments.output);
 }
 
@@ -89,11 +92,13 @@ Action add_plot(CLI::App& command) {
         ->required()
         ->type_name("")
         ->expected(-1);
-    command.add_option("-o,--output", arguments->output, "the picture to write: " + plot_formats())
-        ->required()
-        ->type_name("FILE");
+    CLI::Option* const picture =
+        command.add_option("-o,--output", arguments->output, "the picture to write: " + plot_formats())
+            ->required()
+            ->type_name("FILE");
     command.add_option("--step", arguments->step, "the step to draw; default: the one with the median time")
         ->type_name("N");
+    add_picture_options(command, picture, arguments->view, true);
     return [arguments] { plot_traces(*arguments); };
 }
 

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
+#include "cli/picture_options.h"
 #include "cli/signals.h"
 #include "cli/step_log.h"
 #include "cli/streams.h"
@@ -228,7 +229,7 @@ void run_config(const RunArguments& arguments) {
         outputs.attempt([&] {
             if (!arguments.losses.empty())
                 plot_curves({{job.config.pipeline.schedule, result.losses, samples_after(job, result.losses.size())}},
-                            "samples", "loss", arguments.losses);
+                            "samples", "loss", arguments.losses, arguments.view);
         });
     };
     outputs.attempt([&] { end = execute(job, options, log, arguments.reference); });
@@ -299,8 +300,10 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
     command.add_option("--log", arguments.log, "write a line of JSON for every step as it ends")->type_name("FILE");
     command.add_option("--save", arguments.save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");
-    command.add_option("--losses", arguments.losses, "draw the loss of every update: " + plot_formats())
-        ->type_name("FILE");
+    CLI::Option* const picture =
+        command.add_option("--losses", arguments.losses, "draw the loss of every update: " + plot_formats())
+            ->type_name("FILE");
+    add_picture_options(command, picture, arguments.view, false);
     command.add_flag("--json", arguments.json, "print one JSON object");
     command.add_flag("--dry-run", arguments.dry, "print plan, memory and proof; run and write nothing");
 }

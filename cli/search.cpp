@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
+#include "cli/picture_options.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
@@ -40,6 +41,7 @@ struct SearchArguments {
     ConfigArguments config;
     bool json = false;
     std::string output, plot, csv;
+    View view;
     double time_limit = 0;     // seconds; 0: none
     std::string memory_limit;  // empty: a quarter of the machine's
     int threads = 0;           // 0: one per core
@@ -167,7 +169,7 @@ void write_found(const Found& search, const Config& config, const SearchArgument
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            plot_chart(chart_of(search), arguments.plot);
+            plot_chart(chart_of(search), arguments.plot, arguments.view);
     });
     outputs.attempt([&] {
         if (!arguments.output.empty())
@@ -263,7 +265,7 @@ void write_partition(const PartitionSearch& search, const SearchArguments& argum
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            plot_chart(chart_of(search), arguments.plot);
+            plot_chart(chart_of(search), arguments.plot, arguments.view);
     });
     outputs.done();
 }
@@ -311,11 +313,13 @@ Action add_search(CLI::App& command) {
     command.add_option("-o,--output", arguments->output, "write the config of the best plan")->type_name("BEST.yaml");
     command.add_flag("--json", arguments->json, "print one JSON object");
     add_csv(command, arguments->csv);
-    command
-        .add_option("--plot", arguments->plot,
-                    "draw reserved memory against step time (with other objectives: the time of every stage): " +
-                        plot_formats())
-        ->type_name("FILE");
+    CLI::Option* const picture =
+        command
+            .add_option("--plot", arguments->plot,
+                        "draw reserved memory against step time (with other objectives: the time of every stage): " +
+                            plot_formats())
+            ->type_name("FILE");
+    add_picture_options(command, picture, arguments->view, false);
     command
         .add_option("--time-limit", arguments->time_limit, "stop after this time with the best plan so far and its gap")
         ->check(seconds_above_zero())

@@ -1,6 +1,7 @@
 // simulate: predicts the trace of a config and its numbers.
 #include "cli/command.h"
 #include "cli/option_numbers.h"
+#include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "report/answers.h"
 #include "report/notes.h"
@@ -33,6 +34,8 @@ struct SimulateArguments {
     ConfigArguments config;
     bool json = false;
     std::string trace, plot, slack, program, schedules, csv;
+    View view;
+    SweepView sweep_view;
     Questions questions;
 
     bool prints_text() const { return !json && csv != "-"; }
@@ -64,6 +67,9 @@ void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& co
     if (!arguments.trace.empty())
         config.fail_at("sweep", "--trace writes the trace of one simulation, but 'sweep' has several",
                        "remove --trace, or take one point: --set sweep= --set KEY=VALUE");
+    if (arguments.view.has_range())
+        config.fail_at("sweep", "--range is a part of a timeline, but 'sweep' is drawn as a chart",
+                       "remove --range, or take one point: --set sweep= --set KEY=VALUE");
 }
 
 void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report,
@@ -87,15 +93,15 @@ void keep_large_blocks() {
 #endif
 }
 
-void draw_sweep(const Sweep& sweep, const std::string& file) {
+void draw_sweep(const SimulateArguments& arguments, const Sweep& sweep) {
     Notices missing;
-    const Chart chart = chart_of(sweep, missing);
+    const Chart chart = chart_of(sweep, missing, arguments.sweep_view);
     print_notes(missing);
-    plot_chart(chart, file);
+    plot_chart(chart, arguments.plot, arguments.view);
 }
 
 // A timeline for each schedule, on one time axis.
-void draw_schedules(const Sweep& sweep, const std::string& file) {
+void draw_schedules(const SimulateArguments& arguments, const Sweep& sweep) {
     std::list<Trace> drawn;
     std::vector<Panel> panels;
     for (const SweepPoint& point : sweep.points)
@@ -104,7 +110,8 @@ void draw_schedules(const Sweep& sweep, const std::string& file) {
         else
             print_note(
                 fmt::format("the picture has no panel of {}: {}", point.texts.front(), first_line(*point.error)));
-    plot(panels, file);
+    plot(panels, arguments.plot, arguments.view);
+    note_large_picture(arguments.plot);
 }
 
 template <class Draw>
@@ -122,7 +129,7 @@ void print_sweep(const SimulateArguments& arguments, const Sweep& sweep, Draw dr
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            draw(sweep, arguments.plot);
+            draw(arguments, sweep);
     });
     print_notes(sweep.notes);
     outputs.done();
@@ -131,7 +138,7 @@ void print_sweep(const SimulateArguments& arguments, const Sweep& sweep, Draw dr
 void sweep_config(const SimulateArguments& arguments, const Config& config) {
     refuse_single_in_sweep(arguments, config);
     if (!arguments.plot.empty())
-        check_drawable(config.sweep, arguments.plot);
+        check_drawable(config.sweep, arguments.sweep_view);
     Sweep sweep;
     {
         ProgressLine line;
@@ -187,6 +194,12 @@ void simulate_config(SimulateArguments arguments) {
     }
     if (!config.sweep.empty())
         return sweep_config(arguments, config);
+    const SweepView& axes = arguments.sweep_view;
+    if (!axes.x.empty() || !axes.y.empty() || !axes.z.empty())
+        fail(
+            "--x, --y and --z are about the chart of a sweep, and this config has no block sweep\n  help: add one, as "
+            "in "
+            "--set 'sweep={{pipeline.micro_batches: [4, 8, 16]}}'");
     if (!arguments.plot.empty())
         check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
     const Job job = job_of(std::move(config));
@@ -214,8 +227,10 @@ void simulate_config(SimulateArguments arguments) {
             write_trace(report.trace, arguments.trace);
     });
     outputs.attempt([&] {
-        if (!arguments.plot.empty())
-            plot({{&report.trace, title_of(report)}}, arguments.plot);
+        if (arguments.plot.empty())
+            return;
+        plot({{&report.trace, title_of(report)}}, arguments.plot, arguments.view);
+        note_large_picture(arguments.plot);
     });
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
@@ -223,6 +238,16 @@ void simulate_config(SimulateArguments arguments) {
         print_note(note);
     print_details(origins_of_costs(job));
     outputs.done();
+}
+
+void add_sweep_options(CLI::App& command, CLI::Option* picture, SweepView& view) {
+    command.add_option("--x", view.x, "of a sweep's chart: a key of the sweep, or one of " + sweep_numbers())
+        ->type_name("NAME")
+        ->needs(picture);
+    command.add_option("--y", view.y, "one of these numbers; or a key, for a map of two keys; default: samples/s")
+        ->type_name("NAME")
+        ->needs(picture);
+    command.add_option("--z", view.z, "the number in the cells of a map")->type_name("NAME")->needs(picture);
 }
 
 void add_questions(CLI::App& command, SimulateArguments& arguments) {
@@ -271,10 +296,14 @@ Action add_simulate(CLI::App& command) {
                     "predict several schedules in one table, the fastest first: names separated by commas, or all")
         ->type_name("A,B,...");
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
-    command
-        .add_option("--plot", arguments->plot,
-                    "draw the predicted trace, that of each of --schedules, or the chart of a sweep: " + plot_formats())
-        ->type_name("FILE");
+    CLI::Option* const picture =
+        command
+            .add_option(
+                "--plot", arguments->plot,
+                "draw the predicted trace, that of each of --schedules, or the chart of a sweep: " + plot_formats())
+            ->type_name("FILE");
+    add_picture_options(command, picture, arguments->view, true);
+    add_sweep_options(command, picture, arguments->sweep_view);
     add_questions(command, *arguments);
     add_training_arguments(command, *arguments);
     return [arguments] { simulate_config(*arguments); };

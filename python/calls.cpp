@@ -169,7 +169,8 @@ Outcome swept(const ConfigSource& source, std::vector<SweepAxis> axes, const Hoo
     Outcome outcome = outcome_of(sweep, sweep->notes);
     outcome.text = [sweep](std::size_t) { return to_text(*sweep); };
     outcome.plot = [sweep](const std::string& file) {
-        check_drawable(sweep->axes, file);
+        check_plot_file(file);
+        check_drawable(sweep->axes, {});
         Notices missing;
         plot_chart(chart_of(*sweep, missing), file);
     };

@@ -286,11 +286,31 @@ std::string best_config_yaml(const ClusterPlans& plans, const std::string& file)
                        yaml_for(config, file));
 }
 
+namespace {
+
+// "interleaved", "PP2\u00d77", "DP16", ...
+std::vector<std::string> short_parts_of(const ClusterChoice& choice) {
+    const Parallel& own = choice.degrees;
+    return {choice.schedule,
+            fmt::format("TP{}", own.tensor),
+            choice.chunks > 1 ? fmt::format("PP{}\u00d7{}", own.pipeline, choice.chunks)
+                              : fmt::format("PP{}", own.pipeline),
+            fmt::format("CP{}", own.context),
+            fmt::format("EP{}", own.expert),
+            fmt::format("DP{}", own.data),
+            fmt::format("size {}", choice.micro_batch_size),
+            fmt::format("zero {}", own.zero),
+            fmt::format("recompute {}", name_of(own.recompute))};
+}
+
+}  // namespace
+
 Chart chart_of(const ClusterPlans& plans) {
     std::vector<PlanDot> dots;
     for (const ClusterPlan& plan : plans.result.plans)
-        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice)});
-    return chart_of(dots);
+        dots.push_back(
+            {plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice), short_parts_of(plan.choice)});
+    return chart_of(dots, plans.best ? plans.best->config.parallel.memory : kUnlimited);
 }
 
 }  // namespace pw

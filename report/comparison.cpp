@@ -244,12 +244,12 @@ std::string calibration_text(const Comparison& comparison) {
                        print_time(calibrated.reference_work.median()), print_time(calibrated.reference_work.spread()));
 }
 
-void plot_comparison(const Comparison& comparison, const std::string& file) {
+void plot_comparison(const Comparison& comparison, const std::string& file, const View& view) {
     const Trace predicted = drawn_part_of(comparison.predicted), measured = drawn_part_of(comparison.measured);
     Panel of_measured{&measured, title_of(comparison.measured)};
     if (comparison.parts)
         of_measured.table = rows_of(*comparison.parts);
-    plot({{&predicted, title_of(comparison.predicted)}, std::move(of_measured)}, file);
+    plot({{&predicted, title_of(comparison.predicted)}, std::move(of_measured)}, file, view);
 }
 
 }  // namespace pw

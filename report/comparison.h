@@ -7,6 +7,7 @@
 #include "report/hooks.h"
 #include "report/json.h"
 #include "report/report.h"
+#include "viz/plot.h"
 
 #include <map>
 #include <optional>
@@ -77,8 +78,8 @@ Bytes resident_memory_of(const Report& predicted);
 Bytes gpu_memory_of(const Report& predicted, const std::vector<int>& devices);
 
 Json to_json(const Comparison& comparison);
-std::string to_text(const Comparison& comparison);                            // a table of both sides
-std::string calibration_text(const Comparison& comparison);                   // empty where there was none
-void plot_comparison(const Comparison& comparison, const std::string& file);  // on one time axis
+std::string to_text(const Comparison& comparison);           // a table of both sides
+std::string calibration_text(const Comparison& comparison);  // empty where there was none
+void plot_comparison(const Comparison& comparison, const std::string& file, const View& view = {});  // on one time axis
 
 }  // namespace pw

@@ -257,7 +257,7 @@ Json to_json(const PartitionSearch& search) {
 Chart chart_of(const PartitionSearch& search) {
     const char* const time = objective_row(search.objective).time;
     const Partition& partition = search.partition;
-    const double unit = search.in_seconds ? 1e9 : 1, last = static_cast<double>(partition.stages.size()) - 0.5;
+    const double unit = search.in_seconds ? 1e9 : 1;
     Curve stages{time, {}, {}, Curve::Style::Bars};
     for (const PlannedStage& stage : partition.stages) {
         const std::string devices = devices_text(stage);
@@ -265,17 +265,19 @@ Chart chart_of(const PartitionSearch& search) {
         stages.values.push_back(unit * stage.time);
         stages.labels.push_back(devices == "1" ? "" : stage.on_cpu ? devices : devices + " devices");
     }
-    const auto line = [&](const std::string& title, double value) {
-        const std::vector<double> level(2, unit * value);
-        return Curve{fmt::format("{} {}", title, value_text(search, value)), level, {-0.5, last}};
+    const auto level = [&](const std::string& title, double value) {
+        return Level{unit * value, fmt::format("{} {}", title, value_text(search, value))};
     };
     Chart chart{
-        {stages, line("objective", partition.objective)},
-        {"stage", Quantity::Number, false, stages.x},
+        {stages},
+        {"stage", Quantity::Number, false},
         {time, search.in_seconds ? Quantity::Time : Quantity::Number},
         fmt::format("{}: {} stage{}", name_of(search.objective), stages.x.size(), stages.x.size() == 1 ? "" : "s")};
+    for (std::size_t stage = 0; stage < stages.x.size(); ++stage)
+        chart.x.names.push_back(std::to_string(stage));
+    chart.y.levels.push_back(level("objective", partition.objective));
     if (partition.lower_bound < partition.objective)
-        chart.curves.push_back(line("none is better than", partition.lower_bound));
+        chart.y.levels.push_back(level("none is better than", partition.lower_bound));
     return chart;
 }
 

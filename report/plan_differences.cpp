@@ -198,10 +198,10 @@ std::string to_text(const PlanDifferences& differences) {
     return config_table(differences) + numbers_table(differences) + parts_table(differences);
 }
 
-void plot_differences(const PlanDifferences& differences, const std::string& file) {
+void plot_differences(const PlanDifferences& differences, const std::string& file, const View& view) {
     const Trace first = drawn_part_of(differences.first.report), second = drawn_part_of(differences.second.report);
     const auto title = [](const NamedReport& side) { return side.name + ": " + title_of(side.report); };
-    plot({{&first, title(differences.first)}, {&second, title(differences.second)}}, file);
+    plot({{&first, title(differences.first)}, {&second, title(differences.second)}}, file, view);
 }
 
 }  // namespace pw

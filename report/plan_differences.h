@@ -3,6 +3,7 @@
 
 #include "report/json.h"
 #include "report/report.h"
+#include "viz/plot.h"
 
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ Json to_json(const PlanDifferences& differences);
 // Returns tables: keys of the config that differ, the numbers of both steps, and the parts of the step, which are means
 // over the devices and add up to the makespan.
 std::string to_text(const PlanDifferences& differences);
-void plot_differences(const PlanDifferences& differences, const std::string& file);  // on one time axis
+// On one time axis.
+void plot_differences(const PlanDifferences& differences, const std::string& file, const View& view = {});
 
 }  // namespace pw

@@ -69,20 +69,6 @@ std::string proof_of(const SearchResult& result) {
                        print_percent(result.gap()), where);
 }
 
-std::vector<PlanDot> pareto_front(std::vector<PlanDot> plans) {
-    std::erase_if(plans, [](const PlanDot& plan) { return !plan.fits; });
-    std::stable_sort(plans.begin(), plans.end(), [](const PlanDot& a, const PlanDot& b) {
-        return std::pair(a.memory, a.step_time) < std::pair(b.memory, b.step_time);
-    });
-    Ns least = std::numeric_limits<Ns>::max();
-    std::erase_if(plans, [&](const PlanDot& plan) {
-        const bool dominated = plan.step_time >= least;
-        least = std::min(least, plan.step_time);
-        return dominated;
-    });
-    return plans;
-}
-
 // The command says once what there is to say about the best plan.
 Job quiet_job_of(Config config) {
     Notices notices;
@@ -404,34 +390,26 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file) 
                        proof_of(search.result), yaml_for(of_best, file), batch);
 }
 
-Chart chart_of(const std::vector<PlanDot>& plans) {
-    Curve all{"every choice at its best split", {}, {}, Curve::Style::Dots};
-    Curve misfits{"too large", {}, {}, Curve::Style::Crosses};
-    for (const PlanDot& plan : plans) {
-        Curve& curve = plan.fits ? all : misfits;
-        curve.x.push_back(static_cast<double>(plan.memory));
-        curve.values.push_back(static_cast<double>(plan.step_time));
-    }
-    Curve front{"none is both faster and smaller", {}, {}, Curve::Style::Steps};
-    for (const PlanDot& plan : pareto_front(plans)) {
-        front.x.push_back(static_cast<double>(plan.memory));
-        front.values.push_back(static_cast<double>(plan.step_time));
-        front.labels.push_back(plan.label);
-    }
-    Chart chart{{}, {"reserved memory", Quantity::Size}, {"step time", Quantity::Time}};
-    for (Curve* curve : {&all, &misfits, &front})
-        if (!curve->values.empty())
-            chart.curves.push_back(std::move(*curve));
-    return chart;
+namespace {
+
+// "zb-v", "8 stages", "4\u00d78": micro-batches and their size.
+std::vector<std::string> short_parts(const PlanChoice& choice) {
+    const std::string name = print(choice);
+    std::vector<std::string> parts = {choice.schedule,
+                                      fmt::format("{}\u00d7{}", choice.micro_batches, choice.micro_batch_size),
+                                      fmt::format("{} stages", choice.stages)};
+    const std::size_t rest = name.find(',', name.find("micro-batches of"));
+    parts.push_back(rest == std::string::npos ? "" : name.substr(rest + 2));
+    return parts;
 }
+
+}  // namespace
 
 Chart chart_of(const PlanSearch& search) {
     std::vector<PlanDot> dots;
     for (const FoundPlan& plan : search.result.plans)
-        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits,
-                        fmt::format("{} {}, {} x {}", plan.choice.schedule, plan.choice.stages,
-                                    plan.choice.micro_batches, plan.choice.micro_batch_size)});
-    return chart_of(dots);
+        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice), short_parts(plan.choice)});
+    return chart_of(dots, common_limit(search.problem.config.cluster.devices));
 }
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include "job/job.h"
 #include "report/hooks.h"
 #include "report/json.h"
+#include "report/plan_chart.h"
 #include "search/plans/makespan.h"
 #include "viz/plot.h"
 
@@ -39,18 +40,11 @@ Json to_json(const PlanSearch& search);
 std::string to_text(const PlanSearch& search, std::size_t most);
 // Returns the best config as YAML for `file`, relative to which its paths are written, with what was found in comments.
 std::string best_config_yaml(const PlanSearch& search, const std::string& file);
-// Returns peak memory against step time of all plans, with the Pareto front.
+// Returns reserved memory against step time of the plans, with the Pareto front.
 Chart chart_of(const PlanSearch& search);
 
 // What the reports of all searches for plans share.
 
-struct PlanDot {
-    Bytes memory;
-    Ns step_time;
-    bool fits;
-    std::string label;
-};
-Chart chart_of(const std::vector<PlanDot>& plans);
 const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped it
 // Returns the memory that all devices have if it is the same and limited; else kUnlimited.
 Bytes common_limit(const std::vector<DeviceConfig>& devices);

@@ -145,8 +145,6 @@ void require_one_that_works(const Sweep& sweep) {
                                           first.what(), points.size(), setting_of(sweep, 0)));
 }
 
-bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
-
 double rate_of(const SweepPoint& point) { return point.report->metrics.samples_per_second; }
 
 // By samples per second: points of unlike mini-batches have unlike steps. The first of equals.
@@ -185,48 +183,22 @@ std::string verdict_of(const SweepPoint& point) {
     return fmt::format("{}{}", fits(*point.report) ? "yes" : "no", is_asynchronous(point) ? " (asynchronous)" : "");
 }
 
-// Returns the memory that all devices of all points have where it is the same and limited; else kUnlimited.
-Bytes common_limit_of(const std::vector<SweepPoint>& points) {
-    std::optional<Bytes> limit;
-    for (const SweepPoint& point : points)
-        for (const Bytes own : point.report ? point.report->limits : std::vector<Bytes>{})
-            if (limit.value_or(own) != own)
-                return kUnlimited;
-            else
-                limit = own;
-    return limit.value_or(kUnlimited);
-}
-
-std::vector<std::string> row_of_point(const SweepPoint& point, Bytes limit) {
-    std::vector<std::string> row = point.texts;
-    if (point.error) {
-        row.insert(row.end(), 5, "-");
-        return row;
-    }
-    const Metrics& metrics = point.report->metrics;
-    row.push_back(print_time(metrics.step_time));
-    row.push_back(fmt::format("{:.4g}", metrics.samples_per_second));
-    row.push_back(print_percent(metrics.bubble_rate));
-    row.push_back(print_bytes_as(largest_peak(*point.report), limit));
-    row.push_back(print_bytes_as(largest_reserved(*point.report), limit));
-    return row;
-}
-
 std::string table_text(const Sweep& sweep) {
     const std::vector<SweepPoint>& points = sweep.points;
     std::size_t widest = 0;
     for (const SweepPoint& point : points)
         widest = std::max(widest, verdict_of(point).size());
     std::vector<std::string> header = short_names(sweep.axes);
-    const Bytes limit = common_limit_of(points);
-    for (const char* name : {"step time", "samples/s", "bubble", "peak memory"})
-        header.emplace_back(name);
-    header.push_back(memory_header("reserved", limit));
-    header.push_back(fmt::format("{:<{}}", "fits", widest));
+    for (std::string& head : fact_heads(sweep))
+        header.push_back(std::move(head));
+    header.back() = fmt::format("{:<{}}", header.back(), widest);
     Table table(header);
+    const Bytes limit = common_limit_of(sweep);
     for (const SweepPoint& point : points) {
-        std::vector<std::string> row = row_of_point(point, limit);
-        row.push_back(fmt::format("{:<{}}", verdict_of(point), widest));
+        std::vector<std::string> row = point.texts;
+        for (std::string& fact : facts_of(point, limit))
+            row.push_back(std::move(fact));
+        row.back() = fmt::format("{:<{}}", row.back(), widest);
         table.add(std::move(row));
     }
     return table.print();
@@ -234,7 +206,7 @@ std::string table_text(const Sweep& sweep) {
 
 std::string best_text(const Sweep& sweep) {
     constexpr double kAlmost = 0.95;
-    const Bytes limit = common_limit_of(sweep.points);
+    const Bytes limit = common_limit_of(sweep);
     const auto line = [&](const char* what, std::size_t number) {
         const Report& report = *sweep.points[number].report;
         return fmt::format("{}: {}: {:.4g} samples/s, step time {}, peak memory {}\n", what, setting_of(sweep, number),
@@ -242,7 +214,9 @@ std::string best_text(const Sweep& sweep) {
                            print_bytes_as(largest_peak(report), limit));
     };
     const auto& [best, asynchronous] = std::pair(sweep.best, sweep.best_asynchronous);
-    std::string text = best ? line("best", *best) : "best: none fits\n";
+    const bool alone = best && is_asynchronous(sweep.points[*best]);
+    std::string text =
+        best ? line(alone ? "best (asynchronous, as every plan here)" : "best", *best) : "best: none fits\n";
     if (const auto fewer = best ? almost(sweep.points, *best, kAlmost) : std::nullopt)
         text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(sweep, *fewer),
                             print_percent(rate_of(sweep.points[*fewer]) / rate_of(sweep.points[*best])));
@@ -298,6 +272,36 @@ void choose_best(Sweep& sweep) {
 }
 
 }  // namespace
+
+bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
+
+Bytes common_limit_of(const Sweep& sweep) {
+    std::optional<Bytes> limit;
+    for (const SweepPoint& point : sweep.points)
+        for (const Bytes own : point.report ? point.report->limits : std::vector<Bytes>{})
+            if (limit.value_or(own) != own)
+                return kUnlimited;
+            else
+                limit = own;
+    return limit.value_or(kUnlimited);
+}
+
+std::vector<std::string> fact_heads(const Sweep& sweep) {
+    return {"step time", "samples/s", "bubble", "peak memory", memory_header("reserved", common_limit_of(sweep)),
+            "fits"};
+}
+
+std::vector<std::string> facts_of(const SweepPoint& point, Bytes limit) {
+    if (point.error)
+        return {"-", "-", "-", "-", "-", verdict_of(point)};
+    const Metrics& metrics = point.report->metrics;
+    return {print_time(metrics.step_time),
+            fmt::format("{:.4g}", metrics.samples_per_second),
+            print_percent(metrics.bubble_rate),
+            print_bytes_as(largest_peak(*point.report), limit),
+            print_bytes_as(largest_reserved(*point.report), limit),
+            verdict_of(point)};
+}
 
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
     const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };

@@ -52,10 +52,26 @@ std::string setting_of(const Sweep& sweep, std::size_t point);
 Json to_json(const Sweep& sweep);
 std::string to_text(const Sweep& sweep);  // a row per point, and the best ones
 
-// Throws Error (BadInput) where no axis has numbers to be drawn along x; `file` is what would be drawn.
-void check_drawable(const std::vector<SweepAxis>& axes, const std::string& file);
-// Returns the step time against the first axis with numbers, one curve for each combination of the others. `missing`
-// receives notes on the points that are not in it.
-Chart chart_of(const Sweep& sweep, Notices& missing);
+// Whether a point was simulated and its plan never flushes.
+bool is_asynchronous(const SweepPoint& point);
+// Returns the memory that all devices of all points have if it is the same and limited; else kUnlimited.
+Bytes common_limit_of(const Sweep& sweep);
+// Return the numbers of a point as its row in the table shows them, and their heads; `limit`: common_limit_of().
+std::vector<std::string> fact_heads(const Sweep& sweep);
+std::vector<std::string> facts_of(const SweepPoint& point, Bytes limit);
+
+// What the chart of a sweep shows: keys or numbers by name; empty: as suits.
+struct SweepView {
+    std::string x = {};  // a key, or a number
+    std::string y = {};  // a number; or a key: a map of two keys
+    std::string z = {};  // the number in the cells of a map
+};
+std::string sweep_numbers();  // their names: "samples/s, step-time, ..."
+// Throws Error (BadInput) where a name is neither a key of the sweep nor a number, or where they do not go together.
+void check_drawable(const std::vector<SweepAxis>& axes, const SweepView& view);
+// Returns a line over the values of a key with numbers for each combination of the others, bars over names, or a map of
+// coloured cells; of samples or tokens per second. The best point is marked. `missing` receives notes on the points
+// that are not in it. Throws Error as check_drawable() does, and where the workload has no tokens.
+Chart chart_of(const Sweep& sweep, Notices& missing, const SweepView& view = {});
 
 }  // namespace pw

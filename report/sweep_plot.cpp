@@ -1,13 +1,13 @@
-// Draws the step time of a sweep against the values of one of its keys.
+// The chart of a sweep: lines over numbers, bars for names, a heat map where there would be too many of them.
 #include "report/notes.h"
 #include "report/sweep.h"
-#include "workloads/error.h"
-#include "workloads/units.h"
+#include "report/sweep_choice.h"
+#include "report/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -17,61 +17,8 @@ namespace pw {
 
 namespace {
 
-// Texts of an axis as numbers, in the units of the quantity.
-struct Numbers {
-    Quantity quantity;
-    std::vector<double> values;
-};
-
-std::optional<double> parse_number(const std::string& text) {
-    double value = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || stop != text.data() + text.size())
-        return std::nullopt;
-    return value;
-}
-
-std::optional<double> as_double(std::optional<std::int64_t> value) {
-    return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
-}
-
-// "inf" is a number of every kind, but of none alone.
-template <class Parse>
-std::optional<Numbers> numbers_by(Quantity quantity, const std::vector<std::string>& texts, Parse parse) {
-    Numbers numbers{quantity, {}};
-    for (const std::string& text : texts) {
-        const auto value = text == "inf" ? std::optional<double>(INFINITY) : parse(text);
-        if (!value)
-            return std::nullopt;
-        numbers.values.push_back(*value);
-    }
-    const auto finite = [](double value) { return std::isfinite(value); };
-    if (std::none_of(numbers.values.begin(), numbers.values.end(), finite))
-        return std::nullopt;
-    return numbers;
-}
-
-std::optional<Numbers> numbers_of(const SweepAxis& axis) {
-    using Parse = std::optional<double> (*)(const std::string& text);
-    constexpr std::pair<Quantity, Parse> kParsers[] = {
-        {Quantity::Number, parse_number},
-        {Quantity::Time, [](const std::string& text) { return as_double(parse_time(text)); }},
-        {Quantity::Size, [](const std::string& text) { return as_double(parse_bytes(text)); }},
-        {Quantity::Bandwidth, [](const std::string& text) { return parse_bandwidth(text); }},
-        {Quantity::ComputeRate, [](const std::string& text) { return parse_flops(text); }},
-    };
-    for (const auto& [quantity, parse] : kParsers)
-        if (auto numbers = numbers_by(quantity, axis.texts, parse))
-            return numbers;
-    return std::nullopt;
-}
-
-std::optional<std::size_t> first_with_numbers(const std::vector<SweepAxis>& axes) {
-    for (std::size_t i = 0; i < axes.size(); ++i)
-        if (numbers_of(axes[i]))
-            return i;
-    return std::nullopt;
-}
+constexpr std::size_t kMostLines = 12, kMostSlots = 6, kMostBars = 60;
+constexpr const char *kMisfits = "over the memory of a device", *kAsynchronous = "asynchronous: trains differently";
 
 // Finite values in ascending order, each once.
 std::vector<double> ascending(std::vector<double> values) {
@@ -96,114 +43,332 @@ bool is_geometric(const std::vector<double>& values) {
     return most_ratio / least_ratio < most_step / least_step;
 }
 
-// What the other axes say, the title of a line.
-std::string title_of_line(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t x) {
+// A short text of a value: names are clear alone, numbers need their key.
+std::string value_text(const SweepAxis& axis, const std::string& name, const std::string& text) {
+    return numbers_of(axis) ? name + " " + text : text;
+}
+
+// The values of all keys but one.
+std::string title_of_line(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t without) {
     const std::vector<std::string> names = short_names(axes);
     std::string title;
     for (std::size_t i = 0; i < axes.size(); ++i)
-        if (i != x)
-            title += fmt::format("{}{} {}", title.empty() ? "" : ", ", names[i], point.texts[i]);
+        if (i != without)
+            title += fmt::format("{}{}", title.empty() ? "" : ", ", value_text(axes[i], names[i], point.texts[i]));
     return title;
-}
-
-struct PlottedPoint {
-    double x, step_time;
-    bool fits;
-};
-
-// A point with an error leaves a gap.
-PlottedPoint place_of(const SweepPoint& point, double x) {
-    if (!point.report)
-        return {x, NAN, true};
-    return {x, static_cast<double>(point.report->metrics.step_time), fits(*point.report)};
 }
 
 struct SweepLine {
     std::string title;
-    std::vector<PlottedPoint> places;
-    int failed = 0;      // points that cannot be simulated
-    std::string reason;  // of the first of them
+    std::vector<std::size_t> points;  // of the sweep
+    int failed = 0;                   // points that cannot be simulated
+    std::string reason;               // of the first of them
 };
 
+bool has_tokens(const Sweep& sweep) {
+    return std::all_of(sweep.points.begin(), sweep.points.end(),
+                       [](const SweepPoint& point) { return !point.report || point.report->cluster; });
+}
+
+// The chart under construction, and what it is made of.
+struct SweepChart {
+    const Sweep& sweep;
+    const SweepChoice& choice;
+    const Bytes limit;
+    Notices& missing;
+    std::vector<SweepLine> lines = {};
+    Chart chart = {};
+
+    const SweepPoint& point(std::size_t number) const { return sweep.points[number]; }
+    double number(std::size_t point_number) const { return number_of(*choice.metric, point(point_number)); }
+    bool is_misfit(std::size_t number) const { return point(number).report && !fits(*point(number).report); }
+};
+
+std::string remark_on(const SweepChart& own, const std::string& what, std::size_t point) {
+    const SweepMetric& metric = *own.choice.metric;
+    const bool alone = point == own.sweep.best && is_asynchronous(own.point(point));
+    return fmt::format("{}{}: {}: {}{}", what, alone ? " (asynchronous, as every plan here)" : "",
+                       setting_of(own.sweep, point), print_number(metric, own.number(point), own.limit),
+                       metric.quantity == Quantity::Number ? fmt::format(" {}", metric.label) : "");
+}
+
+void add_point(const SweepChart& own, Curve& curve, std::size_t point, double x, double y) {
+    curve.x.push_back(x);
+    curve.values.push_back(y);
+    curve.names.push_back(setting_of(own.sweep, point) + (is_asynchronous(own.point(point)) ? " (asynchronous)" : ""));
+    curve.facts.push_back(facts_of(own.point(point), own.limit));
+}
+
+bool is_all_asynchronous(const SweepChart& own, const std::vector<std::size_t>& points) {
+    bool any = false;
+    for (const std::size_t i : points) {
+        any = any || is_asynchronous(own.point(i));
+        if (own.point(i).report && !is_asynchronous(own.point(i)))
+            return false;
+    }
+    return any;
+}
+
 // In the order of the sweep.
-std::vector<SweepLine> lines_of(const std::vector<SweepAxis>& axes, const std::vector<SweepPoint>& points,
-                                std::size_t x, const Numbers& numbers) {
-    const std::vector<std::string>& texts = axes[x].texts;
-    std::vector<SweepLine> lines;
+void find_lines(SweepChart& own) {
     std::map<std::string, std::size_t> line_of;
-    for (const SweepPoint& point : points) {
-        const auto text = std::find(texts.begin(), texts.end(), point.texts[x]);
-        const double number = numbers.values[static_cast<std::size_t>(text - texts.begin())];
-        const std::string title = title_of_line(axes, point, x);
-        const auto [line, is_new] = line_of.emplace(title, lines.size());
+    for (std::size_t i = 0; i < own.sweep.points.size(); ++i) {
+        const SweepPoint& point = own.point(i);
+        const auto [line, is_new] =
+            line_of.emplace(title_of_line(own.sweep.axes, point, own.choice.x), own.lines.size());
         if (is_new)
-            lines.push_back({title, {}, 0, ""});
-        SweepLine& own = lines[line->second];
-        if (point.error && own.failed++ == 0)
-            own.reason = first_line(*point.error);
-        if (std::isfinite(number))
-            own.places.push_back(place_of(point, number));
+            own.lines.push_back({line->first, {}, 0, ""});
+        SweepLine& found = own.lines[line->second];
+        found.points.push_back(i);
+        if (point.error && found.failed++ == 0)
+            found.reason = first_line(*point.error);
     }
-    return lines;
-}
-
-// Points along x, and one curve of those that do not fit.
-std::vector<Curve> curves_of(const std::vector<SweepLine>& lines) {
-    std::vector<Curve> curves;
-    Curve misfits{"over the memory of a device", {}, {}, Curve::Style::Crosses};
-    for (const SweepLine& line : lines) {
-        std::vector<PlottedPoint> places = line.places;
-        std::stable_sort(places.begin(), places.end(),
-                         [](const PlottedPoint& a, const PlottedPoint& b) { return a.x < b.x; });
-        Curve curve{line.title, {}, {}, Curve::Style::LineWithPoints};
-        for (const PlottedPoint& place : places) {
-            curve.x.push_back(place.x);
-            curve.values.push_back(place.step_time);
-            if (!place.fits) {
-                misfits.x.push_back(place.x);
-                misfits.values.push_back(place.step_time);
-            }
-        }
-        curves.push_back(std::move(curve));
-    }
-    if (!misfits.values.empty())
-        curves.push_back(std::move(misfits));
-    return curves;
-}
-
-// Without a note, a missing line or a gap would not be noticed.
-void note_missing(const std::vector<SweepLine>& lines, Notices& missing) {
-    for (const SweepLine& line : lines)
-        if (const auto all = line.places.size(); line.failed > 0 && !line.title.empty())
-            missing.push_back(
+    // Without a note, a missing line or a gap would not be noticed.
+    for (SweepLine& line : own.lines) {
+        const auto all = line.points.size();
+        if (line.failed > 0 && !line.title.empty())
+            own.missing.push_back(
                 static_cast<std::size_t>(line.failed) >= all
                     ? fmt::format("the picture has no line of {}: {}", line.title, line.reason)
                     : fmt::format("{} of {} points of {} are missing: {}", line.failed, all, line.title, line.reason));
         else if (line.failed > 0)
-            missing.push_back(fmt::format("{} of {} points are missing: {}", line.failed, all, line.reason));
+            own.missing.push_back(fmt::format("{} of {} points are missing: {}", line.failed, all, line.reason));
+        if (is_all_asynchronous(own, line.points) && !line.title.empty())
+            line.title += " (asynchronous)";
+    }
+}
+
+std::size_t position_of(const SweepChart& own, std::size_t point) {
+    const std::vector<std::string>& texts = own.sweep.axes[own.choice.x].texts;
+    const auto found = std::find(texts.begin(), texts.end(), own.point(point).texts[own.choice.x]);
+    return static_cast<std::size_t>(found - texts.begin());
+}
+
+// The values of x; those of asynchronous plans are marked.
+std::vector<std::string> names_of_x(const SweepChart& own) {
+    const std::vector<std::string>& texts = own.sweep.axes[own.choice.x].texts;
+    std::vector<std::vector<std::size_t>> points(texts.size());
+    for (std::size_t i = 0; i < own.sweep.points.size(); ++i)
+        points[position_of(own, i)].push_back(i);
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < texts.size(); ++k)
+        names.push_back(texts[k] + (is_all_asynchronous(own, points[k]) ? " (asynchronous)" : ""));
+    return names;
+}
+
+void add_best(const SweepChart& own, Curve& ring, std::size_t point, double x, double y) {
+    add_point(own, ring, point, x, y);
+    const std::string title = title_of_line(own.sweep.axes, own.point(point), own.choice.x);
+    ring.labels.push_back(title.empty() ? "best" : "best: " + title);
+}
+
+void add_if_any(SweepChart& own, Curve curve) {
+    if (!curve.values.empty())
+        own.chart.curves.push_back(std::move(curve));
+}
+
+void draw_lines(SweepChart& own, const KeyNumbers& numbers) {
+    const std::string name = short_names(own.sweep.axes)[own.choice.x];
+    const std::vector<double> marks = ascending(numbers.values);
+    if (std::any_of(numbers.values.begin(), numbers.values.end(), [](double value) { return std::isinf(value); }))
+        own.missing.push_back(fmt::format("'{}' inf has no place along x: left out of the picture", name));
+    own.chart.x = {name, numbers.quantity, is_geometric(marks), marks};
+    Curve misfits{kMisfits, {}, {}, Curve::Style::Crosses};
+    Curve ring{"", {}, {}, Curve::Style::Rings};
+    for (const SweepLine& line : own.lines) {
+        std::vector<std::size_t> points = line.points;
+        std::erase_if(points, [&](std::size_t i) { return !std::isfinite(numbers.values[position_of(own, i)]); });
+        std::stable_sort(points.begin(), points.end(), [&](std::size_t a, std::size_t b) {
+            return numbers.values[position_of(own, a)] < numbers.values[position_of(own, b)];
+        });
+        Curve curve{line.title, {}, {}, Curve::Style::LineWithPoints};
+        for (const std::size_t i : points) {
+            const double x = numbers.values[position_of(own, i)], y = own.number(i);
+            add_point(own, curve, i, x, y);
+            if (own.is_misfit(i))
+                add_point(own, misfits, i, x, y);
+            if (i == own.sweep.best)
+                add_best(own, ring, i, x, y);
+        }
+        own.chart.curves.push_back(std::move(curve));
+    }
+    add_if_any(own, std::move(misfits));
+    add_if_any(own, std::move(ring));
+}
+
+// The kinds of bars of one row, by colour.
+Curve& bars_for(const SweepChart& own, std::vector<Curve>& kinds, std::size_t point) {
+    const SweepPoint& at = own.point(point);
+    if (!fits(*at.report))
+        return kinds[3];
+    return kinds[point == own.sweep.best ? 1 : is_asynchronous(at) ? 2 : 0];
+}
+
+// One row of names: from the best to the worst.
+void draw_bars(SweepChart& own) {
+    std::vector<std::size_t> points = own.lines.front().points;
+    std::erase_if(points, [&](std::size_t i) { return !own.point(i).report; });
+    std::stable_sort(points.begin(), points.end(), [&](std::size_t a, std::size_t b) {
+        const double first = own.number(a), second = own.number(b);
+        return own.choice.metric->more_is_better ? first > second : first < second;
+    });
+    own.chart.y.logarithmic = false;
+    own.chart.x = {short_names(own.sweep.axes)[own.choice.x]};
+    std::vector<Curve> kinds;
+    for (const char* const title : {"others", "best", kAsynchronous, kMisfits})
+        kinds.push_back({title, {}, {}, Curve::Style::Bars});
+    const std::vector<std::string> names = names_of_x(own);
+    for (const std::size_t i : points) {
+        const double x = static_cast<double>(own.chart.x.names.size());
+        const double y = own.number(i);
+        own.chart.x.names.push_back(names[position_of(own, i)]);
+        Curve& curve = bars_for(own, kinds, i);
+        add_point(own, curve, i, x, y);
+        curve.labels.push_back(print_number(*own.choice.metric, y, own.limit));
+    }
+    for (Curve& kind : kinds)
+        add_if_any(own, std::move(kind));
+}
+
+// Bars of several lines next to each other.
+void draw_groups(SweepChart& own) {
+    own.chart.x = {short_names(own.sweep.axes)[own.choice.x]};
+    own.chart.x.names = names_of_x(own);
+    own.chart.y.logarithmic = false;
+    own.chart.slots = static_cast<int>(own.lines.size());
+    Curve misfits{kMisfits, {}, {}, Curve::Style::Crosses};
+    std::vector<Curve> marks;
+    for (std::size_t slot = 0; slot < own.lines.size(); ++slot) {
+        Curve bars{own.lines[slot].title, {}, {}, Curve::Style::Bars}, crosses = misfits;
+        Curve ring{"", {}, {}, Curve::Style::Rings};
+        for (const std::size_t i : own.lines[slot].points) {
+            if (!own.point(i).report)
+                continue;
+            const double x = static_cast<double>(position_of(own, i)), y = own.number(i);
+            add_point(own, bars, i, x, y);
+            if (own.is_misfit(i))
+                add_point(own, crosses, i, x, y);
+            if (i == own.sweep.best)
+                add_best(own, ring, i, x, y);
+        }
+        for (Curve* const curve : {&bars, &crosses, &ring})
+            curve->slot = static_cast<int>(slot);
+        add_if_any(own, std::move(bars));
+        for (Curve* const curve : {&crosses, &ring})
+            if (!curve->values.empty())
+                marks.push_back(std::move(*curve));
+    }
+    bool named = false;  // one entry of the legend is enough
+    for (Curve& curve : marks) {
+        if (curve.style == Curve::Style::Crosses && std::exchange(named, true))
+            curve.title.clear();
+        own.chart.curves.push_back(std::move(curve));
+    }
+}
+
+// A row per line, a column per value of x: from small to large numbers.
+void draw_map(SweepChart& own, const std::optional<KeyNumbers>& numbers) {
+    const std::vector<SweepAxis>& axes = own.sweep.axes;
+    std::vector<std::size_t> columns(axes[own.choice.x].texts.size());
+    for (std::size_t k = 0; k < columns.size(); ++k)
+        columns[k] = k;
+    if (numbers)
+        std::stable_sort(columns.begin(), columns.end(),
+                         [&](std::size_t a, std::size_t b) { return numbers->values[a] < numbers->values[b]; });
+    std::vector<std::size_t> column_of(columns.size());
+    own.chart.x = {short_names(axes)[own.choice.x]};
+    const std::vector<std::string> names = names_of_x(own);
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+        column_of[columns[k]] = k;
+        own.chart.x.names.push_back(names[columns[k]]);
+    }
+    std::vector<std::string> of_rows = short_names(axes);
+    of_rows.erase(of_rows.begin() + static_cast<std::ptrdiff_t>(own.choice.x));
+    own.chart.y = {fmt::format("{}", fmt::join(of_rows, ", "))};
+    own.chart.shade = axis_of(*own.choice.metric, own.sweep);
+    Curve cells{own.choice.metric->label, {}, {}, Curve::Style::Cells}, ring{"", {}, {}, Curve::Style::Rings};
+    Curve misfits{kMisfits, {}, {}, Curve::Style::Crosses};
+    for (std::size_t row = 0; row < own.lines.size(); ++row) {
+        const bool alone = of_rows.size() == 1;  // the label of y names the key
+        const std::string& title = own.lines[row].title;
+        own.chart.y.names.push_back(alone && title.starts_with(of_rows[0] + " ") ? title.substr(of_rows[0].size() + 1)
+                                                                                 : title);
+        for (const std::size_t i : own.lines[row].points) {
+            if (!own.point(i).report)
+                continue;
+            const double x = static_cast<double>(column_of[position_of(own, i)]), y = static_cast<double>(row);
+            add_point(own, cells, i, x, y);
+            cells.shades.push_back(own.number(i));
+            if (own.is_misfit(i))
+                add_point(own, misfits, i, x, y);
+            if (i == own.sweep.best)
+                add_point(own, ring, i, x, y);
+        }
+    }
+    own.chart.curves.push_back(std::move(cells));
+    add_if_any(own, std::move(misfits));
+    add_if_any(own, std::move(ring));
+}
+
+// One number against another.
+void draw_dots(SweepChart& own) {
+    own.chart.x = axis_of(*own.choice.x_metric, own.sweep);
+    own.chart.y = axis_of(*own.choice.metric, own.sweep);
+    Curve others{"points of the sweep", {}, {}, Curve::Style::Points};
+    Curve asynchronous{kAsynchronous, {}, {}, Curve::Style::Points};
+    Curve misfits{kMisfits, {}, {}, Curve::Style::Crosses};
+    Curve ring{"", {}, {}, Curve::Style::Rings};
+    int failed = 0;
+    for (std::size_t i = 0; i < own.sweep.points.size(); ++i) {
+        const SweepPoint& point = own.point(i);
+        failed += point.error ? 1 : 0;
+        if (!point.report)
+            continue;
+        const double x = number_of(*own.choice.x_metric, point), y = number_of(*own.choice.metric, point);
+        add_point(own, !fits(*point.report) ? misfits : is_asynchronous(point) ? asynchronous : others, i, x, y);
+        if (i == own.sweep.best) {
+            add_point(own, ring, i, x, y);
+            ring.labels.push_back("best: " + setting_of(own.sweep, i));
+        }
+    }
+    if (failed > 0)
+        own.missing.push_back(
+            fmt::format("{} of {} points are missing: they cannot be simulated", failed, own.sweep.points.size()));
+    for (Curve* const curve : {&others, &asynchronous, &misfits, &ring})
+        add_if_any(own, std::move(*curve));
+}
+
+void draw_over_key(SweepChart& own) {
+    const SweepAxis& axis = own.sweep.axes[own.choice.x];
+    const std::optional<KeyNumbers> numbers = numbers_of(axis);
+    find_lines(own);
+    const bool many_bars = own.lines.size() > kMostSlots || own.lines.size() * axis.texts.size() > kMostBars;
+    if (own.choice.as_map || (numbers ? own.lines.size() > kMostLines : own.lines.size() > 1 && many_bars))
+        return draw_map(own, numbers);
+    own.chart.y = axis_of(*own.choice.metric, own.sweep);
+    if (numbers)
+        draw_lines(own, *numbers);
+    else if (own.lines.size() == 1)
+        draw_bars(own);
+    else
+        draw_groups(own);
 }
 
 }  // namespace
 
-void check_drawable(const std::vector<SweepAxis>& axes, const std::string& file) {
-    if (!first_with_numbers(axes))
-        fail(
-            "cannot plot '{}': no key of 'sweep' has numbers for the x axis\n"
-            "  help: sweep one that has, too, such as pipeline.micro_batches: [4, 8, 16], or leave --plot out",
-            file);
-}
-
-Chart chart_of(const Sweep& sweep, Notices& missing) {
-    check_drawable(sweep.axes, "sweep");
-    const std::size_t x = *first_with_numbers(sweep.axes);
-    const Numbers numbers = *numbers_of(sweep.axes[x]);
-    const std::string name = short_names(sweep.axes)[x];
-    const std::vector<double> marks = ascending(numbers.values);
-    if (std::any_of(numbers.values.begin(), numbers.values.end(), [](double value) { return std::isinf(value); }))
-        missing.push_back(fmt::format("'{}' inf has no place along x: left out of the picture", name));
-    const std::vector<SweepLine> lines = lines_of(sweep.axes, sweep.points, x, numbers);
-    note_missing(lines, missing);
-    return {curves_of(lines), {name, numbers.quantity, is_geometric(marks), marks}, {"step time", Quantity::Time}};
+Chart chart_of(const Sweep& sweep, Notices& missing, const SweepView& view) {
+    const SweepChoice choice = sweep_choice(sweep.axes, view, has_tokens(sweep));
+    SweepChart own{sweep, choice, common_limit_of(sweep), missing};
+    own.chart.facts = fact_heads(sweep);
+    if (sweep.best)
+        own.chart.remarks.push_back(remark_on(own, "best", *sweep.best));
+    if (sweep.best_asynchronous && sweep.best_asynchronous != sweep.best)
+        own.chart.remarks.push_back(remark_on(own, "best asynchronous", *sweep.best_asynchronous));
+    if (choice.x_metric)
+        draw_dots(own);
+    else
+        draw_over_key(own);
+    return std::move(own.chart);
 }
 
 }  // namespace pw

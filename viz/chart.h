@@ -1,4 +1,4 @@
-// The layout of a chart of curves: all positions in pixels, the same for every kind of picture.
+// The layout of a chart: all positions in pixels, the same for every kind of picture.
 #pragma once
 
 #include "viz/picture.h"
@@ -27,13 +27,22 @@ struct Scale {
     double pixel(double number) const;
 };
 
-// A label is the name of a point. A label at a distance has a line to its point.
+// A label is the text at a point. A label at a distance has a line to its point.
 struct Label {
-    double x, y;  // the end of its baseline that is nearer to the point
-    bool leftward;
+    double x, y;  // of its baseline: the end that is nearer to the point, or the middle
+    int side;     // of x on which the text is: 1 right, -1 left, 0 both
     std::string text;
     bool apart;
     double from_x, from_y, to_x, to_y;  // ends of the line, from the point
+    bool inside;                        // a bar, whose colour is below it
+    Colour colour;
+};
+
+// The name of a line, right of the field.
+struct LineEnd {
+    std::size_t curve;
+    double from_x, from_y;  // last point of the line
+    double x, y;            // left end of the text, and its middle
 };
 
 struct LegendEntry {
@@ -44,31 +53,52 @@ struct LegendEntry {
 struct ChartLayout {
     int width = 900, height = 420;
     double left = 70, right = 880, top = 30, bottom = 370;  // edges of the field of the curves
-    Scale x, y;
-    std::vector<Label> labels;  // names of points; none hides a point or another label
+    double below = 56;     // from the field to the first row of the legend: marks and label of x
+    bool slanted = false;  // whether the names of x are at an angle
+    Scale x, y, shade;
+    std::vector<Label> labels;  // none hides a point or another label
+    std::vector<LineEnd> ends;
     std::vector<LegendEntry> legend;
     int legend_columns = 1;
 };
 
-// Bars are this wide, in numbers of x; a bar is centred on its number.
-inline constexpr double kBarWidth = 0.7;
+// Bars of all slots are this wide together, in numbers of x; they are centred on their number.
+inline constexpr double kBarWidth = 0.8;
+double bar_width(const Chart& chart);
 
-// Returns whether the chart is over steps, with one line for each curve: no curve gives the x of its values.
-bool is_over_steps(const Chart& chart);
-ChartLayout layout_of(const Chart& chart);
+bool is_line(const Curve& curve);
+bool has_cells(const Chart& chart);
+ChartLayout layout_of(const Chart& chart, const View& view = {});
 
-// A point is in the units of the axes; the i-th one of a curve is absent where it leaves a gap.
+// Returns the scale of an axis for the numbers from `low` to `high`, without pixels and marks.
+Scale scale_of(const Axis& axis, double low, double high);
+// Marks the numbers, or round ones, after the scale has its pixels.
+void add_ticks(Scale& scale, const Axis& axis, bool across);
+
+// A point is in the units of the axes; the i-th one of a curve is absent where it leaves a gap or is not drawn.
 struct Point {
     double x, y;
 };
-std::optional<Point> point_of(const ChartLayout& layout, const Curve& curve, std::size_t i);
+std::optional<Point> point_of(const ChartLayout& layout, const Chart& chart, const Curve& curve, std::size_t i);
+// Returns the name of a chart without a title, "samples/s over micro_batches".
+std::string name_of_chart(const Chart& chart, const ChartLayout& layout);
+// Returns the name of a point; empty where it has none.
+std::string name_of_point(const Curve& curve, std::size_t i);
 
 // Returns about the width of a text in the font of labels.
 double width_of(const std::string& text);
-// Returns the names of points at positions where they hide neither points nor lines nor each other, and few dots.
+// Returns the texts of points at positions where they hide neither points nor lines nor each other, and few dots.
 std::vector<Label> labels_of(const Chart& chart, const ChartLayout& layout);
 
-// Returns the colour of a curve: dots are grey, crosses red, the others differ.
+// The look of a line: no two of a dozen are alike.
+struct LineLook {
+    int colour, marker, dash;
+};
+inline constexpr int kLineColours = 6, kMarkers = 6, kDashes = 3;
+LineLook look_of(const Chart& chart, std::size_t curve);
+// Returns the colour of a curve: dots are grey, crosses red, rings dark, the others differ.
 Colour colour_of_curve(const Chart& chart, std::size_t curve);
+// Returns a colour from dark to bright for a part from 0 to 1 of the range of shades.
+Colour colour_of_shade(double part);
 
 }  // namespace pw

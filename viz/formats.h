@@ -11,10 +11,11 @@
 namespace pw {
 
 // A writer throws Error: BadInput for data that its format cannot show, RunFailed if the file cannot be written.
-using TimelineWriter = void(const std::vector<Panel>& panels, const std::string& file);
-using ChartWriter = void(const Chart& chart, const std::string& file);
+using TimelineWriter = void(const std::vector<Panel>& panels, const View& view, const std::string& file);
+using ChartWriter = void(const Chart& chart, const View& view, const std::string& file);
 
-TimelineWriter timeline_by_gnuplot, timeline_page, timeline_text, timeline_json;
+void timeline_page(const std::vector<Panel>& panels, const std::string& file);
+TimelineWriter timeline_by_gnuplot, timeline_page_of_view, timeline_text, timeline_json;
 ChartWriter chart_by_gnuplot, chart_page, chart_text, chart_json;
 
 struct Format {
@@ -29,7 +30,7 @@ inline constexpr Format kFormats[] = {
     {".svg", timeline_by_gnuplot, chart_by_gnuplot},
     {".png", timeline_by_gnuplot, chart_by_gnuplot},
     {".pdf", timeline_by_gnuplot, chart_by_gnuplot},
-    {".html", timeline_page, chart_page},
+    {".html", timeline_page_of_view, chart_page},
     {".txt", timeline_text, chart_text},
     {".json", timeline_json, chart_json, false},
     {".gp", timeline_by_gnuplot, chart_by_gnuplot},  // the script

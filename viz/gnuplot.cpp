@@ -186,34 +186,69 @@ std::string xml_text(std::string_view text) {
     return escaped;
 }
 
-// Gives the picture and its parts readable names: browsers show them under the mouse, screen readers read them out.
-// gnuplot writes its own name, and a part's expressions or number.
-std::string with_names(std::string_view svg, const PictureNames& names) {
-    constexpr std::string_view kBegin = "<title>", kEnd = "</title>", kPart = "<g id=\"gnuplot_plot_";
+std::string xml_title(std::string_view text) { return fmt::format("<title>{}</title>", xml_text(text)); }
+
+// Returns gnuplot's group of an element, and what follows it, with names for its areas if there is one for each.
+std::string with_names_of_areas(std::string_view group, const std::vector<std::string>& names) {
+    constexpr std::string_view kArea = "<polygon ", kEnd = "/>";
+    std::vector<std::size_t> ends;
+    for (std::size_t at = 0; (at = group.find(kArea, at)) != std::string_view::npos; ++at)
+        ends.push_back(group.find(kEnd, at));
+    if (ends.size() < names.size() || ends.empty() || ends.back() == std::string_view::npos)
+        return std::string(group);
+    ends.resize(names.size());  // more are of the next plot
     std::string named;
-    bool is_first = true;
-    std::size_t part = 0;
-    for (std::size_t at; (at = svg.find(kBegin)) != std::string_view::npos;) {
-        const std::size_t begin = at + kBegin.size(), end = svg.find(kEnd, begin);
-        if (end == std::string_view::npos)
-            break;
-        const std::string_view before = svg.substr(0, at), own = svg.substr(begin, end - begin);
-        const bool is_part = before.rfind(kPart) != std::string_view::npos && before.rfind(kPart) > before.rfind('\n');
-        std::string name(own);
-        if (is_first)
-            name = xml_text(names.picture);
-        else if (is_part && part < names.parts.size())
-            name = xml_text(names.parts[part]);
-        else if (own.starts_with("gnuplot_plot_") || own.starts_with("data index "))
-            name.clear();
-        part += is_part ? 1 : 0;
-        is_first = false;
-        named += before;
-        if (!name.empty())
-            named += fmt::format("{}{}{}", kBegin, name, kEnd);
-        svg.remove_prefix(end + kEnd.size());
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+        named += group.substr(begin, ends[i] - begin);
+        named += fmt::format(">{}</polygon>", xml_title(names[i]));
+        begin = ends[i] + kEnd.size();
     }
-    return named.append(svg);
+    return named.append(group.substr(begin));
+}
+
+// Returns the group of an element of a plot command, from its id on, under its name instead of gnuplot's number or
+// expression.
+std::string named_part(std::string_view group, const PictureNames::Part& part) {
+    constexpr std::string_view kEnd = "</title>";
+    const std::size_t begin = group.find("<title>"), end = group.find(kEnd), head = group.find('>');
+    if (begin == std::string_view::npos || end == std::string_view::npos || head > begin)
+        return std::string(group);
+    const std::string_view rest = group.substr(end + kEnd.size());
+    if (part.name.empty())
+        return fmt::format("{} pointer-events=\"none\"{}{}", group.substr(0, head), group.substr(head, begin - head),
+                           rest);
+    return fmt::format("{}{}{}", group.substr(0, begin), xml_title(part.name), with_names_of_areas(rest, part.areas));
+}
+
+// Lets browsers draw the part of a pixel that an area covers. gnuplot asks for sharp edges: whatever is thinner than a
+// pixel then vanishes or grows to one, by its position, wherever the picture is shown smaller than it is.
+std::string with_soft_edges(std::string_view svg) {
+    constexpr std::string_view kSharp = " shape-rendering='crispEdges'";
+    std::string soft;
+    for (std::size_t at; (at = svg.find(kSharp)) != std::string_view::npos; svg.remove_prefix(at + kSharp.size()))
+        soft += svg.substr(0, at);
+    return soft.append(svg);
+}
+
+// Replaces the names that gnuplot gives a picture and its parts, which help its authors alone.
+std::string with_names(std::string_view svg, const PictureNames& names) {
+    constexpr std::string_view kTitle = "<title>", kTitleEnd = "</title>", kPart = "<g id=\"gnuplot_plot_";
+    const std::size_t begin = svg.find(kTitle), end = svg.find(kTitleEnd);
+    std::string named;
+    if (begin < end && end != std::string_view::npos) {
+        named += fmt::format("{}{}", svg.substr(0, begin), xml_title(names.picture));
+        svg.remove_prefix(end + kTitleEnd.size());
+    }
+    std::size_t at = svg.find(kPart);
+    named += svg.substr(0, at);
+    for (std::size_t part = 0; at != std::string_view::npos; ++part) {
+        const std::size_t next = svg.find(kPart, at + 1);
+        const std::string_view group = svg.substr(at, next == std::string_view::npos ? next : next - at);
+        named += named_part(group, part < names.parts.size() ? names.parts[part] : PictureNames::Part{});
+        at = next;
+    }
+    return named;
 }
 
 }  // namespace
@@ -264,7 +299,7 @@ void draw_by_gnuplot(const std::string& file, std::string_view script, std::stri
     if (!is_whole(picture, terminal.end))
         fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is memory full?",
                   file);
-    write_file(file, terminal.suffix == ".svg" ? with_names(picture, names) : picture);
+    write_file(file, terminal.suffix == ".svg" ? with_soft_edges(with_names(picture, names)) : picture);
 }
 
 }  // namespace pw

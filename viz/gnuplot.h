@@ -19,11 +19,15 @@ std::string_view gnuplot_bold(const std::string& file);
 double gnuplot_point_size(const std::string& file);
 // The name of the data block in a script.
 inline constexpr std::string_view kGnuplotData = "$data";
-// Readable names of the picture and of each element of the script's plot commands, in their order: titles in SVG. An
-// empty name is left out.
+// Readable names: titles in SVG, which browsers show under the mouse and screen readers read out.
 struct PictureNames {
+    // An element of the script's plot commands. Without a name the mouse finds what is below it.
+    struct Part {
+        std::string name;
+        std::vector<std::string> areas = {};  // names of its filled areas, in their order; empty: they have that name
+    };
     std::string picture;
-    std::vector<std::string> parts;
+    std::vector<Part> parts;  // in the order of the elements
 };
 // Lets gnuplot make FILE, with script and picture in memory: only FILE is written, and gnuplot ends with this process.
 // For FILE.gp it writes the script. Throws Error (RunFailed) with gnuplot's message, or if gnuplot left only a part of

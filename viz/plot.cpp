@@ -3,14 +3,17 @@
 #include "schedules/trace/trace_json.h"
 #include "viz/formats.h"
 #include "viz/picture.h"
+#include "viz/view.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <system_error>
 
 namespace pw {
 
@@ -49,18 +52,20 @@ const Format& format_of(const std::string& file) {
     return *found;
 }
 
-void plot(const std::vector<Panel>& panels, const std::string& file) { format_of(file).timeline(panels, file); }
+void plot(const std::vector<Panel>& panels, const std::string& file, const View& view) {
+    format_of(file).timeline(panels, view, file);
+}
 
-void plot_chart(const Chart& chart, const std::string& file) {
+void plot_chart(const Chart& chart, const std::string& file, const View& view) {
     const Format& format = format_of(file);
     if (!has_values(chart))
         fail("cannot plot '{}': there are no values", file);
-    format.chart(chart, file);
+    format.chart(chart, view, file);
 }
 
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                 const std::string& file) {
-    plot_chart({curves, {x_label}, {y_label}}, file);
+                 const std::string& file, const View& view) {
+    plot_chart({curves, {x_label}, {y_label}}, file, view);
 }
 
 void check_plot_file(const std::string& file) {
@@ -76,11 +81,39 @@ void check_timeline(const std::string& file, int devices) {
         check_height(file, devices);
 }
 
+std::string note_on_size(const std::string& file) {
+    constexpr std::uintmax_t kMost = 10'000'000;
+    std::error_code missing;
+    const std::uintmax_t size = std::filesystem::file_size(file, missing);
+    if (missing || size <= kMost || std::filesystem::path(file).extension() != ".svg")
+        return "";
+    return fmt::format("{} has {:.0f} MB, and browsers need seconds to draw it: a page (.html) draws what is in view",
+                       file, static_cast<double>(size) / 1e6);
+}
+
 // The trace itself.
-void timeline_json(const std::vector<Panel>& panels, const std::string& file) {
+void timeline_json(const std::vector<Panel>& panels, const View& view, const std::string& file) {
     if (panels.size() != 1 || !panels[0].trace)
         fail("cannot plot {} traces to '{}': a .json file holds one trace", panels.size(), file);
+    if (view.has_range() || !view.title.empty())
+        fail("'{}' gets the trace itself, without a title and whole\n  help: draw the part to .svg, .png or .html",
+             file);
     write_trace(*panels[0].trace, file);
+}
+
+// A page shows all of its traces; the range is what it shows first.
+void timeline_page_of_view(const std::vector<Panel>& panels, const View& view, const std::string& file) {
+    std::vector<Panel> shown = panels;
+    if (view.has_range()) {
+        const Shown part = shown_part(picture_of(panels), view);
+        for (Panel& panel : shown) {
+            panel.from = part.from;
+            panel.to = part.to;
+        }
+    }
+    if (!view.title.empty() && !shown.empty())
+        shown.front().title = fmt::format("{}: {}", view.title, shown.front().title);
+    timeline_page(shown, file);
 }
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 
 #include "schedules/trace/trace.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,22 @@ struct Panel {
     std::string title;  // "predicted, 1f1b: step 812.3 ms, bubble 11.2 %"
     // A table for formats that can show one (pages): rows of cells below the panels, the first one its head.
     std::vector<std::vector<std::string>> table = {};
+    Ns from = 0, to = 0;  // the part that a page shows at first, in time since the start; 0, 0: all
+};
+
+// How a picture is drawn, where it is not as suits its content.
+struct View {
+    std::string title = {};  // above the picture; empty: none, or the chart's own
+    int width = 0;           // in pixels; 0: as the content needs. Pages fill their window.
+    // The part of timelines that is drawn, in time since the start of each; absent: from the start, to the end.
+    std::optional<Ns> from = {}, to = {};
+    bool has_range() const { return from || to; }
 };
 
 // Draws panels one above the other on one time axis: one row per device, tasks coloured by operation with the
 // micro-batch number, transfers as thin lanes below, weight versions where there are several, memory curves at the
-// bottom.
-void plot(const std::vector<Panel>& panels, const std::string& file);
+// bottom. Throws Error: BadInput if there is nothing to draw in the view, RunFailed if the file cannot be written.
+void plot(const std::vector<Panel>& panels, const std::string& file, const View& view = {});
 
 // Returns the suffixes without their dots, for help texts: "svg, png, ...".
 std::string plot_formats();
@@ -29,11 +40,14 @@ std::string plot_formats();
 void check_plot_file(const std::string& file);
 void check_timeline(const std::string& file, int devices);
 
+// Returns a note on a written picture that browsers are slow to show, "x.svg has 31 MB: ..."; empty for others.
+std::string note_on_size(const std::string& file);
+
 // Returns whether gnuplot is installed: svg, png and pdf need it.
 bool has_gnuplot();
 
 // Returns what plot() writes to a .txt file: a grid for the terminal.
-std::string text_of(const std::vector<Panel>& panels);
+std::string text_of(const std::vector<Panel>& panels, const View& view = {});
 
 // A curve has values along a line or as points. Those that are not finite leave a gap.
 struct Curve {
@@ -45,34 +59,57 @@ struct Curve {
         Crosses,  // red, on top of the points that they mark
         Dots,     // small and grey, the background of other curves
         Bars,     // from zero up, around whole numbers of x
+        Rings,    // around the points that they mark: the best ones
+        Cells,    // squares around whole numbers of x and y, coloured by their shade: a heat map
     };
     std::string title;
     std::vector<double> values;
     std::vector<double> x = {};  // of the values; empty for 0, 1, 2, ...
     Style style = Style::Line;
-    std::vector<std::string> labels = {};  // names of the points, or empty; one that would hide others is left out
+    std::vector<std::string> labels = {};  // texts at the points, or empty; one that would hide others is left out
+    // Names of the points, which pages show under the mouse and tables list; empty: the labels.
+    std::vector<std::string> names = {};
+    std::vector<std::vector<std::string>> facts = {};  // of the points, in the columns Chart::facts
+    std::vector<double> shades = {};                   // of cells
+    int slot = 0;                                      // of bars: their place among Chart::slots
 };
 
-// The quantity of an axis: its numbers are in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them.
-enum class Quantity { Number, Time, Size, Bandwidth, ComputeRate };
+// The quantity of an axis: its numbers are in ns, bytes, bytes/s, FLOP/s and shown in a unit that suits them, sizes in
+// units of 1024 or of 1000.
+enum class Quantity { Number, Time, Size, DecimalSize, Bandwidth, ComputeRate };
+
+// A straight line at a number of an axis.
+struct Level {
+    double at;
+    std::string name;
+};
 
 struct Axis {
     std::string label;  // the unit follows: "step time in ms"
     Quantity quantity = Quantity::Number;
-    bool logarithmic = false;        // shows positive numbers only
-    std::vector<double> ticks = {};  // numbers to mark; empty for round ones
+    bool logarithmic = false;             // shows positive numbers only
+    std::vector<double> ticks = {};       // numbers to mark; empty for round ones
+    std::vector<std::string> names = {};  // of the numbers 0, 1, ..., which are marked with them
+    std::vector<Level> levels = {};
+    bool from_zero = false;           // begins at 0 where no number is below
+    std::optional<double> most = {};  // points beyond are not drawn
 };
 
-// A chart has its legend below, and its size grows with the legend.
+// A chart has its legend below, and its size grows with the legend. Lines are named at their ends if there is room.
 struct Chart {
     std::vector<Curve> curves;
     Axis x, y;
     std::string title = {};
+    std::vector<std::string> remarks = {};  // lines below the title
+    std::vector<std::string> facts = {};    // heads of the columns of facts
+    Axis shade = {};                        // of cells
+    int slots = 1;                          // bars next to each other at one number of x
 };
-void plot_chart(const Chart& chart, const std::string& file);
+std::string short_number(double number);  // four digits, without an exponent below ten million
+void plot_chart(const Chart& chart, const std::string& file, const View& view = {});
 
 // Draws the loss by step of one or more runs.
 void plot_curves(const std::vector<Curve>& curves, const std::string& x_label, const std::string& y_label,
-                 const std::string& file);
+                 const std::string& file, const View& view = {});
 
 }  // namespace pw

@@ -1,12 +1,14 @@
 // Draws a grid for the terminal: one row for each device, time to the right, plain ASCII but for titles.
 #include "viz/formats.h"
 #include "viz/picture.h"
+#include "viz/view.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 namespace pw {
@@ -42,7 +44,8 @@ std::string cell_of(const Box& box, bool several_stages, int width) {
 
 class Grid {
 public:
-    explicit Grid(const Picture& picture) : picture_(picture), columns_(columns_for(picture)) {
+    // The picture is cropped; it begins at this time.
+    Grid(const Picture& picture, Ns from) : picture_(picture), from_(from), columns_(columns_for(picture)) {
         for (const Timeline& timeline : picture.timelines)
             for (const Row& row : timeline.rows)
                 label_ = std::max(label_, name_of(row).size());
@@ -68,7 +71,7 @@ private:
     }
 
     int column_of(Ns time) const {
-        const double part = static_cast<double>(time) / static_cast<double>(picture_.length);
+        const double part = static_cast<double>(time - from_) / static_cast<double>(picture_.length);
         return std::clamp(static_cast<int>(std::lround(part * columns_)), 0, columns_);
     }
 
@@ -100,10 +103,13 @@ private:
         const double part = length / 4 / decade;
         const double step = decade * (part >= 5 ? 5 : part >= 2 ? 2 : 1);
         std::string line(label_ + 2 + columns_ + 12, ' ');
-        for (int i = 0; step * i <= length; ++i) {
+        const double from = static_cast<double>(from_) / picture_.time.size;
+        const auto first = static_cast<std::int64_t>(std::ceil(from / step - 1e-9));
+        for (std::int64_t i = first; static_cast<double>(i) * step <= from + length; ++i) {
+            const double time = static_cast<double>(i) * step;
             const std::string mark =
-                fmt::format("{:g}{}", step * i, i == 0 ? fmt::format(" {}", picture_.time.name) : "");
-            line.replace(label_ + 2 + column_of(static_cast<Ns>(step * i * picture_.time.size)), mark.size(), mark);
+                fmt::format("{:g}{}", time, i == first ? fmt::format(" {}", picture_.time.name) : "");
+            line.replace(label_ + 2 + column_of(static_cast<Ns>(time * picture_.time.size)), mark.size(), mark);
         }
         line.erase(line.find_last_not_of(' ') + 1);
         return line + "\n";
@@ -118,17 +124,22 @@ private:
     }
 
     const Picture& picture_;
+    Ns from_;
     int columns_;
     std::size_t label_ = 0;
 };
 
 }  // namespace
 
-std::string text_of(const std::vector<Panel>& panels) {
-    const Picture picture = picture_of(panels);
-    return Grid(picture).make();
+std::string text_of(const std::vector<Panel>& panels, const View& view) {
+    Picture picture = picture_of(panels);
+    const Shown shown = shown_part(picture, view);
+    crop(picture, shown);
+    return (view.title.empty() ? "" : view.title + "\n\n") + Grid(picture, shown.from).make();
 }
 
-void timeline_text(const std::vector<Panel>& panels, const std::string& file) { write_file(file, text_of(panels)); }
+void timeline_text(const std::vector<Panel>& panels, const View& view, const std::string& file) {
+    write_file(file, text_of(panels, view));
+}
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 // The boxes of a timeline and the numbers in them.
 #include "viz/timeline_script.h"
 #include "workloads/median.h"
+#include "workloads/units.h"
 
 #include <algorithm>
 #include <map>
@@ -22,6 +23,11 @@ public:
         for (const Timeline& timeline : script_.picture.timelines)
             chunks_ = std::max(chunks_, timeline.chunks);
         choose_font();
+        std::size_t boxes = 0;
+        for (const Timeline& timeline : script_.picture.timelines)
+            for (const Row& row : timeline.rows)
+                boxes += row.tasks.size() + row.transfers.size();
+        names_each_ = boxes <= kMostNames;
         for (std::size_t i = 0; i < script_.picture.timelines.size(); ++i) {
             const Timeline& timeline = script_.picture.timelines[i];
             for (const Row& row : timeline.rows) {
@@ -38,6 +44,14 @@ public:
     }
 
 private:
+    static constexpr std::size_t kMostNames = 20'000;  // more would take most of the file
+
+    // Boxes that look alike.
+    struct Block {
+        std::string rows;                // of data
+        std::vector<std::string> names;  // of the boxes, in the order of the rows
+    };
+
     // Boxes of one colour are one block of data and one line of the plot.
     void plot_boxes() {
         script_.put(
@@ -45,20 +59,20 @@ private:
             script_.picture.time.name);
         std::string lines;
         const bool narrow = script_.pixels(median_) <= 4;
-        for (const auto& [key, rows] : blocks_) {
+        for (const auto& [key, block] : blocks_) {
             const auto [task, op, chunk] = key;
             const std::string words =
                 fmt::format("{}{}", words_of(op), chunk > 0 ? fmt::format(", stage {} of its device", chunk + 1) : "");
             const std::string name = fmt::format("{}.{}", letters_of(op), chunk);
-            script_.put("# {}\n{}\n\n", name, rows);
+            script_.put("# {}\n{}\n\n", name, block.rows);
             const std::string boxes = fmt::format(
                 "{} index '{}' using (($1+$2)/2):(($3+$4)/2):1:2:3:4 with boxxyerror lw 0.8", kGnuplotData, name);
             lines += fmt::format("{} lc rgb '{}' fs solid 1 {}, \\\n     ", boxes,
                                  hex(colour_of(op, chunk, task ? chunks_ : 1)),
                                  task && !narrow ? "border lc rgb '#ffffff'" : "noborder");
-            script_.names.parts.push_back(words);
+            script_.names.parts.push_back({words, block.names});
             if (op == Op::Recompute) {
-                script_.names.parts.push_back(words);
+                script_.names.parts.push_back({words, block.names});
                 lines += fmt::format("{} lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ", boxes, hex(kHatch));
             }
         }
@@ -71,7 +85,7 @@ private:
                 "{} index 'thin' using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror lc rgb variable fs solid 1 "
                 "noborder, \\\n     ",
                 kGnuplotData);
-            script_.names.parts.emplace_back("several tasks");
+            script_.names.parts.push_back({"several tasks"});
         }
         for (const auto& [key, rows] : texts_) {
             const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
@@ -80,12 +94,29 @@ private:
                 "{} index '{}' using 1:2:(stringcolumn(3)) with labels center "
                 "font 'sans-serif,{}' tc rgb '{}', \\\n     ",
                 kGnuplotData, name, key.second, hex(key.first));
-            script_.names.parts.emplace_back();
+            script_.names.parts.push_back({});
         }
         if (lines.empty())
             lines = "NaN notitle,";  // no task takes time
         lines.resize(lines.rfind(','));
         script_.add("\nplot {}\n", lines);
+    }
+
+    // "device 2: B7 of stage 2, 3.2 to 4.1 ms", "device 2 sends gradients 7 to stage 1, 4.1 to 4.2 ms, 1 MiB".
+    std::string name_of_box(const TraceEvent& event, std::size_t panel) const {
+        const Task& task = event.task;
+        const Ns begin = script_.begins[panel];
+        std::string name =
+            is_transfer(task.op)
+                ? fmt::format("device {} {} {} {} {} stage {}", event.device, is_recv(task.op) ? "receives" : "sends",
+                              words_in_legend(task.op), task.microbatch, is_recv(task.op) ? "from" : "to", task.peer)
+                : fmt::format("device {}: {}{} of stage {}", event.device, letters_of(task.op),
+                              is_compute(task.op) ? std::to_string(task.microbatch) : "", task.stage);
+        name += fmt::format(", {:.6g} to {:.6g} {}", script_.in_unit(event.start - begin),
+                            script_.in_unit(event.end - begin), script_.picture.time.name);
+        if (is_transfer(task.op) && event.bytes > 0)
+            name += ", " + print_bytes(event.bytes);
+        return name;
     }
 
     bool fits(const Box& box, int font) const {
@@ -126,11 +157,13 @@ private:
         median_ = upper_median(std::move(lengths));
     }
 
-    std::string box_row(const Box& box, double y0, double y1, std::size_t panel) const {
+    void add_box(Block& block, const Box& box, double y0, double y1, std::size_t panel) const {
         const TraceEvent& event = *box.event;
-        return fmt::format("{:.6f} {:.6f} {:.2f} {:.2f} {} {} {} {} {} {}\n", script_.in_unit(box.start),
-                           script_.in_unit(box.end), y0, y1, panel, event.device, event.task.stage,
-                           event.task.microbatch, event.version, event.ahead);
+        if (names_each_)
+            block.names.push_back(name_of_box(event, panel));
+        block.rows += fmt::format("{:.6f} {:.6f} {:.2f} {:.2f} {} {} {} {} {} {}\n", script_.in_unit(box.start),
+                                  script_.in_unit(box.end), y0, y1, panel, event.device, event.task.stage,
+                                  event.task.microbatch, event.version, event.ahead);
     }
 
     void place_task(const Timeline& timeline, const Box& box, double top, std::size_t panel, bool numbered) {
@@ -139,7 +172,7 @@ private:
         const Task& task = box.event->task;
         const double width = script_.pixels(box.end - box.start);
         if (width >= kThin)
-            blocks_[{true, task.op, box.chunk}] += box_row(box, y, y + height, panel);
+            add_box(blocks_[{true, task.op, box.chunk}], box, y, y + height, panel);
         const Colour colour = text_colour_on(colour_of(task.op, box.chunk, chunks_));
         const bool versions = timeline.has_versions && timeline.lanes == 1 && box.event->version >= 0;
         const double x = script_.in_unit(box.start + (box.end - box.start) / 2);
@@ -156,14 +189,15 @@ private:
         const Op op = box.event->task.op;
         const double y = script_.top_of_lane(top, is_recv(op));
         if (script_.pixels(box.end - box.start) >= kThin)
-            blocks_[{false, op, 0}] += box_row(box, y, y + kLane, panel);
+            add_box(blocks_[{false, op, 0}], box, y, y + kLane, panel);
     }
 
     TimelineScript& script_;
     // Rows of data: tasks above transfers, operation, chunk; colour and font size of texts.
-    std::map<std::tuple<bool, Op, int>, std::string> blocks_;
+    std::map<std::tuple<bool, Op, int>, Block> blocks_;
     std::map<std::pair<Colour, int>, std::string> texts_;
     std::string thin_;
+    bool names_each_ = true;
     int chunks_ = 1, font_ = 10;
     Ns median_ = 0;
 };

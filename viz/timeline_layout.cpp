@@ -33,7 +33,7 @@ int width_for(const Picture& picture, int margins) {
 
 }  // namespace
 
-TimelineLayout layout_of(const Picture& picture) {
+TimelineLayout layout_of(const Picture& picture, const View& view) {
     TimelineLayout layout;
     double label = 0;
     int lanes = 1;
@@ -48,7 +48,8 @@ TimelineLayout layout_of(const Picture& picture) {
         devices = std::max(devices, timeline.rows.size());
     }
     layout.left = std::clamp(static_cast<int>(label) + 22, 90, 300);
-    layout.width = width_for(picture, layout.left + kRight);
+    layout.heading = view.title.empty() ? 0 : kHeading;
+    layout.width = view.width > 0 ? view.width : width_for(picture, layout.left + kRight);
     layout.task = versions ? 30 : devices > 8 ? 20 : 24;
     if (lanes > 1)
         layout.task = 18.0 * lanes;
@@ -67,7 +68,7 @@ TimelineLayout layout_of(const Picture& picture) {
     layout.timelines_end = y;
     layout.memory = picture.memory == 0 ? 0 : devices > 8 ? 200 : 130;
     layout.height =
-        kLegend + static_cast<int>(std::ceil(y)) + kAxis + (layout.memory > 0 ? kMemoryTitle + layout.memory : 0);
+        layout.top() + static_cast<int>(std::ceil(y)) + kAxis + (layout.memory > 0 ? kMemoryTitle + layout.memory : 0);
     return layout;
 }
 

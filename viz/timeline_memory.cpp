@@ -47,7 +47,7 @@ void add_memory_legend(TimelineScript& script, double y) {
 
 void add_memory(TimelineScript& script) {
     const Picture& picture = script.picture;
-    const double top = kLegend + script.layout.timelines_end;
+    const double top = script.layout.top() + script.layout.timelines_end;
     script.add("\n# memory\nunset label\nunset object\n");
     add_memory_legend(script, top + kMemoryTitle * 0.6);
     script.add("set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n", script.y_of(top + kMemoryTitle),
@@ -70,8 +70,8 @@ void add_memory(TimelineScript& script) {
                 put_memory(script, time, bytes);
             put_memory(script, timeline.length, row.memory.back().second);
             script.put("\n\n");
-            script.names.parts.push_back(fmt::format("memory of device {}{}", row.device,
-                                                     picture.timelines.size() > 1 ? ", " + timeline.title : ""));
+            script.names.parts.push_back({fmt::format("memory of device {}{}", row.device,
+                                                      picture.timelines.size() > 1 ? ", " + timeline.title : "")});
             lines += fmt::format("{} index '{}' using 1:2 with steps lw {} dt {} lc rgb '{}', \\\n     ", kGnuplotData,
                                  name, timeline.rows.size() > 8 ? "1.0" : "1.6", timeline.dashed ? "(7,4)" : "solid",
                                  hex(curve_colour(row.device, static_cast<int>(timeline.rows.size()))));

@@ -12,13 +12,16 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
 // It refers to the arguments of its constructor.
 struct TimelineScript {
-    TimelineScript(const Picture& drawn, const std::string& output)
-        : picture(drawn), file(output), layout(layout_of(drawn)) {}
+    // The picture is cropped; it begins at this time.
+    TimelineScript(const Picture& drawn, Ns begin, std::vector<Ns> of_traces, const View& view,
+                   const std::string& output)
+        : picture(drawn), from(begin), begins(std::move(of_traces)), file(output), layout(layout_of(drawn, view)) {}
 
     // Add to the script, and to the data.
     template <class... Args>
@@ -36,7 +39,7 @@ struct TimelineScript {
     // Return positions as parts of the picture, from its left and its bottom.
     double x_of(double pixel) const { return pixel / layout.width; }
     double y_of(double pixel) const { return 1 - pixel / layout.height; }
-    double pixels(Ns time) const { return layout.pixels(picture, time); }
+    double pixels(Ns length) const { return layout.pixels(picture, length); }
     double in_unit(Ns time) const { return static_cast<double>(time) / picture.time.size; }
     // Returns the top of a row's lane of transfers.
     double top_of_lane(double row, bool receives) const {
@@ -44,6 +47,8 @@ struct TimelineScript {
     }
 
     const Picture& picture;
+    const Ns from;
+    std::vector<Ns> begins;  // of the traces, on their own clocks
     const std::string& file;
     const TimelineLayout layout;
     std::string script, data;

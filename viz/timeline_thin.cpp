@@ -52,7 +52,7 @@ void add_columns(const TimelineScript& script, const std::vector<Box>& boxes, Co
         if (!belongs(box))
             continue;
         const Op op = box.event->task.op;
-        const double from = script.pixels(box.start), to = script.pixels(box.end);
+        const double from = script.pixels(box.start - script.from), to = script.pixels(box.end - script.from);
         const bool is_thin = to - from < kThin;
         any = any || is_thin;
         for (int x = static_cast<int>(from); x < to; ++x)
@@ -61,14 +61,18 @@ void add_columns(const TimelineScript& script, const std::vector<Box>& boxes, Co
     }
     if (!any)
         return;
-    const double unit = script.in_unit(script.picture.length) / script.layout.field();
+    const double unit = script.in_unit(script.picture.length) / script.layout.field(),
+                 begin = script.in_unit(script.from);
     for (std::size_t x = 0, next = 0; x < columns.size(); x = next) {  // equal neighbours are one
         const std::optional<Colour> colour = columns[x].mean(background);
         for (next = x + 1; next < columns.size() && columns[next].mean(background) == colour;)
             ++next;
-        if (colour)
-            rows += fmt::format("{:.9g} {:.9g} {:.2f} {:.2f} {}\n", static_cast<double>(x) * unit,
-                                static_cast<double>(next) * unit, y, y + height, *colour);
+        if (!colour)
+            continue;
+        // A column reaches below the next one. Edges that only touch let the background through between two pixels.
+        const double over = next < columns.size() && columns[next].mean(background) ? 0.6 : 0;
+        rows += fmt::format("{:.9g} {:.9g} {:.2f} {:.2f} {}\n", begin + static_cast<double>(x) * unit,
+                            begin + (static_cast<double>(next) + over) * unit, y, y + height, *colour);
     }
 }
 

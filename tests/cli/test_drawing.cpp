@@ -1,5 +1,6 @@
 // Interrupted drawing leaves nothing: neither gnuplot nor files.
 #include "tests/support/cli_rig.h"
+#include "tests/support/refusal.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -55,6 +56,28 @@ TEST_F(Drawing, EndsWithTheProgramOnEverySignal) {
     std::filesystem::permissions(file("bin/gnuplot"), std::filesystem::perms::owner_all);
     for (const char* signal : {"INT", "TERM", "HUP", "KILL"})
         interrupt(signal);
+}
+
+// The options of all commands that draw.
+TEST_F(Drawing, TakesTitleWidthAndRange) {
+    run_well("plot t.json -o part.txt --title 'the start' --range ..3ms");
+    const std::string part = read("part.txt");
+    EXPECT_TRUE(part.starts_with("the start\n\npredicted")) << part;
+    EXPECT_NE(part.find("F2"), std::string::npos) << part;
+    EXPECT_EQ(part.find("F3"), std::string::npos) << part;
+    run_well("simulate cfg.yaml --plot part2.txt --title 'the start' --range '0 ms..3 ms'");
+    EXPECT_EQ(read("part2.txt"), part);
+    run_well("compare t.json t.json --plot both.txt --range 1ms..2ms");
+    EXPECT_NE(read("both.txt").find("1 ms"), std::string::npos);
+    for (const char* range : {"3ms..1ms", "1ms..1ms", "5", "..", "1..2", "a..3ms", "1ms...3ms"})
+        expect_says(error_of(fmt::format("plot t.json -o a.txt --range {}", range), 2), {range, "1.2ms..3ms"});
+    for (const char* width : {"0", "-5", "1e3", "wide", "20001"})
+        expect_says(error_of(fmt::format("plot t.json -o a.txt --width={}", width), 2), {width, "1600"});
+    expect_says(error_of("plot t.json -o a.txt --range 1s..2s", 2), {"begins at 1.000 s"});
+    expect_says(error_of("simulate cfg.yaml --title x", 2), {"--title", "--plot"});
+    expect_says(
+        error_of("simulate cfg.yaml --plot a.txt --range 1ms..2ms --set 'sweep={pipeline.micro_batches: [4, 8]}'", 2),
+        {"--range is a part of a timeline"});
 }
 
 }  // namespace pw

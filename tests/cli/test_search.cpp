@@ -327,9 +327,9 @@ TEST_F(Search, DrawsEveryObjective) {
         for (const Json& stage : found["best"]["stages"])
             times.push_back(unit * stage["time"].get<double>());
         EXPECT_EQ(drawn["curves"][0]["values"].get<std::vector<double>>(), times) << problem;
-        EXPECT_EQ(drawn["curves"][1]["values"][0], unit * found["objective"].get<double>()) << problem;
+        EXPECT_EQ(drawn["y_levels"][0]["at"], unit * found["objective"].get<double>()) << problem;
         run_well("search " + problem + " --plot a.html");
-        EXPECT_TRUE(contains(read("a.html"), "<rect") && contains(read("a.html"), ">objective ")) << problem;
+        EXPECT_TRUE(contains(read("a.html"), "\"bars\"") && contains(read("a.html"), "\"objective ")) << problem;
     }
 }
 

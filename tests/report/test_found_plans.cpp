@@ -66,6 +66,37 @@ TEST(PlanSearches, NeedLayers) {
                          "nothing to split and search"));
 }
 
+// Six plans in a memory of 10 GB. The fourth is dominated, the fifth too slow to be shown, the last too large.
+TEST(PlanCharts, ShowThePlansThatFit) {
+    constexpr Bytes kGb = 1'000'000'000;
+    const auto dot = [&](Bytes memory, Ns step, const char* schedule, const char* stages) {
+        return PlanDot{memory, step, memory <= 10 * kGb, std::string(schedule) + ", " + stages, {schedule, stages}};
+    };
+    const std::vector<PlanDot> plans = {
+        dot(9 * kGb, 1'000'000'000, "zb-v", "8 stages"),  dot(6 * kGb, 1'500'000'000, "1f1b", "8 stages"),
+        dot(4 * kGb, 2'000'000'000, "gpipe", "8 stages"), dot(7 * kGb, 2'100'000'000, "zb-h1", "8 stages"),
+        dot(5 * kGb, 9'000'000'000, "naive", "4 stages"), dot(70 * kGb, 900'000'000, "zb-h2", "8 stages")};
+    const Chart chart = chart_of(plans, 10 * kGb);
+    ASSERT_EQ(chart.curves.size(), 4u);
+    const Curve &others = chart.curves[0], &misfits = chart.curves[1], &front = chart.curves[2],
+                &ring = chart.curves[3];
+    EXPECT_EQ(others.names, (std::vector<std::string>{"zb-h1, 8 stages", "naive, 4 stages"}));
+    EXPECT_EQ(misfits.names, (std::vector<std::string>{"zb-h2, 8 stages"}));
+    EXPECT_EQ(front.labels, (std::vector<std::string>{"gpipe", "1f1b", ""}));  // the best has the label of its ring
+    EXPECT_EQ(ring.labels, (std::vector<std::string>{"best: zb-v, 1.000 s"}));
+    EXPECT_EQ(front.facts[0], (std::vector<std::string>{"2.000 s", "4 GB", "yes"}));
+    ASSERT_EQ(chart.x.levels.size(), 1u);
+    EXPECT_EQ(chart.x.levels[0].name, "memory 10 GB");
+    EXPECT_LT(*chart.x.most, 12e9);
+    EXPECT_EQ(chart.x.quantity, Quantity::DecimalSize);
+    ASSERT_EQ(chart.remarks.size(), 2u);
+    EXPECT_EQ(chart.remarks[1],
+              "not shown: \u2192 1 plan with more memory, up to 70 GB   \u2191 1 plan slower, up to 9.000 s");
+    const Chart none = chart_of({plans.back()}, 10 * kGb);
+    EXPECT_EQ(none.curves.size(), 1u);
+    EXPECT_FALSE(none.x.most);
+}
+
 TEST(PartitionSearches, HaveTheirOwnObjective) {
     const PartitionSearch search = search_partition(load(kMlp, {"search.objective=pipedream"}));
     EXPECT_TRUE(search.in_seconds);

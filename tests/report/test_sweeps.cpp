@@ -89,18 +89,82 @@ TEST_F(Sweeps, RefuseWhatIsNone) {
                  "more than 10000 points"));
 }
 
+// gpipe and 1f1b take m + p - 1 slots of 3 us.
 TEST_F(Sweeps, AreDrawnAlongTheFirstNumbers) {
     const Sweep sweep = simulate_sweep(source(), axes_);
     Notices missing;
     const Chart chart = chart_of(sweep, missing);
     EXPECT_EQ(chart.x.label, "micro_batches");
     EXPECT_TRUE(chart.x.logarithmic);
-    ASSERT_EQ(chart.curves.size(), 3u);  // one per schedule, and crosses where memory is too small
-    EXPECT_EQ(chart.curves[0].values, (std::vector<double>{21'000, 33'000, 57'000}));
+    EXPECT_EQ(chart.y.label, "samples/s");
+    ASSERT_EQ(chart.curves.size(), 4u);  // one per schedule, crosses where memory is too small, a ring around the best
+    EXPECT_EQ(chart.curves[0].title, "gpipe");
+    EXPECT_NEAR(chart.curves[0].values[1], 8e6 / 33, 1);
     EXPECT_EQ(chart.curves[2].x, (std::vector<double>{16}));
+    EXPECT_EQ(chart.curves[3].x, (std::vector<double>{8}));
+    EXPECT_EQ(chart.curves[3].labels, (std::vector<std::string>{"best: gpipe"}));
+    ASSERT_EQ(chart.remarks.size(), 1u);
+    EXPECT_TRUE(chart.remarks[0].starts_with("best: micro_batches 8, schedule gpipe: 242424 samples/s"))
+        << chart.remarks[0];
     ASSERT_EQ(missing.size(), 1u);
-    EXPECT_TRUE(contains(missing.front(), "no line of schedule nope"));
-    refusal([] { check_drawable({{"pipeline.schedule", {"gpipe"}}}, "sweep.svg"); });
+    EXPECT_TRUE(contains(missing.front(), "no line of nope"));
+}
+
+TEST_F(Sweeps, AreDrawnAsAsked) {
+    const Sweep sweep = simulate_sweep(source(), axes_);
+    Notices missing;
+    const Chart steps = chart_of(sweep, missing, {.y = "step-time"});
+    EXPECT_EQ(steps.curves[0].values, (std::vector<double>{21'000, 33'000, 57'000}));
+    const Chart memory = chart_of(sweep, missing, {.x = "peak-memory", .y = "bubble"});
+    EXPECT_EQ(memory.curves[0].x, (std::vector<double>{4e6, 8e6}));
+    EXPECT_NEAR(memory.curves[0].values[0], 100.0 * 3 / 7, 1e-9);
+    EXPECT_EQ(memory.x.quantity, Quantity::DecimalSize);  // the limit is written so
+    const Chart map = chart_of(sweep, missing, {.x = "schedule", .y = "micro_batches", .z = "step-time"});
+    EXPECT_EQ(map.x.names, (std::vector<std::string>{"gpipe", "nope"}));
+    EXPECT_EQ(map.y.names.size(), 3u);
+    EXPECT_EQ(map.curves[0].shades, (std::vector<double>{21'000, 33'000, 57'000}));
+    for (const auto& [view, words] : std::vector<std::pair<SweepView, std::string>>{
+             {{.x = "devices"}, "pipeline.micro_batches"},
+             {{.y = "loss"}, "samples/s"},
+             {{.x = "schedule", .y = "schedule"}, "another key"},
+             {{.z = "bubble"}, "map of two keys"},
+             {{.x = "schedule", .y = "micro_batches", .z = "schedule"}, "no number"}})
+        EXPECT_TRUE(contains(refusal([&] { check_drawable(axes_, view); }), words));
+    EXPECT_TRUE(contains(refusal([&] { chart_of(sweep, missing, {.y = "tokens/s"}); }), "no tokens/s"));
+    EXPECT_TRUE(contains(refusal([&] { check_drawable({axes_[1]}, {.y = "schedule"}); }), "only key"));
+}
+
+// From the best to the worst; asynchronous plans are marked, and the best is not one of them.
+TEST_F(Sweeps, OverNamesAreBars) {
+    const Sweep sweep =
+        simulate_sweep(source(), {{"pipeline.schedule", {"naive", "1f1b", "pipedream-2bw", "gpipe", "zb-h1"}}});
+    Notices missing;
+    const Chart chart = chart_of(sweep, missing);
+    ASSERT_EQ(chart.curves.size(), 3u);
+    EXPECT_EQ(chart.curves[1].title, "best");
+    EXPECT_EQ(chart.curves[2].title, "asynchronous: trains differently");
+    ASSERT_EQ(chart.x.names.size(), 5u);
+    EXPECT_EQ(chart.x.names[0], "pipedream-2bw (asynchronous)");
+    EXPECT_EQ(chart.x.names[1], "zb-h1");
+    EXPECT_EQ(chart.x.names[4], "naive");
+    EXPECT_EQ(chart.curves[1].x, (std::vector<double>{1}));
+    EXPECT_EQ(chart.remarks.size(), 2u);
+}
+
+TEST_F(Sweeps, OfManyLinesAreMaps) {
+    std::vector<std::string> latencies;
+    for (int i = 1; i <= 13; ++i)
+        latencies.push_back(std::to_string(i) + " us");
+    const std::vector<SweepAxis> axes = {{"pipeline.micro_batches", {"8", "2"}}, {"cluster.link.latency", latencies}};
+    Notices missing;
+    const Chart chart = chart_of(simulate_sweep(source(), axes), missing);
+    EXPECT_EQ(chart.curves[0].style, Curve::Style::Cells);
+    EXPECT_EQ(chart.x.names, (std::vector<std::string>{"2", "8"}));
+    EXPECT_EQ(chart.y.names.size(), 13u);
+    EXPECT_EQ(chart.y.names[0], "1 us");
+    EXPECT_EQ(chart.curves[0].shades.size(), 26u);
+    const std::vector<SweepAxis> fewer = {axes[0], {axes[1].key, {latencies.begin(), latencies.begin() + 12}}};
+    EXPECT_EQ(chart_of(simulate_sweep(source(), fewer), missing).curves[0].style, Curve::Style::LineWithPoints);
 }
 
 }  // namespace pw

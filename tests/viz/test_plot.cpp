@@ -42,9 +42,13 @@ TEST_F(Plot, TheScriptMakesThePictureAgainWhereverItIsMoved) {
     fs::create_directories(elsewhere);
     plot(both(), (elsewhere / "picture.gp").string());
     ASSERT_EQ(std::system(("cd '" + elsewhere.string() + "' && gnuplot picture.gp").c_str()), 0);
-    const std::regex title("<title>[^<]*</title>");  // gnuplot's own titles are useless to readers
-    EXPECT_EQ(std::regex_replace(contents(elsewhere / "picture.svg"), title, ""),
-              std::regex_replace(contents(file("picture.svg")), title, ""));
+    const auto without_names = [](std::string text) {  // those of gnuplot are useless to readers
+        for (const char* const name : {"<title>[^<]*</title>", " pointer-events=\"none\"",
+                                       " shape-rendering='crispEdges'", "(?:/|></polygon)(?=>)"})
+            text = std::regex_replace(text, std::regex(name), "");
+        return text;
+    };
+    EXPECT_EQ(without_names(contents(elsewhere / "picture.svg")), without_names(contents(file("picture.svg"))));
 }
 
 TEST_F(Plot, SameTracesGiveTheSameBytes) {
@@ -74,8 +78,10 @@ TEST_F(Plot, SvgIsNamedForPeople) {
     NEED_GNUPLOT();
     plot({{&predicted_, "a < b"}, {&measured_, "c"}}, file("named.svg"));
     const std::string text = contents(file("named.svg"));
-    expect_parts(text, {"<title>a &lt; b; c</title>", "<title>forward</title>", "<title>backward</title>",
-                        "<title>memory of device 1, c</title>"});
+    expect_parts(text,
+                 {"<title>a &lt; b; c</title>", "<title>forward</title>", "<title>backward</title>",
+                  "<title>memory of device 1, c</title>", "<title>device 0: F0 of stage 0, 0 to 1.00012 ms</title>",
+                  "<title>device 1 receives activations 0 from stage 0, 1.00012 to 1.15014 ms, 1.000 MiB</title>"});
     const std::regex title("<title>([^<]*)</title>");
     for (std::sregex_iterator at(text.begin(), text.end(), title), end; at != end; ++at)
         EXPECT_EQ((*at)[1].str().find_first_of("$_"), std::string::npos) << (*at)[1];
@@ -176,6 +182,43 @@ TEST_F(Plot, TheGridHasOneLineForEachDevice) {
               "device 1, stage 1 |      F0-----B0-----------F1----B1-----------U1             | peak 195 MiB\n"
               "                   0 ms         2            4            6            8\n"
               "                   F forward  B backward  U update\n");
+}
+
+// The times are those since the start of the trace, and tasks are cut at the edges.
+TEST_F(Plot, ARangeOfTimeIsDrawnAlone) {
+    const Trace tiny =
+        sample_trace({.devices = 2, .microbatches = 2, .forward = 1'000'000, .backward = 2'000'000, .transfer = 0});
+    const View view{.title = "the middle", .from = 1'000'000, .to = 3'000'000};
+    std::string text = text_of({{&tiny, "tiny"}}, view);
+    EXPECT_TRUE(text.starts_with("the middle\n\ntiny\n")) << text;
+    EXPECT_EQ(text.find("F0"), text.find("|", text.find("device 1")) + 1) << text;
+    EXPECT_NE(text.find("B0"), std::string::npos) << text;
+    for (const char* outside : {"B1", "U1"})
+        EXPECT_EQ(text.find(outside), std::string::npos) << text;
+    EXPECT_NE(text.find("1 ms"), std::string::npos) << text;
+    expect_error(ExitCode::BadInput, {"begins at 20.00 ms", "ends at 9"}, [&] {
+        plot({{&tiny, "tiny"}}, file("a.txt"), {.from = 20'000'000});
+    });
+    expect_error(ExitCode::BadInput, {"the trace itself"}, [&] {
+        plot({{&tiny, "tiny"}}, file("a.json"), {.from = 1'000'000});
+    });
+    if (!has_gnuplot())
+        return;
+    plot({{&tiny, "tiny"}}, file("a.svg"), {.title = "the middle", .width = 777, .from = 1'000'000, .to = 3'000'000});
+    const std::string svg = contents(file("a.svg"));
+    expect_parts(svg, {"<title>the middle; tiny</title>", ">the middle<", "width=\"777\"",
+                       "<title>device 1: B0 of stage 1, 2 to 4 ms</title>"});
+    EXPECT_EQ(svg.find("B1 of stage"), std::string::npos);
+}
+
+TEST_F(Plot, APictureThatIsLargeForBrowsersIsTold) {
+    std::ofstream(file("small.svg")) << "<svg></svg>";
+    for (const char* name : {"large.svg", "large.png"})
+        std::ofstream(file(name)) << std::string(31'000'000, ' ');
+    EXPECT_EQ(note_on_size(file("small.svg")), "");
+    EXPECT_EQ(note_on_size(file("large.png")), "");
+    EXPECT_EQ(note_on_size(file("missing.svg")), "");
+    expect_parts(note_on_size(file("large.svg")), {"large.svg has 31 MB", ".html"});
 }
 
 TEST_F(Plot, JsonIsTheTraceItself) {

@@ -78,16 +78,13 @@ TEST_F(Plot, ThePartOfARowWithAColourIsThePartOfTheTime) {
         for (const Ns busy : {100, 170, 500, 900}) {
             const Trace trace = busy_for(busy, periods);
             plot({{&trace, "forwards"}}, file("x.svg"));
-            double area = 0, begin = std::numeric_limits<double>::max(), end = begin;
-            for (const Polygon& polygon : polygons_of(contents(file("x.svg")))) {
-                if (polygon.top < kLegend)
-                    continue;
-                begin = std::min(begin, polygon.left);
-                if (is_update(polygon))
-                    end = std::min(end, polygon.left);
-                else
-                    area += (polygon.right - polygon.left) * part_of_forward(polygon);
-            }
+            std::vector<Polygon> row = polygons_of(contents(file("x.svg")));
+            std::erase_if(row, [](const Polygon& polygon) { return polygon.top < kLegend; });
+            std::ranges::stable_sort(row, {}, &Polygon::left);
+            const double begin = row.front().left, end = std::ranges::find_if(row, is_update)->left;
+            double area = 0;
+            for (std::size_t i = 0; i < row.size() && !is_update(row[i]); ++i)  // the next one is on top
+                area += (std::min(row[i].right, row[i + 1].left) - row[i].left) * part_of_forward(row[i]);
             EXPECT_NEAR(area / (end - begin), static_cast<double>(busy) / kPeriod, 0.02) << periods << ' ' << busy;
         }
 }
