@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
+#include "report/panels.h"
 #include "report/report.h"
 #include "schedules/import/any_trace.h"
 #include "workloads/error.h"
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace pw {
 
@@ -60,8 +62,8 @@ Trace drawn_part(const Report& report, const PlotArguments& arguments, const std
 }
 
 void plot_traces(const PlotArguments& arguments) {
+    std::vector<Report> reports;
     std::vector<Trace> drawn;
-    std::vector<std::string> titles;
     constexpr std::size_t kMost = 64;
     if (arguments.traces.size() > kMost)
         fail("{} traces, but one picture shows at most {}\n  help: draw several pictures", arguments.traces.size(),
@@ -70,13 +72,16 @@ void plot_traces(const PlotArguments& arguments) {
     for (const std::string& path : arguments.traces)
         require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
     for (const std::vector<std::string>& paths : files_of_traces(arguments.traces)) {
-        const Report report = report_in(paths);
+        Report report = report_in(paths);
         drawn.push_back(drawn_part(report, arguments, paths.front()));
-        titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
+        reports.push_back(arguments.step ? report_of(drawn.back()) : std::move(report));
     }
     std::vector<Panel> panels;
-    for (std::size_t k = 0; k < drawn.size(); ++k)
-        panels.push_back({&drawn[k], titles[k]});
+    for (std::size_t k = 0; k < drawn.size(); ++k) {
+        panels.push_back(panel_of(reports[k], drawn[k]));
+        if (shows_causes(arguments.output))
+            explain_trace(panels.back(), drawn[k]);
+    }
     plot(panels, arguments.output);
     print_result("{}\n", arguments.output);
 }

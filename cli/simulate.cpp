@@ -4,6 +4,8 @@
 #include "cli/streams.h"
 #include "report/answers.h"
 #include "report/notes.h"
+#include "report/panels.h"
+#include "report/predict.h"
 #include "report/report.h"
 #include "report/sweep.h"
 #include "report/training_arguments.h"
@@ -114,6 +116,15 @@ void print_arguments(const Job& job, const std::string& program) {
     print_notes(notes_on_idle_keys(job));
 }
 
+Panel drawn_panel(const SimulateArguments& arguments, const Job& job, const Report& report, const Answers& answers) {
+    Panel panel = panel_of(report, report.trace);
+    if (answers.explanation)
+        add_explanation(panel, *answers.explanation);
+    else if (shows_causes(arguments.plot))
+        add_explanation(panel, simulator_of(job).explain(job.costs));
+    return panel;
+}
+
 void simulate_config(SimulateArguments arguments) {
     keep_large_blocks();
     Config config = arguments.config.load();
@@ -149,7 +160,7 @@ void simulate_config(SimulateArguments arguments) {
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            plot({{&report.trace, title_of(report)}}, arguments.plot);
+            plot({drawn_panel(arguments, job, report, answers)}, arguments.plot);
     });
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));

@@ -2,6 +2,7 @@
 
 #include "exec/memory.h"
 #include "report/notes.h"
+#include "report/panels.h"
 #include "report/run_report.h"
 #include "report/table.h"
 #include "schedules/trace/trace_plan.h"
@@ -262,14 +263,24 @@ Trace drawn_part_of(const Report& report) {
     return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
 }
 
+// An asynchronous run is explained as a whole, also where its beginning is drawn.
+void explain_drawn(Panel& panel, const Report& report, const Trace& drawn) {
+    explain_trace(panel, report.trace.asynchronous ? report.trace : drawn);
+}
+
 }  // namespace
 
 void plot_comparison(const Comparison& comparison, const std::string& file) {
     const Trace predicted = drawn_part_of(comparison.predicted), measured = drawn_part_of(comparison.measured);
-    Panel of_measured{&measured, title_of(comparison.measured)};
+    std::vector<Panel> panels = {panel_of(comparison.predicted, predicted), panel_of(comparison.measured, measured)};
+    panels.back().limits = panels.front().limits;
+    if (shows_causes(file)) {
+        explain_drawn(panels.front(), comparison.predicted, predicted);
+        explain_drawn(panels.back(), comparison.measured, measured);
+    }
     if (comparison.parts)
-        of_measured.table = rows_of(*comparison.parts);
-    plot({{&predicted, title_of(comparison.predicted)}, std::move(of_measured)}, file);
+        panels.back().tables.insert(panels.back().tables.begin(), {"Parts of the error", rows_of(*comparison.parts)});
+    plot(panels, file);
 }
 
 }  // namespace pw

@@ -71,9 +71,11 @@ void check_plot_file(const std::string& file) {
 
 void check_timeline(const std::string& file, int devices) {
     check_plot_file(file);
-    if (!file.empty() && format_of(file).has_rows)
-        check_height(file, devices);
+    if (!file.empty() && format_of(file).most_devices > 0)
+        check_height(file, devices, format_of(file).most_devices);
 }
+
+bool shows_causes(const std::string& file) { return !file.empty() && format_of(file).timeline == timeline_page; }
 
 // The trace itself.
 void timeline_json(const std::vector<Panel>& panels, const std::string& file) {
