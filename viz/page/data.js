@@ -94,6 +94,9 @@ async function readPanels() {
   const read = columnReader(await unpacked(holder.textContent));
   holder.remove();
   panels = facts.panels.map((panel, index) => readPanel(panel, index, read));
+  for (const name of [panel => panel.label, panel => panel.schedule, panel => panel.label + ", " + panel.schedule])
+    if (new Set(panels.map(name)).size === panels.length)
+      return panels.forEach(panel => { panel.name = name(panel); });
 }
 
 // The first number from `low` on for which `is` holds; `high` if there is none.

@@ -33,7 +33,7 @@ function rowHeight(row) {
 
 function layOut() {
   view.items = [];
-  let top = 0;
+  let top = panels.length > 1 ? 0 : 8;
   const add = item => {
     view.items.push({...item, top});
     top += item.height;
@@ -51,7 +51,8 @@ function layOut() {
     }
   } else {
     for (const panel of panels) {
-      add({height: kTitle, title: panel.title, panel});
+      if (panels.length > 1)
+        add({height: kTitle, title: panel.title, panel});
       if (!panel.folded)
         panel.rows.forEach(addRow);
       top += 4;

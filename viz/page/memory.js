@@ -9,14 +9,20 @@ function curveColour(device, devices) {
   return mix(colour, rgb(style("--text")), unpack(colours.ground)[0] < 128 ? 0.25 : 0);
 }
 
-// Rows with samples, of the open panels; of very many those with the highest peaks.
+// {row, colour, dashed} of the rows with samples, of the open panels; of very many those with the highest peaks. More
+// than two panels have a curve each: the device with the highest peak.
 function shownCurves() {
-  const rows = panels.filter(panel => !panel.folded).flatMap(panel => panel.rows).filter(row => row.memory.end > row.memory.begin);
-  for (const row of rows)
+  const open = panels.filter(panel => !panel.folded);
+  const rowsOf = panel => panel.rows.filter(row => row.memory.end > row.memory.begin);
+  const highest = rows => rows.slice().sort((a, b) => b.peak - a.peak);
+  for (const row of open.flatMap(rowsOf))
     row.peak ??= row.panel.memory.bytes.subarray(row.memory.begin, row.memory.end).reduce((a, b) => Math.max(a, b), 0);
-  if (rows.length <= kMostCurves)
-    return {rows, all: rows.length};
-  return {rows: rows.slice().sort((a, b) => b.peak - a.peak).slice(0, kMostCurves), all: rows.length};
+  if (panels.length > 2)
+    return {curves: open.map(panel => highest(rowsOf(panel))[0]).filter(Boolean).map(row =>
+      ({row, colour: css(curveColour(row.panel.index, panels.length)), dashed: row.panel.index % 2 > 0})), all: 0};
+  const rows = open.flatMap(rowsOf), shown = rows.length > kMostCurves ? highest(rows).slice(0, kMostCurves) : rows;
+  return {curves: shown.map(row => ({row, colour: css(curveColour(row.device, row.panel.rows.length)), dashed: row.panel.dashed})),
+          all: rows.length};
 }
 
 const limitsOf = () => [...new Set(panels.filter(panel => !panel.folded).flatMap(panel => panel.limits).filter(limit => limit !== null))];
@@ -32,35 +38,55 @@ function bytesAt(row, time) {
   return after > row.memory.begin && time <= row.panel.length ? memory.bytes[after - 1] : null;
 }
 
-function paintCurve(pixels, width, row, yOf, colour, ratio) {
-  const {memory} = row.panel, left = Math.round(view.left * ratio), columns = Math.round(plotWidth() * ratio);
-  const scale = columns / (view.to - view.from), {begin, end} = row.memory, thick = Math.max(1, Math.round(1.5 * ratio));
-  const last = Math.min(columns, Math.round((row.panel.length - view.from) * scale));
-  let at = Math.max(firstWhere(begin, end, i => memory.time[i] > view.from) - 1, begin);
-  let y = yOf(memory.bytes[at]);
-  const vertical = (column, a, b) => {
-    for (let line = Math.min(a, b); line < Math.max(a, b) + thick; ++line)
-      if (line >= 0 && (line + 1) * width <= pixels.length)
-        pixels.fill(colour, line * width + left + column, line * width + left + Math.min(column + thick, columns));
-  };
-  for (let column = Math.max(0, Math.round((memory.time[begin] - view.from) * scale)); column < last; ++column) {
-    const until = view.from + (column + 1) / scale;
-    let low = y, high = y;
-    while (at + 1 < end && memory.time[at + 1] < until) {
-      y = yOf(memory.bytes[++at]);
-      low = Math.min(low, y);
-      high = Math.max(high, y);
+// A curve as the highest and lowest line of pixels that it reaches in each column; level parts are filled in one go.
+function paintCurve(picture, {row, dashed, pixel: colour}, yOf) {
+  const {pixels, width, height, left, columns, ratio} = picture, {memory} = row.panel, {begin, end} = row.memory;
+  const scale = columns / (view.to - view.from), thick = Math.max(1, Math.round(1.5 * ratio));
+  const columnOf = time => Math.min(Math.max(Math.round((time - view.from) * scale), 0), columns);
+  const first = columnOf(memory.time[begin]), last = columnOf(row.panel.length), on = 6 * ratio, period = 10 * ratio;
+  const level = (from, to, y) => {
+    for (let line = y; line < Math.min(y + thick, height); ++line) {
+      if (!dashed)
+        pixels.fill(colour, line * width + left + from, line * width + left + to);
+      else
+        for (let column = from; column < to; ++column)
+          if (column % period < on)
+            pixels[line * width + left + column] = colour;
     }
-    if (!row.panel.dashed || column % (10 * ratio) < 6 * ratio || high - low > 1)
-      vertical(column, low, high);
+  };
+  const {time, bytes} = memory;
+  let at = Math.max(firstWhere(begin, end, i => time[i] > view.from) - 1, begin), reached = first;
+  while (reached < last) {
+    const until = view.from + (reached + 0.5) / scale;
+    if (at + 1 >= end || time[at + 1] > until) {
+      const next = at + 1 < end ? Math.min(Math.max(columnOf(time[at + 1]), reached + 1), last) : last;
+      level(reached, next, yOf(bytes[at]));
+      reached = next;
+      continue;
+    }
+    let least = bytes[at], most = least;
+    while (at + 1 < end && time[at + 1] <= until) {
+      const value = bytes[++at];
+      if (value < least)
+        least = value;
+      else if (value > most)
+        most = value;
+    }
+    for (let line = yOf(most); line < Math.min(yOf(least) + thick, height); ++line)
+      for (let column = reached; column < Math.min(reached + thick, last); ++column)
+        pixels[line * width + left + column] = colour;
+    ++reached;
   }
 }
 
+const curveBuffer = {};
 function drawMemory(marks) {
   if (!facts.memory || byId("memory").hidden)
     return;
   const draw = fit(curves, view.width, kMemory), ratio = devicePixelRatio;
-  const image = draw.createImageData(curves.width, curves.height), pixels = new Uint32Array(image.data.buffer);
+  if (curveBuffer.image?.width !== curves.width || curveBuffer.image.height !== curves.height)
+    curveBuffer.image = draw.createImageData(curves.width, curves.height);
+  const {image} = curveBuffer, pixels = new Uint32Array(image.data.buffer);
   pixels.fill(colours.ground);
   const top = memoryTop(), bottom = kMemory - 8, yOf = bytes => Math.round((bottom - bytes / top * (bottom - 6)) * ratio);
   const left = Math.round(view.left * ratio), right = Math.round((view.width - view.right) * ratio);
@@ -73,9 +99,10 @@ function drawMemory(marks) {
     line(yOf(value), colours.grid);
     values.push(value);
   }
-  const {rows, all} = shownCurves();
-  for (const row of rows)
-    paintCurve(pixels, curves.width, row, yOf, pack(curveColour(row.device, row.panel.rows.length)), ratio);
+  const {curves: shown, all} = shownCurves();
+  const picture = {pixels, width: curves.width, height: curves.height, left, columns: right - left, ratio};
+  for (const curve of shown)
+    paintCurve(picture, {...curve, pixel: pack(curve.colour.match(/\d+/g).map(Number))}, yOf);
   draw.putImageData(image, 0, 0);
   draw.font = "11px " + fontFamily();
   draw.textAlign = "right";
@@ -93,24 +120,42 @@ function drawMemory(marks) {
     draw.setLineDash([]);
     draw.fillText("limit " + bytesText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
   }
-  view.curves = {rows, all, top, yOf: bytes => yOf(bytes) / ratio};
+  view.curves = {shown, all};
   noteMemory();
+}
+
+const nameOfCurve = ({row}) => panels.length > 2 ? row.panel.name : (panels.length > 1 ? row.panel.name + ", " : "") + "device " + row.device;
+
+function noteOf(text, colour) {
+  const note = document.createElement("span");
+  note.textContent = text;
+  if (colour) {
+    const swatch = document.createElement("i");
+    swatch.style.background = colour;
+    note.prepend(swatch);
+  }
+  return note;
 }
 
 // The line next to the heading: what the curves are, or their values at a time.
 function noteMemory(time = null) {
-  const {rows, all} = view.curves || {rows: [], all: 0};
+  const {shown, all} = view.curves || {shown: [], all: 0}, notes = [];
   if (time === null) {
-    const far = limitsOf().filter(limit => limit > memoryTop());
-    const dashed = panels.some(panel => panel.dashed) && panels.filter(panel => !panel.folded).length > 1;
-    memoryNote.textContent = [
-      all > rows.length ? `the ${rows.length} of ${all} devices with the highest peaks` : narrow() ? "" : "by device, from the first (dark) to the last (light)",
-      dashed ? panels.map(panel => panel.name + (panel.dashed ? " dashed" : " solid")).join(", ") : "",
-      ...far.map(limit => "limit " + bytesText(limit) + ", above the picture")].filter(Boolean).join(" · ");
-    return;
+    if (panels.length > 2)
+      notes.push(noteOf("the highest device of"), ...shown.map(curve => noteOf(nameOfCurve(curve), curve.colour)));
+    else if (all > shown.length)
+      notes.push(noteOf(`the ${shown.length} of ${all} devices with the highest peaks`));
+    else if (!narrow())
+      notes.push(noteOf("by device, from the first (dark) to the last (light)"));
+    if (panels.length === 2 && panels.every(panel => !panel.folded))
+      notes.push(noteOf(panels.map(panel => panel.name + (panel.dashed ? " dashed" : " solid")).join(", ")));
+    limitsOf().filter(limit => limit > memoryTop()).forEach(limit => notes.push(noteOf("limit " + bytesText(limit) + ", above the picture")));
+  } else {
+    const values = shown.map(curve => [bytesAt(curve.row, time), curve]).filter(([bytes]) => bytes !== null).sort((a, b) => b[0] - a[0]);
+    const most = narrow() ? 2 : 6;
+    notes.push(noteOf("at " + timeText(time)), ...values.slice(0, most).map(([bytes, curve]) => noteOf(nameOfCurve(curve) + " " + bytesText(bytes), curve.colour)));
+    if (values.length > most)
+      notes.push(noteOf("… " + values.length + " in all"));
   }
-  const values = rows.map(row => [bytesAt(row, time), row]).filter(([bytes]) => bytes !== null).sort((a, b) => b[0] - a[0]);
-  memoryNote.textContent = "at " + timeText(time) + ": " + values.slice(0, narrow() ? 2 : 6).map(([bytes, row]) =>
-    (panels.length > 1 ? row.panel.name + ", " : "") + "device " + row.device + " " + bytesText(bytes)).join(" · ") +
-    (values.length > 6 ? ` · … ${values.length} devices` : "");
+  memoryNote.replaceChildren(...notes);
 }

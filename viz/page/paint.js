@@ -39,7 +39,8 @@ function readColours() {
     return {css: css(colour), text, textCss: css(text), plain: pack(colour), dim: pack(mix(colour, ground, 0.82)),
             mark: pack(mix(colour, text, 0.45))};
   };
-  colours.ops = ops.map(op => Array.from({length: chunks}, (_, chunk) => swatch(tintOf(rgb(op.colour), chunk, chunks))));
+  colours.ops = ops.map(op => Array.from({length: chunks}, (_, chunk) =>
+    swatch(tintOf(rgb(op.colour), chunk, op.transfer ? 1 : chunks))));
   colours.causes = kCauseHues.map(hue => {
     const colour = mix(rgb(hue), ground, dark ? 0.5 : 0.45);
     return {css: css(colour), plain: pack(colour)};
@@ -113,12 +114,11 @@ function boxStrip(strip, lane, panel, first, last, scale, seams) {
   return wide;
 }
 
-// What boxes thinner than a pixel are drawn as: their parts of the time around each column, by operation. Columns take
-// in as many neighbours as hold some boxes, so that no pattern of pixels and boxes shows.
+// What boxes thinner than a pixel are drawn as: their parts of the time around each column, by operation. The time around
+// is that of six boxes, a whole number of the periods of schedules, so that pixels and boxes make no pattern together.
 const shares = {sums: new Float64Array(0)};
 function sharesOf(lane, panel, first, last, scale, columns) {
-  const {boxes, lit} = panel, kinds = 2 * ops.length, radius = Math.min(Math.ceil(4 * columns / (last - first)), 16);
-  const stride = columns + 1, used = new Set();
+  const {boxes, lit} = panel, kinds = 2 * ops.length, stride = columns + 1, used = new Set();
   if (shares.sums.length < kinds * stride)
     shares.sums = new Float64Array(kinds * stride);
   const {sums} = shares;
@@ -138,12 +138,20 @@ function sharesOf(lane, panel, first, last, scale, columns) {
     }
   }
   const kept = [...used].sort((a, b) => a - b);
-  for (const kind of kept)
+  let busy = 0;
+  for (const kind of kept) {
     for (let column = 1; column <= columns; ++column)
       sums[kind * stride + column] += sums[kind * stride + column - 1];
+    busy += sums[kind * stride + columns];
+  }
+  const half = Math.min(Math.max(3 * busy / (last - first), 0.5), 16);
+  const before = (base, x) => {
+    const whole = Math.floor(x), part = x - whole;
+    return part ? sums[base + whole] * (1 - part) + sums[base + whole + 1] * part : sums[base + whole];
+  };
   return {kept, share: (kind, column) => {
-    const low = Math.max(column - radius, 0), high = Math.min(column + radius + 1, columns);
-    return (sums[kind * stride + high] - sums[kind * stride + low]) / (high - low);
+    const low = Math.max(column + 0.5 - half, 0), high = Math.min(column + 0.5 + half, columns);
+    return (before(kind * stride, high) - before(kind * stride, low)) / (high - low);
   }};
 }
 
@@ -151,22 +159,26 @@ function paintShares(picture, lane, panel, first, last, place, scale) {
   const {pixels, width, height} = picture, {left, columns, top, h} = place;
   const {kept, share} = sharesOf(lane, panel, first, last, scale, columns);
   const transfer = ops[panel.boxes.op[first]].transfer;
+  const bottom = top + h, tints = kept.map(kind => {
+    const tint = colours.ops[kind >> 1][0], colour = kind & 1 ? tint.dim : tint.plain;
+    return {colour, rgb: unpack(colour), mark: tint.mark, pattern: kind & 1 ? null : patternOf(kind >> 1)};
+  });
+  const edges = new Float64Array(kept.length);
   for (let column = 0; column < columns; ++column) {
-    let reached = 0, bottom = top + h;
-    for (const kind of kept) {
-      const tint = colours.ops[kind >> 1][0], colour = kind & 1 ? tint.dim : tint.plain;
-      const part = share(kind, column);
-      if (transfer) {
-        if (part > 0)
-          for (let y = Math.max(top, 0); y < Math.min(top + h, height); ++y)
-            blend(pixels, y * width + left + column, unpack(colour), 90 + 165 * part);
-        continue;
-      }
-      reached += part * h;
-      const until = top + h - Math.round(reached), pattern = patternOf(kind >> 1);
-      for (let y = Math.min(bottom, height) - 1; y >= Math.max(until, 0); --y)
-        pixels[y * width + left + column] = pattern && pattern(column, y) ? tint.mark : colour;
-      bottom = until;
+    let reached = 0;
+    for (let k = 0; k < kept.length; ++k)
+      edges[k] = reached += share(kept[k], column) * h;
+    if (transfer && reached > 0)
+      for (let y = Math.max(top, 0); y < Math.min(bottom, height); ++y)
+        blend(pixels, y * width + left + column, tints[0].rgb, Math.min(90 + 165 * reached / h, 255));
+    // From the highest edge on, so that the soft edge of each band is over the band above it.
+    for (let k = transfer ? -1 : kept.length - 1; k >= 0; --k) {
+      const {colour, rgb: soft, mark, pattern} = tints[k], edge = bottom - edges[k], solid = Math.ceil(edge);
+      if (solid > edge && solid - 1 >= Math.max(top, 0) && solid - 1 < height)
+        blend(pixels, (solid - 1) * width + left + column, soft, 255 * (solid - edge));
+      const until = Math.min(k ? Math.ceil(bottom - edges[k - 1]) + 1 : bottom, bottom, height);
+      for (let y = Math.max(solid, 0); y < until; ++y)
+        pixels[y * width + left + column] = pattern && pattern(column, y) ? mark : colour;
     }
   }
 }
@@ -180,7 +192,7 @@ function finishBox(picture, under, place, x0, x1, pattern, mark) {
       for (let x = x0; x < x1; ++x)
         if (pattern(x, y))
           pixels[y * width + left + x] = mark;
-  if (h < 10)
+  if (h < 10 || x1 - x0 < 10)
     return;
   for (let dy = 0; dy < 3; ++dy)
     for (let dx = 0; dx < 3; ++dx)
@@ -195,15 +207,16 @@ function labelsOf(panel) {
   const digits = panel.digits ??= String(panel.boxes.microbatch.reduce((a, b) => Math.max(a, b), 0)).length;
   const stages = panel.stageDigits ??= String(panel.boxes.stage.reduce((a, b) => Math.max(a, b), 0)).length;
   const zero = glyphs.masks["0"].width;
+  const alone = Math.max(...facts.legend.map(({op}) => ops[op]).filter(op => !op.transfer).map(op => textWidth(op.letters)));
   return ops.map(op => {
     if (op.transfer)
       return [];
-    const letter = textWidth(op.letters), named = [];
+    const letter = alone, named = [];
     if (panel.chunks > 1 && op.compute)
       named.push([letter + (stages + digits) * zero + 5, (b, i) => b.stage[i] + op.letters + b.microbatch[i]]);
     if (op.compute)
       named.push([letter + digits * zero + 5, (b, i) => op.letters + b.microbatch[i]]);
-    return [...named, [letter + 4, () => op.letters]];
+    return [...named, [alone + 4, () => op.letters]];
   });
 }
 
@@ -223,8 +236,8 @@ function paintLane(picture, lane, panel, place, under, labels) {
     finishBox(picture, under, place, x0, x1, lit && !lit[i] ? null : patternOf(op), tint.mark);
     if (h < 12 * ratio || (lit && !lit[i]))
       continue;
-    const label = labels[op].find(([room]) => room <= x1 - x0);
-    if (!label)
+    const exact = (lane.finish[i] - lane.start[i]) * scale, label = labels[op].find(([room]) => room <= exact);
+    if (!label || x1 - x0 < exact - 2)  // a box that the picture cuts off
       continue;
     const versions = panel.versions && panel.lanes === 1 && boxes.version[i] >= 0 && h >= 28 * ratio;
     const middle = left + (x0 + x1) / 2, line = Math.round(top + h / 2 - glyphs.height / 2), half = Math.round(glyphs.height * 0.46);
