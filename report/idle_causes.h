@@ -23,8 +23,7 @@ inline constexpr IdleCauseName kIdleCauses[] = {
     {"data", "data_ns", "an input of the next task is under way", &IdleCauses::data},
     {"exchange", "exchange_ns", "until the rest of an exchange that blocks is complete", &IdleCauses::exchange},
     {"dispatcher", "dispatcher_ns", "the host's dispatcher issues calls of other devices", &IdleCauses::dispatcher},
-    {"copy of a send", "send_memory_ns", "until the copy of an earlier tensor has been sent",
-     &IdleCauses::send_memory},
+    {"copy of a send", "send_memory_ns", "until the copy of an earlier tensor has been sent", &IdleCauses::send_memory},
 };
 inline constexpr int kNumberOfIdleCauses = static_cast<int>(std::size(kIdleCauses));
 

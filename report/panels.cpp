@@ -52,7 +52,8 @@ PanelTable idle_table(const Panel& panel, const std::vector<Ns>* imbalance) {
         Ns all = 0;
         for (const std::vector<Ns>& of_cause : times)
             all += of_cause[device];
-        table.rows.push_back({device < panel.names.size() ? panel.names[device] : std::to_string(device), print_time(all)});
+        table.rows.push_back(
+            {device < panel.names.size() ? panel.names[device] : std::to_string(device), print_time(all)});
     }
     for (std::size_t cause = 0; cause < times.size(); ++cause) {
         if (std::ranges::all_of(times[cause], [](Ns time) { return time == 0; }))
@@ -115,12 +116,8 @@ void add_gaps(Panel& panel, const std::vector<IdlePart>& parts, const std::vecto
         end = std::max(end, event.end);
     for (const IdlePart& part : parts) {
         const int cause = part.cause == nullptr ? kNumberOfIdleCauses : number_of(part.cause);
-        const PanelGap gap{part.device,
-                           begin + part.from,
-                           std::min(begin + part.to, end),
-                           cause,
-                           at(places, part.waits_for),
-                           part.with_equal_stages};
+        const PanelGap gap{part.device, begin + part.from,          std::min(begin + part.to, end),
+                           cause,       at(places, part.waits_for), part.with_equal_stages};
         if (gap.from < gap.to)
             panel.gaps.push_back(gap);
     }

@@ -30,9 +30,9 @@ struct IdlePart {
     int device = 0;
     Ns from = 0, to = 0;  // from the first start of all
     Ns IdleCauses::*cause = nullptr;
-    int node = -1;               // the task after it; -1: none
-    int waits_for = -1;          // the node that the device waits for meanwhile; -1: none
-    Ns with_equal_stages = -1;   // how long a dependency lasts with equal stages; -1: not known
+    int node = -1;              // the task after it; -1: none
+    int waits_for = -1;         // the node that the device waits for meanwhile; -1: none
+    Ns with_equal_stages = -1;  // how long a dependency lasts with equal stages; -1: not known
 };
 
 // A critical path goes from the last end back to the first start, from each task to one that it waited for. A step gets

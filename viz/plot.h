@@ -42,13 +42,13 @@ struct Panel {
     // The rest is for formats that can show it (pages). What is not known is empty.
     std::vector<PanelTable> tables = {};
     std::vector<PanelNumber> numbers = {};
-    std::vector<std::string> names = {};  // of the devices, in addition to their numbers
+    std::vector<std::string> names = {};            // of the devices, in addition to their numbers
     std::vector<std::optional<Bytes>> limits = {};  // of the devices' memory
     std::vector<PanelCause> causes = {};
-    std::vector<PanelGap> gaps = {};      // by device, then time
-    std::vector<int> waits_for = {};      // by event: the event that it waits for last
-    std::vector<Ns> slack = {};           // by event: how much later it could end without a longer step
-    std::vector<char> critical = {};      // by event: whether it is on the critical path
+    std::vector<PanelGap> gaps = {};  // by device, then time
+    std::vector<int> waits_for = {};  // by event: the event that it waits for last
+    std::vector<Ns> slack = {};       // by event: how much later it could end without a longer step
+    std::vector<char> critical = {};  // by event: whether it is on the critical path
 };
 
 // Draws panels one above the other on one time axis: one row per device, tasks coloured by operation with the

@@ -20,7 +20,8 @@ nlohmann::ordered_json Columns::add(const std::vector<std::int64_t>& values) {
     for (const std::int64_t value : values) {
         const std::int64_t difference = value - before;
         before = value;
-        std::uint64_t rest = (static_cast<std::uint64_t>(difference) << 1) ^ static_cast<std::uint64_t>(difference >> 63);
+        std::uint64_t rest =
+            (static_cast<std::uint64_t>(difference) << 1) ^ static_cast<std::uint64_t>(difference >> 63);
         for (; rest > 0x7f; rest >>= 7)
             bytes_.push_back(static_cast<char>((rest & 0x7f) | 0x80));
         bytes_.push_back(static_cast<char>(rest));

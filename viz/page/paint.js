@@ -192,7 +192,7 @@ function finishBox(picture, under, place, x0, x1, pattern, mark) {
       for (let x = x0; x < x1; ++x)
         if (pattern(x, y))
           pixels[y * width + left + x] = mark;
-  if (h < 10 || x1 - x0 < 10)
+  if (h < 10 || x1 - x0 < 14)
     return;
   for (let dy = 0; dy < 3; ++dy)
     for (let dx = 0; dx < 3; ++dx)
@@ -216,7 +216,7 @@ function labelsOf(panel) {
       named.push([letter + (stages + digits) * zero + 5, (b, i) => b.stage[i] + op.letters + b.microbatch[i]]);
     if (op.compute)
       named.push([letter + digits * zero + 5, (b, i) => op.letters + b.microbatch[i]]);
-    return [...named, [alone + 4, () => op.letters]];
+    return [...named, [alone + 2, () => op.letters]];
   });
 }
 

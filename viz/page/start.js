@@ -53,9 +53,18 @@ function show(from, to) {
   request("all");
 }
 
+function titleOfPage() {
+  if (panels.length === 1)
+    return panels[0].title;
+  if (panels.length > 3)
+    return panels.length + " timelines";
+  const schedules = new Set(panels.map(panel => panel.schedule)), names = panels.map(panel => panel.name).join(" and ");
+  return names + (schedules.size === 1 && !names.includes(panels[0].schedule) ? ", " + panels[0].schedule : "");
+}
+
 async function start() {
   await readPanels();
-  byId("title").textContent = panels.length > 1 ? panels.length + " timelines" : panels[0].title;
+  byId("title").textContent = titleOfPage();
   view.to = facts.length;
   view.width = document.documentElement.clientWidth;
   byId("memory").hidden = !facts.memory;

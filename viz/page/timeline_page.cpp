@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -216,20 +217,31 @@ std::string ranking_of(const std::vector<Panel>& panels) {
     return text + "</tbody></table>\n";
 }
 
-// Tables, and the config of every plan, folded.
+std::string section_of(const PanelTable& table, const std::string& of_panel) {
+    return fmt::format("<section><h2>{}{}</h2><div class=\"wide\"><table>\n{}</table></div></section>\n",
+                       html_escaped(table.title), of_panel, rows_of(table));
+}
+
+// Tables, and the config of every plan, folded. A table that only one of several panels has is about all of them, and
+// comes first.
 std::string details_of(const std::vector<Panel>& panels) {
-    std::string text;
-    for (const Panel& panel : panels) {
+    std::map<std::string, int> times;
+    for (const Panel& panel : panels)
         for (const PanelTable& table : panel.tables)
-            text += fmt::format("<section><h2>{}{}</h2><div class=\"wide\"><table>\n{}</table></div></section>\n",
-                                html_escaped(table.title),
-                                panels.size() > 1 ? " · " + html_escaped(panel.title) : "", rows_of(table));
+            ++times[table.title];
+    std::string about_all, text;
+    for (const Panel& panel : panels) {
+        const std::string of_panel = panels.size() > 1 ? " · " + html_escaped(panel.title) : "";
+        for (const PanelTable& table : panel.tables)
+            if (times[table.title] == 1)
+                about_all += section_of(table, "");
+            else
+                text += section_of(table, of_panel);
         if (!panel.trace->config.empty())
-            text += fmt::format("<details><summary>config{}</summary><pre>{}</pre></details>\n",
-                                panels.size() > 1 ? " · " + html_escaped(panel.title) : "",
+            text += fmt::format("<details><summary>config{}</summary><pre>{}</pre></details>\n", of_panel,
                                 html_escaped(panel.trace->config));
     }
-    return text;
+    return about_all + text;
 }
 
 std::string json_text(const ordered_json& json) {
