@@ -89,7 +89,32 @@ function drawRows(marks) {
       });
   }
   draw.putImageData(buffer.image, 0, 0);
+  if (view.idle)
+    drawCauses(draw, items);
   drawNames(draw, items);
+}
+
+// The causes in idle time that has room for them.
+function drawCauses(draw, items) {
+  draw.font = "10px " + fontFamily();
+  draw.textAlign = "center";
+  draw.textBaseline = "middle";
+  draw.fillStyle = colours.text;
+  const widths = new Map();
+  for (const {row, panel, top, tasks} of items) {
+    if (!row || row.folded || tasks < 12)
+      continue;
+    const [first, last] = boxesIn(row.gaps, view.from, view.to), {start, end, cause} = panel.gaps;
+    if (last - first > plotWidth() / 8)
+      continue;
+    for (let i = first; i < last; ++i) {
+      const {title} = panel.causes[cause[i]], x0 = Math.max(xOf(start[i]), view.left), x1 = Math.min(xOf(end[i]), view.width - view.right);
+      if (!widths.has(title))
+        widths.set(title, draw.measureText(title).width + 8);
+      if (x1 - x0 > widths.get(title))
+        draw.fillText(title, (x0 + x1) / 2, top - view.scroll + tasks / 2 + 0.5);
+    }
+  }
 }
 
 function drawNames(draw, items) {

@@ -100,10 +100,10 @@ function showPinned(what) {
   live.textContent = spoken(content);
   const links = pinned.appendChild(document.createElement("div"));
   links.className = "links";
-  const waits = what.gap >= 0 ? [panel.gaps.waitsFor[what.gap]].filter(box => box >= 0) : predecessors(panel, what.box);
-  waits.forEach(box => links.append(linkTo(panel, box, "← " + taskName(panel, box))));
+  const before = what.gap >= 0 ? [panel.gaps.waitsFor[what.gap]].filter(box => box >= 0) : tasksBefore(panel, what.box);
+  before.forEach(box => links.append(linkTo(panel, box, "← " + taskName(panel, box))));
   if (what.box >= 0)
-    successors(panel, what.box).slice(0, 6).forEach(box => links.append(linkTo(panel, box, taskName(panel, box) + " →")));
+    tasksAfter(panel, what.box).slice(0, 6).forEach(box => links.append(linkTo(panel, box, taskName(panel, box) + " →")));
 }
 
 // What the devices of the open panels do in a range of time.

@@ -25,7 +25,8 @@ function outlineMicrobatch(draw, {panel, box}) {
 }
 
 function arrow(draw, from, to, colour) {
-  const x0 = from.x + from.w, y0 = from.y + from.h / 2, x1 = to.x, y1 = to.y + to.h / 2, bend = Math.max(12, Math.abs(x1 - x0) / 3);
+  const x0 = from.x + from.w, y0 = from.y + from.h / 2, x1 = to.x, y1 = to.y + to.h / 2;
+  const bend = Math.min(Math.max(14, Math.abs(x1 - x0) / 3), 60);
   draw.strokeStyle = draw.fillStyle = colour;
   draw.lineWidth = 1.6;
   draw.beginPath();
@@ -39,32 +40,23 @@ function arrow(draw, from, to, colour) {
   draw.fill();
 }
 
-// From a box back over its transfers to the task that computed its input, and forward to those that compute with it.
-function chainOf(panel, box) {
-  const edges = [];
-  const back = panel.boxes.back;
-  if (!back)
-    return edges;
-  for (let at = box; back[at] && edges.length < 4; at -= back[at]) {
-    edges.push([at - back[at], at]);
-    if (!isTransfer(panel, at - back[at]))
-      break;
-  }
-  const forward = (at, depth) => {
-    for (const next of successors(panel, at)) {
-      if (back[next] !== next - at || depth > 3)
-        continue;
-      edges.push([at, next]);
-      if (isTransfer(panel, next))
-        forward(next, depth + 1);
-    }
-  };
-  forward(box, 0);
-  return edges;
+// The tasks that a box is tied to, with transfers between them left out: those that it waited for, and those that wait
+// for it.
+function tasksBefore(panel, box) {
+  const follow = at => isTransfer(panel, at) && panel.boxes.back[at] ? follow(at - panel.boxes.back[at]) : at;
+  return [...new Set(predecessors(panel, box).map(follow))];
+}
+
+function tasksAfter(panel, box) {
+  const follow = at => isTransfer(panel, at) ? successors(panel, at).flatMap(next => panel.boxes.back[next] === next - at ? follow(next) : []) : [at];
+  return [...new Set(successors(panel, box).flatMap(follow))];
 }
 
 function drawChain(draw, {panel, box}) {
-  for (const [from, to] of chainOf(panel, box)) {
+  const elsewhere = other => panel.boxes.device[other] !== panel.boxes.device[box];
+  const edges = [...tasksBefore(panel, box).filter(elsewhere).map(other => [other, box]),
+                 ...tasksAfter(panel, box).filter(elsewhere).map(other => [box, other])];
+  for (const [from, to] of edges) {
     const a = placeOf(panel, from) || nearPlace(panel, from), b = placeOf(panel, to) || nearPlace(panel, to);
     if (a && b && Math.max(a.y, b.y) > -200 && Math.min(a.y, b.y) < view.stage + 200)
       arrow(draw, a, b, colours.accent);
@@ -139,7 +131,7 @@ function drawOver() {
     drawChain(draw, selected);
   }
   for (const [what, width, colour] of [[cursor, 2, colours.accent], [hovered, 2, colours.text], [selected, 2.5, colours.accent]]) {
-    if (!what || what === cursor && document.activeElement !== stage)
+    if (!what || what === cursor && !stage.matches(":focus-visible"))
       continue;
     const place = what.box >= 0 ? placeOf(what.panel, what.box) : what.gap >= 0 && what.row.item ? placeOfGap(what.panel, what.gap, what.row) : null;
     if (place)

@@ -17,7 +17,7 @@ function hover(event) {
     view.hovered = what;
     request("over");
   }
-  showCard(view.hovered, event.clientX, event.clientY);
+  showCard(sameThing(view.hovered, view.selected) ? null : view.hovered, event.clientX, event.clientY);
 }
 
 function leave() {
