@@ -118,7 +118,12 @@ function drawMemory(marks) {
     draw.lineTo(view.width - view.right, yOf(limit) / ratio + 0.5);
     draw.stroke();
     draw.setLineDash([]);
-    draw.fillText("limit " + bytesText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
+    draw.strokeStyle = style("--ground");
+    draw.lineWidth = 4;
+    draw.lineJoin = "round";
+    draw.strokeText("limit " + limitText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
+    draw.lineWidth = 1;
+    draw.fillText("limit " + limitText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
   }
   view.curves = {shown, all};
   noteMemory();
@@ -149,7 +154,7 @@ function noteMemory(time = null) {
       notes.push(noteOf("by device, from the first (dark) to the last (light)"));
     if (panels.length === 2 && panels.every(panel => !panel.folded))
       notes.push(noteOf(panels.map(panel => panel.name + (panel.dashed ? " dashed" : " solid")).join(", ")));
-    limitsOf().filter(limit => limit > memoryTop()).forEach(limit => notes.push(noteOf("limit " + bytesText(limit) + ", above the picture")));
+    limitsOf().filter(limit => limit > memoryTop()).forEach(limit => notes.push(noteOf("limit " + limitText(limit) + ", above the picture")));
   } else {
     const values = shown.map(curve => [bytesAt(curve.row, time), curve]).filter(([bytes]) => bytes !== null).sort((a, b) => b[0] - a[0]);
     const most = narrow() ? 2 : 6;

@@ -20,7 +20,7 @@ function tintOf(base, chunk, chunks) {
   return part < 0 ? mix(base, [0, 0, 0], -part) : mix(base, [255, 255, 255], part);
 }
 
-const kCauseHues = ["#8a97a6", "#a9b4bf", "#7a6fb0", "#c98bb0", "#c46a6a", "#5d93b8", "#77b3a4", "#b58d5c", "#93a35a", "#b0a0c8",
+const kCauseHues = ["#8a97a6", "#a9b4bf", "#7a6fb0", "#c98bb0", "#c46a6a", "#5d93b8", "#c2b04a", "#b58d5c", "#93a35a", "#b0a0c8",
                     "#d0a060", "#709070"];
 
 function readColours() {
@@ -114,13 +114,16 @@ function boxStrip(strip, lane, panel, first, last, scale, seams) {
   return wide;
 }
 
-// What boxes thinner than a pixel are drawn as: their parts of the time around each column, by operation. The time around
-// is that of six boxes, a whole number of the periods of schedules, so that pixels and boxes make no pattern together.
+// What boxes thinner than a pixel are drawn as: their parts of the time around each column, by operation, smoothed twice
+// over some six boxes, so that pixels and boxes make no pattern together.
 const shares = {sums: new Float64Array(0)};
+let smoothed = new Float64Array(0);
 function sharesOf(lane, panel, first, last, scale, columns) {
   const {boxes, lit} = panel, kinds = 2 * ops.length, stride = columns + 1, used = new Set();
   if (shares.sums.length < kinds * stride)
     shares.sums = new Float64Array(kinds * stride);
+  if (smoothed.length < stride)
+    smoothed = new Float64Array(stride);
   const {sums} = shares;
   sums.fill(0, 0, kinds * stride);
   for (let i = first; i < last; ++i) {
@@ -144,15 +147,22 @@ function sharesOf(lane, panel, first, last, scale, columns) {
       sums[kind * stride + column] += sums[kind * stride + column - 1];
     busy += sums[kind * stride + columns];
   }
-  const half = Math.min(Math.max(3 * busy / (last - first), 0.5), 16);
-  const before = (base, x) => {
-    const whole = Math.floor(x), part = x - whole;
-    return part ? sums[base + whole] * (1 - part) + sums[base + whole + 1] * part : sums[base + whole];
-  };
-  return {kept, share: (kind, column) => {
-    const low = Math.max(column + 0.5 - half, 0), high = Math.min(column + 0.5 + half, columns);
-    return (before(kind * stride, high) - before(kind * stride, low)) / (high - low);
-  }};
+  const width = Math.min(Math.max(Math.round(6 * busy / (last - first)), 2), 16);
+  for (const kind of kept) {
+    smooth(sums, kind * stride, columns, width);
+    smooth(sums, kind * stride, columns, width);
+  }
+  return {kept, share: (kind, column) => sums[kind * stride + column + 1] - sums[kind * stride + column]};
+}
+
+// Replaces the sums up to each column by those of means over `width` columns.
+function smooth(sums, base, columns, width) {
+  const before = Math.floor(width / 2), after = width - before, kept = smoothed.subarray(0, columns + 1);
+  kept.set(sums.subarray(base, base + columns + 1));
+  for (let column = 0; column < columns; ++column) {
+    const low = Math.max(column - before, 0), high = Math.min(column + after, columns);
+    sums[base + column + 1] = sums[base + column] + (kept[high] - kept[low]) / (high - low);
+  }
 }
 
 function paintShares(picture, lane, panel, first, last, place, scale) {

@@ -23,6 +23,12 @@ function bytesText(bytes) {
   return +(bytes / unit).toPrecision(4) + " " + name;
 }
 
+// A limit in the units that people write it in: "12 GB".
+function limitText(bytes) {
+  const [name, unit] = unitFor(bytes, [["MB", 1e6], ["GB", 1e9], ["TB", 1e12]]);
+  return bytes % (unit / 100) ? bytesText(bytes) : bytes / unit + " " + name;
+}
+
 const percentText = part => (100 * part).toFixed(1) + " %";
 
 // About `count` round steps of a range, 1, 2 or 5 times a power of ten.
