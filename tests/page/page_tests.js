@@ -12,6 +12,13 @@ const pageTests = {
         key(args.op, args.stage, args.microbatch, args.peer, args.start_ns, args.end_ns)).sort();
       return equal(own.join("\n"), events.join("\n"), "tasks");
     },
+    "columns are differences in bytes of seven bits"() {  // the numbers of tests/viz/test_page.cpp
+      const bytes = Uint8Array.of(10, 5, 0x90, 3, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 1, 2);
+      const read = columnReader(bytes), values = read({count: 4, bytes: 10}, Float64Array);
+      return equal([...values].join(), [5, 2, 202, 202 + 2 ** 40].join(), "values") ||
+             equal([...read({count: 2, bytes: 2}, Int32Array)].join(), "-1,0", "the next column") ||
+             equal([...read({count: 3, same: 7}, Uint8Array)].join(), "7,7,7", "equal values");
+    },
     "idle time by cause is that of --explain"() {
       const panel = panels[0], keys = {"warm-up": ["warm_up_ns"], "cool-down": ["cool_down_ns"], lane: ["lane_ns"], data: ["data_ns"],
                                        dependency: ["dependency_ns", "imbalance_ns"], "copy of a send": ["send_memory_ns"]};

@@ -94,6 +94,14 @@ function drawRows(marks) {
   drawNames(draw, items);
 }
 
+// As much of a text as fits.
+function fitted(draw, text, width) {
+  if (draw.measureText(text).width <= width)
+    return text;
+  const length = firstWhere(1, text.length, count => draw.measureText(text.slice(0, count) + "…").width > width);
+  return text.slice(0, Math.max(length - 1, 1)) + "…";
+}
+
 // The causes in idle time that has room for them.
 function drawCauses(draw, items) {
   draw.font = "10px " + fontFamily();
@@ -123,7 +131,7 @@ function drawNames(draw, items) {
     draw.textAlign = "left";
     draw.font = "600 13px " + fontFamily();
     draw.fillStyle = colours.text;
-    draw.fillText((folded === undefined ? "" : folded ? "▸  " : "▾  ") + text, 16, y + kTitle / 2 + 2, view.width - 32);
+    draw.fillText(fitted(draw, (folded === undefined ? "" : folded ? "▸  " : "▾  ") + text, view.width - 32), 16, y + kTitle / 2 + 2);
   };
   for (const {row, panel, top, tasks, title: text} of items) {
     const y = top - view.scroll;
@@ -136,7 +144,8 @@ function drawNames(draw, items) {
     draw.textAlign = "right";
     draw.font = (tasks < 16 ? 10 : 12) + "px " + fontFamily();
     draw.fillStyle = row.folded ? colours.muted : colours.text;
-    draw.fillText(row.folded ? "▸ " + row.device : labelOf(row), view.left - 10, y + tasks / 2 + 0.5, view.left - 22);
+    const label = row.folded ? "▸ " + row.device : labelOf(row);
+    draw.fillText(fitted(draw, label, view.left - 20), view.left - 10, y + tasks / 2 + 0.5);
   }
   const first = items.find(item => item.row);
   if (first && items[0] === first && first.top < view.scroll + kTitle && !view.paired && panels.length > 1) {

@@ -4,7 +4,7 @@ const card = byId("card"), pinned = byId("pinned"), live = byId("live");
 function taskRows(panel, box) {
   const {boxes} = panel, op = ops[boxes.op[box]];
   const rows = [["stage", boxes.stage[box]], ["micro-batch", boxes.microbatch[box]], ["start", exactTime(boxes.start[box])],
-                ["end", exactTime(boxes.end[box])], ["duration", exactTime(boxes.end[box] - boxes.start[box])]];
+                ["end", exactTime(boxes.end[box])], ["duration", exactTime(boxes.end[box] - boxes.start[box], boxes.end[box] - boxes.start[box])]];
   if (op.transfer)
     rows.push([op.receive ? "from stage" : "to stage", boxes.peer[box]], ["size", bytesText(boxes.bytes[box])]);
   if (boxes.slice[box])
@@ -22,7 +22,7 @@ function taskRows(panel, box) {
 
 function gapRows(panel, gap) {
   const {gaps} = panel, rows = [["cause", panel.causes[gaps.cause[gap]].title], ["start", exactTime(gaps.start[gap])],
-                                ["end", exactTime(gaps.end[gap])], ["duration", exactTime(gaps.end[gap] - gaps.start[gap])]];
+                                ["end", exactTime(gaps.end[gap])], ["duration", exactTime(gaps.end[gap] - gaps.start[gap], gaps.end[gap] - gaps.start[gap])]];
   if (gaps.equal[gap] >= 0)
     rows.push(["with equal stages", timeText(gaps.equal[gap])]);
   if (gaps.waitsFor[gap] >= 0)
@@ -170,7 +170,8 @@ function revealBox({panel, row, box, gap}) {
 }
 
 function revealRow(row) {
-  const {item} = row;
-  if (item && (item.top < view.scroll + 8 || item.top + item.height > view.scroll + view.stage - 8))
-    scrollTo({top: scrollY + item.top - view.scroll - view.stage / 2});
+  const {item} = row, place = stage.getBoundingClientRect(), bar = byId("bar").offsetHeight + kAxis + 1;
+  const gone = place.bottom < bar + 40 || place.top > innerHeight - 40;
+  if (item && (gone || item.top < view.scroll + 8 || item.top + item.height > view.scroll + view.stage - 8))
+    scrollTo({top: byId("rows").getBoundingClientRect().top + scrollY - bar + item.top - view.stage / 2});
 }

@@ -1,6 +1,4 @@
 // Legend, buttons, the table of plans, and the help.
-const themes = ["auto", "light", "dark"];
-
 function button(parent, text, title, action) {
   const made = parent.appendChild(document.createElement("button"));
   made.type = "button";
@@ -134,8 +132,7 @@ function makeRanking() {
       panel.folded = false;
       layOut();
       request("all");
-      const item = view.items.find(each => each.panel === panel);
-      scrollTo({top: byId("rows").offsetTop + view.items.indexOf(item) * 0 + item.top - byId("bar").offsetHeight});
+      scrollTo({top: byId("rows").getBoundingClientRect().top + scrollY - byId("bar").offsetHeight - kAxis + view.items.find(each => each.panel === panel).top});
     };
 }
 

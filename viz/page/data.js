@@ -22,11 +22,19 @@ function columnReader(bytes) {
     let value = 0;
     for (let i = 0; i < column.count; ++i) {
       let byte = bytes[at++], number = byte & 127;
-      for (let scale = 128; byte > 127; scale *= 128) {
+      for (let shift = 7; byte > 127 && shift < 28; shift += 7) {
         byte = bytes[at++];
-        number += (byte & 127) * scale;
+        number |= (byte & 127) << shift;
       }
-      value += number % 2 ? -(number + 1) / 2 : number / 2;
+      if (byte < 128) {
+        value += number & 1 ? -(number >> 1) - 1 : number >> 1;
+      } else {  // more than whole numbers of 31 bits
+        for (let scale = 2 ** 28; byte > 127; scale *= 128) {
+          byte = bytes[at++];
+          number += (byte & 127) * scale;
+        }
+        value += number % 2 ? -(number + 1) / 2 : number / 2;
+      }
       values[i] = value;
     }
     return values;

@@ -28,6 +28,7 @@ function redraw() {
 // Widths and heights of the canvases, and how far the rows are scrolled.
 function measure() {
   view.width = document.documentElement.clientWidth;
+  fit(curves, view.width, kMemory);
   measureScroll();
   const bar = byId("bar").offsetHeight;
   axis.style.top = bar + "px";

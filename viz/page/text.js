@@ -12,9 +12,9 @@ function timeText(time) {
   return +(time / unit).toPrecision(4) + " " + name;
 }
 
-// Every nanosecond of it.
-function exactTime(time) {
-  const [name, unit] = unitFor(facts.length, kTimeUnits);
+// Every nanosecond of it, in the unit of `size`.
+function exactTime(time, size = facts.length) {
+  const [name, unit] = unitFor(size, kTimeUnits);
   return +(time / unit).toFixed(9) + " " + name;
 }
 

@@ -217,9 +217,11 @@ std::string ranking_of(const std::vector<Panel>& panels) {
     return text + "</tbody></table>\n";
 }
 
+// A long table is folded.
 std::string section_of(const PanelTable& table, const std::string& of_panel) {
-    return fmt::format("<section><h2>{}{}</h2><div class=\"wide\"><table>\n{}</table></div></section>\n",
-                       html_escaped(table.title), of_panel, rows_of(table));
+    constexpr std::size_t kLong = 20;  // rows
+    return fmt::format("<details{}><summary>{}{}</summary><div class=\"wide\"><table>\n{}</table></div></details>\n",
+                       table.rows.size() > kLong ? "" : " open", html_escaped(table.title), of_panel, rows_of(table));
 }
 
 // Tables, and the config of every plan, folded. A table that only one of several panels has is about all of them, and
