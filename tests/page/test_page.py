@@ -111,7 +111,7 @@ def input_tests(browser):
     expect("/ goes to the search", "document.activeElement.id === 'query'")
     for letter in "2F7":
         browser.key(letter)
-    expect("which finds tasks", "byId('found').textContent === '1 tasks'")
+    expect("which finds tasks", "byId('found').textContent === '1 task'")
     browser.run("document.activeElement.blur()")
     browser.theme("dark")
     expect("dark where the reader's system is", "unpack(colours.ground)[0] < 80 && getComputedStyle(document.body).backgroundColor !== 'rgb(255, 255, 255)'")

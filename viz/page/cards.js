@@ -1,10 +1,14 @@
 // Cards: of the task or idle time under the pointer, and of the one that is selected.
 const card = byId("card"), pinned = byId("pinned"), live = byId("live");
 
+function spanRows({start, end}, i) {
+  const length = end[i] - start[i];
+  return [["start", exactTime(start[i])], ["end", exactTime(end[i])], ["duration", exactTime(length, length)]];
+}
+
 function taskRows(panel, box) {
   const {boxes} = panel, op = ops[boxes.op[box]];
-  const rows = [["stage", boxes.stage[box]], ["micro-batch", boxes.microbatch[box]], ["start", exactTime(boxes.start[box])],
-                ["end", exactTime(boxes.end[box])], ["duration", exactTime(boxes.end[box] - boxes.start[box], boxes.end[box] - boxes.start[box])]];
+  const rows = [["stage", boxes.stage[box]], ["micro-batch", boxes.microbatch[box]], ...spanRows(boxes, box)];
   if (op.transfer)
     rows.push([op.receive ? "from stage" : "to stage", boxes.peer[box]], ["size", bytesText(boxes.bytes[box])]);
   if (boxes.slice[box])
@@ -21,8 +25,7 @@ function taskRows(panel, box) {
 }
 
 function gapRows(panel, gap) {
-  const {gaps} = panel, rows = [["cause", panel.causes[gaps.cause[gap]].title], ["start", exactTime(gaps.start[gap])],
-                                ["end", exactTime(gaps.end[gap])], ["duration", exactTime(gaps.end[gap] - gaps.start[gap], gaps.end[gap] - gaps.start[gap])]];
+  const {gaps} = panel, rows = [["cause", panel.causes[gaps.cause[gap]].title], ...spanRows(gaps, gap)];
   if (gaps.equal[gap] >= 0)
     rows.push(["with equal stages", timeText(gaps.equal[gap])]);
   if (gaps.waitsFor[gap] >= 0)
@@ -171,7 +174,8 @@ function revealBox({panel, row, box, gap}) {
 
 function revealRow(row) {
   const {item} = row, place = stage.getBoundingClientRect(), bar = byId("bar").offsetHeight + kAxis + 1;
-  const gone = place.bottom < bar + 40 || place.top > innerHeight - 40;
-  if (item && (gone || item.top < view.scroll + 8 || item.top + item.height > view.scroll + view.stage - 8))
+  const top = view.scroll + Math.max(bar - place.top, 0);  // of what is seen of the rows
+  const bottom = view.scroll + Math.min(view.stage, innerHeight - place.top);
+  if (item && (item.top < top + 8 || item.top + item.height > bottom - 8))
     scrollTo({top: byId("rows").getBoundingClientRect().top + scrollY - bar + item.top - view.stage / 2});
 }

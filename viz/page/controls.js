@@ -132,16 +132,19 @@ function makeRanking() {
       panel.folded = false;
       layOut();
       request("all");
-      scrollTo({top: byId("rows").getBoundingClientRect().top + scrollY - byId("bar").offsetHeight - kAxis + view.items.find(each => each.panel === panel).top});
+      const top = byId("rows").getBoundingClientRect().top + scrollY - byId("bar").offsetHeight - kAxis;
+      scrollTo({top: top + view.items.find(item => item.panel === panel).top});
     };
 }
 
 const kKeys = [["← →", "move in time"], ["↑ ↓", "the row above or below"], [", .", "the task before or after in the row"],
                ["+ −", "zoom; with Ctrl or ⌘ the browser's own"], ["0", "the whole time"], ["Home End", "the beginning, the end"],
                ["Enter", "the card of the task in focus, with its arrows"], ["Esc", "close the card, end the search"],
-               ["/", "search: 2F7, F7, stage 3, device 5, micro-batch 12; Enter goes to the next"], ["f", "fold the row, Shift+F its panel"],
+               ["/", "search: 2F7, F7, stage 3, device 5, micro-batch 12; Enter goes to the next"],
+               ["f", "fold the row, Shift+F its panel"],
                ["c", "critical path"], ["i", "causes of idle time"], ["t", "transfers"], ["p", "patterns"], ["d", "rows by device"],
-               ["n", "light or dark"], ["z", "zoom to the selected range"], ["wheel", "scrolls; with Ctrl or ⌘ zooms, with Shift moves in time"],
+               ["n", "light or dark"], ["z", "zoom to the selected range"],
+               ["wheel", "scrolls; with Ctrl or ⌘ zooms, with Shift moves in time"],
                ["drag", "moves in time; with Shift selects a range"], ["double-click", "the whole time"]];
 function makeHelp() {
   for (const [keys, words] of kKeys) {

@@ -39,7 +39,8 @@ function cursorTime() {
 
 function moveRow(step) {
   const rows = openRows(), at = rows.indexOf(view.cursor?.row);
-  const row = at < 0 ? rows.find(each => each.item.top + each.item.height > view.scroll) : rows[Math.min(Math.max(at + step, 0), rows.length - 1)];
+  const seen = rows.find(each => each.item.top + each.item.height > view.scroll);
+  const row = at < 0 ? seen : rows[Math.min(Math.max(at + step, 0), rows.length - 1)];
   if (row)
     setCursor(nearestTask(row, cursorTime()));
 }
@@ -76,7 +77,7 @@ const actions = {
   "0": () => show(0, facts.length), Home: () => show(0, view.to - view.from),
   End: () => show(facts.length - (view.to - view.from), facts.length),
   Enter: () => { if (!view.cursor) moveRow(0); select(view.cursor, true); },
-  f: () => view.cursor && foldRow(view.cursor.row), F: () => panels.length > 1 && foldPanel((view.cursor || view.items[0]).panel || panels[0]),
+  f: () => view.cursor && foldRow(view.cursor.row), F: () => panels.length > 1 && foldPanel(view.cursor?.panel || panels[0]),
   z: () => { const {range} = view; if (range) { select(null); show(range.from, range.to); } },
 };
 const everywhere = {
@@ -88,7 +89,8 @@ const everywhere = {
     }
     select(null);
   },
-  c: () => toggles.critical?.(), i: () => toggles.idle?.(), t: () => toggles.transfers?.(), p: () => toggles.patterns?.(), d: () => toggles.paired?.(),
+  c: () => toggles.critical?.(), i: () => toggles.idle?.(), t: () => toggles.transfers?.(),
+  p: () => toggles.patterns?.(), d: () => toggles.paired?.(),
 };
 
 function listenToKeys() {

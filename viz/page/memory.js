@@ -109,7 +109,8 @@ function drawMemory(marks) {
   draw.textBaseline = "middle";
   draw.fillStyle = colours.muted;
   for (const value of values)
-    draw.fillText(+(value / unit).toPrecision(4) + (narrow() ? "" : " " + unitName), view.left - 6, Math.min(yOf(value) / ratio, kMemory - 7));
+    draw.fillText(+(value / unit).toPrecision(4) + (narrow() ? "" : " " + unitName), view.left - 6,
+                  Math.min(yOf(value) / ratio, kMemory - 7));
   for (const limit of limitsOf().filter(value => value <= top)) {
     draw.strokeStyle = draw.fillStyle = colours.warning;
     draw.setLineDash([7, 4]);
@@ -129,7 +130,10 @@ function drawMemory(marks) {
   noteMemory();
 }
 
-const nameOfCurve = ({row}) => panels.length > 2 ? row.panel.name : (panels.length > 1 ? row.panel.name + ", " : "") + "device " + row.device;
+function nameOfCurve({row}) {
+  const {panel, device} = row;
+  return panels.length > 2 ? panel.name : (panels.length > 1 ? panel.name + ", " : "") + "device " + device;
+}
 
 function noteOf(text, colour) {
   const note = document.createElement("span");
@@ -154,11 +158,14 @@ function noteMemory(time = null) {
       notes.push(noteOf("by device, from the first (dark) to the last (light)"));
     if (panels.length === 2 && panels.every(panel => !panel.folded))
       notes.push(noteOf(panels.map(panel => panel.name + (panel.dashed ? " dashed" : " solid")).join(", ")));
-    limitsOf().filter(limit => limit > memoryTop()).forEach(limit => notes.push(noteOf("limit " + limitText(limit) + ", above the picture")));
+    for (const limit of limitsOf().filter(value => value > memoryTop()))
+      notes.push(noteOf("limit " + limitText(limit) + ", above the picture"));
   } else {
     const values = shown.map(curve => [bytesAt(curve.row, time), curve]).filter(([bytes]) => bytes !== null).sort((a, b) => b[0] - a[0]);
     const most = narrow() ? 2 : 6;
-    notes.push(noteOf("at " + timeText(time)), ...values.slice(0, most).map(([bytes, curve]) => noteOf(nameOfCurve(curve) + " " + bytesText(bytes), curve.colour)));
+    notes.push(noteOf("at " + timeText(time)));
+    for (const [bytes, curve] of values.slice(0, most))
+      notes.push(noteOf(nameOfCurve(curve) + " " + bytesText(bytes), curve.colour));
     if (values.length > most)
       notes.push(noteOf("… " + values.length + " in all"));
   }

@@ -48,7 +48,8 @@ function tasksBefore(panel, box) {
 }
 
 function tasksAfter(panel, box) {
-  const follow = at => isTransfer(panel, at) ? successors(panel, at).flatMap(next => panel.boxes.back[next] === next - at ? follow(next) : []) : [at];
+  const {back} = panel.boxes;
+  const follow = at => isTransfer(panel, at) ? successors(panel, at).filter(next => back[next] === next - at).flatMap(follow) : [at];
   return [...new Set(successors(panel, box).flatMap(follow))];
 }
 
@@ -133,7 +134,8 @@ function drawOver() {
   for (const [what, width, colour] of [[cursor, 2, colours.accent], [hovered, 2, colours.text], [selected, 2.5, colours.accent]]) {
     if (!what || what === cursor && !stage.matches(":focus-visible"))
       continue;
-    const place = what.box >= 0 ? placeOf(what.panel, what.box) : what.gap >= 0 && what.row.item ? placeOfGap(what.panel, what.gap, what.row) : null;
+    const gap = what.gap >= 0 && what.row.item;
+    const place = gap ? placeOfGap(what.panel, what.gap, what.row) : what.box >= 0 ? placeOf(what.panel, what.box) : null;
     if (place)
       outline(draw, place, width, colour);
     if (what.gap >= 0 && place && what.panel.gaps.waitsFor[what.gap] >= 0) {

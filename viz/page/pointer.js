@@ -35,10 +35,12 @@ function wheel(event) {
     return;
   event.preventDefault();
   const scale = event.deltaMode === 1 ? 30 : event.deltaMode === 2 ? 300 : 1;
-  if (zooms)
-    zoomBy(1.0015 ** Math.min(Math.max(event.deltaY * scale * (Math.abs(event.deltaY) < 20 ? 6 : 1), -600), 600), event.clientX - stage.getBoundingClientRect().left);
-  else
+  if (zooms) {
+    const far = event.deltaY * scale * (Math.abs(event.deltaY) < 20 ? 6 : 1);  // a pinch on a touchpad has small steps
+    zoomBy(1.0015 ** Math.min(Math.max(far, -600), 600), event.clientX - stage.getBoundingClientRect().left);
+  } else {
     moveBy((Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : event.deltaY) * scale / plotWidth());
+  }
 }
 
 function pinch() {

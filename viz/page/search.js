@@ -1,5 +1,5 @@
 // Search for tasks, and which boxes are bright: those that were found, or those on the critical path.
-const search = {test: null, found: [], at: -1};
+const search = {test: null, found: [], at: -1};  // found: the numbers of panel and box, in turn
 
 function applyLit() {
   for (const panel of panels) {
@@ -15,18 +15,20 @@ function searchFor(text) {
   applyLit();
   if (search.test)
     for (const panel of panels)
-      panel.lit?.forEach((is, i) => { if (is && !isTransfer(panel, i)) search.found.push({panel, row: panel.rows[panel.boxes.device[i]], box: i}); });
-  byId("found").textContent = !text.trim() ? "" : !search.test ? "try 2F7, stage 3" : search.found.length ? search.found.length + " tasks" : "none";
+      panel.lit?.forEach((is, i) => { if (is && !isTransfer(panel, i)) search.found.push(panel.index, i); });
+  const count = search.found.length / 2, result = count ? count + (count > 1 ? " tasks" : " task") : "none";
+  byId("found").textContent = !text.trim() ? "" : search.test ? result : "try 2F7, stage 3";
   request("all");
 }
 
 function nextFound(step) {
-  const count = search.found.length;
+  const count = search.found.length / 2;
   if (!count)
     return;
   search.at = (search.at + step + count) % count;
   byId("found").textContent = search.at + 1 + " of " + count;
-  select(search.found[search.at], true);
+  const panel = panels[search.found[2 * search.at]], box = search.found[2 * search.at + 1];
+  select({panel, row: panel.rows[panel.boxes.device[box]], box}, true);
 }
 
 function makeSearch() {
