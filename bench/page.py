@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures the page of a timeline in headless Chromium: bench/page.py PIPEWRIGHT [--runs N] [--sizes 1e4,1e5,3e5,1e6]
 
-Times are medians, in ms. `load` is from the navigation to the frame after the first drawing, `redraw` includes the
+Times are medians, in ms; `of CPU` is what the page's process computes for a redraw, on all threads, which other programs do
+not disturb. `load` is from the navigation to the frame after the first drawing, `redraw` includes the
 pixels (the canvas is read back), `hover` and `wheel` are from an input event to the end of the frame that shows it.
 `heap` is of the script, `process` what the page's process holds more than an empty page. It also reads the pages of
 version 0.1.0 before the columns, which have a function render()."""
@@ -43,17 +44,37 @@ for (const kind of ["pointermove", "wheel"])
 """
 
 
-def memory_of(browser):
-    """Bytes that the pages' processes hold."""
+def renderers(browser):
+    """The numbers of the pages' processes."""
     session, browser.session = browser.session, None
     processes = browser.call("SystemInfo.getProcessInfo")["processInfo"]
     browser.session = session
+    return [process["id"] for process in processes if process["type"] == "renderer"]
+
+
+def memory_of(browser):
+    """Bytes that the pages' processes hold."""
     held = 0
-    for process in processes:
-        if process["type"] == "renderer":
-            with open(f"/proc/{process['id']}/status") as status:
-                held += sum(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
+    for process in renderers(browser):
+        with open(f"/proc/{process}/status") as status:
+            held += sum(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
     return held
+
+
+def processor_time(browser):
+    """Milliseconds that the pages' processes have computed, on all threads."""
+    ticks = 0
+    for process in renderers(browser):
+        with open(f"/proc/{process}/stat") as stat:
+            ticks += sum(int(field) for field in stat.read().rsplit(")", 1)[1].split()[11:13])
+    return 1000 * ticks / os.sysconf("SC_CLK_TCK")
+
+
+def redraw(browser, times, script):
+    """The median time of a redraw, and the processor's time of each."""
+    begun = processor_time(browser)
+    walls = [browser.run(script(number)) for number in range(times)]
+    return statistics.median(walls), (processor_time(browser) - begun) / times
 
 
 def reached_by(browser, act, times):
@@ -72,15 +93,17 @@ def measure(path):
         browser.open(path, ready="document.documentElement.dataset.ready || typeof render === 'function'")
         load = browser.run("new Promise(done => requestAnimationFrame(() => setTimeout(() => done(performance.now()))))")
         browser.run(PREPARE)
-        whole = [browser.run("drawn(0, whole)") for _ in range(5)]
-        part = [browser.run(f"drawn(whole * {0.3 + 0.05 * k}, whole * {0.31 + 0.05 * k})") for k in range(5)]
+        browser.run("drawn(0, whole)")  # the first time compiles the script
+        times = 20
+        whole, whole_processor = redraw(browser, times, lambda k: "drawn(0, whole)")
+        part, part_processor = redraw(browser, times, lambda k: f"drawn(whole * {0.2 + 0.02 * k}, whole * {0.21 + 0.02 * k})")
         browser.run("drawn(0, whole)")
         hover = reached_by(browser, lambda k: browser.mouse("mouseMoved", 700 + 31 * k, 170 + 25 * (k % 4)), 7)
         wheel = reached_by(browser, lambda k: browser.mouse(
             "mouseWheel", 800, 200, deltaX=0, deltaY=-60 if k % 2 else 60, modifiers=2), 7)
         browser.call("HeapProfiler.collectGarbage")
         heap = browser.run("performance.memory.usedJSHeapSize")
-        return {"load": load, "redraw all": statistics.median(whole), "redraw 1 %": statistics.median(part),
+        return {"load": load, "redraw all": whole, "of CPU": whole_processor, "redraw 1 %": part, "of CPU, 1 %": part_processor,
                 "hover": statistics.median(hover), "wheel": statistics.median(wheel), "heap MB": heap / 1e6,
                 "process MB": (memory_of(browser) - empty) / 1e6}
 

@@ -39,7 +39,7 @@ function bytesAt(row, time) {
 }
 
 // A curve as the highest and lowest line of pixels that it reaches in each column; level parts are filled in one go.
-function paintCurve(picture, {row, dashed, pixel: colour}, yOf) {
+function paintCurve(picture, {row, dashed, pixel: colour}, zero, slope) {
   const {pixels, width, height, left, columns, ratio} = picture, {memory} = row.panel, {begin, end} = row.memory;
   const scale = columns / (view.to - view.from), thick = Math.max(1, Math.round(1.5 * ratio));
   const columnOf = time => Math.min(Math.max(Math.round((time - view.from) * scale), 0), columns);
@@ -54,7 +54,7 @@ function paintCurve(picture, {row, dashed, pixel: colour}, yOf) {
             pixels[line * width + left + column] = colour;
     }
   };
-  const {time, bytes} = memory;
+  const {time, bytes} = memory, yOf = value => zero - slope * value + 0.5 | 0;
   let at = Math.max(firstWhere(begin, end, i => time[i] > view.from) - 1, begin), reached = first;
   while (reached < last) {
     const until = view.from + (reached + 0.5) / scale;
@@ -72,23 +72,25 @@ function paintCurve(picture, {row, dashed, pixel: colour}, yOf) {
       else if (value > most)
         most = value;
     }
-    for (let line = yOf(most); line < Math.min(yOf(least) + thick, height); ++line)
-      for (let column = reached; column < Math.min(reached + thick, last); ++column)
-        pixels[line * width + left + column] = colour;
+    const stop = Math.min(yOf(least) + thick, height) * width, wide = Math.min(thick, last - reached);
+    for (let pixel = yOf(most) * width + left + reached; pixel < stop; pixel += width)
+      for (let column = 0; column < wide; ++column)
+        pixels[pixel + column] = colour;
     ++reached;
   }
 }
 
 const curveBuffer = {};
 function drawMemory(marks) {
-  if (!facts.memory || byId("memory").hidden)
+  if (!facts.memory || curves.hidden)
     return;
   const draw = fit(curves, view.width, kMemory), ratio = devicePixelRatio;
   if (curveBuffer.image?.width !== curves.width || curveBuffer.image.height !== curves.height)
     curveBuffer.image = draw.createImageData(curves.width, curves.height);
   const {image} = curveBuffer, pixels = new Uint32Array(image.data.buffer);
   pixels.fill(colours.ground);
-  const top = memoryTop(), bottom = kMemory - 8, yOf = bytes => Math.round((bottom - bytes / top * (bottom - 6)) * ratio);
+  const top = memoryTop(), bottom = kMemory - 8;
+  const zero = bottom * ratio, slope = (bottom - 6) * ratio / top, yOf = bytes => Math.round(zero - slope * bytes);
   const left = Math.round(view.left * ratio), right = Math.round((view.width - view.right) * ratio);
   const line = (y, colour) => pixels.fill(colour, y * curves.width + left, y * curves.width + right);
   for (const {time} of marks)
@@ -102,7 +104,7 @@ function drawMemory(marks) {
   const {curves: shown, all} = shownCurves();
   const picture = {pixels, width: curves.width, height: curves.height, left, columns: right - left, ratio};
   for (const curve of shown)
-    paintCurve(picture, {...curve, pixel: pack(curve.colour.match(/\d+/g).map(Number))}, yOf);
+    paintCurve(picture, {...curve, pixel: pack(curve.colour.match(/\d+/g).map(Number))}, zero, slope);
   draw.putImageData(image, 0, 0);
   draw.font = "11px " + fontFamily();
   draw.textAlign = "right";

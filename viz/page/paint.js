@@ -195,14 +195,14 @@ function paintShares(picture, lane, panel, first, last, place, scale) {
 
 // Cuts the corners of a box back to what is under it, and writes patterns.
 const kCorner = [[255, 150, 40], [150, 20, 0], [40, 0, 0]];
-function finishBox(picture, under, place, x0, x1, pattern, mark) {
+function finishBox(picture, under, place, x0, x1, rounded, pattern, mark) {
   const {pixels, width, height} = picture, {left, top, h} = place;
   if (pattern)
     for (let y = Math.max(top, 0); y < Math.min(top + h, height); ++y)
       for (let x = x0; x < x1; ++x)
         if (pattern(x, y))
           pixels[y * width + left + x] = mark;
-  if (h < 10 || x1 - x0 < 14)
+  if (h < 10 || !rounded)
     return;
   for (let dy = 0; dy < 3; ++dy)
     for (let dx = 0; dx < 3; ++dx)
@@ -243,10 +243,11 @@ function paintLane(picture, lane, panel, place, under, labels) {
   const {boxes, lit} = panel, ratio = devicePixelRatio;
   for (let k = 0; k < wide.length; k += 3) {
     const [i, x0, x1] = [wide[k], wide[k + 1], wide[k + 2]], op = boxes.op[i], tint = colours.ops[op][boxes.chunk[i]];
-    finishBox(picture, under, place, x0, x1, lit && !lit[i] ? null : patternOf(op), tint.mark);
+    const exact = (lane.finish[i] - lane.start[i]) * scale;
+    finishBox(picture, under, place, x0, x1, exact >= 14, lit && !lit[i] ? null : patternOf(op), tint.mark);
     if (h < 12 * ratio || (lit && !lit[i]))
       continue;
-    const exact = (lane.finish[i] - lane.start[i]) * scale, label = labels[op].find(([room]) => room <= exact);
+    const label = labels[op].find(([room]) => room <= exact);
     if (!label || x1 - x0 < exact - 2)  // a box that the picture cuts off
       continue;
     const versions = panel.versions && panel.lanes === 1 && boxes.version[i] >= 0 && h >= 28 * ratio;
