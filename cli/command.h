@@ -3,6 +3,7 @@
 
 #include "job/job.h"
 #include "report/config_source.h"
+#include "report/json.h"
 #include "report/report.h"
 
 #include <functional>
@@ -31,6 +32,10 @@ Action add_plan(CLI::App& command);
 Action add_list(CLI::App& command);
 Action add_help(CLI::App& command);
 
+// The options of all commands, by their names.
+inline constexpr const char* kQuiet = "-q,--quiet";
+inline constexpr const char* kVerbose = "-v,--verbose";
+
 // The arguments of all commands that take a config: its path and the overrides.
 struct ConfigArguments : ConfigSource {
     Config load() const;  // throws Error (BadInput) with the kind of the file if it is not a config
@@ -38,6 +43,13 @@ struct ConfigArguments : ConfigSource {
 
 void add_set(CLI::App& command, std::vector<std::string>& set);
 void add_config(CLI::App& command, ConfigArguments& arguments);  // CONFIG and --set
+
+// --csv, the table of the results as CSV (report/csv_table.h).
+void add_csv(CLI::App& command, std::string& file);
+// Writes the rows; "-" is standard output, an empty name no file.
+void write_csv(const std::string& file, const Json& rows);
+// Refuses, before the work, a file that cannot be written, and two results on one standard output.
+void check_csv(const std::string& file, bool json);
 
 std::string version_text();  // "pipewright 0.1.0 (1a2b3c4; backends: ...)"
 

@@ -1,4 +1,4 @@
-// compare: predicted against measured, from a config or from two traces.
+// compare: predicted against measured, from a config or from two traces; or two plans next to each other.
 #include "cli/compare.h"
 #include "cli/command.h"
 #include "cli/file_kind.h"
@@ -9,8 +9,10 @@
 #include "report/comparison.h"
 #include "report/measure.h"
 #include "report/notes.h"
+#include "report/origins.h"
+#include "report/plan_differences.h"
+#include "report/sweep.h"
 #include "report/table.h"
-#include "schedules/orders/schedule.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -19,10 +21,11 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <sstream>
+#include <utility>
 
 namespace pw {
 
@@ -31,7 +34,7 @@ namespace {
 struct CompareArguments {
     ConfigArguments config;
     std::vector<std::string> others;  // one: the measured trace, and config.path is the predicted one
-    std::string max_error, plot, schedules, folder;
+    std::string max_error, plot, schedules, folder, csv;
     std::optional<int> turns;
     bool json = false, why = false, replay = false, explain = false;
 };
@@ -51,22 +54,68 @@ double parse_percent(const std::string& text) {
     return value / 100;
 }
 
-Comparison compare_files(const CompareArguments& arguments) {
+// Whether a file is to be read as a config; a trace is recognised by its beginning.
+bool is_config_file(const std::string& path) { return kind_of(path) == FileKind::Unknown && names_workload(path); }
+
+// The prediction of a config, or a trace.
+Report side_of(const CompareArguments& arguments, const std::string& path) {
+    if (!is_config_file(path)) {
+        require_trace(path, "");
+        return report_in({path});
+    }
+    ConfigArguments config = arguments.config;
+    config.path = path;
+    const Job job = job_of(config.load());
+    print_notes(notes_on_costs(job));
+    return predicted_report(job);
+}
+
+void refuse_of_files(const CompareArguments& arguments) {
+    const std::vector<std::string>& others = arguments.others;
     if (arguments.turns)
-        fail("--interleave does not apply to traces\n  help: compare CONFIG --interleave N runs the config again");
-    if (!arguments.config.set.empty())
-        fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs the config again");
-    if (arguments.others.size() > 1)
+        fail("--interleave does not apply to two files\n  help: compare CONFIG --interleave N runs the config again");
+    if (others.size() > 1)
         fail(
-            "{} traces, and two are compared\n  help: compare PREDICTED MEASURED; files of the ranks of one trace go "
-            "with "
-            "--replay, or plot and validate",
-            arguments.others.size() + 1);
-    const std::string& measured_path = arguments.others.front();
-    for (const std::string& path : {arguments.config.path, measured_path})
-        require_trace(path,
-                      fmt::format("compare it alone, or write traces: pipewright simulate {} --trace FILE", path));
-    return compare_traces(report_in({arguments.config.path}), report_in({measured_path}));
+            "{} files, and two are compared\n  help: compare PREDICTED MEASURED; files of the ranks of one trace go "
+            "with --replay, or plot and validate",
+            others.size() + 1);
+    if (!arguments.config.set.empty() && !is_config_file(arguments.config.path) && !is_config_file(others.front()))
+        fail("--set does not apply to traces\n  help: compare CONFIG --set ... simulates and runs the config again");
+}
+
+// Names of files, without their folders if the names differ.
+std::pair<std::string, std::string> short_file_names(const std::string& first, const std::string& second) {
+    const std::string a = std::filesystem::path(first).filename().string(),
+                      b = std::filesystem::path(second).filename().string();
+    return a == b ? std::pair(first, second) : std::pair(a, b);
+}
+
+void print_differences_of(Report first, Report second, const std::string& reason, const CompareArguments& arguments) {
+    if (!arguments.max_error.empty() || arguments.why)
+        fail(
+            "--max-error and --why are about a prediction and a run of one plan{}\n  help: trace simulate and run of "
+            "the same config",
+            reason.empty() ? "" : ": " + reason);
+    const auto [a, b] = short_file_names(arguments.config.path, arguments.others.front());
+    const PlanDifferences differences = differences_of({a, std::move(first)}, {b, std::move(second)});
+    if (!reason.empty())
+        print_note(reason + ": both are shown next to each other");
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (arguments.json)
+            print_json(to_json(differences));
+        else if (arguments.csv != "-")
+            print_result("{}", to_text(differences));
+    });
+    outputs.attempt([&] {
+        if (!arguments.csv.empty())
+            write_csv(arguments.csv, to_json(differences)["plans"]);
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            plot_differences(differences, arguments.plot);
+    });
+    outputs.done();
 }
 
 Comparison compare_config(const CompareArguments& arguments, Config config) {
@@ -80,12 +129,13 @@ Comparison compare_config(const CompareArguments& arguments, Config config) {
     line.hide();
     print_notes(made.notes);
     print_warnings(made.warnings);
+    print_details(origins_of_costs(job));
     refuse_over_memory(job);
     const int turns = turns_for(job, arguments.turns);
     if (is_first_rank()) {
         if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
             print_note(note);
-        if (!arguments.json)
+        if (!arguments.json && arguments.csv != "-")
             print_result("{}\n\n", summary_of(job));
         if (const std::string note = note_on_turns(job, turns); !note.empty())
             print_note(note);
@@ -99,30 +149,19 @@ void check_error(const char* what, double error, double limit) {
                   print_percent(limit));
 }
 
-std::vector<std::string> names_in(const std::string& list) {
-    std::vector<std::string> names;
-    if (list == kAllSchedules) {
-        for (const Schedule& schedule : schedules())
-            names.emplace_back(schedule.name);
-        return names;
-    }
-    std::istringstream text(list);
-    for (std::string name; std::getline(text, name, ',');)
-        names.push_back(name);
-    return names;
-}
-
 std::string parts_text(const Comparison& comparison, bool with_why) {
     if (!comparison.parts)
         return "";
-    return fmt::format("\n{}{}{}", to_text(*comparison.parts), with_why ? "\n" : "",
-                       with_why ? why(*comparison.parts) : "");
+    if (!with_why)
+        return fmt::format("\n{}", to_text(*comparison.parts));
+    const std::string first = comparison.advice.empty() ? "" : fmt::format("First: {}.\n", comparison.advice);
+    return fmt::format("\n{}\n{}{}", to_text(*comparison.parts), first, why(*comparison.parts));
 }
 
 // Replays one trace.
 void replay_trace(const CompareArguments& arguments) {
     if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
-        !arguments.config.set.empty())
+        !arguments.csv.empty() || !arguments.config.set.empty())
         fail("--replay takes one trace, --explain and --json\n  help: pipewright compare MEASURED.json --replay");
     std::vector<std::string> paths = {arguments.config.path};
     paths.insert(paths.end(), arguments.others.begin(), arguments.others.end());
@@ -142,9 +181,13 @@ void print_comparison(const Comparison& comparison, const CompareArguments& argu
     outputs.attempt([&] {
         if (arguments.json)
             print_json(to_json(comparison));
-        else
+        else if (arguments.csv != "-")
             print_result("{}{}{}", to_text(comparison), parts_text(comparison, arguments.why),
                          calibration_text(comparison));
+    });
+    outputs.attempt([&] {
+        if (!arguments.csv.empty())
+            write_csv(arguments.csv, Json::array({to_json(comparison)}));
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -155,12 +198,26 @@ void print_comparison(const Comparison& comparison, const CompareArguments& argu
     check_error("peak memory", comparison.errors.peak_memory, limit);
 }
 
+// Two traces of one plan, or the prediction of a config and a trace of its plan, are compared as prediction and
+// measurement; other files are shown next to each other.
+void compare_two(const CompareArguments& arguments, double limit) {
+    refuse_of_files(arguments);
+    const std::string& second = arguments.others.front();
+    Report a = side_of(arguments, arguments.config.path), b = side_of(arguments, second);
+    if (is_config_file(second))
+        return print_differences_of(std::move(a), std::move(b), "", arguments);
+    if (const std::string reason = different_plans(a, b); !reason.empty())
+        return print_differences_of(std::move(a), std::move(b), reason, arguments);
+    print_comparison(compare_traces(std::move(a), std::move(b)), arguments, limit);
+}
+
 void compare(const CompareArguments& arguments) {
     const bool of_traces = arguments.replay || !arguments.others.empty();
     if (of_traces && !is_first_rank())
         return;
     if (arguments.replay)
         return replay_trace(arguments);
+    check_csv(arguments.csv, arguments.json);
     if (arguments.explain)
         fail(
             "--explain is about one measured trace, with --replay\n  help: pipewright compare MEASURED.json --replay "
@@ -173,10 +230,11 @@ void compare(const CompareArguments& arguments) {
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
     if (of_traces && arguments.schedules.empty()) {
         check_plot_file(arguments.plot);
-        return print_comparison(compare_files(arguments), arguments, limit);
+        return compare_two(arguments, limit);
     }
     if (!arguments.schedules.empty())
-        return compare_shown(arguments.config, names_in(arguments.schedules), arguments.folder, arguments.turns);
+        return compare_shown(arguments.config, schedules_in(arguments.schedules),
+                             {arguments.folder, arguments.csv, arguments.turns});
     check_plot_file(arguments.plot);
     const Config config = arguments.config.load();
     with_all_ranks(config, [&] {
@@ -196,10 +254,11 @@ void note_on_measuring(const Config& config) {
 Action add_compare(CLI::App& command) {
     auto arguments = std::make_shared<CompareArguments>();
     add_config(command, arguments->config);
-    command.get_option("CONFIG")->description("a config (YAML); the trace of a prediction if MEASURED is given");
+    command.get_option("CONFIG")->description("a config (YAML); or one of two files, each a config or a trace");
     command
-        .add_option("MEASURED", arguments->others,
-                    "the trace of a run of the same plan; with --replay: more files of a trace that has one per rank")
+        .add_option("OTHER", arguments->others,
+                    "the trace of a run of the same plan, or another config or trace; with --replay: more files of a "
+                    "trace that has one per rank")
         ->type_name("")
         ->expected(0, -1);
     command
@@ -230,6 +289,7 @@ Action add_compare(CLI::App& command) {
     command.add_flag("--explain", arguments->explain,
                      "with --replay: say which stage is slow, the critical path, and what devices wait for");
     command.add_flag("--json", arguments->json, "print one JSON object");
+    add_csv(command, arguments->csv);
     return [arguments] { compare(*arguments); };
 }
 

@@ -12,9 +12,15 @@ namespace pw {
 // Prints a note if the config needs a profile that is measured first.
 void note_on_measuring(const Config& config);
 
-// Compares several schedules of one config. Prints a table to stdout. Unless `folder` is empty, writes accuracy.json,
-// table.txt, profile.yaml if there is one, a timeline per schedule and the losses to it.
+struct SchedulesOutput {
+    // For accuracy.json, table.txt, profile.yaml if there is one, a timeline per schedule and the losses; empty: none.
+    std::string folder;
+    std::string csv;  // as --csv
+    std::optional<int> turns;
+};
+
+// Compares several schedules of one config. Prints a table to stdout.
 void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                   const std::string& folder, std::optional<int> turns);
+                   const SchedulesOutput& output);
 
 }  // namespace pw

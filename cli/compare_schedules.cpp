@@ -38,9 +38,12 @@ std::string lines_of(const Json& comparison) {
 // Prints the comparison row by row, and writes the rows so far to the folder.
 class ComparisonOutput {
 public:
-    explicit ComparisonOutput(const std::string& folder)
-        : root_(folder), kept_(!folder.empty() && is_first_rank()), pictures_(has_gnuplot()) {
-        check_target_folder(folder);
+    explicit ComparisonOutput(const SchedulesOutput& output)
+        : root_(output.folder),
+          csv_(output.csv),
+          kept_(!output.folder.empty() && is_first_rank()),
+          pictures_(has_gnuplot()) {
+        check_target_folder(output.folder);
     }
 
     void begin(const Job& job, int turns) {
@@ -62,18 +65,19 @@ public:
         print_notes(run.comparison.notes);
         print_warnings(run.comparison.warnings);
         if (so_far.runs.size() == 1)
-            outputs_.attempt([&] { show(so_far.title + "\n" + table_of({}).last_row(kLeastWidth)); });
-        outputs_.attempt([&] { show(table_of(so_far).last_row(kLeastWidth)); });
+            outputs_.attempt([&] { show_text(so_far.title + "\n" + table_of({}).last_row(kLeastWidth)); });
+        outputs_.attempt([&] { show_text(table_of(so_far).last_row(kLeastWidth)); });
         if (!kept_)
             return;
         outputs_.attempt([&] { draw(run); });
-        outputs_.attempt([&] {
-            write_file(file("accuracy.json"), lines_of(to_json(so_far)));
-            write_file(file("table.txt"), to_text(so_far));
-        });
+        outputs_.attempt([&] { write_tables(so_far); });
     }
 
     void finish(const ScheduleComparison& all) {
+        outputs_.attempt([&] { show_text(left_out_text(all)); });
+        outputs_.attempt([&] { write_csv(csv_, to_json(all)["points"]); });
+        if (kept_)
+            outputs_.attempt([&] { write_tables(all); });
         outputs_.attempt([&] {
             if (kept_ && !all.losses.empty())
                 plot_curves(all.losses, "samples", "loss", file(pictures_ ? "losses.svg" : "losses.html"));
@@ -82,6 +86,16 @@ public:
     }
 
 private:
+    void show_text(const std::string& text) const {
+        if (csv_ != "-")
+            show(text);
+    }
+
+    void write_tables(const ScheduleComparison& so_far) const {
+        write_file(file("accuracy.json"), lines_of(to_json(so_far)));
+        write_file(file("table.txt"), to_text(so_far));
+    }
+
     void open() {
         std::filesystem::create_directories(root_);
         if (!pictures_)
@@ -103,6 +117,7 @@ private:
     }
 
     std::filesystem::path root_;
+    std::string csv_;
     bool kept_, pictures_;
     bool has_begun_ = false, profile_is_written_ = false;
     Outputs outputs_;
@@ -111,15 +126,15 @@ private:
 }  // namespace
 
 void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
-                   const std::string& folder, std::optional<int> turns) {
+                   const SchedulesOutput& output) {
     ConfigArguments of_first = arguments;
     of_first.set.push_back("pipeline.schedule=" + schedules.front());
     const Config first = of_first.load();
     with_all_ranks(first, [&] {
         ScheduleHooks hooks;
-        ComparisonOutput shown(folder);
+        ComparisonOutput shown(output);
         ProgressLine line;
-        hooks.turns = turns;
+        hooks.turns = output.turns;
         hooks.progress = [&](const std::string& state) { line.show(state); };
         hooks.measures = [&] { note_on_measuring(first); };
         hooks.begins = [&](const Job& job, int of_run, const Notices& notes, const Notices& warnings) {

@@ -11,9 +11,9 @@ namespace pw {
 // The options of run, which launch passes on to it.
 struct RunArguments {
     ConfigArguments config;
-    std::string trace, resume, checkpoints, dump, save, losses;
+    std::string trace, resume, checkpoints, dump, save, losses, log;
     int steps = 0, checkpoint_every = 0, keep = 2;
-    bool reference = false, json = false;
+    bool reference = false, json = false, dry = false;
     bool say_started = false;  // rank 0 writes kStartedLine first; for `launch`
 
     Config load() const;  // with `steps`, if given

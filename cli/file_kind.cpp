@@ -49,6 +49,8 @@ FileKind kind_of(const std::string& path) {
     return FileKind::Unknown;
 }
 
+bool names_workload(const std::string& path) { return has_key(beginning_of(path), "workload"); }
+
 void require_config(const std::string& path) {
     switch (kind_of(path)) {
         case FileKind::Model:

@@ -14,6 +14,7 @@ enum class FileKind {
     Plan,      // *.csv
 };
 FileKind kind_of(const std::string& path);
+bool names_workload(const std::string& path);  // as a config does
 
 // Throws Error (BadInput) with the kind of the file and how to use it, unless the file may be a config.
 void require_config(const std::string& path);

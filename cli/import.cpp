@@ -1,14 +1,19 @@
-// import: reads traces of other programs and writes one of ours.
+// import: reads traces of other programs and writes one of ours, or a config with its times.
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/streams.h"
+#include "job/load.h"
+#include "report/measured_config.h"
+#include "report/predict.h"
 #include "report/report.h"
+#include "schedules/csv/csv.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
@@ -23,10 +28,24 @@ struct ImportArguments {
     std::string output;
 };
 
+void import_config(const ImportArguments& arguments) {
+    const Report report = report_in(arguments.files);
+    const MeasuredConfig config = measured_config(report);
+    const std::filesystem::path output = arguments.output;
+    const std::string plan_file = output.stem().string() + ".plan.csv";
+    if (config.plan) {
+        const std::string path = (output.parent_path() / plan_file).string();
+        write_file(path, print_csv(*config.plan, false));
+        print_note(fmt::format("no schedule has the order of the trace: its plan is in {}", path));
+    }
+    write_file(arguments.output, print(config, plan_file));
+    const PredictedNumbers predicted = predict_numbers(job_of(load_config(arguments.output, {})));
+    print_result("{}: {}; step {} with these times, {} measured\n", arguments.output,
+                 config.plan ? "schedule: " + plan_file : config.schedule, print_time(predicted.metrics.step_time),
+                 print_time(report.metrics.step_time));
+}
+
 void import_trace(const ImportArguments& arguments) {
-    check_target_file(arguments.output);
-    for (const std::string& path : arguments.files)
-        require_trace(path, fmt::format("pipewright simulate {} --trace {}", path, arguments.output));
     const Report report = report_in(arguments.files);
     write_trace(report.trace, arguments.output);
     std::set<int> steps;
@@ -34,6 +53,14 @@ void import_trace(const ImportArguments& arguments) {
         steps.insert(event.step);
     print_result("{}: {}; devices: {}, stages: {}, micro-batches: {}, steps: {}\n", arguments.output, title_of(report),
                  report.trace.devices, report.trace.stages, report.trace.micro_batches, steps.size());
+}
+
+void import_files(const ImportArguments& arguments) {
+    check_target_file(arguments.output);
+    for (const std::string& path : arguments.files)
+        require_trace(path, fmt::format("pipewright simulate {} --trace {}", path, arguments.output));
+    const std::string suffix = std::filesystem::path(arguments.output).extension().string();
+    suffix == ".yaml" || suffix == ".yml" ? import_config(arguments) : import_trace(arguments);
 }
 
 }  // namespace
@@ -53,8 +80,12 @@ Action add_import(CLI::App& command) {
         ->required()
         ->type_name("")
         ->expected(-1);
-    command.add_option("-o,--output", arguments->output, "the trace to write")->required()->type_name("FILE");
-    return [arguments] { import_trace(*arguments); };
+    command
+        .add_option("-o,--output", arguments->output,
+                    "the trace to write, or with .yaml a config whose stages take the measured times")
+        ->required()
+        ->type_name("FILE");
+    return [arguments] { import_files(*arguments); };
 }
 
 }  // namespace pw

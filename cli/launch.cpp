@@ -122,13 +122,43 @@ bool take_started_line(std::string& results) {
     fail_with(static_cast<ExitCode>(end.code), "{}{}{}", describe(end), after, wrong ? "" : resume_help(checkpoints));
 }
 
+// A word as a shell takes it.
+std::string shell_quoted(const std::string& word) {
+    constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos)
+        return word;
+    std::string quoted = "'";
+    for (const char letter : word)
+        quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+    return quoted + "'";
+}
+
+// Prints the command line of the first attempt, and how a restart differs from it.
+void print_command_lines(const LaunchArguments& arguments, Words words) {
+    std::erase(words, kSayStarted);
+    std::vector<std::string> quoted;
+    for (const std::string& word : words)
+        quoted.push_back(shell_quoted(word));
+    const std::string line = fmt::format("{}", fmt::join(quoted, " "));
+    const RunArguments& run = arguments.run;
+    const std::string first = run.resume.empty() ? "" : " --resume=" + shell_quoted(run.resume);
+    print_result("{}{}\n", line, first);
+    if (arguments.most_restarts > 0 && !run.checkpoints.empty())
+        print_note(fmt::format("after a failure, up to {} times, the same with --resume of the latest checkpoint in {}",
+                               arguments.most_restarts, run.checkpoints));
+}
+
 void launch(const LaunchArguments& arguments, const Words& of_run) {
     const RunArguments& run = arguments.run;
     const int steps = run.load().training.steps;
     Words words = launcher_of(arguments);
     words.insert(words.end(), of_run.begin(), of_run.end());
+    if (verbosity() != Verbosity::Normal)
+        words.emplace_back(verbosity() == Verbosity::Quiet ? "--quiet" : "--verbose");
     check_targets(run);
     check_checkpoints_are_own(run);
+    if (run.dry)
+        return print_command_lines(arguments, std::move(words));
     std::string start = run.resume;
     bool has_started = false;  // in any attempt
     for (int restart = 0;; ++restart) {
@@ -159,6 +189,8 @@ Action add_launch(CLI::App& command) {
     add_run_options(command, arguments->run);
     std::vector<CLI::Option*> of_run = command.get_options();
     std::erase(of_run, command.get_option("--resume"));  // each attempt has its own
+    std::erase(of_run, command.get_option("--dry-run"));
+    command.get_option("--dry-run")->description("print the command line that starts the ranks; run and write nothing");
     command.add_option("-n", arguments->ranks, "number of ranks")
         ->required()
         ->type_name("N")

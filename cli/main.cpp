@@ -3,6 +3,7 @@
 #include "cli/streams.h"
 #include "exec/ranks/control_connection.h"
 #include "exec/system/threads.h"
+#include "job/config/other_names.h"
 #include "job/launched_ranks.h"
 #include "job/load.h"
 #include "report/error_of_rank.h"
@@ -15,6 +16,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -41,6 +43,7 @@ constexpr Command kCommands[] = {
     {"simulate", "predict time, bubbles and memory of a plan", add_simulate,
      "  pipewright simulate cfg.yaml --plot timeline.svg\n"
      "  pipewright simulate cfg.yaml --set 'sweep={pipeline.micro_batches: [4, 8, 16]}' --plot sweep.html\n"
+     "  pipewright simulate cfg.yaml --schedules all --plot schedules.html\n"
      "  pipewright simulate cfg.yaml --explain --what-if pipeline.schedule=zb-h1"},
     {"profile", "measure the costs of layers, transfers and updates on this machine", add_profile,
      "  pipewright profile cfg.yaml -o profile.yaml\n"
@@ -56,8 +59,9 @@ constexpr Command kCommands[] = {
     {"launch", "run on ranks, and continue from the latest checkpoint when one fails", add_launch,
      "  pipewright launch -n 4 cfg.yaml --checkpoint kept --checkpoint-every 100\n"
      "  pipewright launch -n 4 --launcher 'mpirun --host a:2,b:2' cfg.yaml --checkpoint kept --checkpoint-every 100"},
-    {"compare", "compare predicted with measured times and memory", add_compare,
+    {"compare", "compare predicted with measured times and memory, or two plans", add_compare,
      "  pipewright compare cfg.yaml --plot both.html\n"
+     "  pipewright compare gpipe.yaml 1f1b.yaml\n"
      "  pipewright compare predicted.json measured.json --max-error 5%\n"
      "  pipewright compare cfg.yaml --schedules gpipe,1f1b -o study\n"
      "  mpirun -n 2 pipewright compare cfg.yaml",
@@ -83,6 +87,30 @@ constexpr Command kCommands[] = {
      "  pipewright help --completion bash >/etc/bash_completion.d/pipewright"},
 };
 
+// The options of all commands.
+struct CommonOption {
+    const char* names;
+    const char* help;
+    Verbosity verbosity;
+};
+
+constexpr CommonOption kCommonOptions[] = {
+    {kQuiet, "print no notes and no progress; warnings, errors and results stay", Verbosity::Quiet},
+    {kVerbose, "also print where costs come from, how long the command took, and progress without a terminal",
+     Verbosity::Verbose},
+};
+
+void add_common_options(CLI::App& command) {
+    CLI::Option* previous = nullptr;
+    for (const CommonOption& option : kCommonOptions) {
+        CLI::Option* const added = command.add_flag_callback(
+            option.names, [chosen = option.verbosity] { set_verbosity(chosen); }, option.help);
+        if (previous != nullptr)
+            added->excludes(previous);
+        previous = added;
+    }
+}
+
 std::vector<std::string_view> command_names() {
     std::vector<std::string_view> names;
     for (const Command& command : kCommands)
@@ -95,6 +123,56 @@ std::vector<std::string_view> command_names() {
     fail("{}\n  help: {}", fact, help);
 }
 
+// Words that people type out of habit, and what does it here.
+struct Habit {
+    const char* command;
+    const char* option;
+    const char* help;
+};
+constexpr Habit kHabits[] = {
+    {"simulate", "-o", "--plot FILE draws, --trace FILE writes the trace, --csv FILE the table"},
+    {"run", "-o", "--trace FILE writes the trace, --checkpoint DIR and --save DIR the weights, --log FILE the losses"},
+    {"validate", "-o", "it writes nothing; `pipewright simulate` and `run` write what they find"},
+    {"plot", "--plot", "plot writes to -o FILE"},
+    {"search", "--schedules", "--set search.schedules=[gpipe, 1f1b], or all"},
+};
+
+// Returns how a key of the config is set, where an option has its name: "--micro-batches 8". Empty: there is no such
+// key.
+std::string help_for_key(std::string option, const std::vector<std::string>& words) {
+    std::string value = words.size() > 1 && !words[1].starts_with('-') ? words[1] : "VALUE";
+    if (const std::size_t equals = option.find('='); equals != std::string::npos) {
+        value = option.substr(equals + 1);
+        option.erase(equals);
+    }
+    option.erase(0, option.find_first_not_of('-'));
+    std::replace(option.begin(), option.end(), '-', '_');
+    const auto known = other_names();
+    const auto found = std::ranges::find(known, option, &OtherName::name);
+    return found == known.end() ? "" : fmt::format("--set {}={}", found->key, value);
+}
+
+// Returns what an unknown option may mean.
+std::string help_for_option(const CLI::App& command, const std::vector<std::string>& words) {
+    const std::string& word = words.front();
+    for (const Habit& habit : kHabits)
+        if (command.get_name() == habit.command && word == habit.option)
+            return habit.help;
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options())
+        for (const std::string& name : option->get_lnames())
+            names.push_back("--" + name);
+    const auto near = nearest(word, std::vector<std::string_view>(names.begin(), names.end()));
+    const bool sets = std::ranges::count(names, "--set") > 0;
+    const std::string key = sets && word.starts_with("--") ? help_for_key(word, words) : "";
+    const std::string meant = near && !key.empty() ? fmt::format("'{}', or '{}'", key, *near)
+                              : near               ? fmt::format("'{}'", *near)
+                              : !key.empty()       ? fmt::format("'{}'", key)
+                                                   : "";
+    const std::string help = fmt::format("pipewright {} --help", command.get_name());
+    return meant.empty() ? help : fmt::format("did you mean {}? See {}", meant, help);
+}
+
 // Reports the word that neither an option nor a command takes.
 [[noreturn]] void fail_leftover(const CLI::App& app, const std::vector<std::string>& words) {
     // A sub-command has its own leftovers; `app` has those of the whole line.
@@ -105,15 +183,10 @@ std::vector<std::string_view> command_names() {
         fail_usage(fmt::format("unknown {} '{}'", word.starts_with('-') ? "option" : "command", word),
                    near ? fmt::format("did you mean '{}'?", *near) : "pipewright --help lists the commands");
     }
-    std::vector<std::string> names;
-    for (const CLI::Option* option : chosen.front()->get_options())
-        for (const std::string& name : option->get_lnames())
-            names.push_back("--" + name);
-    const auto near = nearest(word, std::vector<std::string_view>(names.begin(), names.end()));
-    const std::string help = fmt::format("pipewright {} --help", chosen.front()->get_name());
-    fail_usage(word.starts_with('-') ? fmt::format("unknown option '{}'", word)
-                                     : fmt::format("one argument too many: '{}'", word),
-               near ? fmt::format("did you mean '{}'? See {}", *near, help) : help);
+    if (!word.starts_with('-'))
+        fail_usage(fmt::format("one argument too many: '{}'", word),
+                   fmt::format("pipewright {} --help", chosen.front()->get_name()));
+    fail_usage(fmt::format("unknown option '{}'", word), help_for_option(*chosen.front(), words));
 }
 
 [[noreturn]] void fail_parse(const CLI::App& app, const CLI::ParseError& error) {
@@ -139,6 +212,7 @@ void run_command_line(int argc, char** argv) {
         CLI::App* added = app.add_subcommand(command.name, command.summary);
         added->footer(std::string("Examples:\n") + command.examples);
         Action action = command.add(*added);
+        add_common_options(*added);
         if (!is_first_rank() && !command.by_all_ranks)
             action = [kept = std::move(action)] {};  // frees the memory of its options after it has run
         actions.emplace_back(added, std::move(action));
@@ -153,10 +227,13 @@ void run_command_line(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         fail_parse(app, error);
     }
+    const auto start = std::chrono::steady_clock::now();
     for (const auto& [command, action] : actions)
         if (command->parsed())
             action();
     finish_results();
+    const std::chrono::duration<double> lasted = std::chrono::steady_clock::now() - start;
+    print_details({fmt::format("the command took {:.3f} s", lasted.count())});
 }
 
 constexpr const char* kOutOfMemory =

@@ -77,11 +77,8 @@ void plot_traces(const PlotArguments& arguments) {
         reports.push_back(arguments.step ? report_of(drawn.back()) : std::move(report));
     }
     std::vector<Panel> panels;
-    for (std::size_t k = 0; k < drawn.size(); ++k) {
-        panels.push_back(panel_of(reports[k], drawn[k]));
-        if (shows_causes(arguments.output))
-            explain_trace(panels.back(), drawn[k]);
-    }
+    for (std::size_t k = 0; k < drawn.size(); ++k)
+        panels.push_back(drawn_panel(reports[k], drawn[k], arguments.output));
     plot(panels, arguments.output);
     print_result("{}\n", arguments.output);
 }

@@ -3,16 +3,19 @@
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
 #include "cli/signals.h"
+#include "cli/step_log.h"
 #include "cli/streams.h"
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/engine/machine.h"
 #include "exec/oracle.h"
 #include "exec/ranks/control_connection.h"
 #include "exec/run_in_segments.h"
+#include "exec/runnable.h"
 #include "job/config/config.h"
 #include "job/launched_ranks.h"
 #include "report/error_of_rank.h"
 #include "report/notes.h"
+#include "report/origins.h"
 #include "report/run_report.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
@@ -155,11 +158,15 @@ RunResult run_job(const Job& job, const RunOptions& options, bool reference) {
 }
 
 // Shows the progress of the run until it has finished, and reports disturbances.
-RunResult execute(const Job& job, RunOptions options, bool reference) {
+RunResult execute(const Job& job, RunOptions options, StepLog& log, bool reference) {
     if (const std::string note = note_on_data(job.config); !note.empty())
         print_note(note);
     ProgressLine line;
-    options.progress = progress_for({[&](const std::string& state) { line.show(state); }});
+    options.progress =
+        [&, show = progress_for({[&](const std::string& state) { line.show(state); }})](const Progress& progress) {
+            log.add(progress);
+            show(progress);
+        };
     options.finished = [&line, then = options.finished](const RunResult& result) {
         line.hide();
         then(result);
@@ -173,6 +180,22 @@ RunResult execute(const Job& job, RunOptions options, bool reference) {
     return result;
 }
 
+// Prints what the run would do, by the costs that a prediction takes. Nothing is written.
+void print_dry_run(const RunArguments& arguments, const Job& job, const std::optional<FoundCheckpoint>& found) {
+    if (!is_first_rank())
+        return;
+    check_runnable(job);
+    const Report report = predicted_report(arguments.reference ? oracle_of(job) : job, false);
+    if (arguments.json)
+        return print_json(to_json(report));
+    const int done = found ? found->checkpoint.step : 0;
+    print_result("{}{}\n\n{}\n{}\nsteps {} to {} would run; nothing was run or written\n", summary_of(job),
+                 arguments.reference ? ", one task at a time" : "", to_text(report), proof_text(job), done + 1,
+                 done + job.config.training.steps);
+    print_notes(notes_on_idle_keys(job));
+    print_notes(notes_on_costs(job));
+}
+
 void run_config(const RunArguments& arguments) {
     check_targets(arguments);
     if (arguments.reference && launched_ranks().rank > 0)  // the reference is one device, on rank 0
@@ -183,6 +206,9 @@ void run_config(const RunArguments& arguments) {
     // sizes.
     if (!arguments.reference && has_precision(job.config, job.profile))
         refuse_over_memory(job);
+    print_details(origins_of_costs(job));
+    if (arguments.dry)
+        return print_dry_run(arguments, job, found);
     Outputs outputs;
     const int done = found ? found->checkpoint.step : 0;
     RunOptions options = options_of(arguments, done + job.config.training.steps);
@@ -190,6 +216,8 @@ void run_config(const RunArguments& arguments) {
         print_note(fmt::format("resumed from {}, after step {}", found->folder, done));
         options.resumed = std::make_shared<const FoundCheckpoint>(std::move(*found));
     }
+    StepLog log(launched_ranks().rank > 0 ? "" : arguments.log, sizes_of(job.config.pipeline).mini_batch,
+                options.resumed != nullptr);
     RunResult end;
     options.finished = [&](const RunResult& result) {
         outputs.attempt([&] { print_run(arguments, job, result); });
@@ -203,7 +231,7 @@ void run_config(const RunArguments& arguments) {
                             "samples", "loss", arguments.losses);
         });
     };
-    outputs.attempt([&] { end = execute(job, options, arguments.reference); });
+    outputs.attempt([&] { end = execute(job, options, log, arguments.reference); });
     outputs.done();
     check_end(end, arguments.checkpoints);
 }
@@ -226,6 +254,7 @@ bool is_same_place(const std::string& folder, const std::string& other) {
 
 void check_targets(const RunArguments& arguments) {
     check_target_file(arguments.trace);
+    check_target_file(arguments.log);
     check_plot_file(arguments.losses);
     check_target_folder(arguments.dump);
     check_target_folder(arguments.save);
@@ -267,11 +296,13 @@ void add_run_options(CLI::App& command, RunArguments& arguments) {
                      "run the same micro-batches and sums on one device, unpipelined");
     command.add_option("--dump", arguments.dump, "write the first mini-batch, its gradients and weights as .npy")
         ->type_name("DIR");
+    command.add_option("--log", arguments.log, "write a line of JSON for every step as it ends")->type_name("FILE");
     command.add_option("--save", arguments.save, "write all parameters after the run as .npy, for training.initial")
         ->type_name("DIR");
     command.add_option("--losses", arguments.losses, "draw the loss of every update: " + plot_formats())
         ->type_name("FILE");
     command.add_flag("--json", arguments.json, "print one JSON object");
+    command.add_flag("--dry-run", arguments.dry, "print plan, memory and proof; run and write nothing");
 }
 
 Action add_run(CLI::App& command) {

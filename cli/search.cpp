@@ -11,6 +11,7 @@
 #include "job/settings.h"
 #include "report/cluster_plans.h"
 #include "report/notes.h"
+#include "report/origins.h"
 #include "report/partition_search.h"
 #include "report/plan_search.h"
 #include "report/table.h"
@@ -38,16 +39,34 @@ namespace {
 struct SearchArguments {
     ConfigArguments config;
     bool json = false;
-    std::string output, plot;
+    std::string output, plot, csv;
     double time_limit = 0;     // seconds; 0: none
     std::string memory_limit;  // empty: a quarter of the machine's
     int threads = 0;           // 0: one per core
     int top = 10;
+
+    bool prints_text() const { return !json && csv != "-"; }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+volatile std::sig_atomic_t stopped_by_signal = 0;
+
+// After SIGINT or SIGTERM a search ends with the best plan so far. A second signal ends it at once.
+void stop_soon(int signal) {
+    stopped_by_signal = signal;
+    std::signal(signal, SIG_DFL);
+}
+
+void end_soon_on_signals() {
+    for (const int signal : {SIGINT, SIGTERM})
+        if (!is_ignored(signal))
+            std::signal(signal, stop_soon);
+}
+
+bool is_stopped_by_signal() { return stopped_by_signal != 0; }
 
 MakespanLimits limits_of(const SearchArguments& arguments, double seconds_gone) {
     MakespanLimits limits;
@@ -55,6 +74,7 @@ MakespanLimits limits_of(const SearchArguments& arguments, double seconds_gone) 
         limits.seconds = std::max(0.0, arguments.time_limit - seconds_gone);
     limits.threads =
         arguments.threads > 0 ? arguments.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    limits.should_stop = is_stopped_by_signal;
     return limits;
 }
 
@@ -75,10 +95,14 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
               print_bytes(limit));
 }
 
-// The time limit ended before any plan was simulated.
+// The search ended before any plan was simulated.
 [[noreturn]] void fail_without_a_plan(const SearchResult& result, const SearchArguments& arguments, Bytes memory) {
     if (result.stop == SearchStop::Memory)
         fail_without_memory(memory);
+    if (result.stop == SearchStop::Caller)
+        fail_with(ExitCode::RunFailed,
+                  "the search was stopped by a signal before any plan was tried\n  help: let it search longer, or "
+                  "search fewer micro-batches (larger search.micro_batch_sizes)");
     fail_with(ExitCode::RunFailed,
               "the time limit of {:g} s ended before any plan was tried\n  help: raise --time-limit, or search fewer "
               "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
@@ -149,11 +173,15 @@ void within_memory(Bytes memory, Search search) {
 }
 
 template <class Found>
-void write_found(const Found& search, const SearchArguments& arguments) {
+void write_found(const Found& search, const Config& config, const SearchArguments& arguments) {
     Outputs outputs;
     outputs.attempt([&] {
-        if (!arguments.json)
+        if (arguments.prints_text())
             print_result("{}", to_text(search, static_cast<std::size_t>(arguments.top)));
+    });
+    outputs.attempt([&] {
+        if (!arguments.csv.empty())
+            write_csv(arguments.csv, to_json(search)["plans"]);
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -164,7 +192,10 @@ void write_found(const Found& search, const SearchArguments& arguments) {
             write_file(arguments.output, best_config_yaml(search, arguments.output));
     });
     outputs.done();
-    if (!arguments.json && !arguments.output.empty())
+    print_details(origins_of_costs(*search.best, config));
+    if (const std::string note = note_on_precision(config); !note.empty())
+        print_note(note);
+    if (arguments.prints_text() && !arguments.output.empty())
         print_result("next: pipewright {} {}\n", next_command(*search.best), arguments.output);
 }
 
@@ -189,27 +220,16 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
         fail_without_a_plan(search.result, arguments, memory);
     if (!search.best)
         fail_infeasible(search.result);
-    write_found(search, arguments);
+    write_found(search, config, arguments);
     print_notes(notes_on_costs(*search.best, config.search.micro_batch_sizes));
-}
-
-volatile std::sig_atomic_t stopped_by_signal = 0;
-
-// After SIGINT or SIGTERM a search ends with the best plan so far. A second signal ends it at once.
-void stop_soon(int signal) {
-    stopped_by_signal = signal;
-    std::signal(signal, SIG_DFL);
 }
 
 ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds_gone, const ComputingRanks& ranks) {
     const MakespanLimits limits = limits_of(arguments, seconds_gone);
-    for (const int signal : {SIGINT, SIGTERM})
-        if (!is_ignored(signal))
-            std::signal(signal, stop_soon);
     return {.seconds = limits.seconds,
             .threads = arguments.threads > 0 ? arguments.threads : ranks.cores,
             .exact = static_cast<std::size_t>(arguments.top),
-            .should_stop = [&] { return stopped_by_signal != 0 || (ranks.has_failed && ranks.has_failed()); },
+            .should_stop = [&] { return is_stopped_by_signal() || (ranks.has_failed && ranks.has_failed()); },
             .team = {ranks.rank, ranks.size, ranks.exchange}};
 }
 
@@ -256,7 +276,7 @@ void search_cluster_on(const ComputingRanks& ranks, const Config& config, const 
         print_json(to_json(plans));
     if (!plans.best)
         fail_without_cluster_plan(plans.result);
-    write_found(plans, arguments);
+    write_found(plans, config, arguments);
     print_notes(notes_on_costs(*plans.best));
 }
 
@@ -272,8 +292,12 @@ void write_partition(const PartitionSearch& search, const SearchArguments& argum
     }
     Outputs outputs;
     outputs.attempt([&] {
-        if (!arguments.json)
+        if (arguments.prints_text())
             print_result("{}", to_text(search));
+    });
+    outputs.attempt([&] {
+        if (!arguments.csv.empty())
+            write_csv(arguments.csv, to_json(search)["best"]["stages"]);
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
@@ -290,6 +314,7 @@ void search_objective(const Config& config, const SearchArguments& arguments) {
             "makespan",
             name_of(config.search.objective));
     SearchLimits limits;
+    limits.should_stop = is_stopped_by_signal;
     if (arguments.time_limit > 0)
         limits.seconds = arguments.time_limit;
     within_memory(memory, [&] { write_partition(search_partition(config, limits), arguments); });
@@ -297,8 +322,10 @@ void search_objective(const Config& config, const SearchArguments& arguments) {
 
 void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
+    end_soon_on_signals();
     check_plot_file(arguments.plot);
     check_target_file(arguments.output);
+    check_csv(arguments.csv, arguments.json);
     at_its_place(config, [&] {
         if (searches_cluster(config))
             with_computing_ranks(config.run.timeout,
@@ -321,6 +348,7 @@ Action add_search(CLI::App& command) {
     add_config(command, arguments->config);
     command.add_option("-o,--output", arguments->output, "write the config of the best plan")->type_name("BEST.yaml");
     command.add_flag("--json", arguments->json, "print one JSON object");
+    add_csv(command, arguments->csv);
     command
         .add_option("--plot", arguments->plot,
                     "draw reserved memory against step time (with other objectives: the time of every stage): " +

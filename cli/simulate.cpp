@@ -4,6 +4,7 @@
 #include "cli/streams.h"
 #include "report/answers.h"
 #include "report/notes.h"
+#include "report/origins.h"
 #include "report/panels.h"
 #include "report/predict.h"
 #include "report/report.h"
@@ -20,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include <limits>
+#include <list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,9 +34,24 @@ namespace {
 struct SimulateArguments {
     ConfigArguments config;
     bool json = false;
-    std::string trace, plot, slack, program;
+    std::string trace, plot, slack, program, schedules, csv;
     Questions questions;
+
+    bool prints_text() const { return !json && csv != "-"; }
 };
+
+// Several simulations have no single trace, and no single plan to ask about.
+void refuse_single_among_schedules(const SimulateArguments& arguments, const Config& config) {
+    constexpr const char* kHelp = "name the schedule instead: --set pipeline.schedule=NAME";
+    if (arguments.questions.any() || !arguments.trace.empty() || !arguments.program.empty())
+        fail(
+            "--trace, --arguments, --samples, --stragglers, --what-if, --explain and --slack are about one plan, and "
+            "--schedules has several\n  help: {}",
+            kHelp);
+    for (const SweepAxis& axis : config.sweep)
+        if (axis.key == "pipeline.schedule")
+            config.fail_at("sweep", "'sweep' and --schedules both list schedules", "remove one of them");
+}
 
 void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& config) {
     if (!arguments.program.empty())
@@ -53,8 +70,10 @@ void refuse_single_in_sweep(const SimulateArguments& arguments, const Config& co
 
 void print_simulation(const SimulateArguments& arguments, const Job& job, const Report& report,
                       const Answers& answers) {
-    if (!arguments.json)
+    if (arguments.prints_text())
         return print_result("{}\n\n{}{}", summary_of(job), to_text(report), to_text(answers));
+    if (!arguments.json)
+        return;
     Json json = to_json(report);
     if (const Json answered = to_json(answers); !answered.is_null())
         json.update(answered);
@@ -72,6 +91,47 @@ void keep_large_blocks() {
 #endif
 }
 
+void draw_sweep(const Sweep& sweep, const std::string& file) {
+    Notices missing;
+    const Chart chart = chart_of(sweep, missing);
+    print_notes(missing);
+    plot_chart(chart, file);
+}
+
+// A timeline for each schedule, on one time axis.
+void draw_schedules(const Sweep& sweep, const std::string& file) {
+    std::list<Trace> drawn;
+    std::vector<Panel> panels;
+    for (const SweepPoint& point : sweep.points)
+        if (point.report)
+            panels.push_back(drawn_panel(*point.report, drawn.emplace_back(drawn_part_of(*point.report)), file));
+        else
+            print_note(
+                fmt::format("the picture has no panel of {}: {}", point.texts.front(), first_line(*point.error)));
+    plot(panels, file);
+}
+
+template <class Draw>
+void print_sweep(const SimulateArguments& arguments, const Sweep& sweep, Draw draw) {
+    Outputs outputs;
+    outputs.attempt([&] {
+        if (arguments.json)
+            print_json(to_json(sweep));
+        else if (arguments.prints_text())
+            print_result("{}", to_text(sweep));
+    });
+    outputs.attempt([&] {
+        if (!arguments.csv.empty())
+            write_csv(arguments.csv, to_json(sweep)["points"]);
+    });
+    outputs.attempt([&] {
+        if (!arguments.plot.empty())
+            draw(sweep, arguments.plot);
+    });
+    print_notes(sweep.notes);
+    outputs.done();
+}
+
 void sweep_config(const SimulateArguments& arguments, const Config& config) {
     refuse_single_in_sweep(arguments, config);
     if (!arguments.plot.empty())
@@ -81,32 +141,28 @@ void sweep_config(const SimulateArguments& arguments, const Config& config) {
         ProgressLine line;
         sweep = simulate_sweep(arguments.config, config.sweep, {[&](const std::string& state) { line.show(state); }});
     }
-    Outputs outputs;
-    outputs.attempt([&] {
-        if (arguments.json)
-            print_json(to_json(sweep));
-        else
-            print_result("{}", to_text(sweep));
-    });
-    outputs.attempt([&] {
-        if (arguments.plot.empty())
-            return;
-        Notices missing;
-        const Chart chart = chart_of(sweep, missing);
-        print_notes(missing);
-        plot_chart(chart, arguments.plot);
-    });
-    print_notes(sweep.notes);
-    outputs.done();
+    print_sweep(arguments, sweep, draw_sweep);
+}
+
+void compare_predictions(const SimulateArguments& arguments, const Config& config) {
+    if (!arguments.plot.empty())
+        check_timeline(arguments.plot, static_cast<int>(config.cluster.devices.size()));
+    Sweep sweep;
+    {
+        ProgressLine line;
+        sweep = simulate_schedules(arguments.config, schedules_in(arguments.schedules),
+                                   {[&](const std::string& state) { line.show(state); }}, !arguments.plot.empty());
+    }
+    print_sweep(arguments, sweep, draw_schedules);
 }
 
 // With --arguments nothing is simulated.
 void refuse_reports(const SimulateArguments& arguments) {
-    if (arguments.json || arguments.questions.any() || !arguments.trace.empty() || !arguments.plot.empty())
+    if (arguments.json || arguments.questions.any() || !arguments.trace.empty() || !arguments.plot.empty() ||
+        !arguments.csv.empty())
         fail(
-            "--arguments prints a plan and simulates nothing\n  help: remove --arguments, or --json, --trace, --plot "
-            "and "
-            "what is asked about the simulation");
+            "--arguments prints a plan and simulates nothing\n  help: remove --arguments, or --json, --csv, --trace, "
+            "--plot and what is asked about the simulation");
 }
 
 void print_arguments(const Job& job, const std::string& program) {
@@ -116,7 +172,7 @@ void print_arguments(const Job& job, const std::string& program) {
     print_notes(notes_on_idle_keys(job));
 }
 
-Panel drawn_panel(const SimulateArguments& arguments, const Job& job, const Report& report, const Answers& answers) {
+Panel simulated_panel(const SimulateArguments& arguments, const Job& job, const Report& report, const Answers& answers) {
     Panel panel = panel_of(report, report.trace);
     if (answers.explanation)
         add_explanation(panel, *answers.explanation);
@@ -131,9 +187,16 @@ void simulate_config(SimulateArguments arguments) {
     check_target_file(arguments.trace);
     check_target_file(arguments.slack);
     check_plot_file(arguments.plot);
+    check_csv(arguments.csv, arguments.json);
     arguments.questions.slack = !arguments.slack.empty();
     if (!arguments.program.empty())
         refuse_reports(arguments);
+    if (!arguments.schedules.empty()) {
+        refuse_single_among_schedules(arguments, config);
+        if (config.sweep.empty())
+            return compare_predictions(arguments, config);
+        config.sweep.insert(config.sweep.begin(), {"pipeline.schedule", schedules_in(arguments.schedules)});
+    }
     if (!config.sweep.empty())
         return sweep_config(arguments, config);
     if (!arguments.plot.empty())
@@ -151,6 +214,10 @@ void simulate_config(SimulateArguments arguments) {
     Outputs outputs;
     outputs.attempt([&] { print_simulation(arguments, job, report, answers); });
     outputs.attempt([&] {
+        if (!arguments.csv.empty())
+            write_csv(arguments.csv, to_json(report)["devices"]);
+    });
+    outputs.attempt([&] {
         if (!arguments.slack.empty())
             write_file(arguments.slack, answers.slack);
     });
@@ -160,10 +227,13 @@ void simulate_config(SimulateArguments arguments) {
     });
     outputs.attempt([&] {
         if (!arguments.plot.empty())
-            plot({drawn_panel(arguments, job, report, answers)}, arguments.plot);
+            plot({simulated_panel(arguments, job, report, answers)}, arguments.plot);
     });
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
+    if (const std::string note = note_on_precision(job.config); !note.empty())
+        print_note(note);
+    print_details(origins_of_costs(job));
     outputs.done();
 }
 
@@ -207,10 +277,15 @@ Action add_simulate(CLI::App& command) {
     auto arguments = std::make_shared<SimulateArguments>();
     add_config(command, arguments->config);
     command.add_flag("--json", arguments->json, "print one JSON object");
+    add_csv(command, arguments->csv);
+    command
+        .add_option("--schedules", arguments->schedules,
+                    "predict several schedules in one table, the fastest first: names separated by commas, or all")
+        ->type_name("A,B,...");
     command.add_option("--trace", arguments->trace, "write the predicted trace")->type_name("FILE");
     command
         .add_option("--plot", arguments->plot,
-                    "draw the predicted trace, or the step times of a sweep: " + plot_formats())
+                    "draw the predicted trace, that of each of --schedules, or the chart of a sweep: " + plot_formats())
         ->type_name("FILE");
     add_questions(command, *arguments);
     add_training_arguments(command, *arguments);

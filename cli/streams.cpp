@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kLongestLine = 4000;  // of a message: a value in a file may be a megabyte long
 
+Verbosity chosen_verbosity = Verbosity::Normal;
+
 [[noreturn]] void fail_to_write() {
     fail_with(ExitCode::RunFailed, "cannot write to standard output: {}", std::strerror(errno));
 }
@@ -49,9 +51,19 @@ void write_message(std::string_view text) {
     std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+void set_verbosity(Verbosity chosen) { chosen_verbosity = chosen; }
+
+Verbosity verbosity() { return chosen_verbosity; }
+
 void print_note(const std::string& text) {
-    if (is_first_rank())
+    if (is_first_rank() && verbosity() != Verbosity::Quiet)
         write_message("note: " + text);
+}
+
+void print_details(const std::vector<std::string>& lines) {
+    if (is_first_rank() && verbosity() == Verbosity::Verbose)
+        for (const std::string& line : lines)
+            write_message("detail: " + line);
 }
 
 void print_notes(const std::vector<std::string>& notes) {
@@ -69,7 +81,9 @@ void print_warnings(const std::vector<std::string>& warnings) {
         print_warning(warning);
 }
 
-ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine()
+    : terminal_(isatty(STDERR_FILENO) == 1 && verbosity() != Verbosity::Quiet),
+      lines_(!terminal_ && verbosity() == Verbosity::Verbose && is_first_rank()) {}
 
 ProgressLine::~ProgressLine() { hide(); }
 
@@ -77,14 +91,28 @@ void ProgressLine::hide() {
     if (shown_)
         std::fputs("\r\033[K", stderr);
     shown_ = false;
+    if (!unwritten_.empty())
+        write_line();
+    written_.reset();
 }
 
 void ProgressLine::show(const std::string& text) {
+    if (lines_) {
+        unwritten_ = text;
+        if (!written_ || std::chrono::steady_clock::now() - *written_ >= std::chrono::seconds(1))
+            write_line();
+    }
     if (!terminal_)
         return;
     std::fputs(("\r\033[K" + escaped_controls(text)).c_str(), stderr);
     std::fflush(stderr);
     shown_ = true;
+}
+
+void ProgressLine::write_line() {
+    write_message(unwritten_);
+    unwritten_.clear();
+    written_ = std::chrono::steady_clock::now();
 }
 
 }  // namespace pw

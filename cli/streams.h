@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,13 +49,21 @@ private:
 // an error: it could not be reported.
 void write_message(std::string_view text);
 
+// How much a command says on stderr besides its warnings and errors. Normal: notes, and progress on a terminal.
+// Verbose: also details, and progress without a terminal.
+enum class Verbosity { Quiet, Normal, Verbose };
+void set_verbosity(Verbosity verbosity);  // of the program
+Verbosity verbosity();
+
 // With several ranks, only rank 0 prints notes and warnings.
-void print_note(const std::string& text);                 // "note: ..." on stderr
-void print_notes(const std::vector<std::string>& notes);  // each as print_note()
-void print_warning(const std::string& text);              // "warning: ..." on stderr
+void print_note(const std::string& text);                   // "note: ..." on stderr
+void print_details(const std::vector<std::string>& lines);  // "detail: ..." on stderr, if the program is verbose
+void print_notes(const std::vector<std::string>& notes);    // each as print_note()
+void print_warning(const std::string& text);                // "warning: ..." on stderr
 void print_warnings(const std::vector<std::string>& warnings);
 
-// One line on stderr that is rewritten in place. It shows nothing if stderr is not a terminal.
+// One line on stderr that is rewritten in place. If stderr is not a terminal, it shows nothing, or if the program is
+// verbose, a line per second and the last one.
 class ProgressLine {
 public:
     ProgressLine();
@@ -64,8 +74,12 @@ public:
     void hide();
 
 private:
-    bool terminal_;
+    void write_line();
+
+    bool terminal_, lines_;
     bool shown_ = false;
+    std::string unwritten_;
+    std::optional<std::chrono::steady_clock::time_point> written_;  // the time of the last line
 };
 
 }  // namespace pw

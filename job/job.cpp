@@ -8,6 +8,7 @@
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/durations.h"
+#include "workloads/size_text.h"
 
 #include <algorithm>
 #include <utility>
@@ -177,7 +178,7 @@ void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config
             fail_with(ExitCode::Infeasible,
                       "device {} does not have the memory: {} needed ({} bytes), {} available ({} bytes)\n  help: "
                       "use smaller or fewer micro-batches, another split or schedule, or raise cluster.memory",
-                      device, print_bytes(needed), needed, print_bytes(has), has);
+                      device, print_bytes_as(needed, has), needed, print_bytes_as(has, has), has);
 }
 
 void refuse_over_memory(const Job& job) {

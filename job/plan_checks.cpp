@@ -114,10 +114,10 @@ void check_stages(const Config& config, const Schedule& schedule, const Shape& s
                         "a device may hold another number",
                         schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
     if (devices > shape.stages)
-        config.fail_at(
-            overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages"}),
-            fmt::format("{} devices{} for {} stages", devices, of_each, shape.stages),
-            help_for_stages(config, schedule, shape));
+        config.fail_at(overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages",
+                                           "pipeline.replicas"}),
+                       fmt::format("{} devices{} for {} stages", devices, of_each, shape.stages),
+                       help_for_stages(config, schedule, shape));
 }
 
 void check_mini_batch(const Config& config, const Schedule& schedule) {
@@ -161,9 +161,9 @@ void refuse_plan(const Config& config, const StageLinks& links, const Schedule& 
     if (schedule.asynchronous() && clips_gradients(config))
         config.fail_at("training.clip_norm", fact, "leave training.clip_norm out, or choose a schedule that flushes");
     if (shape.placement.empty() && legal_stages(schedule, shape) != shape.stages)
-        config.fail_at(
-            overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages"}), fact,
-            help_for_stages(config, schedule, shape));
+        config.fail_at(overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages",
+                                           "pipeline.replicas"}),
+                       fact, help_for_stages(config, schedule, shape));
     const bool counts = std::find(settings.begin(), settings.end(), Setting::MicroBatches) != settings.end();
     const std::string also = counts && config.places.contains("pipeline.mini_batch")
                                  ? "; pipeline.mini_batch also sets their number: change both, or remove it"

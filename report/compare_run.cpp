@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace pw {
@@ -71,6 +72,20 @@ void run_alone(const Job& job, const Hooks& hooks, Comparison& comparison) {
         comparison.predicted = predicted_report(job);
 }
 
+// The costs of a stored profile are those of another time.
+void advise(const Job& job, int turns, Comparison& comparison) {
+    constexpr double kUsual = 0.05;
+    const bool differs = !comparison.warnings.empty() || std::abs(comparison.errors.step_time) > kUsual;
+    if (job.config.cluster.profile.empty() || turns > 0 || !can_interleave(job) || !differs)
+        return;
+    comparison.advice = fmt::format(
+        "the costs of cluster.profile are of another time: leave cluster.profile out, or add --interleave {}, and "
+        "costs are measured during the run",
+        kTurns);
+    if (!comparison.warnings.empty())
+        comparison.warnings.insert(comparison.warnings.begin(), comparison.advice);
+}
+
 }  // namespace
 
 int turns_for(const Job& job, std::optional<int> asked) {
@@ -114,6 +129,7 @@ Comparison compare_run(const Job& job, int turns, const Hooks& hooks) {
                                   ? &comparison.calibrated->predicted.trace
                                   : nullptr;
     comparison.parts = error_parts_of_run(job, comparison.predicted.trace, calibrated, comparison.measured.trace);
+    advise(job, turns, comparison);
     return comparison;
 }
 

@@ -245,39 +245,11 @@ std::string calibration_text(const Comparison& comparison) {
                        print_time(calibrated.reference_work.median()), print_time(calibrated.reference_work.spread()));
 }
 
-namespace {
-
-// The beginning of an asynchronous run: its first mini-batches, where a drawing can still be read.
-Trace beginning_of(const Trace& trace) {
-    const int drawn = 2 * (trace.micro_batches + trace.stages);
-    Trace part = trace;
-    std::erase_if(part.events, [&](const TraceEvent& event) { return event.task.microbatch >= drawn; });
-    Ns end = 0;
-    for (const TraceEvent& event : part.events)
-        end = std::max(end, event.end);
-    std::erase_if(part.memory, [&](const MemorySample& sample) { return sample.time > end; });
-    return part;
-}
-
-Trace drawn_part_of(const Report& report) {
-    return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
-}
-
-// An asynchronous run is explained as a whole, also where its beginning is drawn.
-void explain_drawn(Panel& panel, const Report& report, const Trace& drawn) {
-    explain_trace(panel, report.trace.asynchronous ? report.trace : drawn);
-}
-
-}  // namespace
-
 void plot_comparison(const Comparison& comparison, const std::string& file) {
     const Trace predicted = drawn_part_of(comparison.predicted), measured = drawn_part_of(comparison.measured);
-    std::vector<Panel> panels = {panel_of(comparison.predicted, predicted), panel_of(comparison.measured, measured)};
+    std::vector<Panel> panels = {drawn_panel(comparison.predicted, predicted, file),
+                                 drawn_panel(comparison.measured, measured, file)};
     panels.back().limits = panels.front().limits;
-    if (shows_causes(file)) {
-        explain_drawn(panels.front(), comparison.predicted, predicted);
-        explain_drawn(panels.back(), comparison.measured, measured);
-    }
     if (comparison.parts)
         panels.back().tables.insert(panels.back().tables.begin(), {"Parts of the error", rows_of(*comparison.parts)});
     plot(panels, file);

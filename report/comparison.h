@@ -40,6 +40,9 @@ struct Comparison {
     std::optional<ErrorParts> parts = {};       // absent for traces whose plan cannot be replayed
     std::optional<Calibrated> calibrated = {};  // present when the run took turns with probes
     Notices notes = {}, warnings = {};          // the latter say why the times are not comparable
+    // What to do first where a stored profile predicts a machine that differs from that of the profile; else empty. It
+    // is the first of the warnings, too, if there are others.
+    std::string advice = {};
 
     // Returns the part of the step time's error by which the costs of the profile differ from those during the run.
     double drift() const;

@@ -227,6 +227,17 @@ Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
     return notes;
 }
 
+std::string note_on_precision(const Config& config) {
+    const BuiltInModel* const model = find_model(config.workload.model);
+    const bool of_tokens = model != nullptr && model->labels == Labels::PerToken && config.cluster.kind;
+    return (is_transformer(config) || of_tokens) && !config.places.contains("training.precision")
+               ? fmt::format(
+                     "no training.precision: predicted in {}; for mixed precision write training: {{precision: "
+                     "bf16}}, or --set training.precision=bf16",
+                     name_of(config.training.precision))
+               : "";
+}
+
 std::string note_on_speed(const Job& job) {
     const Profile& profile = job.profile;
     if (job.source != CostSource::Measured || profile.reference.median <= 0 || profile.machine != machine_name())
@@ -244,7 +255,8 @@ std::string note_on_speed(const Job& job) {
     if (std::abs(now / before - 1) <= std::max(scatter, 0.05))
         return {};
     return fmt::format(
-        "this machine does reference work in {}; when the profile was measured it took {}: it is {:.0f} % {}",
+        "this machine does reference work in {}; when the profile was measured it took {}: it is {:.0f} % {}; leave "
+        "cluster.profile out, or compare with --interleave 8",
         print_time(reference_work.median()), print_time(profile.reference.median), 100 * std::abs(now / before - 1),
         now > before ? "slower" : "faster");
 }

@@ -17,6 +17,9 @@ Notices notes_on_idle_keys(const Job& job);
 // Returns what the costs are not known from: of analytic costs, of sizes of micro-batches that were not measured, of a
 // profile of another backend. `sizes` are those that were used, by default the job's own.
 Notices notes_on_costs(const Job& job, std::vector<int> sizes = {});
+// Returns the note that a transformer is predicted in the default precision, which is seldom meant; empty if the config
+// names one, or has no rates of others.
+std::string note_on_precision(const Config& config);
 // Returns by how much this machine is slower or faster than when it measured the job's profile; empty when that was
 // another machine, or the difference is no more than the scatter. It takes a tenth of a second.
 std::string note_on_speed(const Job& job);

@@ -222,4 +222,11 @@ void explain_trace(Panel& panel, const Trace& whole) {
     panel = std::move(explained);
 }
 
+Panel drawn_panel(const Report& report, const Trace& drawn, const std::string& file) {
+    Panel panel = panel_of(report, drawn);
+    if (shows_causes(file))
+        explain_trace(panel, report.trace.asynchronous ? report.trace : drawn);
+    return panel;
+}
+
 }  // namespace pw

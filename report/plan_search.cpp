@@ -2,6 +2,7 @@
 
 #include "job/build.h"
 #include "job/cost_source.h"
+#include "job/plan.h"
 #include "report/layouts.h"
 #include "report/predict.h"
 #include "report/table.h"
@@ -119,6 +120,10 @@ bool is_same_plan(const PlanSearch& search, const FoundPlan& a, const FoundPlan&
            quiet_job_of(config_of(search.problem, b)).plan.order;
 }
 
+bool is_asynchronous_plan(const PlanSearch& search, const FoundPlan& plan) {
+    return schedule_named(search.problem.config, plan.choice.schedule).asynchronous();
+}
+
 struct PlanRow {
     const FoundPlan* plan;
     std::vector<std::string> also;  // schedules that have the same plan
@@ -150,7 +155,8 @@ std::string plans_text(const PlanSearch& search, std::size_t most) {
         std::string stages;
         for (const std::vector<int>& layers : plan.split.layers)
             stages += (stages.empty() ? "" : " | ") + search.problem.model.layers[layers.front()].name;
-        table.add({print(plan.choice) + (also.empty() ? "" : fmt::format(" (also {})", fmt::join(also, ", "))),
+        table.add({print(plan.choice) + (is_asynchronous_plan(search, plan) ? " (asynchronous)" : "") +
+                       (also.empty() ? "" : fmt::format(" (also {})", fmt::join(also, ", "))),
                    print_time(plan.step_time), print_percent(gap_of(plan.step_time, plan.lower_bound)),
                    bubble_of(search, plan), print_bytes_as(plan.most_reserved(), limit), stages});
     }
@@ -204,16 +210,20 @@ void refuse_uniform(const Config& config) {
                        "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
 }
 
-// That replicas were not asked for, where some of the schedules take them.
-void note_missing_replicas(const Config& config, SearchResult& result) {
+// That replicas were not asked for, where some of the schedules take them; and that the best plan is asynchronous.
+void note_limits_of_best(const Config& config, SearchResult& result) {
     const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
         const Schedule& schedule = schedule_named(plan.choice.schedule);
         return schedule.takes_replicas() && !schedule.asynchronous();
     });
-    if (config.search.replicas == SearchConfig::Replicas::No && some_take && config.cluster.devices.size() > 1)
+    if (!config.places.contains("search.replicas") && some_take && config.cluster.devices.size() > 1)
         result.notes.emplace_back(
-            "every stage has one device: data parallelism and other replicas are among the choices with "
-            "search.replicas: true, or equal for as many of each stage");
+            "every stage of a pipeline has one device: replicas of stages are among the choices with search.replicas: "
+            "true, or equal for as many of each stage");
+    if (const FoundPlan& best = *result.best(); schedule_named(config, best.choice.schedule).asynchronous())
+        result.notes.push_back(
+            fmt::format("the best plan is asynchronous: {} never flushes, and trains differently from a plan that does",
+                        best.choice.schedule));
 }
 
 }  // namespace
@@ -227,7 +237,7 @@ PlanSearch found_plans(SearchProblem problem, SearchResult result) {
     PlanSearch search{std::move(problem), std::move(result)};
     if (const FoundPlan* best = search.result.best()) {
         search.best = make_job(config_of(search.problem, *best), search.result.notes);
-        note_missing_replicas(search.problem.config, search.result);
+        note_limits_of_best(search.problem.config, search.result);
     }
     return search;
 }
@@ -279,10 +289,17 @@ Json json_of_best(const PlanSearch& search) {
             {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split)}};
 }
 
-Json json_of_plan(const FoundPlan& plan) {
+Json json_of_plan(const PlanSearch& search, const FoundPlan& plan) {
     return {{"plan", print(plan.choice)},
+            {"schedule", plan.choice.schedule},
+            {"asynchronous", is_asynchronous_plan(search, plan)},
+            {"stages", plan.choice.stages},
+            {"devices", plan.choice.devices.size()},
+            {"micro_batches", plan.choice.micro_batches},
+            {"micro_batch_size", plan.choice.micro_batch_size},
             {"step_time_ns", plan.step_time},
             {"lower_bound_ns", plan.may_fit ? Json(plan.lower_bound) : Json(nullptr)},
+            {"gap", plan.may_fit ? Json(gap_of(plan.step_time, plan.lower_bound)) : Json(nullptr)},
             {"reserved_memory_bytes", plan.most_reserved()},
             {"fits", plan.fits}};
 }
@@ -318,7 +335,7 @@ Json to_json(const PlanSearch& search) {
     json["notes"] = result.notes;
     json["plans"] = Json::array();
     for (const FoundPlan& plan : result.plans)
-        json["plans"].push_back(json_of_plan(plan));
+        json["plans"].push_back(json_of_plan(search, plan));
     return json;
 }
 

@@ -82,11 +82,16 @@ std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& device
             devices.front().reserved_memory ? print_bytes(largest(needed_of)) : "-"};
 }
 
-Json json_of_device(const DeviceMetrics& device, Bytes limit) {
+Json json_of_device(const Report& report, std::size_t number) {
+    const DeviceMetrics& device = report.metrics.devices[number];
+    const Bytes limit = report.limits[number];
     Json memory;
     for (int kind = 0; kind < kMemoryKinds; ++kind)
         memory[std::string(name_of(static_cast<MemoryKind>(kind)))] = device.memory[static_cast<std::size_t>(kind)];
-    Json json = {{"busy_ns", device.busy},
+    Json json = {{"device", number},
+                 {"name", report.names[number]},
+                 {"stages", number < report.trace.stages_of.size() ? Json(report.trace.stages_of[number]) : Json()},
+                 {"busy_ns", device.busy},
                  {"idle_ns", device.idle},
                  {"exposed_communication_ns", device.exposed_communication},
                  {"peak_memory_bytes", device.peak_memory},
@@ -224,7 +229,7 @@ Json to_json(const Report& report) {
     const Metrics& metrics = report.metrics;
     Json devices = Json::array();
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
-        devices.push_back(json_of_device(metrics.devices[device], report.limits[device]));
+        devices.push_back(json_of_device(report, device));
     Json json = {{"schema_version", kSchemaVersion},
                  {"label", report.trace.label},
                  {"makespan_ns", metrics.makespan},
@@ -269,6 +274,26 @@ std::string to_text(const Report& report) {
 std::string title_of(const Report& report) {
     return fmt::format("{}, {}: step {}, bubble {}", report.trace.label, report.trace.schedule,
                        print_time(report.metrics.step_time), print_percent(report.metrics.bubble_rate));
+}
+
+namespace {
+
+// The beginning of an asynchronous run: its first mini-batches, where a drawing can still be read.
+Trace beginning_of(const Trace& trace) {
+    const int drawn = 2 * (trace.micro_batches + trace.stages);
+    Trace part = trace;
+    std::erase_if(part.events, [&](const TraceEvent& event) { return event.task.microbatch >= drawn; });
+    Ns end = 0;
+    for (const TraceEvent& event : part.events)
+        end = std::max(end, event.end);
+    std::erase_if(part.memory, [&](const MemorySample& sample) { return sample.time > end; });
+    return part;
+}
+
+}  // namespace
+
+Trace drawn_part_of(const Report& report) {
+    return report.trace.asynchronous ? beginning_of(report.trace) : only_step(report.trace, report.metrics.step);
 }
 
 }  // namespace pw

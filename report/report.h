@@ -60,5 +60,7 @@ Json to_json(const Report& report);
 std::string to_text(const Report& report);
 // Returns a title like "predicted, 1f1b: step 812.3 ms, bubble 11.2 %".
 std::string title_of(const Report& report);
+// Returns the events that a picture shows: the step of the metrics, or the first mini-batches of an asynchronous plan.
+Trace drawn_part_of(const Report& report);
 
 }  // namespace pw

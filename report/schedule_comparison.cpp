@@ -7,6 +7,7 @@
 #include "report/run_report.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -69,18 +70,28 @@ void add_curve(std::vector<Curve>& curves, Curve added) {
     curves.push_back(std::move(added));
 }
 
-// A mistake in the last name is found before the first run.
-void check_schedules(const ConfigSource& source, const std::vector<std::string>& schedules) {
+// Leaves out the schedules that do not suit the config, before the first run. Returns the others.
+std::vector<std::string> suitable_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
+                                            std::vector<ScheduleLeftOut>& left_out) {
+    std::vector<std::string> suitable;
     for (const std::string& schedule : schedules) {
         if (!schedule.ends_with(".csv"))
             (void)schedule_named(schedule);
-        Config config = config_with_schedule(source, schedule);
-        take_hosts_of_ranks(config);
-        if (!is_emulated(config))
-            require_layers(config, "run");
-        Notices reported_by_the_run;
-        (void)make_job(std::move(config), reported_by_the_run);
+        try {
+            Config config = config_with_schedule(source, schedule);
+            take_hosts_of_ranks(config);
+            if (!is_emulated(config))
+                require_layers(config, "run");
+            Notices reported_by_the_run;
+            (void)make_job(std::move(config), reported_by_the_run);
+            suitable.push_back(schedule);
+        } catch (const Error& error) {
+            left_out.push_back({schedule, error});
+        }
     }
+    if (suitable.empty() && !left_out.empty())
+        throw left_out.front().error;
+    return suitable;
 }
 
 MeasuredJob job_with_schedule(const ConfigSource& source, const std::string& schedule,
@@ -100,21 +111,27 @@ MeasuredJob job_with_schedule(const ConfigSource& source, const std::string& sch
 
 ScheduleComparison compare_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
                                      const ScheduleHooks& hooks) {
-    check_schedules(source, schedules);
     ScheduleComparison all;
     std::optional<Profile> profile;
-    for (const std::string& schedule : schedules) {
+    bool has_run = false;
+    for (const std::string& schedule : suitable_schedules(source, schedules, all.left_out)) {
         if (hooks.stops())
             break;
         const MeasuredJob made = job_with_schedule(source, schedule, profile, hooks);
         const Job& job = made.job;
-        refuse_over_memory(job);
         if (job.source == CostSource::Measured && !profile)
             profile = job.profile;
+        try {
+            refuse_over_memory(job);
+        } catch (const Error& error) {
+            all.left_out.push_back({schedule, error});
+            continue;
+        }
         const int turns = turns_for(job, hooks.turns);
         if (hooks.begins)
             hooks.begins(job, turns, made.notes, made.warnings);
         Comparison comparison = compare_run(job, turns, hooks);
+        has_run = true;
         if (!is_first_rank())
             continue;
         if (all.runs.empty())
@@ -125,6 +142,8 @@ ScheduleComparison compare_schedules(const ConfigSource& source, const std::vect
         if (hooks.ended)
             hooks.ended(all);
     }
+    if (!has_run && !all.left_out.empty() && !hooks.stops())
+        throw all.left_out.front().error;
     return all;
 }
 
@@ -134,7 +153,10 @@ Json to_json(const ScheduleComparison& comparison) {
         points.push_back(to_json(run.comparison));
         points.back()["name"] = run.schedule;
     }
-    return {{"schema_version", 1}, {"points", std::move(points)}};
+    Json json = {{"schema_version", 1}, {"points", std::move(points)}};
+    for (const auto& [schedule, error] : comparison.left_out)
+        json["left_out"].push_back({{"schedule", schedule}, {"error", first_line(error)}});
+    return json;
 }
 
 Table table_of(const ScheduleComparison& comparison) {
@@ -145,8 +167,15 @@ Table table_of(const ScheduleComparison& comparison) {
     return table;
 }
 
+std::string left_out_text(const ScheduleComparison& comparison) {
+    std::string text;
+    for (const auto& [schedule, error] : comparison.left_out)
+        text += fmt::format("{} left out: {}\n", schedule, escaped_line(first_line(error)));
+    return text;
+}
+
 std::string to_text(const ScheduleComparison& comparison) {
-    return fmt::format("{}\n{}", comparison.title, table_of(comparison).print());
+    return fmt::format("{}\n{}{}", comparison.title, table_of(comparison).print(), left_out_text(comparison));
 }
 
 }  // namespace pw

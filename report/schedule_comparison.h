@@ -5,6 +5,7 @@
 #include "report/config_source.h"
 #include "report/table.h"
 #include "viz/plot.h"
+#include "workloads/error.h"
 
 #include <functional>
 #include <optional>
@@ -18,9 +19,16 @@ struct ScheduleRun {
     Comparison comparison;
 };
 
+// A schedule that the config cannot have: it is not defined for its stages and devices, or does not fit.
+struct ScheduleLeftOut {
+    std::string schedule;
+    Error error;
+};
+
 struct ScheduleComparison {
-    std::string title;              // model, micro-batches, backend and machine
-    std::vector<ScheduleRun> runs;  // in the order of the schedules
+    std::string title;                           // model, micro-batches, backend and machine
+    std::vector<ScheduleRun> runs;               // in the order of the schedules
+    std::vector<ScheduleLeftOut> left_out = {};  // in the same order
     // Losses over the training samples. Schedules that sum in the same order have the same losses to the last bit:
     // one curve for all of them. None without training.
     std::vector<Curve> losses;
@@ -37,14 +45,16 @@ struct ScheduleHooks : Hooks {
 
 // Compares each schedule's prediction with its run; the profile is the config's, or is measured once. Ranks call it
 // together, in with_all_ranks() (exec/all_ranks.h); on the others than rank 0 there are no runs, and `ended` is not
-// called. Once should_stop says so, the run that is under way ends after its step and is the last one. Throws Error
-// before the first run where a schedule does not suit the config, Infeasible where a plan does not fit, and as
-// compare_run() does.
+// called. Once should_stop says so, the run that is under way ends after its step and is the last one. A schedule that
+// does not suit the config, or whose plan does not fit, is left out. Throws Error before the first run where a name is
+// not that of a schedule, the first schedule's error where all are left out, and as compare_run() does.
 ScheduleComparison compare_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
                                      const ScheduleHooks& hooks = {});
 
 Json to_json(const ScheduleComparison& comparison);  // a table of accuracy, as read_accuracy() reads it
 Table table_of(const ScheduleComparison& comparison);
-std::string to_text(const ScheduleComparison& comparison);  // the title and the table
+// Returns a line for each schedule that is left out, with the reason.
+std::string left_out_text(const ScheduleComparison& comparison);
+std::string to_text(const ScheduleComparison& comparison);  // the title, the table and what is left out
 
 }  // namespace pw

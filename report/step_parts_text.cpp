@@ -11,8 +11,6 @@ namespace pw {
 
 namespace {
 
-std::string print_signed_time(Ns time) { return (time > 0 ? "+" : "") + print_time(time); }
-
 Ns step_of(const StepParts& parts) { return std::accumulate(parts.times.begin(), parts.times.end(), Ns{0}); }
 
 template <class Time>

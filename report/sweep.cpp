@@ -4,6 +4,7 @@
 #include "job/idle_keys.h"
 #include "report/notes.h"
 #include "report/table.h"
+#include "schedules/orders/schedule.h"
 #include "workloads/text/json_text.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <sstream>
+#include <tuple>
 #include <utility>
 
 namespace pw {
@@ -95,20 +98,22 @@ private:
 };
 
 // Sets `any_size` where the costs are those of a micro-batch, whatever its size.
-Report simulate_point(Config config, Notices& notes, IdleInAll& idle, bool& any_size) {
+Report simulate_point(Config config, bool with_events, Notices& notes, IdleInAll& idle, bool& any_size) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);
     idle.keep_common(idle_keys(job.config, job.plan));
     any_size = job.source == CostSource::Uniform || job.profile.any_size;
-    Report report = predicted_report(job, false);
+    Report report = predicted_report(job, with_events);
     for (const std::string& notice : notices)
         keep(notes, notice);
     for (const std::string& note : notes_on_costs(job))
         keep(notes, note);
+    if (const std::string note = note_on_precision(job.config); !note.empty())
+        keep(notes, note);
     return report;
 }
 
-void simulate_points(const ConfigSource& source, const Hooks& hooks, Sweep& sweep) {
+void simulate_points(const ConfigSource& source, const Hooks& hooks, bool with_events, Sweep& sweep) {
     const std::size_t count = count_points(source, sweep.axes);
     int known_size = 0;
     IdleInAll idle;
@@ -117,7 +122,8 @@ void simulate_points(const ConfigSource& source, const Hooks& hooks, Sweep& swee
         SweepPoint& point = sweep.points.emplace_back(SweepPoint{texts_of(sweep.axes, i), {}, {}});
         bool any_size = false;
         try {
-            point.report = simulate_point(load_point(source, sweep.axes, point.texts), sweep.notes, idle, any_size);
+            Config config = load_point(source, sweep.axes, point.texts);
+            point.report = simulate_point(std::move(config), with_events, sweep.notes, idle, any_size);
         } catch (const Error& error) {
             point.error = error;
         }
@@ -135,8 +141,8 @@ void require_one_that_works(const Sweep& sweep) {
     if (std::any_of(points.begin(), points.end(), [](const SweepPoint& point) { return point.report.has_value(); }))
         return;
     const Error& first = *points.front().error;
-    throw Error(first.code(), fmt::format("{}\n  note: no point of 'sweep' can be simulated; this is the first, {}",
-                                          first.what(), setting_of(sweep, 0)));
+    throw Error(first.code(), fmt::format("{}\n  note: none of {} points can be simulated; this is the first, {}",
+                                          first.what(), points.size(), setting_of(sweep, 0)));
 }
 
 bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
@@ -253,7 +259,7 @@ Json value_in_json(const std::string& text) {
     }
 }
 
-Json json_of_point(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+Json json_of_point(const std::vector<SweepAxis>& axes, const SweepPoint& point, bool with_devices) {
     Json json = {{"set", Json::object()}};
     for (std::size_t i = 0; i < axes.size(); ++i)
         json["set"][axes[i].key] = value_in_json(point.texts[i]);
@@ -263,12 +269,32 @@ Json json_of_point(const std::vector<SweepAxis>& axes, const SweepPoint& point) 
     }
     Json numbers = to_json(*point.report);
     json["asynchronous"] = is_asynchronous(point);
+    const Json devices = std::move(numbers["devices"]);
     for (const char* of_the_whole : {"schema_version", "label", "devices"})
         numbers.erase(of_the_whole);
     numbers["peak_memory_bytes"] = largest_peak(*point.report);
     numbers["reserved_memory_bytes"] = largest_reserved(*point.report);
     json.update(numbers);
+    if (with_devices)
+        json["devices"] = devices;
     return json;
+}
+
+std::size_t count_devices(const Sweep& sweep) {
+    std::size_t count = 0;
+    for (const SweepPoint& point : sweep.points)
+        count += point.report ? point.report->metrics.devices.size() : 0;
+    return count;
+}
+
+void choose_best(Sweep& sweep) {
+    sweep.best = best_among(sweep.points, false);
+    sweep.best_asynchronous = best_among(sweep.points, true);
+    const bool some_flush = std::any_of(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& point) {
+        return point.report && !is_asynchronous(point);
+    });
+    if (!some_flush)
+        sweep.best = sweep.best_asynchronous;
 }
 
 }  // namespace
@@ -293,27 +319,56 @@ std::string setting_of(const Sweep& sweep, std::size_t point) {
     return text;
 }
 
-Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks) {
+Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks,
+                     bool with_events) {
     Sweep sweep{axes, {}, {}, {}};
-    simulate_points(source, hooks, sweep);
+    simulate_points(source, hooks, with_events, sweep);
     require_one_that_works(sweep);
-    sweep.best = best_among(sweep.points, false);
-    sweep.best_asynchronous = best_among(sweep.points, true);
-    const bool some_flush = std::any_of(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& point) {
-        return point.report && !is_asynchronous(point);
+    choose_best(sweep);
+    return sweep;
+}
+
+std::vector<std::string> schedules_in(const std::string& list) {
+    std::vector<std::string> names;
+    if (list == kAllSchedules) {
+        for (const Schedule& schedule : schedules())
+            if (schedule.trains)
+                names.emplace_back(schedule.name);
+        return names;
+    }
+    std::istringstream text(list);
+    for (std::string name; std::getline(text >> std::ws, name, ',');) {
+        name.erase(name.find_last_not_of(' ') + 1);
+        if (!name.ends_with(".csv"))
+            (void)schedule_named(name);
+        names.push_back(std::move(name));
+    }
+    return names;
+}
+
+Sweep simulate_schedules(const ConfigSource& source, const std::vector<std::string>& schedules, const Hooks& hooks,
+                         bool with_events) {
+    Sweep sweep = simulate_sweep(source, {{"pipeline.schedule", schedules}}, hooks, with_events);
+    std::stable_sort(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& a, const SweepPoint& b) {
+        const auto rank = [](const SweepPoint& point) {
+            return std::tuple(!point.report, point.report && !fits(*point.report),
+                              point.report ? -rate_of(point) : 0.0);
+        };
+        return rank(a) < rank(b);
     });
-    if (!some_flush)
-        sweep.best = sweep.best_asynchronous;
+    choose_best(sweep);
     return sweep;
 }
 
 Json to_json(const Sweep& sweep) {
+    constexpr std::size_t kMostListedDevices = 100'000;
+    const bool with_devices = count_devices(sweep) <= kMostListedDevices;
     const auto json_of_best = [&](const std::optional<std::size_t>& best) {
-        return best ? json_of_point(sweep.axes, sweep.points[*best]) : Json();
+        return best ? json_of_point(sweep.axes, sweep.points[*best], with_devices) : Json();
     };
     Json json = {{"schema_version", 1}, {"points", Json::array()}};
     for (const SweepPoint& point : sweep.points)
-        json["points"].push_back(json_of_point(sweep.axes, point));
+        json["points"].push_back(json_of_point(sweep.axes, point, with_devices));
     json["best"] = json_of_best(sweep.best);
     json["best_asynchronous"] = json_of_best(sweep.best_asynchronous);
     return json;

@@ -16,7 +16,7 @@ namespace pw {
 
 struct SweepPoint {
     std::vector<std::string> texts;  // the value of every axis, in their order
-    std::optional<Report> report;    // without events; absent where there is an error
+    std::optional<Report> report;    // absent where there is an error
     std::optional<Error> error;
 };
 
@@ -32,13 +32,23 @@ struct Sweep {
 // Simulates all points of the axes; the block `sweep` of the config is not read. Stopped, it has the points so far.
 // Throws Error: BadInput at `sweep` where there are more than 10,000 points, or times of unlike micro-batches cannot be
 // compared; the first point's where no point can be simulated.
-Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks = {});
+Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks = {},
+                     bool with_events = false);
+
+// Returns the names in "gpipe,1f1b"; for "all" those of every schedule that trains. Throws Error (BadInput) where one
+// is not the name of a schedule.
+std::vector<std::string> schedules_in(const std::string& list);
+// Simulates the config under each schedule: a sweep whose points are ranked, first those that fit, by samples per
+// second, and last those that cannot be simulated. Throws as simulate_sweep() does.
+Sweep simulate_schedules(const ConfigSource& source, const std::vector<std::string>& schedules, const Hooks& hooks = {},
+                         bool with_events = false);
 
 // Returns short names of the axes: "micro_batches" for pipeline.micro_batches, the whole key where two end alike.
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
 // Returns the setting of a point, "micro_batches 8, bandwidth 10 GB/s".
 std::string setting_of(const Sweep& sweep, std::size_t point);
 
+// The points have their devices if there are at most 100,000 in all.
 Json to_json(const Sweep& sweep);
 std::string to_text(const Sweep& sweep);  // a row per point, and the best ones
 

@@ -53,16 +53,7 @@ std::string print_percent(double part) { return fmt::format("{:.1f} %", part * 1
 
 std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:+.1f} %", part * 100); }
 
-std::string print_bytes_as(Bytes size, Bytes limit) {
-    constexpr std::pair<const char*, double> kThousands[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}};
-    const std::string written = exact_bytes(limit);
-    if (limit == std::numeric_limits<Bytes>::max() || written.ends_with("iB") || size < 1000)
-        return print_bytes(size);
-    for (const auto& [unit, bytes] : kThousands)
-        if (static_cast<double>(size) >= 0.9995 * bytes)
-            return fmt::format("{:.4g} {}", static_cast<double>(size) / bytes, unit);
-    return print_bytes(size);
-}
+std::string print_signed_time(Ns time) { return (time > 0 ? "+" : "") + print_time(time); }
 
 std::string memory_header(const std::string& name, Bytes limit) {
     return limit == std::numeric_limits<Bytes>::max() ? name : fmt::format("{} of {}", name, exact_bytes(limit));

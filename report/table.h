@@ -1,6 +1,7 @@
 // Plain text tables, and numbers as tables show them.
 #pragma once
 
+#include "workloads/size_text.h"
 #include "workloads/units.h"
 
 #include <string>
@@ -27,9 +28,8 @@ private:
 
 std::string print_percent(double part);         // "11.2 %"
 std::string print_signed_percent(double part);  // "+1.5 %"
+std::string print_signed_time(Ns time);         // "+1.500 ms"
 
-// Returns a size in units of 1000 where a limit is written so, "12 GB"; else in units of 1024. No limit: kUnlimited.
-std::string print_bytes_as(Bytes size, Bytes limit);
 // Returns "reserved of 12 GB", or the name alone where there is no limit.
 std::string memory_header(const std::string& name, Bytes limit);
 

@@ -42,7 +42,8 @@ const Format& format_of(const std::string& file) {
     const Format* const found = std::find_if(std::begin(kFormats), std::end(kFormats),
                                              [&](const Format& format) { return format.suffix == suffix; });
     if (found == std::end(kFormats))
-        fail("cannot plot to '{}': the suffix must be one of {}", file, suffixes());
+        fail("cannot plot to '{}': the suffix must be one of {}\n  help: give the file one of them, in small letters",
+             file, suffixes());
     if (std::any_of(file.begin(), file.end(), [](unsigned char c) { return c < ' '; }))
         fail("cannot plot to '{}': the name has control characters", file);
     return *found;

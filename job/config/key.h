@@ -129,6 +129,14 @@ std::vector<std::string_view> names_of_keys(std::span<const KeyOf<Owner>> keys) 
     return names;
 }
 
+// Several values of a key that takes one: notes the mistake, and that a sweep takes them. Returns whether they were.
+bool refuse_several(const Yaml& at);
+
+// Returns whether a key of this kind takes one value.
+constexpr bool is_single(KeyKind kind) {
+    return kind != KeyKind::Integers && kind != KeyKind::Numbers && kind != KeyKind::Special;
+}
+
 // Reads the keys of a map, and notes a mistake for every other key in it.
 template <class Owner>
 void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner, KeyReading& reading,
@@ -138,7 +146,8 @@ void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner,
         const Yaml own = at[key.name];
         const KeyDomain& domain = key.value.domain;
         if (key.value.read != nullptr && (key.limit.elsewhere != Elsewhere::RefusedUnread || key.is_for(owner)) &&
-            (own.present() || !domain.may_be_empty))
+            (own.present() || !domain.may_be_empty) &&
+            !(std::is_same_v<Owner, Config> && is_single(domain.kind) && refuse_several(own)))
             key.value.read(domain, own, owner, reading);
     }
 }

@@ -84,6 +84,8 @@ constexpr OtherName kOtherNames[] = {
     {"activation_checkpointing", "pipeline.recompute"},
     // training
     {"lr", "training.learning_rate"},
+    {"adam", "training.optimizer"},
+    {"adamw", "training.optimizer"},
     {"train_iters", "training.steps"},
     {"max_steps", "training.steps"},
     {"num_steps", "training.steps"},

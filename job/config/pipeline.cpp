@@ -80,6 +80,8 @@ std::string print_split(const Config& config) {
 
 void read_schedule(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
     std::string& schedule = config.pipeline.schedule;
+    if (refuse_several(at))
+        return;
     schedule = at.text(schedule);
     if (schedule.empty())
         at.complain("'pipeline.schedule' is empty", "write the name of a schedule, such as 1f1b");

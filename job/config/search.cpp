@@ -158,8 +158,9 @@ constexpr ConfigKey kSearchKeys[] = {
      {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
       print_replicas_of_search},
      KeyShown::Always,
-     "",
-     "`true`: ways to distribute up to all devices over the stages ([which](search.md#many-devices)); `equal`: only "
+     "`false`, and data parallelism",
+     "`false`: every stage has one device; without the key one stage on all devices is tried, too; `true`: ways to "
+     "distribute up to all devices over the stages ([which](search.md#many-devices)); `equal`: only "
      "those with equally many devices per stage; see [schedules.md](schedules.md#replicas)",
      kOfLayers},
     {"recompute",

@@ -49,6 +49,16 @@ void refuse_map(std::string key, Yaml values) {
 
 }  // namespace
 
+bool refuse_several(const Yaml& at) {
+    if (!at.is_list())
+        return false;
+    at.complain(fmt::format("'{}' is a list", at.path()),
+                fmt::format("write one value; several of them are a sweep: sweep: {{{0}: {1}}}, or --set 'sweep={{{0}: "
+                            "{1}}}'",
+                            at.path(), flow_text(at)));
+    return true;
+}
+
 std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
     std::vector<SweepAxis> axes;
     for (const auto& [key, values] : sweep.entries()) {

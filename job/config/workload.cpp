@@ -36,7 +36,10 @@ std::string model_in(const Yaml& at, const std::string& folder, Config& config) 
     } else if (model_file(model) != ModelFile::None) {
         return absolute_path(folder, model);
     } else if (find_model(model) == nullptr) {
-        if (const std::optional<std::string_view> guess = nearest(model, models))
+        std::vector<std::string_view> all = models;
+        for (const Transformer& preset : transformer_presets())
+            all.push_back(preset.name);
+        if (const std::optional<std::string_view> guess = nearest(model, all))
             at.complain(fmt::format("unknown model '{}'", model), fmt::format("did you mean '{}'? {}", *guess, known));
         else
             at.complain(fmt::format("unknown model '{}'", model), known);

@@ -125,13 +125,18 @@ private:
         Shape shape;
         shape.devices = argument("pipeline_model_parallel_size");
         chunks_ = argument("virtual_pipeline_model_parallel_size", 1);
-        shape.stages = shape.devices * chunks_;
+        const std::int64_t stages = std::int64_t{shape.devices} * chunks_;
         const int batch = argument("global_batch_size"), replicas = argument("data_parallel_size");
         const std::int64_t per_micro_batch = std::int64_t{argument("micro_batch_size")} * replicas;
         if (batch % per_micro_batch != 0)
             fail("trace '{}': global_batch_size {} is not a multiple of micro_batch_size times data_parallel_size, {}",
                  path_, batch, per_micro_batch);
         shape.microbatches = static_cast<int>(batch / per_micro_batch);
+        constexpr std::int64_t kMostForwards = 10'000'000;
+        if (stages > kMostForwards / shape.microbatches)
+            fail("trace '{}': {} stages with {} micro-batches have more than {} forwards", path_, stages,
+                 shape.microbatches, kMostForwards);
+        shape.stages = static_cast<int>(stages);
         ranks_per_stage_ = argument("world_size") / shape.devices;
         if (ranks_per_stage_ * shape.devices != argument("world_size"))
             fail("trace '{}': world_size {} is not a multiple of pipeline_model_parallel_size {}", path_,

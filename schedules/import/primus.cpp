@@ -39,9 +39,10 @@ int rank_of_primus(const std::string& path) {
     const std::string name = std::filesystem::path(path).filename().string();
     constexpr std::string_view kBefore = "pp_rank_";
     const std::size_t at = name.find(kBefore);
-    int rank = 0;
-    const char* const begin = name.data() + std::min(at, name.size() - kBefore.size()) + kBefore.size();
-    if (at == name.npos || std::from_chars(begin, name.data() + name.size(), rank).ec != std::errc() || rank < 0)
+    int rank = -1;
+    if (at != name.npos)
+        std::from_chars(name.data() + at + kBefore.size(), name.data() + name.size(), rank);
+    if (rank < 0)
         fail("trace '{}': its name does not say which rank it is of\n  help: {}", path, kPrimusHelp);
     return rank;
 }

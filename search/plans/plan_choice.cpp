@@ -77,6 +77,12 @@ bool tries_copies(const Config& config, const Schedule& schedule) {
            !schedule.asynchronous();
 }
 
+// One stage on all devices is among the choices unless the config decides on replicas.
+bool tries_data_parallelism(const Config& config, const Schedule& schedule) {
+    return config.search.replicas == SearchConfig::Replicas::No && !config.places.contains("search.replicas") &&
+           schedule.takes_replicas() && !schedule.asynchronous();
+}
+
 // Returns whether there are at most `most` ways to share out up to `devices` among `stages`: C(devices, stages).
 bool has_few_shares(int devices, int stages, std::int64_t most) {
     std::int64_t count = 1;
@@ -161,6 +167,8 @@ public:
         bool every_way = all, every_order = true;
         for (choice.copies = tries_copies(config_, schedule) ? devices_ / plain : 1; choice.copies > 1; --choice.copies)
             every_order = add_orders(choice, plain * choice.copies, most) && every_order;
+        if (choice.stages == 1 && devices_ > 1 && tries_data_parallelism(config_, schedule))
+            add_data_parallel(choice);
         for (const std::vector<int>& replicas : shares) {
             every_way = every_way && numbers_ <= kMostNumbers;
             choice.replicas = replicas;
@@ -187,6 +195,17 @@ private:
                 choices.all.push_back(choice);
             }
         return orders.complete;
+    }
+
+    // The devices are in the order of the config: it hardly matters among holders of one stage.
+    void add_data_parallel(PlanChoice choice) {
+        choice.replicas = {devices_};
+        choice.devices.resize(static_cast<std::size_t>(devices_));
+        std::iota(choice.devices.begin(), choice.devices.end(), 0);
+        for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+            choice.recomputed = recomputed;
+            choices.all.push_back(choice);
+        }
     }
 
     void add_partial(PlanChoice choice, bool shares, bool only_network) {
@@ -403,13 +422,17 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 }
 
 std::string print(const PlanChoice& choice) {
-    const bool data_parallel = choice.stages == 1 && choice.devices.size() > 1;
-    std::string text =
-        fmt::format("{}{}, {} stage{} on {} device{}, {} micro-batches of {}", data_parallel ? "data parallel, " : "",
-                    choice.schedule, choice.stages, choice.stages == 1 ? "" : "s", choice.devices.size(),
-                    choice.devices.size() == 1 ? "" : "s", choice.micro_batches, choice.micro_batch_size);
-    if (!choice.replicas.empty())
-        text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
+    std::string text;
+    if (choice.stages == 1 && choice.devices.size() > 1) {
+        text = fmt::format("data parallel on {} devices, {} micro-batches of {}, {}", choice.devices.size(),
+                           choice.micro_batches, choice.micro_batch_size, choice.schedule);
+    } else {
+        text = fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
+                           choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
+                           choice.micro_batches, choice.micro_batch_size);
+        if (!choice.replicas.empty())
+            text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
+    }
     if (choice.copies > 1)
         text += fmt::format(", {} replicas of the pipeline", choice.copies);
     if (choice.recomputed > 0)

@@ -35,8 +35,8 @@ std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
 // Sets a split as the config writes it: as cuts if every stage is a range of the forward order, else as lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 
-// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is named data
-// parallel.
+// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is "data
+// parallel on 4 devices, 8 micro-batches of 4, 1f1b".
 std::string print(const PlanChoice& choice);
 
 struct ChoiceLimits {
@@ -48,7 +48,8 @@ struct ChoiceLimits {
 };
 
 // All choices of `config.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are
-// not alike, recomputed stages, replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
+// not alike, recomputed stages, replicas. Data parallelism, one stage on all devices, is one of them unless the config
+// has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
 // too many ways to give every stage its devices, only some are tried: orders_of() the devices; equal shares of all
 // devices, of half as many, a quarter, ...
 struct Choices {

@@ -18,6 +18,39 @@ const std::string kBf16 = " --set run.backend=cuda --set training.precision=bf16
 
 }  // namespace
 
+// The profile is of a machine a thousand times as slow.
+TEST_F(Cli, AStoredProfileOfAnotherMachineHasAWayOutFirst) {
+    const std::string reference = " --set run.backend=reference";
+    run_well("profile mlp.yaml -o profile.yaml" + reference);
+    std::string profile = read("profile.yaml");
+    for (std::size_t at = profile.find(" us"); at != std::string::npos; at = profile.find(" us", at + 1))
+        profile.replace(at, 3, " ms");
+    write("slow.yaml", profile);
+    const std::string compare = "compare mlp.yaml --why --set cluster.profile=slow.yaml" + reference;
+    expect_says(run_well(compare).out,
+                {"\nFirst: the costs of cluster.profile are of another time: leave cluster.profile out, or add "
+                 "--interleave 8, and costs are measured during the run.\n"});
+    EXPECT_FALSE(contains(run_well(compare + " --interleave 2").out, "\nFirst: "));
+}
+
+// In fp32 a GPU has a fraction of the rate at which transformers are trained.
+TEST_F(Cli, TheDefaultPrecisionOfATransformerIsNoted) {
+    write("llama.yaml",
+          "workload: {model: llama-3.2-1b, sequence_length: 4096}\n"
+          "cluster: {hosts: 1, devices_per_host: 4, device: h100-sxm-80}\n"
+          "search: {mini_batch: 8, micro_batch_sizes: [1], tensor: [1], context: [1]}\n");
+    const std::string note =
+        "note: no training.precision: predicted in fp32; for mixed precision write training: "
+        "{precision: bf16}";
+    EXPECT_TRUE(contains(run_well("search llama.yaml -o best.yaml").err, note));
+    EXPECT_FALSE(contains(run_well("search llama.yaml --set training.precision=bf16").err, "no training.precision"));
+    write("gpt.yaml", "workload: {model: gpt}\ncluster: {devices: 2, device: h100-sxm-80}\n");
+    EXPECT_TRUE(contains(run_well("simulate gpt.yaml").err, note));
+    EXPECT_TRUE(contains(run_well("simulate gpt.yaml --schedules gpipe,1f1b").err, note));
+    EXPECT_FALSE(contains(run_well("simulate gpt.yaml --set training.precision=bf16").err, "no training.precision"));
+    EXPECT_FALSE(contains(run_well("simulate mlp.yaml").err, "no training.precision"));
+}
+
 TEST_F(Cli, PredictionsNeedCostsOfTheirPrecision) {
     for (const char* command : {"simulate", "search"}) {
         const std::string error = error_of(command + std::string(" mlp.yaml") + kBf16, 2);

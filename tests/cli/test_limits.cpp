@@ -198,7 +198,7 @@ TEST_F(Profiles, AreComparedWithTheMachineOnEquallyManyCores) {
     std::string profile = read("profile.yaml");
     const std::size_t reference = profile.find("reference: {median: ");
     ASSERT_NE(reference, std::string::npos);
-    // so long that the difference exceeds the scatter of any machine
+    // the difference exceeds the scatter of any machine
     profile.replace(reference, profile.find('}', reference) - reference, "reference: {median: 1000 s, spread: 0 ns");
     write("slow.yaml", profile);
     const auto said = [&](const char* more) {

@@ -149,7 +149,7 @@ TEST_F(Messages, AFileOfAnotherKindIsRecognised) {
                 {"validate layers.yaml", {"is a model, not a config"}},
                 {"plot four.yaml -o x.svg", {"is a config, not a trace", "pipewright simulate four.yaml --plot x.svg"}},
                 {"plot profile.yaml -o x.svg", {"is a profile"}},
-                {"compare four.yaml trace.json", {"is a config, not a trace"}},
+                {"compare profile.yaml trace.json", {"is a profile"}},
                 {"plot perf.json -o x.txt", {"name a trace that pipewright wrote"}},
                 {"plot list.json -o x.txt", {"name a trace that pipewright wrote"}},
                 {"plot notes.txt -o x.txt", {"name a trace that pipewright wrote"}}});

@@ -91,7 +91,7 @@ protected:
             return fmt::format("{}", fmt::join(points, " | "));
         }
         std::vector<std::int64_t> peaks;
-        if (!json.contains("devices"))  // a point of a sweep has only the largest
+        if (json.contains("peak_memory_bytes"))  // of a point of a sweep, the largest
             peaks.push_back(json["peak_memory_bytes"]);
         else
             for (const Json& device : json["devices"])

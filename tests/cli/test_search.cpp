@@ -27,7 +27,7 @@ workload: {model: layers.yaml}
 cluster: {devices: 2}
 pipeline: {schedule: 1f1b, micro_batches: 4, micro_batch_size: 1}
 run: {backend: emulated}
-search: {profile_batch: 1, schedules: [gpipe, 1f1b]}
+search: {profile_batch: 1, schedules: [gpipe, 1f1b], replicas: false}
 )";
 
 class Search : public Cli {
@@ -168,6 +168,53 @@ layers:
     EXPECT_EQ(shared["best"]["stages"][0]["replicas"], 1);
     EXPECT_EQ(shared["best"]["stages"][1]["replicas"], 2);
     EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], shared["objective_ns"]);
+}
+
+// The layers take 18 us for a micro-batch: four on two devices 36 us, where two stages take 45 us. gpipe keeps two
+// micro-batches on each device, 1f1b one.
+TEST_F(Search, TriesDataParallelismUnlessItIsAskedNotTo) {
+    write("free.yaml",
+          "workload: {model: layers.yaml}\ncluster: {devices: 2}\npipeline: {micro_batches: 4}\nsearch: {schedules: "
+          "[gpipe, 1f1b]}\n");
+    const Json json = run_well("search free.yaml --json -o best.yaml").json();
+    EXPECT_EQ(json["choices"], 6);  // on one device, on two stages, and on one stage with two holders
+    EXPECT_EQ(json["objective_ns"], 36'000);
+    EXPECT_EQ(json["gap"], 0.0);
+    EXPECT_EQ(json["best"]["stages"][0]["replicas"], 2);
+    EXPECT_EQ(json["plans"][0]["plan"], "data parallel on 2 devices, 4 micro-batches of 1, 1f1b");
+    for (const Json& plan : json["plans"])
+        EXPECT_GE(plan["gap"], 0.0);
+    EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], 36'000);
+    const Said said = run_well("search free.yaml");
+    EXPECT_TRUE(contains(said.out, "\ndata parallel on 2 devices, 4 micro-batches of 1, 1f1b   36.00 us")) << said.out;
+    EXPECT_TRUE(contains(said.err, "replicas of stages are among the choices with search.replicas: true")) << said.err;
+    EXPECT_EQ(run_well("search free.yaml --json --set search.replicas=false").json()["objective_ns"], 45'000);
+}
+
+// pipedream-2bw does not wait for a flush.
+TEST_F(Search, MarksAsynchronousPlans) {
+    const std::string both = "search config.yaml --set 'search.schedules=[1f1b, pipedream-2bw]'";
+    const Json json = run_well(both + " --json").json();
+    EXPECT_EQ(json["plans"][0]["asynchronous"], true);
+    EXPECT_TRUE(contains(json["notes"].dump(), "the best plan is asynchronous: pipedream-2bw")) << json["notes"];
+    EXPECT_TRUE(contains(run_well(both).out, " (asynchronous)  "));
+}
+
+// The search would take a minute.
+TEST_F(Search, EndsWithTheBestPlanSoFarAtASignal) {
+    write("long.yaml",
+          "workload: {model: resnet50, image_size: 64}\ncluster: {devices: 4}\nsearch: {schedules: all, recompute: "
+          "auto, mini_batch: 32, micro_batch_sizes: [1, 2, 4, 8]}\n");
+    write("script.sh", "timeout --preserve-status -s INT 2 '" + binary_ +
+                           "' search long.yaml --time-limit 60 --threads 1 -o best.yaml >said.out 2>said.err\n");
+    const int status = std::system(("cd '" + file("").string() + "' && sh script.sh").c_str());
+    if (WEXITSTATUS(status) == 1) {  // a machine that finds no plan in two seconds
+        EXPECT_TRUE(contains(read("said.err"), "stopped by a signal before any plan was tried")) << read("said.err");
+        return;
+    }
+    EXPECT_EQ(status, 0) << read("said.err");
+    EXPECT_TRUE(contains(read("said.out"), "; stopped by the caller\n")) << read("said.out");
+    EXPECT_TRUE(contains(read("best.yaml"), "# Found by `pipewright search`"));
 }
 
 // Over the transport link senders keep copies, and lists wait for the previous send.

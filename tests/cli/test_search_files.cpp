@@ -263,11 +263,11 @@ TEST_F(SearchFiles, DataParallelismIsNamedAndEqualPlansAreListedOnce) {
     EXPECT_TRUE(contains(alone.err, "search.replicas: true")) << alone.err;
     const Said shared = run_well("search four.yaml --set search.replicas=true");
     EXPECT_FALSE(contains(shared.err, "search.replicas: true")) << shared.err;
-    EXPECT_TRUE(contains(shared.out, "best: data parallel, ")) << shared.out;
+    EXPECT_TRUE(contains(shared.out, "best: data parallel on 4 devices, ")) << shared.out;
     // with one micro-batch on each device a backward follows its forward, whatever the schedule's name
     std::size_t rows = 0;
-    for (std::size_t at = shared.out.find("replicas 4"); at < shared.out.find("choices tried"); ++rows)
-        at = shared.out.find("replicas 4", at + 1);
+    for (std::size_t at = shared.out.find("parallel on 4"); at < shared.out.find("choices tried"); ++rows)
+        at = shared.out.find("parallel on 4", at + 1);
     EXPECT_LE(rows, 2U) << shared.out;  // the backward is whole or in two parts
     EXPECT_TRUE(contains(shared.out, "(also ")) << shared.out;
 }
@@ -282,8 +282,11 @@ TEST_F(SearchFiles, EqualReplicasAreTheOnlyOnesTried) {
     for (const Json& plan : found["plans"]) {
         const std::string text = plan["plan"];
         const std::size_t at = text.find("replicas ");
-        shares.push_back(text.substr(text.find("1f1b, ") + 6, 1) + ": " +
-                         (at == std::string::npos ? "none" : text.substr(at + 9)));
+        if (text.starts_with("data parallel on "))
+            shares.push_back("1: " + text.substr(17, 1));
+        else
+            shares.push_back(text.substr(text.find("1f1b, ") + 6, 1) + ": " +
+                             (at == std::string::npos ? "none" : text.substr(at + 9)));
     }
     std::sort(shares.begin(), shares.end());
     EXPECT_EQ(shares, (std::vector<std::string>{"1: 2", "1: 3", "1: 4", "1: 5", "1: 6", "1: none", "2: 2 2", "2: 3 3",

@@ -79,7 +79,7 @@ TEST_F(Sweep, AnImpossiblePointIsARow) {
     EXPECT_TRUE(contains(run_well("simulate sweep.yaml" + mixed).out, row));
     const std::string all = error_of("simulate sweep.yaml --set 'sweep={pipeline.schedule: [zb-v]}'", 2);
     EXPECT_TRUE(contains(all, row)) << all;
-    EXPECT_TRUE(contains(all, "no point of 'sweep' can be simulated; this is the first, schedule zb-v")) << all;
+    EXPECT_TRUE(contains(all, "none of 1 points can be simulated; this is the first, schedule zb-v")) << all;
 }
 
 TEST_F(Sweep, MistakesHaveTheirPlace) {

@@ -80,7 +80,7 @@ TEST_F(Sweeps, RefuseWhatIsNone) {
     EXPECT_TRUE(contains(refusal([&] {
                              simulate_sweep(source(), {{"pipeline.schedule", {"nope"}}});
                          }),
-                         "no point of 'sweep' can be simulated"));
+                         "points can be simulated; this is the first"));
     const std::vector<std::string> many(101, "4");
     EXPECT_TRUE(
         contains(refusal([&] {

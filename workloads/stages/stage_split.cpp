@@ -63,6 +63,9 @@ std::string numbered_like(const LayerGraph& graph, const std::string& word) {
 
 [[noreturn]] void fail_unknown(const LayerGraph& graph, int stage, const std::string& name) {
     const std::string numbered = numbered_like(graph, name);
+    if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos)
+        fail("stage {}: no layer '{}'; a split has names of layers, not how many a stage has; the model has {}", stage,
+             name, top_level_names(graph));
     fail("stage {}: no layer '{}'; {}the model has {}", stage, name,
          numbered.empty() ? nearest_name(graph, name) : numbered, top_level_names(graph));
 }

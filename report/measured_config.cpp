@@ -1,0 +1,139 @@
+#include "report/measured_config.h"
+
+#include "schedules/orders/schedule.h"
+#include "schedules/trace/trace_plan.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+bool is_ordered(const Task& task) { return task.op == Op::Forward || is_backward(task.op); }
+
+// What a trace is compared with: a schedule's name and options, as keys of the block pipeline.
+struct OptionsOfOrder {
+    std::string_view option;  // Schedule::option of the rows that read it; empty: all rows
+    ScheduleOptions options;
+    std::string keys;
+};
+
+std::vector<OptionsOfOrder> options_of_orders(int devices) {
+    using Drain = ScheduleOptions::Drain;
+    return {{"", {}, ""},
+            {"drain", {Drain::Fifo, 0}, ", drain: fifo"},
+            {"drain", {Drain::Lifo, 0}, ", drain: lifo"},
+            {"group", {Drain::Own, devices}, fmt::format(", group: {}", devices)}};
+}
+
+// Returns the keys of the schedule that has this order; empty if none has.
+std::string schedule_with(const Plan& plan) {
+    Shape shape;
+    shape.devices = plan.shape.devices;
+    shape.stages = plan.shape.stages;
+    shape.microbatches = plan.shape.microbatches;
+    for (const Schedule& schedule : schedules())
+        for (const OptionsOfOrder& other : options_of_orders(shape.devices)) {
+            if (schedule.asynchronous() || schedule.needs_costs ||
+                (!other.option.empty() && schedule.option != other.option))
+                continue;
+            try {
+                const Shape where = placed(schedule, shape);
+                if (schedule.orders({where, other.options}) == plan.order)
+                    return fmt::format("schedule: {}{}", schedule.name, other.keys);
+            } catch (const Error&) {  // it is not defined for the shape
+            }
+        }
+    return "";
+}
+
+Plan plan_of_computation(const Report& measured) {
+    const Trace& trace = measured.trace;
+    Plan plan = plan_of(trace);
+    for (std::vector<Task>& order : plan.order)
+        std::erase_if(order, [](const Task& task) { return !is_ordered(task); });
+    for (int stage = 0; stage < trace.stages; ++stage)
+        if (const std::vector<int> devices = plan.shape.devices_of(stage); devices.size() != 1)
+            fail("the trace has stage {} on {} devices\n  help: name the files of one of the replicas", stage,
+                 devices.size());
+    return plan;
+}
+
+// By stage: the mean time of an operation in a step, 0 where there is none.
+std::vector<Ns> mean_times(const Report& measured, Op op) {
+    std::vector<Ns> times(static_cast<std::size_t>(measured.trace.stages), 0);
+    std::vector<int> counts(times.size(), 0);
+    for (const TraceEvent& event : measured.trace.events)
+        if (event.task.op == op && event.step == measured.metrics.step) {
+            times[static_cast<std::size_t>(event.task.stage)] += event.end - event.start;
+            ++counts[static_cast<std::size_t>(event.task.stage)];
+        }
+    for (std::size_t stage = 0; stage < times.size(); ++stage)
+        times[stage] /= std::max(counts[stage], 1);
+    return times;
+}
+
+std::string print_times(const std::vector<Ns>& times) {
+    std::vector<std::string> parts;
+    for (const Ns time : times)
+        parts.push_back(fmt::format("{}.{:03} us", time / 1000, time % 1000));
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+MeasuredConfig measured_config(const Report& measured) {
+    const Trace& trace = measured.trace;
+    if (trace.asynchronous)
+        fail(
+            "the trace is of an asynchronous schedule, which has no step to take times from\n  help: record a "
+            "synchronous one, such as 1f1b");
+    Plan plan = plan_of_computation(measured);
+    MeasuredConfig config;
+    config.forward = mean_times(measured, Op::Forward);
+    config.backward_input = mean_times(measured, Op::BackwardInput);
+    config.backward_weight = mean_times(measured, Op::BackwardWeight);
+    const std::vector<Ns> whole = mean_times(measured, Op::Backward), recompute = mean_times(measured, Op::Recompute);
+    for (std::size_t stage = 0; stage < whole.size(); ++stage) {
+        Ns &input = config.backward_input[stage], &weight = config.backward_weight[stage];
+        if (input == 0 && weight == 0) {
+            weight = whole[stage] / 2;
+            input = whole[stage] - weight;
+        }
+        if (config.forward[stage] <= 0 || input + weight <= 0)
+            fail("the trace has no {} of stage {} that takes time\n  help: record forwards and backwards of all stages",
+                 config.forward[stage] <= 0 ? "forward" : "backward", stage);
+        if (recompute[stage] > 0)
+            config.recompute.push_back(static_cast<int>(stage));
+    }
+    config.devices = trace.devices;
+    config.micro_batches = trace.micro_batches;
+    config.micro_batch_size = trace.micro_batch_size;
+    config.schedule = schedule_with(plan);
+    if (config.schedule.empty())
+        config.plan = std::move(plan);
+    return config;
+}
+
+std::string print(const MeasuredConfig& config, const std::string& plan_file) {
+    std::string pipeline = config.plan ? fmt::format("schedule: {}", plan_file) : config.schedule;
+    if (!config.recompute.empty())
+        pipeline += fmt::format(", recompute: [{}]", fmt::join(config.recompute, ", "));
+    return fmt::format(
+        "# Times of stages as measured, for a micro-batch. A whole backward is half for inputs and half for weights.\n"
+        "workload: {{model: uniform, stages: {}, activation: 0 B,\n"
+        "           forward: {},\n           backward_input: {},\n           backward_weight: {}}}\n"
+        "cluster: {{devices: {}}}\n"
+        "pipeline: {{{}, micro_batches: {}, micro_batch_size: {}}}\n",
+        config.forward.size(), print_times(config.forward), print_times(config.backward_input),
+        print_times(config.backward_weight), config.devices, pipeline, config.micro_batches, config.micro_batch_size);
+}
+
+}  // namespace pw
