@@ -172,7 +172,8 @@ void print_arguments(const Job& job, const std::string& program) {
     print_notes(notes_on_idle_keys(job));
 }
 
-Panel simulated_panel(const SimulateArguments& arguments, const Job& job, const Report& report, const Answers& answers) {
+Panel simulated_panel(const SimulateArguments& arguments, const Job& job, const Report& report,
+                      const Answers& answers) {
     Panel panel = panel_of(report, report.trace);
     if (answers.explanation)
         add_explanation(panel, *answers.explanation);

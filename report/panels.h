@@ -16,8 +16,8 @@ Panel panel_of(const Report& report, const Trace& drawn);
 // the nodes of the explanation.
 void add_explanation(Panel& panel, const Explanation& explanation);
 
-// Does the same for any trace, from its own times; critical path and slack are those of its replay. `whole` is one step,
-// or an asynchronous run, of which the panel may show a part. Adds nothing if the plan of the trace is not known.
+// Does the same for any trace, from its own times; critical path and slack are those of its replay. `whole` is one
+// step, or an asynchronous run, of which the panel may show a part. Adds nothing if the plan of the trace is not known.
 void explain_trace(Panel& panel, const Trace& whole);
 
 // Returns panel_of() these, explained if plots to that file show causes.
