@@ -5,6 +5,7 @@
 #include "cli/file_kind.h"
 #include "cli/picture_options.h"
 #include "cli/streams.h"
+#include "report/panels.h"
 #include "report/report.h"
 #include "schedules/import/any_trace.h"
 #include "workloads/error.h"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace pw {
 
@@ -62,8 +64,8 @@ Trace drawn_part(const Report& report, const PlotArguments& arguments, const std
 }
 
 void plot_traces(const PlotArguments& arguments) {
+    std::vector<Report> reports;
     std::vector<Trace> drawn;
-    std::vector<std::string> titles;
     constexpr std::size_t kMost = 64;
     if (arguments.traces.size() > kMost)
         fail("{} traces, but one picture shows at most {}\n  help: draw several pictures", arguments.traces.size(),
@@ -72,13 +74,13 @@ void plot_traces(const PlotArguments& arguments) {
     for (const std::string& path : arguments.traces)
         require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
     for (const std::vector<std::string>& paths : files_of_traces(arguments.traces)) {
-        const Report report = report_in(paths);
+        Report report = report_in(paths);
         drawn.push_back(drawn_part(report, arguments, paths.front()));
-        titles.push_back(title_of(arguments.step ? report_of(drawn.back()) : report));
+        reports.push_back(arguments.step ? report_of(drawn.back()) : std::move(report));
     }
     std::vector<Panel> panels;
     for (std::size_t k = 0; k < drawn.size(); ++k)
-        panels.push_back({&drawn[k], titles[k]});
+        panels.push_back(drawn_panel(reports[k], drawn[k], arguments.output));
     plot(panels, arguments.output, arguments.view);
     note_large_picture(arguments.output);
     print_result("{}\n", arguments.output);

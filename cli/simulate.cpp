@@ -6,6 +6,8 @@
 #include "report/answers.h"
 #include "report/notes.h"
 #include "report/origins.h"
+#include "report/panels.h"
+#include "report/predict.h"
 #include "report/report.h"
 #include "report/sweep.h"
 #include "report/training_arguments.h"
@@ -106,7 +108,8 @@ void draw_schedules(const SimulateArguments& arguments, const Sweep& sweep) {
     std::vector<Panel> panels;
     for (const SweepPoint& point : sweep.points)
         if (point.report)
-            panels.push_back({&drawn.emplace_back(drawn_part_of(*point.report)), title_of(*point.report)});
+            panels.push_back(
+                drawn_panel(*point.report, drawn.emplace_back(drawn_part_of(*point.report)), arguments.plot));
         else
             print_note(
                 fmt::format("the picture has no panel of {}: {}", point.texts.front(), first_line(*point.error)));
@@ -175,6 +178,16 @@ void print_arguments(const Job& job, const std::string& program) {
     print_notes(notes_on_idle_keys(job));
 }
 
+Panel simulated_panel(const SimulateArguments& arguments, const Job& job, const Report& report,
+                      const Answers& answers) {
+    Panel panel = panel_of(report, report.trace);
+    if (answers.explanation)
+        add_explanation(panel, *answers.explanation);
+    else if (shows_causes(arguments.plot))
+        add_explanation(panel, simulator_of(job).explain(job.costs));
+    return panel;
+}
+
 void simulate_config(SimulateArguments arguments) {
     keep_large_blocks();
     arguments.config.read_pipe();
@@ -229,7 +242,7 @@ void simulate_config(SimulateArguments arguments) {
     outputs.attempt([&] {
         if (arguments.plot.empty())
             return;
-        plot({{&report.trace, title_of(report)}}, arguments.plot, arguments.view);
+        plot({simulated_panel(arguments, job, report, answers)}, arguments.plot, arguments.view);
         note_large_picture(arguments.plot);
     });
     print_notes(notes_on_idle_keys(job));

@@ -2,6 +2,7 @@
 #include "job/settings.h"
 
 #include "job/settings.h"
+#include "report/idle_causes.h"
 #include "report/notes.h"
 #include "report/predict.h"
 #include "report/step_parts_text.h"
@@ -196,25 +197,8 @@ Json json_of_what_if(const std::vector<WhatIf>& alternatives) {
     return rows;
 }
 
-struct Cause {
-    const char *title, *key;
-    Ns IdleCauses::*time;
-};
-constexpr Cause kCauses[] = {
-    {"warm-up", "warm_up_ns", &IdleCauses::warm_up},
-    {"cool-down", "cool_down_ns", &IdleCauses::cool_down},
-    {"updates", "updates_ns", &IdleCauses::updates},
-    {"dependency", "dependency_ns", &IdleCauses::dependency},
-    {"imbalance", "imbalance_ns", &IdleCauses::imbalance},
-    {"lane", "lane_ns", &IdleCauses::lane},
-    {"data", "data_ns", &IdleCauses::data},
-    {"exchange", "exchange_ns", &IdleCauses::exchange},
-    {"dispatcher", "dispatcher_ns", &IdleCauses::dispatcher},
-    {"copy of a send", "send_memory_ns", &IdleCauses::send_memory},
-};
-
 // No dispatcher is shown where none holds a device up.
-bool is_shown(const Cause& cause, const Explanation& explanation) {
+bool is_shown(const IdleCauseName& cause, const Explanation& explanation) {
     return cause.time != &IdleCauses::dispatcher ||
            std::ranges::any_of(explanation.idle, [](const IdleCauses& causes) { return causes.dispatcher > 0; });
 }
@@ -223,14 +207,14 @@ bool is_shown(const Cause& cause, const Explanation& explanation) {
 
 std::string to_text(const Explanation& all, const std::vector<std::string>& names) {
     std::vector<std::string> head = {"device", "on the critical path", "idle"};
-    for (const Cause& cause : kCauses)
+    for (const IdleCauseName& cause : kIdleCauses)
         if (is_shown(cause, all))
             head.emplace_back(cause.title);
     Table table(std::move(head));
     for (std::size_t device = 0; device < all.idle.size(); ++device) {
         const IdleCauses& causes = all.idle[device];
         std::vector<std::string> row = {names[device], print_time(all.critical[device]), print_time(causes.total())};
-        for (const Cause& cause : kCauses)
+        for (const IdleCauseName& cause : kIdleCauses)
             if (is_shown(cause, all))
                 row.push_back(print_time(causes.*cause.time));
         table.add(std::move(row));
@@ -247,7 +231,7 @@ Json to_json(const Explanation& all) {
     Json idle = Json::array(), links = Json::array();
     for (const IdleCauses& causes : all.idle) {
         Json row;
-        for (const Cause& cause : kCauses)
+        for (const IdleCauseName& cause : kIdleCauses)
             row[cause.key] = causes.*cause.time;
         idle.push_back(std::move(row));
     }

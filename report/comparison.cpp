@@ -2,6 +2,7 @@
 
 #include "exec/memory.h"
 #include "report/notes.h"
+#include "report/panels.h"
 #include "report/run_report.h"
 #include "report/table.h"
 #include "schedules/trace/trace_plan.h"
@@ -246,10 +247,12 @@ std::string calibration_text(const Comparison& comparison) {
 
 void plot_comparison(const Comparison& comparison, const std::string& file, const View& view) {
     const Trace predicted = drawn_part_of(comparison.predicted), measured = drawn_part_of(comparison.measured);
-    Panel of_measured{&measured, title_of(comparison.measured)};
+    std::vector<Panel> panels = {drawn_panel(comparison.predicted, predicted, file),
+                                 drawn_panel(comparison.measured, measured, file)};
+    panels.back().limits = panels.front().limits;
     if (comparison.parts)
-        of_measured.table = rows_of(*comparison.parts);
-    plot({{&predicted, title_of(comparison.predicted)}, std::move(of_measured)}, file, view);
+        panels.back().tables.insert(panels.back().tables.begin(), {"Parts of the error", rows_of(*comparison.parts)});
+    plot(panels, file, view);
 }
 
 }  // namespace pw

@@ -3,8 +3,7 @@
 #include "report/answers.h"
 #include "report/predict.h"
 #include "report/table.h"
-#include "schedules/passes/passes.h"
-#include "schedules/trace/trace_plan.h"
+#include "report/traced_plan.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,24 +39,6 @@ constexpr Between kBetween[] = {{"begin", &Mechanics::begin},
                                 {"hand-over", &Mechanics::hand_over},
                                 {"dispatch", &Mechanics::dispatch},
                                 {"rules", &Mechanics::rules}};
-
-// A plan that is known from its trace alone.
-struct TracedPlan {
-    explicit TracedPlan(const Trace& trace)
-        : rules(trace_rules(trace)), plan(plan_of(trace, rules.global_norm)), proof(check(plan, checked_mode())) {}
-
-    // The sizes of messages, by which an eager limit goes, are known to the replay.
-    TransferMode checked_mode() const {
-        TransferMode mode = rules.mode;
-        if (mode.eager_limit > 0)
-            mode.protocol = TransferMode::Protocol::Eager;
-        return mode;
-    }
-
-    TraceRules rules;
-    Plan plan;
-    std::shared_ptr<const Proof> proof;
-};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "report/plan_differences.h"
 
 #include "report/notes.h"
+#include "report/panels.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
 #include "schedules/trace/trace_plan.h"
@@ -200,8 +201,12 @@ std::string to_text(const PlanDifferences& differences) {
 
 void plot_differences(const PlanDifferences& differences, const std::string& file, const View& view) {
     const Trace first = drawn_part_of(differences.first.report), second = drawn_part_of(differences.second.report);
-    const auto title = [](const NamedReport& side) { return side.name + ": " + title_of(side.report); };
-    plot({{&first, title(differences.first)}, {&second, title(differences.second)}}, file, view);
+    const auto panel = [&](const NamedReport& side, const Trace& drawn) {
+        Panel made = drawn_panel(side.report, drawn, file);
+        made.title = side.name + ": " + made.title;
+        return made;
+    };
+    plot({panel(differences.first, first), panel(differences.second, second)}, file, view);
 }
 
 }  // namespace pw

@@ -1,4 +1,5 @@
 #include "sim/explain.h"
+#include "sim/idle.h"
 #include "workloads/units.h"
 
 #include <algorithm>
@@ -13,82 +14,40 @@ namespace pw {
 
 namespace {
 
-// Cuts a gap of a device's time into parts, from its beginning on.
-class Gap {
-public:
-    Gap(Ns from, Ns to) : from_(from), to_(to) {}
-    Ns until(Ns time) {
-        const Ns end = std::clamp(time, from_, to_);
-        return end - std::exchange(from_, end);
+NodeTimes node_times(const TimedPlan& timed) {
+    const auto size = static_cast<std::size_t>(timed.graph.size());
+    NodeTimes times{std::vector<Ns>(size), std::vector<Ns>(size), std::vector<Ns>(size)};
+    for (int node = 0; node < timed.graph.size(); ++node) {
+        times.start[node] = timed.recurrence.start(node);
+        times.end[node] = timed.recurrence.end(node);
+        if (is_send(timed.graph.task(node).op))
+            times.latency[node] = timed.recurrence.latency(node);
     }
-    Ns rest() { return until(to_); }
-
-private:
-    Ns from_, to_;
-};
-
-// Returns the input that comes last, or -1 for none.
-int last_input(const PlanGraph& graph, const Recurrence& times, int node) {
-    int last = -1;
-    for (const int input : graph.inputs(node))
-        if (last < 0 || times.end(input) > times.end(last))
-            last = input;
-    return last;
+    return times;
 }
 
-// Cuts the gap before a node, except the wait for other devices' compute, which it returns. `exchange` is the transfers
-// since the task before the node.
-Ns add_gap(const TimedPlan& timed, int node, std::span<const int> exchange, Gap gap, IdleCauses& idle) {
-    const PlanGraph& graph = timed.graph;
-    const Recurrence& times = timed.recurrence;
-    Ns waited = 0;
-    if (const int input = last_input(graph, times, node); input >= 0) {
-        if (!is_recv(graph.task(input).op)) {
-            waited = gap.until(times.end(input));
-        } else {
-            const int send = graph.inputs(input).front();
-            waited = gap.until(times.end(graph.inputs(send).front()));
-            idle.lane += gap.until(times.start(send));
-            idle.data += gap.until(times.end(send) + times.latency(send));
-            idle.lane += gap.until(times.end(input));
-        }
-    }
-    if (timed.mode.blocks())
-        for (const int transfer : exchange)
-            idle.exchange += gap.until(times.end(transfer));
-    idle.send_memory += gap.rest();
-    return waited;
+std::vector<IdlePart> idle_parts(const TimedPlan& timed, const NodeTimes& times, Ns makespan) {
+    return idle_parts(timed.plan, timed.graph, timed.mode.blocks(), times, makespan, &IdleCauses::send_memory);
+}
+
+// By node: how long its device waits for other devices' compute before it.
+std::vector<Ns> waits_by_node(const std::vector<IdlePart>& parts, int nodes) {
+    std::vector<Ns> waits(static_cast<std::size_t>(nodes), 0);
+    for (const IdlePart& part : parts)
+        if (part.cause == &IdleCauses::dependency)
+            waits[part.node] = part.to - part.from;
+    return waits;
 }
 
 // Returns the causes of idle time by device. All waiting for other devices' compute counts as dependency.
-std::vector<IdleCauses> idle_causes(const TimedPlan& timed, Ns makespan) {
-    const Recurrence& times = timed.recurrence;
-    std::vector<IdleCauses> all;
-    std::vector<int> exchange;
-    int node = 0;
-    for (const std::vector<Task>& order : timed.plan.order) {
-        IdleCauses& idle = all.emplace_back();
-        Ns free = 0;
-        bool begun = false;
-        exchange.clear();
-        for (const Task& task : order) {
-            const int here = node++;
-            if (is_transfer(task.op)) {
-                exchange.push_back(here);
-                continue;
-            }
-            if (begun)
-                idle.dependency += add_gap(timed, here, exchange, {free, times.start(here)}, idle);
-            else
-                idle.warm_up = times.start(here);
-            begun = true;
-            exchange.clear();
-            free = times.end(here);
-            if (!is_compute(task.op))
-                idle.updates += free - times.start(here);
-        }
-        idle.cool_down = makespan - free;
-    }
+std::vector<IdleCauses> idle_causes(const TimedPlan& timed, const NodeTimes& times,
+                                    const std::vector<IdlePart>& parts) {
+    std::vector<IdleCauses> all(timed.plan.order.size());
+    for (const IdlePart& part : parts)
+        all[part.device].*part.cause += part.to - part.from;
+    for (int node = 0; node < timed.graph.size(); ++node)
+        if (is_closing(timed.graph.task(node).op))
+            all[timed.graph.device_of(node)].updates += times.end[node] - times.start[node];
     return all;
 }
 
@@ -98,6 +57,7 @@ void add_critical_path(const PlanGraph& graph, const Recurrence& times, int node
     for (int turn = 0; turn < graph.size(); ++turn)
         turns[times.order()[turn]] = turn;
     while (node >= 0) {
+        all.path.push_back(node);
         const Op op = graph.task(node).op;
         const auto link = [&](int send, int recv) -> Ns& {
             return links[{graph.device_of(send), graph.device_of(recv)}];
@@ -122,6 +82,7 @@ void add_critical_path(const PlanGraph& graph, const Recurrence& times, int node
             std::find_if(waits.begin(), waits.end(), [&](int other) { return times.end(other) == reached; });
         node = before == waits.end() ? -1 : *before;
     }
+    std::reverse(all.path.begin(), all.path.end());
     for (const auto& [ends, time] : links)
         all.links.push_back({ends.first, ends.second, time});
     std::stable_sort(all.links.begin(), all.links.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
@@ -234,12 +195,21 @@ Ns end_of(const TimedPlan& timed, int last) { return last < 0 ? 0 : timed.recurr
 Explanation explain(const TimedPlan& timed) {
     Explanation all;
     timed.recurrence.evaluate(with_equal_stages(timed));
-    const std::vector<IdleCauses> with_equal = idle_causes(timed, 0);  // the causes that are read ignore the makespan
+    const NodeTimes of_equal = node_times(timed);
+    const std::vector<IdlePart> parts_of_equal = idle_parts(timed, of_equal, 0);
+    const std::vector<IdleCauses> with_equal = idle_causes(timed, of_equal, parts_of_equal);  // but for the cool-down
     all.balanced = end_of(timed, last_node(timed));
     timed.recurrence.evaluate(timed.times);
     const int last = last_node(timed);
     all.makespan = end_of(timed, last);
-    all.idle = idle_causes(timed, all.makespan);
+    const NodeTimes times = node_times(timed);
+    all.parts = idle_parts(timed, times, all.makespan);
+    all.idle = idle_causes(timed, times, all.parts);
+    all.last_inputs = last_inputs(timed.graph, times.end);
+    const std::vector<Ns> waits = waits_by_node(parts_of_equal, timed.graph.size());
+    for (IdlePart& part : all.parts)
+        if (part.cause == &IdleCauses::dependency)
+            part.with_equal_stages = waits[part.node];
     for (std::size_t device = 0; device < all.idle.size(); ++device) {
         IdleCauses& idle = all.idle[device];
         idle.imbalance = std::max<Ns>(0, idle.dependency - with_equal[device].dependency);

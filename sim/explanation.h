@@ -25,6 +25,16 @@ struct IdleCauses {
     }
 };
 
+// A part of a device's idle time. A null cause: none of those of a simulation.
+struct IdlePart {
+    int device = 0;
+    Ns from = 0, to = 0;  // from the first start of all
+    Ns IdleCauses::*cause = nullptr;
+    int node = -1;              // the task after it; -1: none
+    int waits_for = -1;         // the node that the device waits for meanwhile; -1: none
+    Ns with_equal_stages = -1;  // how long a dependency lasts with equal stages; -1: not known
+};
+
 // A critical path goes from the last end back to the first start, from each task to one that it waited for. A step gets
 // shorter only if a task on the path does. If several paths are equally long, it is one of them.
 struct Explanation {
@@ -36,6 +46,9 @@ struct Explanation {
     std::vector<Ns> critical;            // by device: the time of its tasks on the critical path
     std::vector<Ns> critical_of_stages;  // the same by stage
     std::vector<LinkShare> links;        // on that path, the largest first; all together are the makespan
+    std::vector<IdlePart> parts;         // of the idle time, by device, then time; imbalance is in the dependencies
+    std::vector<int> path;               // the nodes of the critical path, from the first to the last
+    std::vector<int> last_inputs;        // by node: the input that comes last; -1: none
     std::vector<Ns> slack;               // by node: how much later it could end without a later end of the last task
     Ns makespan = 0;
     Ns balanced = 0;  // the makespan with equal stages, as explain() levels them

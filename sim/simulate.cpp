@@ -252,8 +252,13 @@ Explanation Simulation::explain(const Costs& costs) {
     Explanation all = pw::explain({plan_, graph_, mode_, kinds_, by_events_ ? *own_kinds_ : kinds_, *pass.times,
                                    *pass.recurrence, classes_of(lengths_)});
     for (int node = 0; by_events_ && node < graph_.size(); ++node)
-        if (is_compute(graph_.task(node).op))
-            all.idle[graph_.device_of(node)].dispatcher += called_late_[node];
+        if (is_compute(graph_.task(node).op) && called_late_[node] > 0) {
+            const int device = graph_.device_of(node);
+            all.idle[device].dispatcher += called_late_[node];
+            all.parts.push_back(
+                {device, start_of(node) - called_late_[node], start_of(node), &IdleCauses::dispatcher, node});
+        }
+    std::ranges::stable_sort(all.parts, {}, [](const IdlePart& part) { return std::pair(part.device, part.from); });
     return all;
 }
 

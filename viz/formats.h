@@ -2,6 +2,7 @@
 // row here; gnuplot's kinds share theirs and have a row in gnuplot.cpp.
 #pragma once
 
+#include "viz/picture.h"
 #include "viz/plot.h"
 
 #include <string>
@@ -14,25 +15,26 @@ namespace pw {
 using TimelineWriter = void(const std::vector<Panel>& panels, const View& view, const std::string& file);
 using ChartWriter = void(const Chart& chart, const View& view, const std::string& file);
 
-void timeline_page(const std::vector<Panel>& panels, const std::string& file);
-TimelineWriter timeline_by_gnuplot, timeline_page_of_view, timeline_text, timeline_json;
+TimelineWriter timeline_by_gnuplot, timeline_page, timeline_text, timeline_json;
 ChartWriter chart_by_gnuplot, chart_page, chart_text, chart_json;
 
 struct Format {
-    std::string_view suffix;   // suffix of the file name that chooses the kind
-    TimelineWriter* timeline;  // writer of traces
-    ChartWriter* chart;        // writer of curves
-    bool has_rows = true;      // a timeline has a row for each device, and so a limit on devices
+    std::string_view suffix;          // suffix of the file name that chooses the kind
+    TimelineWriter* timeline;         // writer of traces
+    ChartWriter* chart;               // writer of curves
+    int most_devices = kMostDevices;  // of a timeline, which has a row for each; 0: any number
 };
+
+inline constexpr int kMostDevicesOfPage = 4096;
 
 // The formats are in the order in which help texts and messages list them.
 inline constexpr Format kFormats[] = {
     {".svg", timeline_by_gnuplot, chart_by_gnuplot},
     {".png", timeline_by_gnuplot, chart_by_gnuplot},
     {".pdf", timeline_by_gnuplot, chart_by_gnuplot},
-    {".html", timeline_page_of_view, chart_page},
+    {".html", timeline_page, chart_page, kMostDevicesOfPage},
     {".txt", timeline_text, chart_text},
-    {".json", timeline_json, chart_json, false},
+    {".json", timeline_json, chart_json, 0},
     {".gp", timeline_by_gnuplot, chart_by_gnuplot},  // the script
 };
 

@@ -14,7 +14,6 @@ namespace pw {
 
 namespace {
 
-constexpr int kMaxDevices = 256;
 constexpr int kMaxLanes = 6;  // further overlapping tasks are drawn on top of each other
 
 int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
@@ -27,13 +26,13 @@ int chunk_of(const Trace& trace, const TraceEvent& event) {
     return found == stages.end() ? 0 : static_cast<int>(found - stages.begin());
 }
 
-void check(const Panel& panel) {
+void check(const Panel& panel, int most) {
     if (!panel.trace)
         fail("panel '{}' has no trace", panel.title);
     const Trace& trace = *panel.trace;
     if (trace.events.empty())
         fail("panel '{}': the trace has no events to draw", panel.title);
-    check_height(panel.title, trace.devices);
+    check_height(panel.title, trace.devices, most);
     for (const TraceEvent& event : trace.events)
         if (event.device < 0 || event.device >= trace.devices || event.end < event.start)
             fail("panel '{}': event {} on device {} from {} to {} ns does not fit a trace of {} devices", panel.title,
@@ -48,8 +47,8 @@ bool has_several_versions(const Trace& trace) {
     return versions.size() > 1;
 }
 
-Timeline timeline_of(const Panel& panel) {
-    check(panel);
+Timeline timeline_of(const Panel& panel, int most) {
+    check(panel, most);
     const Trace& trace = *panel.trace;
     Timeline timeline;
     timeline.title = panel.title;
@@ -109,20 +108,20 @@ Colour mix(Colour from, Colour to, double part) {
 
 }  // namespace
 
-void check_height(const std::string& what, int devices) {
-    if (devices > kMaxDevices)
+void check_height(const std::string& what, int devices, int most) {
+    if (devices > most)
         fail(
             "cannot draw '{}': a picture shows up to {} devices, the trace has {}\n  help: write .json and open it in "
             "Perfetto",
-            what, kMaxDevices, devices);
+            what, most, devices);
 }
 
-Picture picture_of(const std::vector<Panel>& panels) {
+Picture picture_of(const std::vector<Panel>& panels, int most) {
     if (panels.empty())
         fail("there is no trace to draw");
     Picture picture;
     for (const Panel& panel : panels) {
-        picture.timelines.push_back(timeline_of(panel));
+        picture.timelines.push_back(timeline_of(panel, most));
         picture.length = std::max(picture.length, picture.timelines.back().length);
         for (const Row& row : picture.timelines.back().rows)
             for (const auto& [time, bytes] : row.memory)

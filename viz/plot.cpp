@@ -77,8 +77,8 @@ void check_plot_file(const std::string& file) {
 
 void check_timeline(const std::string& file, int devices) {
     check_plot_file(file);
-    if (!file.empty() && format_of(file).has_rows)
-        check_height(file, devices);
+    if (!file.empty() && format_of(file).most_devices > 0)
+        check_height(file, devices, format_of(file).most_devices);
 }
 
 std::string note_on_size(const std::string& file) {
@@ -91,6 +91,8 @@ std::string note_on_size(const std::string& file) {
                        file, static_cast<double>(size) / 1e6);
 }
 
+bool shows_causes(const std::string& file) { return !file.empty() && format_of(file).timeline == timeline_page; }
+
 // The trace itself.
 void timeline_json(const std::vector<Panel>& panels, const View& view, const std::string& file) {
     if (panels.size() != 1 || !panels[0].trace)
@@ -99,21 +101,6 @@ void timeline_json(const std::vector<Panel>& panels, const View& view, const std
         fail("'{}' gets the trace itself, without a title and whole\n  help: draw the part to .svg, .png or .html",
              file);
     write_trace(*panels[0].trace, file);
-}
-
-// A page shows all of its traces; the range is what it shows first.
-void timeline_page_of_view(const std::vector<Panel>& panels, const View& view, const std::string& file) {
-    std::vector<Panel> shown = panels;
-    if (view.has_range()) {
-        const Shown part = shown_part(picture_of(panels), view);
-        for (Panel& panel : shown) {
-            panel.from = part.from;
-            panel.to = part.to;
-        }
-    }
-    if (!view.title.empty() && !shown.empty())
-        shown.front().title = fmt::format("{}: {}", view.title, shown.front().title);
-    timeline_page(shown, file);
 }
 
 }  // namespace pw

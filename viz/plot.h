@@ -10,12 +10,45 @@
 
 namespace pw {
 
+// A number of the table that ranks the panels of a page: the value sorts, the text is shown.
+struct PanelNumber {
+    std::string name, text;
+    double value;
+};
+
+// Rows of cells, the first one the head.
+struct PanelTable {
+    std::string title;
+    std::vector<std::vector<std::string>> rows;
+};
+
+// A cause of idle time: "dependency", and what the device waits for.
+struct PanelCause {
+    std::string title, words;
+};
+
+// Idle time of a device. Numbers of events are positions in the trace's list; -1: none, or not known.
+struct PanelGap {
+    int device = 0;
+    Ns from = 0, to = 0;        // on the trace's clock
+    int cause = 0;              // of Panel::causes
+    int waits_for = -1;         // event
+    Ns with_equal_stages = -1;  // how long it lasts if all stages take equally long
+};
+
 struct Panel {
     const Trace* trace;
     std::string title;  // "predicted, 1f1b: step 812.3 ms, bubble 11.2 %"
-    // A table for formats that can show one (pages): rows of cells below the panels, the first one its head.
-    std::vector<std::vector<std::string>> table = {};
-    Ns from = 0, to = 0;  // the part that a page shows at first, in time since the start; 0, 0: all
+    // The rest is for formats that can show it (pages). What is not known is empty.
+    std::vector<PanelTable> tables = {};
+    std::vector<PanelNumber> numbers = {};
+    std::vector<std::string> names = {};            // of the devices, in addition to their numbers
+    std::vector<std::optional<Bytes>> limits = {};  // of the devices' memory
+    std::vector<PanelCause> causes = {};
+    std::vector<PanelGap> gaps = {};  // by device, then time
+    std::vector<int> waits_for = {};  // by event: the event that it waits for last
+    std::vector<Ns> slack = {};       // by event: how much later it could end without a longer step
+    std::vector<char> critical = {};  // by event: whether it is on the critical path
 };
 
 // How a picture is drawn, where it is not as suits its content.
@@ -42,6 +75,8 @@ void check_timeline(const std::string& file, int devices);
 
 // Returns a note on a written picture that browsers are slow to show, "x.svg has 31 MB: ..."; empty for others.
 std::string note_on_size(const std::string& file);
+// Returns whether plots to that file show the causes of idle time, slack and the critical path.
+bool shows_causes(const std::string& file);
 
 // Returns whether gnuplot is installed: svg, png and pdf need it.
 bool has_gnuplot();

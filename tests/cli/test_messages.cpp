@@ -175,7 +175,7 @@ TEST_F(Messages, PicturesAreRefusedBeforeTheWork) {
     // So large that its simulation would take too long to wait for.
     const std::string large =
         "simulate four.yaml --set cluster.devices=30000 --set workload.stages=30000 --plot x.html";
-    expect({large, {"cannot draw 'x.html'", "up to 256 devices, the trace has 30000", "Perfetto"}});
+    expect({large, {"cannot draw 'x.html'", "up to 4096 devices, the trace has 30000", "Perfetto"}});
 }
 
 TEST_F(Messages, ADeadlockIsOneTaskPerLine) {

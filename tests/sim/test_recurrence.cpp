@@ -311,6 +311,36 @@ Ns last_end(const Drawn& drawn, const std::vector<Ns>& durations, const std::vec
     return last;
 }
 
+// The parts of idle time and the tasks that are no transfers fill each device's time; a part ends when what it waits
+// for does.
+void expect_tiled(const Explanation& all, const Trace& trace, int round) {
+    std::vector<std::vector<std::pair<Ns, Ns>>> spans(static_cast<std::size_t>(trace.devices));
+    std::vector<Ns> waited(spans.size(), 0);
+    for (const TraceEvent& event : trace.events)
+        if (!is_transfer(event.task.op) && event.end > event.start)
+            spans[event.device].emplace_back(event.start, event.end);
+    for (const IdlePart& part : all.parts) {
+        spans[part.device].emplace_back(part.from, part.to);
+        if (part.cause != &IdleCauses::dependency)
+            continue;
+        waited[part.device] += part.to - part.from;
+        ASSERT_EQ(trace.events[part.waits_for].end, part.to) << "round " << round;
+        ASSERT_NE(trace.events[part.waits_for].device, part.device) << "round " << round;
+    }
+    for (std::size_t device = 0; device < spans.size(); ++device) {
+        std::sort(spans[device].begin(), spans[device].end());
+        Ns reached = 0;
+        for (const auto& [from, to] : spans[device]) {
+            ASSERT_EQ(from, reached) << "device " << device << " round " << round;
+            reached = to;
+        }
+        ASSERT_EQ(reached, all.makespan) << "device " << device << " round " << round;
+        ASSERT_EQ(waited[device], all.idle[device].dependency + all.idle[device].imbalance) << "round " << round;
+    }
+    for (const int node : all.path)
+        ASSERT_EQ(all.slack[node], 0) << print(trace.events[node].task) << " round " << round;
+}
+
 // If devices or messages share something, tasks in an explanation take the times that they took while they shared it.
 TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
     Random random(11);
@@ -327,6 +357,7 @@ TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
         const Explanation all = simulator.explain(costs);
         const Trace trace = simulator.trace(costs);
         const Metrics metrics = metrics_of(trace);
+        expect_tiled(all, trace, round);
         for (std::size_t device = 0; device < metrics.devices.size(); ++device)
             ASSERT_EQ(all.idle[device].total(), metrics.devices[device].idle)
                 << plan.schedule << " device " << device << " round " << round;

@@ -3,8 +3,6 @@
 #include "tests/support/plot_rig.h"
 #include "viz/formats.h"
 
-#include <nlohmann/json.hpp>
-
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -150,26 +148,7 @@ TEST_F(Plot, APictureThatGnuplotCutsOffIsAFailure) {
     EXPECT_EQ(contents(file("cut.svg")), before);
 }
 
-// Pages, text, traces
-
-TEST_F(Plot, ThePageIsSelfContained) {
-    plot(both(), file("steps.html"));
-    const std::string page = contents(file("steps.html"));
-    expect_parts(page, {"<!doctype html>", "device 1 · stage 1", "measured, 1f1b", "backward", "weight version",
-                        "micro-batch", "duration", "</html>"});
-    for (const char* outside : {"http:", "https:", "src=", "import ", "fetch("})
-        EXPECT_EQ(page.find(outside), std::string::npos) << outside;
-}
-
-TEST_F(Plot, ATitleCannotLeaveThePagesScript) {
-    plot({{&predicted_, "</script><script>alert(1)</script>"}}, file("title.html"));
-    const std::string page = contents(file("title.html"));
-    EXPECT_EQ(page.find("<script>alert"), std::string::npos);
-    const std::size_t begin = page.find("const picture = ") + 16, end = page.find(";\n\"use strict\"");
-    const auto picture = nlohmann::json::parse(page.substr(begin, end - begin));
-    EXPECT_EQ(picture["panels"][0]["title"], "</script><script>alert(1)</script>");
-    EXPECT_EQ(picture["panels"][0]["rows"].size(), 2u);
-}
+// Text, traces
 
 TEST_F(Plot, TheGridHasOneLineForEachDevice) {
     const Trace tiny =
@@ -225,27 +204,6 @@ TEST_F(Plot, JsonIsTheTraceItself) {
     plot({{&predicted_, "one"}}, file("one.json"));
     EXPECT_TRUE(read_trace(file("one.json")) == predicted_);
     expect_error(ExitCode::BadInput, {"2 traces", "one trace"}, [&] { plot(both(), file("two.json")); });
-}
-
-// The page draws operations by the facts in its data.
-TEST_F(Plot, ThePageHasTheDataOfEveryOperation) {
-    plot(both(), file("ops.html"));
-    const std::string page = contents(file("ops.html"));
-    const std::size_t begin = page.find("const picture = ") + 16, end = page.find(";\n\"use strict\"");
-    const auto picture = nlohmann::json::parse(page.substr(begin, end - begin));
-    ASSERT_EQ(picture["ops"].size(), std::size_t{kOps});
-    for (int number = 0; number < kOps; ++number) {
-        const auto& facts = picture["ops"][number];
-        const Op op = static_cast<Op>(number);
-        EXPECT_EQ(facts["letters"], letters_of(op));
-        EXPECT_EQ(facts["transfer"], is_transfer(op));
-        EXPECT_EQ(facts["receive"], is_recv(op));
-        EXPECT_EQ(facts["numbered"], is_compute(op));
-        EXPECT_EQ(facts["hatched"], op == Op::Recompute);
-    }
-    EXPECT_EQ(picture["fields"][1], "start");
-    EXPECT_EQ(picture["panels"][0]["rows"][0]["tasks"][0].size(), picture["fields"].size());
-    EXPECT_EQ(picture["legend"].back()["words"], "gradients");
 }
 
 // Every row of the table

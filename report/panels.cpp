@@ -1,0 +1,232 @@
+#include "report/panels.h"
+
+#include "report/idle_causes.h"
+#include "report/table.h"
+#include "report/traced_plan.h"
+#include "sim/idle.h"
+#include "sim/replay.h"
+#include "sim/simulate.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+std::vector<PanelCause> panel_causes() {
+    std::vector<PanelCause> causes;
+    for (const IdleCauseName& cause : kIdleCauses)
+        causes.push_back({cause.title, cause.words});
+    causes.push_back({"hand-over", "all inputs are there, and the task has not begun"});  // of measured traces
+    return causes;
+}
+
+int number_of(Ns IdleCauses::*time) {
+    const auto* found = std::ranges::find(kIdleCauses, time, &IdleCauseName::time);
+    return static_cast<int>(found - std::begin(kIdleCauses));
+}
+
+// Idle time of every device by cause, and its updates, which are tasks in the picture.
+PanelTable idle_table(const Panel& panel, const std::vector<Ns>* imbalance) {
+    const auto devices = static_cast<std::size_t>(panel.trace->devices);
+    std::vector<std::vector<Ns>> times(panel.causes.size(), std::vector<Ns>(devices, 0));
+    for (const PanelGap& gap : panel.gaps)
+        times[gap.cause][gap.device] += gap.to - gap.from;
+    const auto updates = static_cast<std::size_t>(number_of(&IdleCauses::updates));
+    for (const TraceEvent& event : panel.trace->events)
+        if (is_closing(event.task.op))
+            times[updates][event.device] += event.end - event.start;
+    if (imbalance != nullptr)
+        for (std::size_t device = 0; device < devices; ++device) {
+            times[number_of(&IdleCauses::imbalance)][device] += (*imbalance)[device];
+            times[number_of(&IdleCauses::dependency)][device] -= (*imbalance)[device];
+        }
+    PanelTable table{"Idle time by cause", {{"device", "idle"}}};
+    for (std::size_t device = 0; device < devices; ++device) {
+        Ns all = 0;
+        for (const std::vector<Ns>& of_cause : times)
+            all += of_cause[device];
+        table.rows.push_back(
+            {device < panel.names.size() ? panel.names[device] : std::to_string(device), print_time(all)});
+    }
+    for (std::size_t cause = 0; cause < times.size(); ++cause) {
+        if (std::ranges::all_of(times[cause], [](Ns time) { return time == 0; }))
+            continue;
+        table.rows.front().push_back(panel.causes[cause].title);
+        for (std::size_t device = 0; device < devices; ++device)
+            table.rows[device + 1].push_back(print_time(times[cause][device]));
+    }
+    return table;
+}
+
+// Tasks that compute, by device.
+PanelTable slack_table(const Panel& panel) {
+    std::vector<std::vector<Ns>> slack(static_cast<std::size_t>(panel.trace->devices));
+    std::vector<Ns> critical(slack.size(), 0);
+    for (std::size_t k = 0; k < panel.trace->events.size(); ++k) {
+        const TraceEvent& event = panel.trace->events[k];
+        if (!is_compute(event.task.op))
+            continue;
+        slack[event.device].push_back(panel.slack[k]);
+        if (panel.critical[k] != 0)
+            critical[event.device] += event.end - event.start;
+    }
+    PanelTable table{"Critical path and slack",
+                     {{"device", "on the critical path", "tasks", "without slack", "median slack", "largest slack"}}};
+    for (std::size_t device = 0; device < slack.size(); ++device) {
+        std::vector<Ns>& own = slack[device];
+        if (own.empty())
+            continue;
+        std::ranges::sort(own);
+        table.rows.push_back({device < panel.names.size() ? panel.names[device] : std::to_string(device),
+                              print_time(critical[device]), std::to_string(own.size()),
+                              std::to_string(std::ranges::count_if(own, [](Ns time) { return time <= 0; })),
+                              print_time(own[own.size() / 2]), print_time(own.back())});
+    }
+    return table;
+}
+
+// Where each event of the whole trace is in the part of it that is drawn; -1: not.
+std::vector<int> places_in(const Trace& drawn, const Trace& whole) {
+    std::vector<int> places;
+    places.reserve(whole.events.size());
+    std::size_t next = 0;
+    for (const TraceEvent& event : whole.events) {
+        const bool is_drawn = next < drawn.events.size() && drawn.events[next] == event;
+        places.push_back(is_drawn ? static_cast<int>(next++) : -1);
+    }
+    if (next != drawn.events.size())
+        fail("the picture has events that its trace lacks");
+    return places;
+}
+
+int at(const std::vector<int>& places, int event) { return event < 0 ? -1 : places[static_cast<std::size_t>(event)]; }
+
+// `begin` is when the trace begins.
+void add_gaps(Panel& panel, const std::vector<IdlePart>& parts, const std::vector<int>& places, Ns begin) {
+    panel.causes = panel_causes();
+    Ns end = 0;
+    for (const TraceEvent& event : panel.trace->events)
+        end = std::max(end, event.end);
+    for (const IdlePart& part : parts) {
+        const int cause = part.cause == nullptr ? kNumberOfIdleCauses : number_of(part.cause);
+        const PanelGap gap{part.device, begin + part.from,          std::min(begin + part.to, end),
+                           cause,       at(places, part.waits_for), part.with_equal_stages};
+        if (gap.from < gap.to)
+            panel.gaps.push_back(gap);
+    }
+}
+
+void add_nodes(Panel& panel, const std::vector<int>& places, const std::vector<int>& last_inputs,
+               const Explanation& explanation) {
+    const std::size_t events = panel.trace->events.size();
+    panel.waits_for.assign(events, -1);
+    panel.slack.assign(events, 0);
+    panel.critical.assign(events, 0);
+    for (std::size_t node = 0; node < places.size(); ++node)
+        if (places[node] >= 0) {
+            panel.waits_for[places[node]] = at(places, last_inputs[node]);
+            panel.slack[places[node]] = explanation.slack[node];
+        }
+    for (const int node : explanation.path)
+        if (at(places, node) >= 0)
+            panel.critical[at(places, node)] = 1;
+}
+
+// The times of a trace whose events are the nodes of the graph.
+NodeTimes times_of(const Trace& trace, const PlanGraph& graph, Ns begin) {
+    const std::size_t size = trace.events.size();
+    if (std::ssize(trace.events) != graph.size())
+        fail("the trace has {} tasks, and its plan {}", size, graph.size());
+    NodeTimes times{std::vector<Ns>(size), std::vector<Ns>(size), std::vector<Ns>(size, 0)};
+    for (std::size_t node = 0; node < size; ++node) {
+        const TraceEvent& event = trace.events[node];
+        if (graph.task(static_cast<int>(node)) != event.task)
+            fail("the events of the trace are not in the order of its devices");
+        times.start[node] = event.start - begin;
+        times.end[node] = event.end - begin;
+    }
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_recv(graph.task(node).op)) {
+            const int send = graph.inputs(node).front();
+            times.latency[send] = std::max<Ns>(0, times.end[node] - times.end[send]);
+        }
+    return times;
+}
+
+Ns begin_of(const Trace& trace) {
+    Ns begin = std::numeric_limits<Ns>::max();
+    for (const TraceEvent& event : trace.events)
+        begin = std::min(begin, event.start);
+    return begin;
+}
+
+}  // namespace
+
+Panel panel_of(const Report& report, const Trace& drawn) {
+    const Metrics& metrics = report.metrics;
+    Panel panel{&drawn, title_of(report)};
+    panel.names = report.names;
+    for (const Bytes limit : report.limits)
+        panel.limits.push_back(limit == kUnlimited ? std::nullopt : std::optional(limit));
+    panel.numbers = {
+        {"step time", print_time(metrics.step_time), static_cast<double>(metrics.step_time)},
+        {"bubble rate", print_percent(metrics.bubble_rate), metrics.bubble_rate},
+        {"samples/s", fmt::format("{:.4g}", metrics.samples_per_second), metrics.samples_per_second},
+        {"peak memory", print_bytes(largest_peak(report)), static_cast<double>(largest_peak(report))},
+    };
+    return panel;
+}
+
+void add_explanation(Panel& panel, const Explanation& explanation) {
+    std::vector<int> places(explanation.slack.size());
+    for (std::size_t node = 0; node < places.size(); ++node)
+        places[node] = static_cast<int>(node);
+    add_gaps(panel, explanation.parts, places, begin_of(*panel.trace));
+    add_nodes(panel, places, explanation.last_inputs, explanation);
+    std::vector<Ns> imbalance;
+    for (const IdleCauses& idle : explanation.idle)
+        imbalance.push_back(idle.imbalance);
+    panel.tables.push_back(idle_table(panel, &imbalance));
+    panel.tables.push_back(slack_table(panel));
+}
+
+void explain_trace(Panel& panel, const Trace& whole) {
+    Panel explained = panel;
+    try {
+        const Trace trace = with_updates(whole);
+        const TracedPlan traced(trace);
+        const PlanGraph& graph = traced.proof->graph;
+        const Ns begin = begin_of(trace);
+        const NodeTimes times = times_of(trace, graph, begin);
+        const Ns makespan = *std::ranges::max_element(times.end);
+        const std::vector<int> places = places_in(*panel.trace, trace);
+        const bool predicted = trace.label == kPredicted;
+        add_gaps(explained,
+                 idle_parts(traced.plan, graph, traced.rules.mode.blocks(), times, makespan,
+                            predicted ? &IdleCauses::send_memory : nullptr),
+                 places, begin);
+        add_nodes(explained, places, last_inputs(graph, times.end),
+                  explanation_of(traced.plan, traced.proof, traced.rules.mode, trace));
+        explained.tables.push_back(idle_table(explained, nullptr));
+        explained.tables.push_back(slack_table(explained));
+    } catch (const Error&) {
+        return;  // traces of other programs need not be those of a whole plan
+    }
+    panel = std::move(explained);
+}
+
+Panel drawn_panel(const Report& report, const Trace& drawn, const std::string& file) {
+    Panel panel = panel_of(report, drawn);
+    if (shows_causes(file))
+        explain_trace(panel, report.trace.asynchronous ? report.trace : drawn);
+    return panel;
+}
+
+}  // namespace pw

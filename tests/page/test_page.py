@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Opens pages of timelines in Chromium and runs page_tests.js in them: test_page.py PIPEWRIGHT. The oracles are the trace
+files and reports of the same plans. Exit status 77: there is no Chromium."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+from browser import Browser, chromium  # noqa: E402
+
+FOUR = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, activation: 1 MB, weights: 2 MB}
+cluster:
+  devices:
+    - {name: "<img src=x onerror='window.broken=1'>", memory: 1 GB}
+    - {memory: 1 GB, speed: 0.5}
+    - {memory: 1 GB}
+    - {memory: 1 GB}
+  link: {bandwidth: 10 GB/s, latency: 10 us}
+pipeline: {schedule: 1f1b, micro_batches: 8}
+"""
+MANY = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, activation: 1 MB}
+cluster: {devices: 16, link: {bandwidth: 10 GB/s, latency: 10 us}}
+pipeline: {schedule: zb-h1, micro_batches: 1000}
+"""
+
+
+def main():
+    if not chromium():
+        print("skipped: no chromium; apt-get install chromium")
+        sys.exit(77)
+    binary = os.path.abspath(sys.argv[1])
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+
+        def run(*arguments):
+            return subprocess.run([binary, *arguments], check=True, capture_output=True, text=True).stdout
+
+        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY)):
+            with open(name, "w") as file:
+                file.write(text)
+        report = json.loads(run("simulate", "four.yaml", "--explain", "--json", "--trace", "four.json", "--plot", "four.html"))
+        run("simulate", "four.yaml", "--set", "pipeline.schedule=gpipe", "--trace", "gpipe.json")
+        run("plot", "four.json", "gpipe.json", "-o", "two.html")
+        run("simulate", "many.yaml", "--plot", "many.html")
+        with open("four.json") as file:
+            trace = json.load(file)
+        with open(os.path.join(HERE, "page_tests.js")) as file:
+            script = file.read()
+        with Browser(1200, 800) as browser:
+            for page in ("four", "two", "many"):
+                browser.open(page + ".html")
+                browser.run(f"window.oracle = {json.dumps({'report': report, 'trace': trace})}; 0")
+                results = browser.run(script + f"\nrunTests({json.dumps(page)})")
+                for name, fault in results:
+                    print(f"{page}: {name}: {fault or 'ok'}")
+                    failed += bool(fault)
+                for error in browser.errors():
+                    print(f"{page}: {error['exception']['description']}")
+                    failed += 1
+            failed += input_tests(browser)
+    sys.exit(1 if failed else 0)
+
+
+def input_tests(browser):
+    """What needs a real pointer, keyboard and window."""
+    failed = 0
+
+    def expect(name, script):
+        nonlocal failed
+        browser.frame()
+        good = browser.run(script)
+        print(f"input: {name}: {'ok' if good else 'FAILED ' + script}")
+        failed += not good
+
+    def centre(script):
+        x, y = browser.run(f"""(() => {{ const place = {script}, box = stage.getBoundingClientRect();
+            return [box.left + place.x + place.w / 2, box.top + place.y + place.h / 2]; }})()""")
+        return x, y
+
+    browser.theme("light")
+    browser.open("four.html")
+    task = "placeOf(panels[0], panels[0].rows[2].lanes[0].begin)"
+    browser.mouse("mouseMoved", *centre(task))
+    expect("a card of the task under the pointer", "!card.hidden && card.textContent.includes('2F0 · forward on device 2')")
+    browser.mouse("mouseMoved", *centre("placeOfGap(panels[0], panels[0].rows[0].gaps.begin, panels[0].rows[0])"))
+    expect("a card of idle time with its cause", "!card.hidden && card.textContent.startsWith('idle') && card.textContent.includes('dependency')")
+    expect("names of devices are text", "!window.broken && card.textContent.includes('<img src=x')")
+    x, y = centre(task)
+    browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-100)
+    expect("the wheel alone does not zoom", "view.to - view.from === facts.length")
+    browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-100, modifiers=2)
+    expect("with Ctrl it does, at the pointer", f"view.to - view.from < facts.length && Math.abs(xOf(timeAt({x})) - {x}) < 1")
+    browser.key("0")
+    browser.run("stage.focus()")
+    browser.key("ArrowDown")
+    expect("the keyboard reaches a task, which is read out", "view.cursor.box >= 0 && live.textContent.includes('forward')")
+    browser.key("Enter")
+    expect("Enter shows its card", "!pinned.hidden && view.selected.box === view.cursor.box")
+    browser.key("Escape")
+    expect("Escape closes it", "pinned.hidden && !view.selected")
+    browser.key("+")
+    browser.key("ArrowRight")
+    expect("+ zooms and an arrow moves", "view.from > 0 && view.to - view.from < facts.length")
+    browser.key("Home")
+    expect("Home shows the beginning", "view.from === 0")
+    browser.key("/")
+    expect("/ goes to the search", "document.activeElement.id === 'query'")
+    for letter in "2F7":
+        browser.key(letter)
+    expect("which finds tasks", "byId('found').textContent === '1 task'")
+    browser.run("document.activeElement.blur()")
+    browser.theme("dark")
+    expect("dark where the reader's system is", "unpack(colours.ground)[0] < 80 && getComputedStyle(document.body).backgroundColor !== 'rgb(255, 255, 255)'")
+    browser.resize(360, 640)
+    expect("no sideways scrolling in a narrow window", "document.documentElement.scrollWidth <= 360 && view.width === 360")
+    expect("cards are no taller than the window", "getComputedStyle(card).maxHeight !== 'none'")
+    for error in browser.errors():
+        print(f"input: {error['exception']['description']}")
+        failed += 1
+    return failed
+
+
+if __name__ == "__main__":
+    main()
