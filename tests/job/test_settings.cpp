@@ -68,13 +68,13 @@ TEST(ErrorFields, AreThoseOfTheFirstMistakeOfAFile) {
 }
 
 TEST(ErrorFields, HavePlacesInTexts) {
-    const std::string text = "workload: {model: uniform, stages: 2}\npipeline: {schedule: nonesuch}\n";
-    EXPECT_EQ(load_config("mine", text, {"pipeline.schedule=gpipe"}).pipeline.schedule, "gpipe");
+    const std::string text = "workload: {model: uniform, stages: 2}\npipeline: {micro_batches: none}\n";
+    EXPECT_EQ(load_config("mine", text, {"pipeline.micro_batches=3"}).pipeline.micro_batches, 3);
     try {
         load_config("mine", text, {});
         FAIL();
     } catch (const Error& error) {
-        EXPECT_EQ(error.place(), "mine:2:22");
+        EXPECT_EQ(error.place(), "mine:2:27");
     }
 }
 
