@@ -64,9 +64,9 @@ std::string json_of(const Chart& chart) {
 }
 
 // Columns as wide as their widest cell, flush right but for those of names.
-class Columns {
+class AlignedColumns {
 public:
-    explicit Columns(std::vector<std::string> head, std::vector<bool> left = {}) : left_(std::move(left)) {
+    explicit AlignedColumns(std::vector<std::string> head, std::vector<bool> left = {}) : left_(std::move(left)) {
         rows_.push_back(std::move(head));
     }
     void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
@@ -115,7 +115,7 @@ std::string table_of_cells(const Chart& chart, const ChartLayout& layout) {
             if (row < rows.size() && column < head.size())
                 rows[row][column] = number_text(curve.shades[i] / layout.shade.unit.size);
         }
-    Columns table(head, {true});
+    AlignedColumns table(head, {true});
     for (std::vector<std::string>& row : rows)
         table.add(std::move(row));
     return fmt::format("{}; {} to the right, {} downwards\n{}", layout.shade.label, layout.x.label, layout.y.label,
@@ -167,7 +167,7 @@ std::string table_of_lines(const Chart& chart, const ChartLayout& layout) {
             head.push_back(curve.title);
     }
     const std::set<std::pair<double, double>> crossed = crossed_points(chart);
-    Columns table(head);
+    AlignedColumns table(head);
     for (std::size_t i = 0; i < x.size(); ++i) {
         std::vector<std::string> row = {text_on(layout.x, chart.x, x[i])};
         for (const Curve& curve : chart.curves)
@@ -192,7 +192,7 @@ std::string table_of_points(const Chart& chart, const ChartLayout& layout) {
     for (const Curve& curve : chart.curves) {
         if (curve.style == Style::Rings)
             continue;
-        Columns table({layout.x.label, layout.y.label, ""}, {!chart.x.names.empty(), false, true});
+        AlignedColumns table({layout.x.label, layout.y.label, ""}, {!chart.x.names.empty(), false, true});
         const std::vector<double> x = numbers_of_x(curve);
         for (std::size_t i = 0; i < curve.values.size(); ++i)
             if (std::isfinite(curve.values[i]))

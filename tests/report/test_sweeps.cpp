@@ -129,7 +129,7 @@ TEST_F(Sweeps, AreDrawnAsAsked) {
              {{.x = "schedule", .y = "schedule"}, "another key"},
              {{.z = "bubble"}, "map of two keys"},
              {{.x = "schedule", .y = "micro_batches", .z = "schedule"}, "no number"}})
-        EXPECT_TRUE(contains(refusal([&] { check_drawable(axes_, view); }), words));
+        EXPECT_TRUE(contains(refusal([&, &asked = view] { check_drawable(axes_, asked); }), words));
     EXPECT_TRUE(contains(refusal([&] { chart_of(sweep, missing, {.y = "tokens/s"}); }), "no tokens/s"));
     EXPECT_TRUE(contains(refusal([&] { check_drawable({axes_[1]}, {.y = "schedule"}); }), "only key"));
 }
