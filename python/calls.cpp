@@ -7,6 +7,7 @@
 #include "report/comparison.h"
 #include "report/measure.h"
 #include "report/notes.h"
+#include "report/panels.h"
 #include "report/partition_search.h"
 #include "report/plan_search.h"
 #include "report/run_report.h"
@@ -287,8 +288,10 @@ void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, con
     for (std::size_t i = 0; i < reports.size(); ++i) {
         const Report& report = *reports[i];
         check_timeline(file, report.trace.devices);
-        drawn.push_back(report.trace.asynchronous ? report.trace : only_step(report.trace, report.metrics.step));
-        panels.push_back({&drawn.back(), titles[i].empty() ? title_of(report) : titles[i]});
+        drawn.push_back(drawn_part_of(report));
+        panels.push_back(drawn_panel(report, drawn.back(), file));
+        if (!titles[i].empty())
+            panels.back().title = titles[i];
     }
     plot(panels, file);
 }

@@ -235,16 +235,12 @@ TEST_F(Messages, ALineThatASweepCannotDrawIsNamed) {
     const std::string sweep =
         "simulate four.yaml --set 'sweep={pipeline.micro_batches: [8, 9], pipeline.schedule: [zb-v, 1f1b]}' --plot "
         "x.json";
-    EXPECT_TRUE(
-        contains(run_well(sweep).err, "note: the picture has no line of schedule zb-v: schedule zb-v places two"));
+    EXPECT_TRUE(contains(run_well(sweep).err, "note: the picture has no line of zb-v: schedule zb-v places two"));
     const std::string gap =
         "simulate four.yaml --set workload.stages=8 --set 'sweep={pipeline.micro_batches: [8, 9], pipeline.schedule: "
         "[interleaved, bfs]}' --plot x.json";
-    EXPECT_TRUE(
-        contains(run_well(gap).err, "note: 1 of 2 points of schedule interleaved are missing: 9 micro-batches"));
-    const std::string names = "simulate four.yaml --plot x.json --set 'sweep={pipeline.schedule: [gpipe, 1f1b]";
-    expect({names + "}'", {"help: sweep one that has, too, such as pipeline.micro_batches: [4, 8, 16]"}});
-    run_well(names + ", pipeline.micro_batches: [4, 8, 16]}'");
+    EXPECT_TRUE(contains(run_well(gap).err, "note: 1 of 2 points of interleaved are missing: 9 micro-batches"));
+    run_well("simulate four.yaml --plot x.json --set 'sweep={pipeline.schedule: [gpipe, 1f1b]}'");  // bars
 }
 
 TEST_F(Messages, ASweepReportsWhereMoreMicroBatchesGainLittle) {

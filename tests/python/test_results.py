@@ -112,12 +112,14 @@ class Predictions(unittest.TestCase):
 
     def test_are_drawn_into_files(self):
         with tempfile.TemporaryDirectory() as folder:
-            pages = [os.path.join(folder, name) for name in ("a.html", "b.txt")]
+            pages = [os.path.join(folder, name) for name in ("a.json", "b.txt", "page.html")]
             pw.simulate(UNIFORM).plot(pages[0])
             pw.plot([pw.simulate(UNIFORM), pw.simulate(UNIFORM, {"pipeline.schedule": "gpipe"})], pages[1], ["one", "two"])
-            said("simulate", "-", "--plot", os.path.join(folder, "c.html"), config=UNIFORM)
-            texts = [pathlib.Path(page).read_text() for page in [*pages, os.path.join(folder, "c.html")]]
-        self.assertEqual(texts[0], texts[2])
+            said("simulate", "-", "--plot", os.path.join(folder, "c.json"), config=UNIFORM)
+            pw.simulate(UNIFORM).plot(pages[2])
+            texts = [pathlib.Path(page).read_text() for page in [*pages, os.path.join(folder, "c.json")]]
+        self.assertEqual(texts[0], texts[3])
+        self.assertIn("Idle time by cause", texts[2])
         self.assertIn("one", texts[1])
         self.assertIn("two", texts[1])
 
