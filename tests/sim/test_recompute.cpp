@@ -8,8 +8,11 @@
 #include "schedules/plan/plan_graph.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/support/dice.h"
+#include "tests/support/drawn_plans.h"
 #include "tests/support/shapes.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -283,6 +286,48 @@ TEST(Recompute, PlansFromFiles) {
         const Plan read = make_plan(load_config(folder.write("cfg.yaml", config), {}), {}, 1);
         EXPECT_EQ(read.order, plan.order);
     }
+}
+
+// Recomputing as a task of its own, which waits for no gradient, takes at most as long as the same work inside of the
+// backward; where exchanges block, the backward has what it reads before, and both take equally long.
+TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
+    Random random(41);
+    int compared = 0;
+    for (int round = 0; round < rounds(1500); ++round) {
+        const Schedule& schedule = schedules()[static_cast<std::size_t>(pick(random, 0, std::ssize(schedules()) - 1))];
+        PlanOptions options;
+        options.transfers = random_mode(random);
+        const Shape shape = random_shape(random, schedule);
+        std::vector<int> recomputed;
+        for (int stage = 0; stage < shape.stages; ++stage)
+            if (pick(random, 0, 2) > 0)
+                recomputed.push_back(stage);
+        Plan inside, apart;
+        try {
+            inside = make_plan(schedule, shape, options);
+            options.recompute = recomputed;
+            apart = make_plan(schedule, shape, options);
+        } catch (const Error&) {
+            continue;
+        }
+        Costs costs = random_costs(random, inside.shape);
+        costs.dispatch = 0;
+        ClusterEdit(costs)->kind.clear();
+        costs.last.clear();
+        costs.lengths.clear();  // which F and B may have apart
+        Costs longer = costs;
+        for (const int stage : recomputed)
+            for (Ns* time : {&longer.stage[stage].backward, &longer.stage[stage].backward_input})
+                *time += costs.stage[stage].recompute;
+        const Ns of_both = metrics_of(simulate(inside, longer, options.transfers)).makespan;
+        const Ns of_each = metrics_of(simulate(apart, costs, options.transfers)).makespan;
+        ASSERT_LE(of_each, of_both) << schedule.name << ' ' << print(options.transfers) << " round " << round;
+        if (options.transfers.blocks()) {
+            ASSERT_EQ(of_each, of_both) << schedule.name << ' ' << print(options.transfers) << " round " << round;
+        }
+        ++compared;
+    }
+    EXPECT_GT(compared, rounds(1500) / 4);
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 #include "schedules/orders/schedule.h"
 #include "sim/samples.h"
 #include "sim/simulate.h"
+#include "tests/support/dice.h"
+#include "tests/support/drawn_plans.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -90,6 +94,25 @@ TEST(Samples, OfAStoppedCallAreTheFirst) {
             EXPECT_TRUE(std::equal(some.step_times.begin(), some.step_times.end(), all.step_times.begin()));
             EXPECT_EQ(some.slowest, std::vector<int>{static_cast<int>(some.step_times.size())});
         }
+}
+
+TEST(Samples, AreTheStepTimeWithoutJitterAndTheSameOnAnyNumberOfThreads) {
+    Random random(13);
+    for (int round = 0; round < rounds(100); ++round) {
+        std::optional<Drawn> drawn = draw(random);
+        if (!drawn)
+            continue;
+        if (round % 2 == 1)
+            add_neighbours(random, drawn->costs);
+        const auto& [plan, costs, mode] = *drawn;
+        Simulator simulator(plan, mode);
+        const Samples still = simulator.sample(costs, lognormal_jitter(0), 11, 1, 2);
+        ASSERT_EQ(still.step_times, std::vector<Ns>(11, simulator.step_time(costs))) << plan.schedule;
+        const Samples one = simulator.sample(costs, lognormal_jitter(0.3), 50, 1, 1);
+        const Samples three = simulator.sample(costs, lognormal_jitter(0.3), 50, 1, 3);
+        ASSERT_EQ(one.step_times, three.step_times) << plan.schedule;
+        ASSERT_EQ(one.slowest, three.slowest) << plan.schedule;
+    }
 }
 
 }  // namespace
