@@ -134,25 +134,26 @@ TEST(Emulated, MessagesShareBandwidth) {
                            "cluster.shared=[{devices: [0, 1, 2, 3], bandwidth: 10 MB/s}]", "workload.output=8 kB",
                            "workload.forward=100 us"}));
     const Job job = emulation.job();
-    const RunResult result = run(job, {});
-    std::vector<std::pair<Ns, int>> changes;  // of the number of messages in transit
-    Ns under_way = 0;                         // the time with at least one message in transit
-    int messages = 0;
-    for (const TraceEvent& event : result.trace.events)
-        if (is_send(event.task.op)) {
-            ++messages;
-            changes.emplace_back(event.start, 1);
-            changes.emplace_back(event.end, -1);
+    int most = 0;  // messages in transit at once: only one where a busy machine wakes the threads late
+    for (int attempt = 0; attempt < 20 && most < 2; ++attempt) {
+        const RunResult result = run(job, {});
+        std::vector<std::pair<Ns, int>> changes;  // of the number of messages in transit
+        for (const TraceEvent& event : result.trace.events)
+            if (is_send(event.task.op)) {
+                changes.emplace_back(event.start, 1);
+                changes.emplace_back(event.end, -1);
+            }
+        std::sort(changes.begin(), changes.end());
+        Ns under_way = 0;  // the time with at least one message in transit
+        int now = 0;
+        for (std::size_t k = 0; k < changes.size(); ++k) {
+            under_way += now > 0 ? changes[k].first - changes[k - 1].first : 0;
+            now += changes[k].second;
+            most = std::max(most, now);
         }
-    std::sort(changes.begin(), changes.end());
-    int now = 0, most = 0;
-    for (std::size_t k = 0; k < changes.size(); ++k) {
-        under_way += now > 0 ? changes[k].first - changes[k - 1].first : 0;
-        now += changes[k].second;
-        most = std::max(most, now);
+        EXPECT_GE(under_way, std::ssize(changes) / 2 * 800'000 - 1'000);  // 8 kB at 10 MB/s
     }
     EXPECT_GT(most, 1);
-    EXPECT_GE(under_way, messages * 800'000 - 1'000);  // 8 kB at 10 MB/s
 }
 
 // R reads the inputs of its F and the weights of its F.
