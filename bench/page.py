@@ -34,6 +34,18 @@ window.drawn = (from, to) => {
   if (!old) { curves.getContext("2d").getImageData(0, 0, 1, 1); over.getContext("2d").getImageData(0, 0, 1, 1); }
   return performance.now() - begun;
 };
+window.moved = width => new Promise(done => {  // the median time between frames while the view moves in every one
+  const times = [];
+  const step = now => {
+    times.push(now);
+    if (times.length > 61) return done(times.map((time, k) => time - times[k - 1]).slice(1).sort((a, b) => a - b)[30]);
+    const from = (whole - width) * times.length / 62;
+    show(from, from + width);
+    if (!old) redraw();
+    requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
+});
 window.reached = [];
 for (const kind of ["pointermove", "wheel"])
   addEventListener(kind, event => requestAnimationFrame(() => {
@@ -97,13 +109,14 @@ def measure(path):
         times = 20
         whole, whole_processor = redraw(browser, times, lambda k: "drawn(0, whole)")
         part, part_processor = redraw(browser, times, lambda k: f"drawn(whole * {0.2 + 0.02 * k}, whole * {0.21 + 0.02 * k})")
+        frames = [browser.run(f"moved(whole * {share})") for share in (0.99, 0.1)]
         browser.run("drawn(0, whole)")
         hover = reached_by(browser, lambda k: browser.mouse("mouseMoved", 700 + 31 * k, 170 + 25 * (k % 4)), 7)
         wheel = reached_by(browser, lambda k: browser.mouse(
             "mouseWheel", 800, 200, deltaX=0, deltaY=-60 if k % 2 else 60, modifiers=2), 7)
         browser.call("HeapProfiler.collectGarbage")
         heap = browser.run("performance.memory.usedJSHeapSize")
-        return {"load": load, "redraw all": whole, "of CPU": whole_processor, "redraw 1 %": part, "of CPU, 1 %": part_processor,
+        return {"load": load, "frame, 99 %": frames[0], "frame, 10 %": frames[1], "redraw all": whole, "of CPU": whole_processor, "redraw 1 %": part, "of CPU, 1 %": part_processor,
                 "hover": statistics.median(hover), "wheel": statistics.median(wheel), "heap MB": heap / 1e6,
                 "process MB": (memory_of(browser) - empty) / 1e6}
 

@@ -95,7 +95,7 @@ class Browser:
     def resize(self, width, height, ratio=1):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio, mobile=False)
 
-    def open(self, path, ready="document.documentElement.dataset.ready"):
+    def open(self, path, ready="document.documentElement.dataset.ready || document.querySelector('#trouble:not([hidden])')"):
         self.events = []
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
         self.wait_for("Page.loadEventFired")

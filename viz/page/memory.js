@@ -38,30 +38,24 @@ function bytesAt(row, time) {
   return after > row.memory.begin && time <= row.panel.length ? memory.bytes[after - 1] : null;
 }
 
-// A curve as the highest and lowest line of pixels that it reaches in each column; level parts are filled in one go.
-function paintCurve(picture, {row, dashed, pixel: colour}, zero, slope) {
-  const {pixels, width, height, left, columns, ratio} = picture, {memory} = row.panel, {begin, end} = row.memory;
-  const scale = columns / (view.to - view.from), thick = Math.max(1, Math.round(1.5 * ratio));
-  const columnOf = time => Math.min(Math.max(Math.round((time - view.from) * scale), 0), columns);
-  const first = columnOf(memory.time[begin]), last = columnOf(row.panel.length), on = 6 * ratio, period = 10 * ratio;
-  const level = (from, to, y) => {
-    for (let line = y; line < Math.min(y + thick, height); ++line) {
-      if (!dashed)
-        pixels.fill(colour, line * width + left + from, line * width + left + to);
-      else
-        for (let column = from; column < to; ++column)
-          if (column % period < on)
-            pixels[line * width + left + column] = colour;
-    }
-  };
-  const {time, bytes} = memory, yOf = value => zero - slope * value + 0.5 | 0;
-  let at = Math.max(firstWhere(begin, end, i => time[i] > view.from) - 1, begin), reached = first;
+// A curve as the highest and lowest line of pixels that it reaches in each column. `columns` are pixels column by column,
+// `height` each, since curves of many tasks are mostly vertical.
+function paintCurve(columns, count, height, ratio, {row, dashed, pixel: colour}, zero, slope) {
+  const {time, bytes} = row.panel.memory, {begin, end} = row.memory;
+  const scale = count / (view.to - view.from), thick = Math.max(1, Math.round(1.5 * ratio)), on = 6 * ratio, period = 10 * ratio;
+  const columnOf = at => Math.min(Math.max(Math.round((at - view.from) * scale), 0), count);
+  const yOf = value => zero - slope * value + 0.5 | 0;
+  const last = columnOf(row.panel.length);
+  let at = Math.max(firstWhere(begin, end, i => time[i] > view.from) - 1, begin), reached = columnOf(time[begin]);
   while (reached < last) {
     const until = view.from + (reached + 0.5) / scale;
     if (at + 1 >= end || time[at + 1] > until) {
       const next = at + 1 < end ? Math.min(Math.max(columnOf(time[at + 1]), reached + 1), last) : last;
-      level(reached, next, yOf(bytes[at]));
-      reached = next;
+      const y = yOf(bytes[at]), lines = Math.min(thick, height - y);
+      for (; reached < next; ++reached)
+        if (!dashed || reached % period < on)
+          for (let line = 0; line < lines; ++line)
+            columns[reached * height + y + line] = colour;
       continue;
     }
     let least = bytes[at], most = least;
@@ -72,10 +66,10 @@ function paintCurve(picture, {row, dashed, pixel: colour}, zero, slope) {
       else if (value > most)
         most = value;
     }
-    const stop = Math.min(yOf(least) + thick, height) * width, wide = Math.min(thick, last - reached);
-    for (let pixel = yOf(most) * width + left + reached; pixel < stop; pixel += width)
-      for (let column = 0; column < wide; ++column)
-        pixels[pixel + column] = colour;
+    const from = yOf(most), lines = Math.min(yOf(least) + thick, height) - from;
+    for (let column = reached; column < Math.min(reached + thick, last); ++column)
+      for (let line = column * height + from; line < column * height + from + lines; ++line)
+        columns[line] = colour;
     ++reached;
   }
 }
@@ -102,9 +96,17 @@ function drawMemory(marks) {
     values.push(value);
   }
   const {curves: shown, all} = shownCurves();
-  const picture = {pixels, width: curves.width, height: curves.height, left, columns: right - left, ratio};
+  const count = right - left, height = curves.height;
+  if (curveBuffer.columns?.length !== count * height)
+    curveBuffer.columns = new Uint32Array(count * height);
+  const {columns} = curveBuffer;
+  columns.fill(0);
   for (const curve of shown)
-    paintCurve(picture, {...curve, pixel: pack(curve.colour.match(/\d+/g).map(Number))}, zero, slope);
+    paintCurve(columns, count, height, ratio, {...curve, pixel: pack(curve.colour.match(/\d+/g).map(Number))}, zero, slope);
+  for (let y = 0; y < height; ++y)
+    for (let column = 0, at = y * curves.width + left; column < count; ++column, ++at)
+      if (columns[column * height + y])
+        pixels[at] = columns[column * height + y];
   draw.putImageData(image, 0, 0);
   draw.font = "11px " + fontFamily();
   draw.textAlign = "right";

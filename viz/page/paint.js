@@ -74,6 +74,13 @@ function blend(pixels, at, colour, alpha) {
                 (r + (colour[0] - r) * part)) >>> 0;
 }
 
+// The same for many pixels: a packed colour, `part` whole 128ths of it; red and blue are computed in one go.
+function blendPacked(pixels, at, colour, part) {
+  const under = pixels[at], redBlue = under & 0xff00ff, green = under & 0xff00;
+  pixels[at] = 0xff000000 | (redBlue + (((colour & 0xff00ff) - redBlue) * part >> 7)) & 0xff00ff |
+               (green + (((colour & 0xff00) - green) * part >> 7)) & 0xff00;
+}
+
 function writeText(picture, text, middle, top, colour) {
   const {pixels, width, height} = picture, size = glyphs.height;
   let x = middle - textWidth(text) / 2;
@@ -116,36 +123,41 @@ function boxStrip(strip, lane, panel, first, last, scale, seams) {
 
 // What boxes thinner than a pixel are drawn as: their parts of the time around each column, by operation, smoothed twice
 // over some six boxes, so that pixels and boxes make no pattern together.
-const shares = {sums: new Float64Array(0)};
+const shares = {sums: new Float64Array(0), used: new Uint8Array(2 * 256)};
 let smoothed = new Float64Array(0);
 function sharesOf(lane, panel, first, last, scale, columns) {
-  const {boxes, lit} = panel, kinds = 2 * ops.length, stride = columns + 1, used = new Set();
+  const {boxes, lit} = panel, {op} = boxes, {start, finish} = lane, {from} = view, {used} = shares;
+  const kinds = 2 * ops.length, stride = columns + 1;
   if (shares.sums.length < kinds * stride)
     shares.sums = new Float64Array(kinds * stride);
   if (smoothed.length < stride)
     smoothed = new Float64Array(stride);
   const {sums} = shares;
   sums.fill(0, 0, kinds * stride);
+  used.fill(0);
   for (let i = first; i < last; ++i) {
-    const kind = 2 * boxes.op[i] + (lit && !lit[i] ? 1 : 0);
-    const x0 = Math.max((lane.start[i] - view.from) * scale, 0), x1 = Math.min((lane.finish[i] - view.from) * scale, columns);
+    const kind = 2 * op[i] + (lit && !lit[i] ? 1 : 0);
+    const x0 = Math.max((start[i] - from) * scale, 0), x1 = Math.min((finish[i] - from) * scale, columns);
     if (x1 <= x0)
       continue;
-    used.add(kind);
-    const base = kind * stride + 1;
-    let column = Math.floor(x0);
-    for (let x = x0; x < x1; ++column) {
-      const next = Math.min(column + 1, x1);
-      sums[base + column] += next - x;
+    used[kind] = 1;
+    let at = kind * stride + 1 + (x0 | 0), x = x0, next = (x0 | 0) + 1;
+    for (; next < x1; ++next) {
+      sums[at++] += next - x;
       x = next;
     }
+    sums[at] += x1 - x;
   }
-  const kept = [...used].sort((a, b) => a - b);
+  const kept = [];
   let busy = 0;
-  for (const kind of kept) {
-    for (let column = 1; column <= columns; ++column)
-      sums[kind * stride + column] += sums[kind * stride + column - 1];
-    busy += sums[kind * stride + columns];
+  for (let kind = 0; kind < kinds; ++kind) {
+    if (!used[kind])
+      continue;
+    kept.push(kind);
+    let sum = 0;
+    for (let at = kind * stride + 1; at <= kind * stride + columns; ++at)
+      sums[at] = sum += sums[at];
+    busy += sum;
   }
   const width = Math.min(Math.max(Math.round(6 * busy / (last - first)), 2), 16);
   for (const kind of kept) {
@@ -157,38 +169,54 @@ function sharesOf(lane, panel, first, last, scale, columns) {
 
 // Replaces the sums up to each column by those of means over `width` columns.
 function smooth(sums, base, columns, width) {
-  const before = Math.floor(width / 2), after = width - before, kept = smoothed.subarray(0, columns + 1);
-  kept.set(sums.subarray(base, base + columns + 1));
+  const before = width >> 1, after = width - before;
+  smoothed.set(sums.subarray(base, base + columns + 1));
+  let sum = sums[base];
   for (let column = 0; column < columns; ++column) {
-    const low = Math.max(column - before, 0), high = Math.min(column + after, columns);
-    sums[base + column + 1] = sums[base + column] + (kept[high] - kept[low]) / (high - low);
+    const low = column < before ? 0 : column - before, high = column + after > columns ? columns : column + after;
+    sums[base + column + 1] = sum += (smoothed[high] - smoothed[low]) / (high - low);
   }
 }
 
 function paintShares(picture, lane, panel, first, last, place, scale) {
-  const {pixels, width, height} = picture, {left, columns, top, h} = place;
+  const {pixels, width, height} = picture, {left, columns, top, h} = place, bottom = top + h;
   const {kept, share} = sharesOf(lane, panel, first, last, scale, columns);
-  const transfer = ops[panel.boxes.op[first]].transfer;
-  const bottom = top + h, tints = kept.map(kind => {
-    const tint = colours.ops[kind >> 1][0], colour = kind & 1 ? tint.dim : tint.plain;
-    return {colour, rgb: unpack(colour), mark: tint.mark, pattern: kind & 1 ? null : patternOf(kind >> 1)};
-  });
-  const edges = new Float64Array(kept.length);
-  for (let column = 0; column < columns; ++column) {
-    let reached = 0;
-    for (let k = 0; k < kept.length; ++k)
-      edges[k] = reached += share(kept[k], column) * h;
-    if (transfer && reached > 0)
-      for (let y = Math.max(top, 0); y < Math.min(bottom, height); ++y)
-        blend(pixels, y * width + left + column, tints[0].rgb, Math.min(90 + 165 * reached / h, 255));
-    // From the highest edge on, so that the soft edge of each band is over the band above it.
-    for (let k = transfer ? -1 : kept.length - 1; k >= 0; --k) {
-      const {colour, rgb: soft, mark, pattern} = tints[k], edge = bottom - edges[k], solid = Math.ceil(edge);
-      if (solid > edge && solid - 1 >= Math.max(top, 0) && solid - 1 < height)
-        blend(pixels, (solid - 1) * width + left + column, soft, 255 * (solid - edge));
-      const until = Math.min(k ? Math.ceil(bottom - edges[k - 1]) + 1 : bottom, bottom, height);
-      for (let y = Math.max(solid, 0); y < until; ++y)
-        pixels[y * width + left + column] = pattern && pattern(column, y) ? mark : colour;
+  if (!kept.length)  // all boxes take no time
+    return;
+  const transfer = ops[panel.boxes.op[first]].transfer, from = Math.max(top, 0), until = Math.min(bottom, height);
+  const edges = kept.map(() => new Float64Array(columns));  // from the bottom up
+  for (let k = 0; k < kept.length; ++k)
+    for (let column = 0; column < columns; ++column)
+      edges[k][column] = share(kept[k], column) * h + (k ? edges[k - 1][column] : 0);
+  if (transfer) {
+    const colour = colours.ops[kept[0] >> 1][0][kept[0] & 1 ? "dim" : "plain"], reached = edges[kept.length - 1];
+    for (let y = from; y < until; ++y)
+      for (let column = 0; column < columns; ++column)
+        if (reached[column] > 0)
+          blendPacked(pixels, y * width + left + column, colour, Math.min(45 + 83 * reached[column] / h, 128) | 0);
+    return;
+  }
+  // From the highest edge on, so that the soft edge of each band is over the band above it.
+  const solid = new Int32Array(columns);
+  for (let k = kept.length - 1; k >= 0; --k) {
+    const tint = colours.ops[kept[k] >> 1][0], colour = kept[k] & 1 ? tint.dim : tint.plain;
+    const pattern = kept[k] & 1 ? null : patternOf(kept[k] >> 1);
+    let lowest = from;
+    for (let column = 0; column < columns; ++column) {
+      const edge = bottom - edges[k][column], line = solid[column] = Math.ceil(edge);
+      if (line > edge && line > from && line <= height)
+        blendPacked(pixels, (line - 1) * width + left + column, colour, 128 * (line - edge) | 0);
+      if (line > lowest)
+        lowest = line;
+    }
+    for (let y = from; y < until; ++y) {
+      const at = y * width + left;
+      if (y >= lowest && !pattern)
+        pixels.fill(colour, at, at + columns);
+      else
+        for (let column = 0; column < columns; ++column)
+          if (y >= solid[column])
+            pixels[at + column] = pattern && pattern(column, y) ? tint.mark : colour;
     }
   }
 }
