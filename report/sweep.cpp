@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -180,7 +181,11 @@ std::string verdict_of(const SweepPoint& point) {
         const std::string line = first_line(*point.error);
         return line.size() > kMost ? line.substr(0, line.rfind(' ', kMost)) + " ..." : line;
     }
-    return fmt::format("{}{}", fits(*point.report) ? "yes" : "no", is_asynchronous(point) ? " (asynchronous)" : "");
+    const std::string verdict = fits(*point.report) ? "yes" : "no";
+    if (!is_asynchronous(point))
+        return verdict;
+    const long samples = std::lround(rate_of(point) * static_cast<double>(point.report->metrics.step_time) * 1e-9);
+    return fmt::format("{} (asynchronous, {} sample{} an update)", verdict, samples, samples == 1 ? "" : "s");
 }
 
 std::string table_text(const Sweep& sweep) {

@@ -122,7 +122,9 @@ TEST_F(ModelFiles, ALayerGraphMayBeJsonOrATable) {
     write("layers.json", R"({"layers": [{"name": "a", "forward": "3 ms", "backward": "6 ms", "output": "1 MB"},
                                         {"name": "b", "forward": "1 ms", "backward": "2 ms", "weights": "2 MB"}]})");
     write("layers.csv", "name, forward (ms), backward [ms], output, weights (MB)\na, 3, 6, 1 MB,\nb,1,2000 us,,2\n");
-    for (const char* model : {"layers.json", "layers.csv"}) {
+    write("written.csv",
+          "layer,forward_ms,backward_us,output_bytes,parameter_bytes\na,3,6000,1000000,0\nb,1,2000,0,2000000\n");
+    for (const char* model : {"layers.json", "layers.csv", "written.csv"}) {
         const Json json = run_well(fmt::format("simulate cfg.yaml --json --set workload.model={} --set "
                                                "pipeline.split=[b] --set pipeline.micro_batches=2",
                                                model))
@@ -133,6 +135,8 @@ TEST_F(ModelFiles, ALayerGraphMayBeJsonOrATable) {
     write("layers.csv", "name,forwards (ms)\na,3\n");
     expect_says(error_of("simulate cfg.yaml --set workload.model=layers.csv", 2),
                 {"layers.csv:1:6", "'forwards' is no column", "did you mean 'forward'?"});
+    write("layers.csv", "layer,name\na,b\n");
+    expect_says(error_of("simulate cfg.yaml --set workload.model=layers.csv", 2), {"two columns are called 'name'"});
     write("layers.csv", "name,forward\na,3\n");
     expect_says(error_of("simulate cfg.yaml --set workload.model=layers.csv", 2), {"layers.csv:2:3", "without a unit"});
     write("layers.csv", "name,forward (ms)\na,3,4\n");

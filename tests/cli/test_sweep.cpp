@@ -147,7 +147,7 @@ TEST_F(Sweep, AsynchronousPlansAreMarkedAndNotTheBest) {
     const std::string out = run_well(both).out;
     EXPECT_TRUE(contains(out, "\nbest: schedule 1f1b: ")) << out;
     EXPECT_TRUE(contains(out, "\nbest asynchronous: schedule pipedream-2bw: ")) << out;
-    EXPECT_TRUE(contains(out, "yes (asynchronous)\n")) << out;
+    EXPECT_TRUE(contains(out, "yes (asynchronous, 8 samples an update)\n")) << out;
     const std::string alone =
         "simulate sweep.yaml --set 'sweep={pipeline.micro_batches: [4, 8]}' "
         "--set pipeline.schedule=pipedream-2bw --set cluster.memory='1 GB'";

@@ -39,6 +39,7 @@ TEST(OtherNames, AreShortInTheirOwnBlock) {
     expect_says(message_of({"workload.hidden_size=8"}),
                 {"'hidden_size' in 'workload'", "help: here it is 'embedding'"});
     expect_says(message_of({"pipeline.lr=8"}), {"'lr' in 'pipeline'", "help: here it is 'training.learning_rate'"});
+    expect_says(message_of({"workload.sequence=8"}), {"did you mean 'sequence_length'?"});
     expect_says(message_of({"pipeline.shedule=gpipe"}), {"did you mean 'schedule'?"});
     expect_says(message_of({"pipeline.wave=1"}), {"did you mean 'waves'?"});
 }

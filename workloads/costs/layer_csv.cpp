@@ -3,12 +3,15 @@
 //
 //     name, forward (ms), backward (ms), output (MB), weights
 //     conv1, 3, 6, 12, 3 MB
+//
+// Tables that programs write have the unit behind the name, as in forward_ms, or call a column as other programs do.
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/yaml.h"
 
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 namespace pw {
@@ -17,6 +20,13 @@ namespace {
 constexpr std::string_view kColumns[] = {"name",   "forward", "backward", "backward_input",     "backward_weight",
                                          "output", "weights", "saved",    "saved_until_weight", "gradient_until_weight",
                                          "part"};
+// Column of other programs -> column here.
+constexpr std::pair<std::string_view, std::string_view> kOtherColumns[] = {
+    {"layer", "name"}, {"parameters", "weights"}, {"parameter", "weights"}, {"params", "weights"}};
+// Ending of a name -> unit.
+constexpr std::pair<std::string_view, std::string_view> kUnitEndings[] = {
+    {"_ns", "ns"}, {"_us", "us"}, {"_ms", "ms"}, {"_s", "s"},     {"_bytes", "B"},
+    {"_kb", "kB"}, {"_mb", "MB"}, {"_gb", "GB"}, {"_kib", "KiB"}, {"_mib", "MiB"}};
 constexpr const char* kTableForm =
     "the first row names the columns, as in: name, forward (ms), backward (ms), output (MB), weights (MB)";
 
@@ -44,22 +54,36 @@ std::vector<Cell> cells_of(std::string_view line, int number) {
     return cells;
 }
 
-// Reads "forward", "forward (ms)" or "forward [ms]".
+// Returns the column of that name; empty if there is none.
+std::string_view known_column(std::string_view name) {
+    for (const auto& [other, column] : kOtherColumns)
+        if (name == other)
+            return column;
+    const auto key = std::find(std::begin(kColumns), std::end(kColumns), name);
+    return key == std::end(kColumns) ? std::string_view() : *key;
+}
+
+// Reads "forward", "forward (ms)", "forward [ms]" or "forward_ms".
 Column column_of(const Cell& cell, Source& source) {
     const std::size_t open = std::min(cell.text.find_first_of("(["), cell.text.size());
     const std::string name = cell.text.substr(0, cell.text.find_last_not_of(' ', open == 0 ? 0 : open - 1) + 1);
-    const auto key = std::find(std::begin(kColumns), std::end(kColumns), name);
-    if (key == std::end(kColumns)) {
+    const std::string_view key = known_column(name);
+    if (key.empty()) {
+        if (open == cell.text.size())
+            for (const auto& [ending, unit] : kUnitEndings)
+                if (const std::string_view with = name;
+                    with.ends_with(ending) && !known_column(with.substr(0, with.size() - ending.size())).empty())
+                    return {known_column(with.substr(0, with.size() - ending.size())), std::string(unit)};
         const auto guess = nearest(name, {std::begin(kColumns), std::end(kColumns)});
         source.complain(cell.place, fmt::format("'{}' is no column of layers", name),
                         guess ? fmt::format("did you mean '{}'?", *guess) : kTableForm);
         return {};
     }
     if (open == cell.text.size())
-        return {*key, ""};
+        return {key, ""};
     if (cell.text.find_first_of(")]") != cell.text.size() - 1)
         source.complain(cell.place, fmt::format("'{}' does not end after the unit", cell.text), kTableForm);
-    return {*key, cell.text.substr(open + 1, cell.text.size() - open - 2)};
+    return {key, cell.text.substr(open + 1, cell.text.size() - open - 2)};
 }
 
 std::vector<Column> columns_of(const std::vector<Cell>& header, Source& source) {
