@@ -5,7 +5,7 @@ Times are medians, in ms; `of CPU` is what the page's process computes for a red
 not disturb. `load` is from the navigation to the frame after the first drawing, `redraw` includes the
 pixels (the canvas is read back), `hover` and `wheel` are from an input event to the end of the frame that shows it.
 `heap` is of the script, `process` what the page's process holds more than an empty page. It also reads the pages of
-version 0.1.0 before the columns, which have a function render()."""
+versions before 0.2.0, which have a function render()."""
 import argparse
 import os
 import statistics

@@ -12,7 +12,7 @@ namespace pw {
 TEST_F(Cli, HelpAndVersionAreResults) {
     EXPECT_TRUE(contains(run_well("--help").out, "simulate"));
     EXPECT_TRUE(contains(run_well("simulate -h").out, "--trace"));
-    EXPECT_TRUE(run_well("--version").out.starts_with("pipewright 0.1.0"));
+    EXPECT_TRUE(run_well("--version").out.starts_with("pipewright 0.2.0"));
     EXPECT_EQ(run_well("--version").err, "");
 }
 
