@@ -62,6 +62,7 @@ def main():
                     print(f"{page}: {error['exception']['description']}")
                     failed += 1
             failed += input_tests(browser)
+            failed += chart_tests(browser, run)
     sys.exit(1 if failed else 0)
 
 
@@ -120,6 +121,54 @@ def input_tests(browser):
     expect("cards are no taller than the window", "getComputedStyle(card).maxHeight !== 'none'")
     for error in browser.errors():
         print(f"input: {error['exception']['description']}")
+        failed += 1
+    return failed
+
+
+def chart_tests(browser, run):
+    """Pages of charts against the JSON of the same sweep and search."""
+    failed = 0
+
+    def expect(name, script):
+        nonlocal failed
+        browser.frame()
+        good = browser.run(script)
+        print(f"chart: {name}: {'ok' if good else 'FAILED ' + script}")
+        failed += not good
+
+    sweep = ["simulate", "four.yaml", "--set", "sweep={pipeline.micro_batches: [4, 8, 16], pipeline.schedule: [gpipe, zb-h1]}"]
+    points = json.loads(run(*sweep, "--json"))["points"]
+    run(*sweep, "--plot", "sweep.html")
+    best = max(point["samples_per_second"] for point in points)
+    browser.resize(1200, 800)
+    browser.theme("light")
+    browser.open("sweep.html")
+    browser.run(f"window.best = {best}; window.rates = {[point['samples_per_second'] for point in points]}; 0")
+    expect("every point is drawn at its rate",
+           "rates.every(rate => stops.some(stop => Math.abs(stop.y / rate - 1) < 1e-6))")
+    browser.run("canvas.focus()")
+    browser.key("ArrowDown")
+    expect("the keyboard begins at the highest point", "Math.abs(stop.y / best - 1) < 1e-6")
+    expect("which is read out and has a tooltip", "live.textContent.includes('zb-h1') && chart.tooltip.opacity !== 0")
+    for _ in range(20):
+        browser.key("ArrowDown")
+    expect("and ends at the lowest", "stop.y === Math.min(...stops.map(one => one.y))")
+    browser.run("window.inTip = () => chart.tooltip.title.join() + chart.tooltip.body.map(part => part.lines.join()).join()")
+    x, y = browser.run("""(() => { const top = alongAxis.y.at(-1), bounds = canvas.getBoundingClientRect();
+        const {x, y} = chart.getDatasetMeta(top.datasetIndex).data[top.index]; return [bounds.left + x, bounds.top + y]; })()""")
+    browser.mouse("mouseMoved", x, y)
+    expect("the pointer names the best point", "inTip().includes('zb-h1') && inTip().includes('16')")
+    browser.run("showPart({x: chart.chartArea.left, y: chart.chartArea.top}, "
+                "{x: (chart.chartArea.left + chart.chartArea.right) / 2, y: chart.chartArea.bottom})")
+    expect("a part is shown", "chart.scales.x.max < data.x.high")
+    browser.key("Escape")
+    expect("Escape shows all", "chart.scales.x.max === data.x.high")
+    browser.theme("dark")
+    expect("dark where the reader's system is", "Chart.defaults && chart.options.scales.x.ticks.color === theme('--muted') && isDark()")
+    browser.resize(360, 640)
+    expect("no sideways scrolling in a narrow window", "document.documentElement.scrollWidth <= 360")
+    for error in browser.errors():
+        print(f"chart: {error['exception']['description']}")
         failed += 1
     return failed
 

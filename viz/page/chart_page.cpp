@@ -69,11 +69,13 @@ public:
             "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">"
             "<meta name=\"viewport\" "
             "content=\"width=device-width\"><title>{0}</title>\n<style>{1}</style></head>\n<body>\n"
-            "<main>\n<div id=\"head\"><div>\n{2}</div><div id=\"tools\">drag to select a part "
+            "<main>\n<div id=\"head\"><div>\n{2}</div><div id=\"tools\">drag to select a part, arrow keys go from "
+            "point to point "
             "<button id=\"all\" title=\"Escape or a double click\">show all</button></div></div>\n"
-            "<div id=\"frame\"><canvas id=\"chart\" role=\"img\" aria-label=\"{0}; its numbers are in the table "
+            "<div id=\"frame\"><canvas id=\"chart\" tabindex=\"0\" role=\"img\" aria-label=\"{0}; its numbers are in "
+            "the table "
             "below\">"
-            "</canvas><div id=\"selection\"></div></div>\n"
+            "</canvas><div id=\"selection\"></div></div>\n<div id=\"live\" aria-live=\"polite\"></div>\n"
             "<details open><summary>Numbers</summary><div class=\"scroll\">\n{3}</div></details>\n</main>\n"
             "<script>{4}</script>\n<script>\nconst data = {5};\n{6}</script>\n</body>\n</html>\n",
             html_escaped(name), kChartStyle, head, table(), kChartLibrary, data, kChartScript);

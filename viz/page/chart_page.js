@@ -328,8 +328,36 @@ canvas.addEventListener("pointercancel", () => { from = null; box.style.display 
 canvas.addEventListener("dblclick", showAll);
 addEventListener("resize", () => { if (frame.clientWidth !== madeFor) make(); });
 addEventListener("keydown", event => { if (event.key === "Escape") showAll(); });
+
+// The keyboard: arrows go to the next point along an axis
+
+const isStop = dataset => dataset.type === "bar" || dataset.pointRadius > 0;
+const stops = data.curves.flatMap((curve, datasetIndex) => isStop(datasetOf(curve, datasetIndex))
+    ? curve.x.map((x, index) => ({datasetIndex, index, x, y: curve.y[index]})) : []);
+const alongAxis = {
+    x: stops.slice().sort((a, b) => a.x - b.x || a.y - b.y || a.datasetIndex - b.datasetIndex),
+    y: stops.slice().sort((a, b) => a.y - b.y || a.x - b.x || a.datasetIndex - b.datasetIndex),
+};
+const arrows = {ArrowRight: ["x", 1], ArrowLeft: ["x", -1], ArrowUp: ["y", 1], ArrowDown: ["y", -1]};
+const live = document.getElementById("live");
+let stop = null;
+canvas.addEventListener("keydown", event => {
+    if (!arrows[event.key] || event.ctrlKey || event.altKey || event.metaKey || !stops.length)
+        return;
+    event.preventDefault();
+    const [axis, by] = arrows[event.key], order = alongAxis[axis], step = data[axis].reverse ? -by : by;
+    const next = stop ? order.indexOf(stop) + step : step > 0 ? 0 : order.length - 1;
+    stop = order[Math.min(Math.max(next, 0), order.length - 1)];
+    const {datasetIndex, index} = stop, item = {datasetIndex, dataIndex: index};
+    const {x, y} = chart.getDatasetMeta(datasetIndex).data[index].getProps(["x", "y"], true);
+    chart.setActiveElements([{datasetIndex, index}]);
+    chart.tooltip.setActiveElements([{datasetIndex, index}], {x, y});
+    chart.update();
+    live.textContent = [nameOf(item), ...linesOf(item)].join("; ");
+});
 document.getElementById("all").onclick = showAll;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", make);
 if (cells)
     frame.style.height = Math.max(320, Math.min(1600, data.y.names.length * 26 + 130)) + "px";
 make();
+root.dataset.ready = "yes";
