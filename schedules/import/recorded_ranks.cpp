@@ -34,7 +34,7 @@ struct ClockBound {
 };
 using ClockBounds = std::map<std::pair<int, int>, ClockBound>;  // devices: that makes a tensor, and that reads it
 
-ClockBounds clock_bounds(const std::vector<const TraceEvent*>& events) {
+ClockBounds clock_bounds(const std::vector<TraceEvent*>& events) {
     std::map<Made, const TraceEvent*> makers;
     for (const TraceEvent* event : events)
         if (const std::optional<Made> made = made_by(*event))
@@ -90,11 +90,10 @@ public:
                 trace_.events.push_back({one.step, device, rank.rank, one.task, one.start, one.end, 0, -1});
         }
         check_tasks();
-        if (clocks_ == RankClocks::FromSteps)
-            for (const int step : steps_)
-                align(step);
-        else
-            align({});
+        for (TraceEvent& event : trace_.events)
+            of_one_clock_[clocks_ == RankClocks::FromSteps ? event.step : 0].push_back(&event);
+        for (const auto& [step, events] : of_one_clock_)
+            align(events);
         note_moves();
         begin_at_zero();
         trace_.schedule = kForeign;
@@ -195,11 +194,7 @@ private:
                      ranks_.front().path, stage);
     }
 
-    void align(std::optional<int> step) {
-        std::vector<const TraceEvent*> events;
-        for (const TraceEvent& event : trace_.events)
-            if (!step || event.step == *step)
-                events.push_back(&event);
+    void align(const std::vector<TraceEvent*>& events) {
         const ClockBounds bounds = clock_bounds(events);
         const auto moves = clock_moves(bounds, trace_.devices);
         if (!moves) {
@@ -213,14 +208,13 @@ private:
                 worst->second.read->rank);
             return;
         }
-        for (TraceEvent& event : trace_.events)
-            if (!step || event.step == *step) {
-                const Ns move = (*moves)[static_cast<std::size_t>(event.device)];
-                event.start += move;
-                event.end += move;
-                if (move > 0)
-                    moved_[event.rank] = std::max(moved_[event.rank], move);
-            }
+        for (TraceEvent* event : events) {
+            const Ns move = (*moves)[static_cast<std::size_t>(event->device)];
+            event->start += move;
+            event->end += move;
+            if (move > 0)
+                moved_[event->rank] = std::max(moved_[event->rank], move);
+        }
     }
 
     void note_moves() {
@@ -242,29 +236,23 @@ private:
 
     // Steps that begin at 0 follow each other without a gap.
     void begin_at_zero() {
-        if (clocks_ == RankClocks::Running) {
-            move_to({}, 0);
-        } else {
-            Ns reached = 0;
-            for (const int step : steps_)
-                reached = move_to(step, reached);
-        }
+        Ns reached = 0;
+        for (const auto& [step, events] : of_one_clock_)
+            reached = move_to(reached, events);
         for (TraceEvent& event : trace_.events)
             event.step -= steps_.front();
     }
 
-    // Moves a step, or all, to begin at `begin`. Returns the end.
-    Ns move_to(std::optional<int> step, Ns begin) {
+    // Moves events so that the first begins at `begin`. Returns the end of the last.
+    static Ns move_to(Ns begin, const std::vector<TraceEvent*>& events) {
         Ns first = kMaxTime, last = begin;
-        for (const TraceEvent& event : trace_.events)
-            if (!step || event.step == *step)
-                first = std::min(first, event.start);
-        for (TraceEvent& event : trace_.events)
-            if (!step || event.step == *step) {
-                event.start += begin - first;
-                event.end += begin - first;
-                last = std::max(last, event.end);
-            }
+        for (const TraceEvent* event : events)
+            first = std::min(first, event->start);
+        for (TraceEvent* event : events) {
+            event->start += begin - first;
+            event->end += begin - first;
+            last = std::max(last, event->end);
+        }
         return last;
     }
 
@@ -272,8 +260,9 @@ private:
     const RankClocks clocks_;
     std::vector<std::string>& notes_;
     Trace trace_;
-    std::vector<int> steps_;   // that all ranks have
-    std::map<int, Ns> moved_;  // rank -> the most
+    std::map<int, std::vector<TraceEvent*>> of_one_clock_;  // of each step, or of all of them, by clocks_
+    std::vector<int> steps_;                                // that all ranks have
+    std::map<int, Ns> moved_;                               // rank -> the most
     std::string not_aligned_;
 };
 

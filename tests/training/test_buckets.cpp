@@ -61,9 +61,9 @@ TEST(Buckets, ChangeNoBitWithSeveralStagesPerDevice) {
                                               "training.steps=2", std::string("pipeline.micro_batches=") + count});
 }
 
-// One bucket, two, one per line of 64 bytes, and more.
+// One bucket, two, five, one per line of 64 bytes, and more.
 TEST(Buckets, ChangeNoBitForAnySize) {
-    for (const char* bytes : {"1 GiB", "20 kB", "64 B", "7 B"})
+    for (const char* bytes : {"1 GiB", "50 kB", "20 kB", "64 B", "7 B"})
         expect_same_in_buckets(kMlp, of_replicas("1f1b", {2, 2}, {"training.steps=2"}), bytes);
 }
 
