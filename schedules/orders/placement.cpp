@@ -14,9 +14,14 @@ int equally_many_per_device(int stages, int devices) {
 
 int two_per_device(int /*stages*/, int devices) { return 2 * devices; }
 
-void place_in_v(Shape& shape) {
+int device_in_waves(int stage, int devices) {
+    const int device = stage % devices;
+    return stage / devices % 2 == 0 ? device : devices - 1 - device;
+}
+
+void place_in_waves(Shape& shape) {
     for (int stage = 0; stage < shape.stages; ++stage)
-        shape.placement.push_back({stage < shape.devices ? stage : 2 * shape.devices - 1 - stage});
+        shape.placement.push_back({device_in_waves(stage, shape.devices)});
 }
 
 }  // namespace pw

@@ -25,7 +25,10 @@ int any_stages(int stages, int devices);
 int one_per_device(int stages, int devices);
 int equally_many_per_device(int stages, int devices);
 int two_per_device(int stages, int devices);
-void place_in_v(Shape& shape);
+// Stages go down the devices and up again as often as needed: stage s is on device s mod p on the way down, p - 1 - s
+// mod p on the way up.
+int device_in_waves(int stage, int devices);
+void place_in_waves(Shape& shape);
 
 // Any number of stages, stage s on device s mod p.
 inline constexpr Placement kAnyPlacement{"any", "", any_stages, nullptr, true};
@@ -34,6 +37,6 @@ inline constexpr Placement kLinear{"linear", "one stage", one_per_device, nullpt
 // Stages d, d + p, d + 2p, ... on device d.
 inline constexpr Placement kLooped{"looped", "equally many stages", equally_many_per_device};
 // Stages d and 2p - 1 - d on device d.
-inline constexpr Placement kV{"V", "two stages", two_per_device, place_in_v};
+inline constexpr Placement kV{"V", "two stages", two_per_device, place_in_waves};
 
 }  // namespace pw

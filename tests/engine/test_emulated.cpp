@@ -181,8 +181,8 @@ TEST(Emulated, RecomputedStagesDoTheSame) {
 // All these have one grouping of the sums: stages run their backwards in micro-batch order.
 TEST(Emulated, OneHashForOneGrouping) {
     std::map<int, std::string> hash;  // by number of stages
-    for (const char* schedule :
-         {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb1p", "zb-v"}) {
+    for (const char* schedule : {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb1p",
+                                 "zb-v", "v-half", "v-min", "hanayo"}) {
         const RunResult result = Emulation(settings(schedule, {"training.steps=2"})).run();
         const auto [known, first] = hash.try_emplace(result.trace.stages, result.weights_hash);
         EXPECT_EQ(result.weights_hash, known->second) << schedule;

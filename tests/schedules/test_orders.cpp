@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -69,6 +71,26 @@ TEST(Orders, AreThePublishedOnes) {
          2,
          {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 3W3 0I2 0W2 0I3 0W3",
           "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 1I2 2I3 1I3 1W2 2W3 1W3"}},
+        {"v-half",
+         2,
+         3,
+         2,
+         {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 0I0 3W1 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2",
+          "1F0 2F0 1F1 2F1 2I0 1I0 2W0 1F2 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2"}},
+        {"v-min",
+         3,
+         4,
+         2,
+         {"0F0 0F1 0F2 5F0 5I0 5W0 5F1 5I1 5W1 0F3 0I0 0W0 5F2 5I2 0I1 5W2 0W1 5F3 5I3 0I2 5W3 0W2 0I3 0W3",
+          "1F0 1F1 4F0 4F1 4I0 4W0 1F2 4I1 1I0 4W1 1F3 1W0 4F2 1I1 1W1 4I2 4W2 4F3 1I2 4I3 1W2 4W3 1I3 1W3",
+          "2F0 3F0 2F1 3F1 3I0 2I0 3W0 2F2 2W0 3F2 3I1 2I1 3W1 2F3 2W1 3F3 3I2 2I2 3W2 2W2 3I3 2I3 3W3 2W3"}},
+        {"hanayo",
+         3,
+         3,
+         2,
+         {"0F0 0F1 0F2 5F0 5B0 5F1 5B1 5F2 5B2 0B0 0B1 0B2", "1F0 1F1 1F2 4F0 4F1 4B0 4F2 4B1 1B0 4B2 1B1 1B2",
+          "2F0 3F0 2F1 3F1 2F2 3F2 3B0 2B0 3B1 2B1 3B2 2B2"}},
+        {"hanayo", 2, 1, 4, {"0F0 3F0 4F0 7F0 7B0 4B0 3B0 0B0", "1F0 2F0 5F0 6F0 6B0 5B0 2B0 1B0"}},
         {"eager-1f1b", 2, 4, 1, {"0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"}},
         {"forward-only", 2, 3, 2, {"0F0 0F1 2F0 2F1 0F2 2F2", "1F0 1F1 3F0 3F1 1F2 3F2"}},
     };
@@ -109,9 +131,35 @@ TEST(Orders, LoopedSchedulesOfOneStageEqualOthersTaskByTask) {
 }
 
 TEST(Orders, ZbVPlacesStagesInAV) {
-    const Shape shape = plan_of("zb-v", 2, 4, 2).shape;
-    EXPECT_EQ(shape.stages_of(0), (std::vector<int>{0, 3}));
-    EXPECT_EQ(shape.stages_of(1), (std::vector<int>{1, 2}));
+    for (const char* schedule : {"zb-v", "v-half", "v-min", "hanayo"}) {
+        const Shape shape = plan_of(schedule, 2, 4, 2).shape;
+        EXPECT_EQ(shape.stages_of(0), (std::vector<int>{0, 3})) << schedule;
+        EXPECT_EQ(shape.stages_of(1), (std::vector<int>{1, 2})) << schedule;
+    }
+}
+
+// Two waves: down the devices and up again, twice.
+TEST(Orders, HanayoPlacesStagesInWaves) {
+    const Shape shape = plan_of("hanayo", 4, 4, 4).shape;
+    std::vector<int> devices;
+    for (int stage = 0; stage < 16; ++stage)
+        devices.push_back(shape.devices_of(stage).front());
+    EXPECT_EQ(devices, (std::vector<int>{0, 1, 2, 3, 3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0}));
+}
+
+// The sums of gradients then have the order of all other schedules.
+TEST(Orders, PassesOfAStageKeepTheOrderOfMicroBatches) {
+    for (const char* schedule : {"v-half", "v-min", "hanayo"})
+        for (int p = 1; p <= 9; ++p)
+            for (const int m : {1, 2, 3, p + 1, 3 * p + 2})
+                for (const auto& order : plan_of(schedule, p, m, 2).order) {
+                    std::map<std::pair<Op, int>, int> next;
+                    for (const Task& task : order)
+                        if (is_compute(task.op)) {
+                            const int expected = next[{task.op, task.stage}]++;
+                            EXPECT_EQ(task.microbatch, expected) << schedule << ' ' << p << ' ' << m << print(task);
+                        }
+                }
 }
 
 // With fewer micro-batches than the order is made for, those beyond are left out and no other is dropped.
@@ -129,6 +177,7 @@ TEST(Orders, NamesOfOtherToolsAreAccepted) {
         {"GPipe", "gpipe"},         {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
         {"LoopedBFS", "bfs"},       {"ZBVZeroBubble", "zb-v"}, {"InterleavedZeroBubble", "zb1p"},
         {"basic_1f1b", "1f1b"},     {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
+        {"VHalf", "v-half"},        {"V_Min", "v-min"},        {"Hanayo", "hanayo"},
         {"zb1p", "zb1p"},           {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
         {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"}};
     for (const auto& [alias, name] : names)
@@ -165,6 +214,14 @@ TEST(Orders, ErrorsHaveTheNearestLegalValues) {
               "devices\n  help: leave the group out, or take 6 micro-batches or more");
     EXPECT_NE(error_of("interleaved", 4, 3, 2, 3).find("leave the group out"), std::string::npos);
     EXPECT_NE(error_of("1f1b", 4, 8, 2).find("set the number of stages to 4"), std::string::npos);
+    EXPECT_NE(error_of("v-half", 4, 8, 1).find("set the number of stages to 8"), std::string::npos);
+    EXPECT_NE(error_of("v-min", 4, 8, 4).find("set the number of stages to 8"), std::string::npos);
+    EXPECT_EQ(
+        error_of("hanayo", 4, 8, 1),
+        "schedule hanayo places an even number of stages on each device: 4 stages on 4 devices do not fit\n  help: "
+        "set the number of stages to 8");
+    EXPECT_NE(error_of("hanayo", 4, 8, 5).find("set the number of stages to 24"), std::string::npos);
+    EXPECT_EQ(error_of("hanayo", 4, 7, 6), "accepted");
     EXPECT_NE(error_of("zb-v", 4, 8, 3).find("set the number of stages to 8"), std::string::npos);
     EXPECT_NE(error_of("pipedream-2bw", 4, 3, 1).find("take 4 micro-batches or more"), std::string::npos);
     Shape shape;

@@ -115,7 +115,8 @@ Costs some_costs(int stages) {
 
 // No two buffers that live at the same time share a byte, and the arena holds the peak.
 TEST(Buffers, PackWithoutOverlap) {
-    for (const char* name : {"naive", "gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2", "interleaved", "zb-v"})
+    for (const char* name :
+         {"naive", "gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2", "interleaved", "zb-v", "v-half", "v-min", "hanayo"})
         for (int p : {1, 2, 5})
             for (int m : {1, 4, 10}) {
                 Shape shape = chain(p, m);

@@ -1,6 +1,8 @@
 // Small configs with values from 0 to the largest that the reader accepts, the same for the same seed.
 #pragma once
 
+#include "schedules/orders/schedule.h"
+
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -129,11 +131,10 @@ private:
 
     std::string pipeline() {
         static constexpr const char* kSchedules[] = {
-            "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "bfs",           "zb-h1",
-            "zb-h2", "zb1p",  "zb-v", "1f1b",       "pipedream",   "pipedream-2bw", "forward-only"};
-        const std::string schedule = kSchedules[below(14)];
-        const bool two =
-            schedule == "interleaved" || schedule == "bfs" || schedule.starts_with("zb1") || schedule == "zb-v";
+            "naive", "gpipe", "1f1b",      "eager-1f1b",    "interleaved",  "bfs",    "zb-h1", "zb-h2", "zb1p",
+            "zb-v",  "1f1b",  "pipedream", "pipedream-2bw", "forward-only", "v-half", "v-min", "hanayo"};
+        const std::string schedule = kSchedules[below(17)];
+        const bool two = schedule_named(schedule).chunks == 2;
         const bool huge = !tame_ && uniform_ && one_in(40);  // more than any memory holds
         const bool many = !tame_ && !huge && one_in(100);    // micro-batches: what takes longest of all that fits
         int stages = two && one_in(2) ? 2 * stages_ : stages_;

@@ -134,8 +134,8 @@ TEST(Mlp, UnevenSplitsEqualTheirOracles) {
 TEST(Mlp, OneGroupingGivesTheNumbersOfOneDevice) {
     for (const char* optimizer : {"training.optimizer=sgd", "training.optimizer=adamw"}) {
         const RunResult whole = Execution(kMlp, {"cluster.devices=1", optimizer}).run();
-        for (const char* name :
-             {"naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb1p", "zb-v"})
+        for (const char* name : {"naive", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb1p",
+                                 "zb-v", "v-half", "v-min", "hanayo"})
             for (const char* communicator : {"edge", "direction", "one"}) {
                 const std::string lanes = std::string("transfer.communicator=") + communicator;
                 expect_equal(Execution(kMlp, with(on_two_devices(schedule_named(name)), {lanes, optimizer})).run(),
