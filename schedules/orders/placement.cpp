@@ -1,6 +1,10 @@
 #include "schedules/orders/placement.h"
 
+#include "workloads/error.h"
+
 #include <algorithm>
+#include <string>
+#include <utility>
 
 namespace pw {
 
@@ -22,6 +26,23 @@ int device_in_waves(int stage, int devices) {
 void place_in_waves(Shape& shape) {
     for (int stage = 0; stage < shape.stages; ++stage)
         shape.placement.push_back({device_in_waves(stage, shape.devices)});
+}
+
+void place_in_both_directions(Shape& shape) {
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const int down = stage, up = shape.devices - 1 - stage;
+        const auto [first, second] = std::minmax(down, up);
+        shape.placement.push_back(first == second ? std::vector<int>{first} : std::vector<int>{first, second});
+        shape.serving.push_back({down, up});
+    }
+}
+
+void check_both_directions(const Shape& shape) {
+    if (const int p = shape.devices; p % 2 != 0)
+        fail_about({Setting::Devices},
+                   "two copies of the model in opposite directions need an even number of devices: this is {}\n  help: "
+                   "take {}{} devices",
+                   p, p > 1 ? std::to_string(p - 1) + " or " : "", p + 1);
 }
 
 }  // namespace pw

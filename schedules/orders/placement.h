@@ -29,6 +29,12 @@ int two_per_device(int stages, int devices);
 // mod p on the way up.
 int device_in_waves(int stage, int devices);
 void place_in_waves(Shape& shape);
+// Two copies of the model in opposite directions: stage s is on devices s and p - 1 - s. Even micro-batches enter at
+// the first device, odd ones at the last.
+void place_in_both_directions(Shape& shape);
+// Throws Error (BadInput) with the nearest even numbers of devices unless the number is even, so that no device holds
+// one stage in both directions.
+void check_both_directions(const Shape& shape);
 
 // Any number of stages, stage s on device s mod p.
 inline constexpr Placement kAnyPlacement{"any", "", any_stages, nullptr, true};
@@ -38,5 +44,8 @@ inline constexpr Placement kLinear{"linear", "one stage", one_per_device, nullpt
 inline constexpr Placement kLooped{"looped", "equally many stages", equally_many_per_device};
 // Stages d and 2p - 1 - d on device d.
 inline constexpr Placement kV{"V", "two stages", two_per_device, place_in_waves};
+// Stages d and p - 1 - d on device d, each stage on two devices.
+inline constexpr Placement kBothDirections{"both directions", "two stages, one of each direction,", one_per_device,
+                                           place_in_both_directions};
 
 }  // namespace pw

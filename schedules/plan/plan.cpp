@@ -110,11 +110,17 @@ void serve_as_listed(Plan& plan) {
         shape.serving = std::move(listed);
 }
 
-bool splits_backward(const Plan& plan) {
-    return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
-        return std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardInput; });
-    });
+BackwardForm backward_form(const std::vector<std::vector<Task>>& order) {
+    bool whole = false, split = false;
+    for (const std::vector<Task>& list : order)
+        for (const Task& task : list) {
+            whole |= task.op == Op::Backward;
+            split |= task.op == Op::BackwardInput;
+        }
+    return !split ? BackwardForm::Whole : whole ? BackwardForm::Mixed : BackwardForm::Split;
 }
+
+bool splits_backward(const Plan& plan) { return backward_form(plan.order) != BackwardForm::Whole; }
 
 namespace {
 

@@ -99,7 +99,10 @@ void serve_as_listed(Plan& plan);
 // Returns the inputs of one task. For many tasks use a PlanGraph (schedules/plan/plan_graph.h).
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
-// Returns whether the plan has I and W. Schedules then have no B; lists from files may have both.
+// Which tasks backwards are: B, I and W, or one of both for each micro-batch of a stage.
+enum class BackwardForm { Whole, Split, Mixed };
+BackwardForm backward_form(const std::vector<std::vector<Task>>& order);
+// Returns whether the plan has I and W.
 bool splits_backward(const Plan& plan);
 
 // Prints one line per device: "0: 0F0 0F1 0B0 ...".

@@ -152,7 +152,7 @@ private:
         put(packet, orders.facts != nullptr);
         if (!orders.facts)
             return;
-        put(packet, orders.facts->splits_backward);
+        put(packet, orders.facts->form);
         for (const std::vector<OrderFacts::Held>& on_device : orders.facts->held) {
             put(packet, on_device.size());
             for (const OrderFacts::Held& held : on_device)
@@ -167,7 +167,7 @@ private:
             return orders;
         auto facts = std::make_unique<OrderFacts>();
         facts->shape = placed(schedule_of(key), shape_of(key));
-        facts->splits_backward = reader.take<bool>();
+        facts->form = reader.take<BackwardForm>();
         facts->held.resize(static_cast<std::size_t>(facts->shape.devices));
         for (std::vector<OrderFacts::Held>& on_device : facts->held) {
             on_device.resize(reader.take<std::size_t>());

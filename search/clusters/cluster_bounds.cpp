@@ -56,10 +56,38 @@ struct StageTimes {
     Ns weight = 0, update = 0;
 };
 
-Bytes workspace_of(const StageBytes& bytes, bool splits_backward) {
-    const Bytes backward =
-        splits_backward ? std::max(bytes.input_workspace, bytes.weight_workspace) : bytes.backward_workspace;
+// In a mixed form a stage may have both kinds of backwards, or one.
+Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
+    const Bytes split = std::max(bytes.input_workspace, bytes.weight_workspace);
+    const Bytes backward = form == BackwardForm::Whole   ? bytes.backward_workspace
+                           : form == BackwardForm::Split ? split
+                                                         : std::min(split, bytes.backward_workspace);
     return std::max(bytes.forward_workspace, backward);
+}
+
+StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs) {
+    const auto time = [&](Op op) { return duration_of(op, stage, device, costs); };
+    StageTimes times{time(Op::Forward), time(Op::Backward), 0, time(Op::Update)};
+    if (form == BackwardForm::Whole)
+        return times;
+    const Ns whole = times.backward;
+    times.backward = time(Op::BackwardInput);
+    times.weight = time(Op::BackwardWeight);
+    if (form == BackwardForm::Mixed) {
+        times.backward = std::min(times.backward, whole);
+        times.weight = std::min(times.weight, whole - times.backward);
+    }
+    return times;
+}
+
+// Returns the number of micro-batches that the device serves on the stage.
+int served_by(const Shape& shape, int device, int stage) {
+    if (shape.devices_of(stage).size() == 1)
+        return shape.microbatches;
+    int served = 0;
+    for (int mb = 0; mb < shape.microbatches; ++mb)
+        served += shape.server_of(stage, mb) == device;
+    return served;
 }
 
 Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer) {
@@ -89,27 +117,23 @@ std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape sh
     } catch (const Error&) {
         return nullptr;
     }
+    facts->form = backward_form(orders);
     const ShapeIndex index(facts->shape);
     for (int device = 0; device < facts->shape.devices; ++device) {
         const Tasks& order = orders[static_cast<std::size_t>(device)];
-        facts->splits_backward |=
-            std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardInput; });
         facts->held.push_back(most_held(order, index.stages_of(device)));
     }
     return facts;
 }
 
-// Every micro-batch passes all stages forward and back, in the order of the stages, and each stage has one device.
+// Every micro-batch passes all stages forward and back, in the order of the stages.
 Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     const Shape& shape = facts.shape;
     const ShapeIndex index(shape);
     std::vector<StageTimes> times;
     std::vector<Ns> head{0}, tail{0};  // by stage: the forwards before it, and the backwards after its own
     for (int stage = 0; stage < shape.stages; ++stage) {
-        const auto time = [&](Op op) { return duration_of(op, stage, index.devices_of(stage).front(), costs); };
-        const bool splits = facts.splits_backward;
-        times.push_back({time(Op::Forward), time(splits ? Op::BackwardInput : Op::Backward),
-                         splits ? time(Op::BackwardWeight) : 0, time(Op::Update)});
+        times.push_back(stage_times(facts.form, stage, index.devices_of(stage).front(), costs));
         head.push_back(head.back() + times.back().forward);
         tail.push_back(tail.back() + times.back().backward);
     }
@@ -119,8 +143,9 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
         Ns passes = 0, weights = 0, updates = 0;
         for (const int stage : index.stages_of(device)) {
             const StageTimes& own = times[static_cast<std::size_t>(stage)];
-            passes += shape.microbatches * (own.forward + own.backward);
-            weights += shape.microbatches * own.weight;
+            const int served = served_by(shape, device, stage);
+            passes += served * (own.forward + own.backward);
+            weights += served * own.weight;
             updates += own.update;
         }
         const auto first = static_cast<std::size_t>(index.stages_of(device).front());
@@ -141,7 +166,7 @@ std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs) {
             const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(held.stage)];
             persistent += persistent_of(bytes, costs.optimizer);
             activations += activations_of(held, bytes, input[static_cast<std::size_t>(held.stage)]);
-            workspace = std::max(workspace, workspace_of(bytes, facts.splits_backward));
+            workspace = std::max(workspace, workspace_of(bytes, facts.form));
         }
         least.push_back(persistent + activations + workspace);
     }

@@ -13,7 +13,7 @@ namespace pw {
 // What the lists of a schedule say, whatever the costs.
 struct OrderFacts {
     Shape shape;  // placed
-    bool splits_backward = false;
+    BackwardForm form = BackwardForm::Whole;
     // The activations that a device holds at once, when they are most.
     struct Held {
         int stage;

@@ -121,6 +121,9 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
         case Op::Forward:
             return add(counts.forwards, counts.forward, length.forward);
         case Op::Backward:
+            if (mixed_)
+                add(counts.wholes, counts.whole, length.backward);
+            return add(counts.backwards, counts.backward, length.backward);
         case Op::BackwardInput:
             return add(counts.backwards, counts.backward, length.backward);
         case Op::BackwardWeight:
@@ -144,6 +147,14 @@ Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) cons
     const double rounded = count * (0.5 / stage.speed + 1);
     const double all = static_cast<double>(time) * length * kNoMore / stage.speed - rounded;
     return count * dispatch_ + std::max<Ns>(0, static_cast<Ns>(all));
+}
+
+// What B takes longer than `backward`, without a dispatch of its own.
+Ns PlanBound::rests(int count, double length, Ns time, const Stage& stage) const {
+    if (lengths_.empty() && stage.speed == 1)
+        return count * time;
+    const double all = static_cast<double>(time) * (lengths_.empty() ? count : length) * kNoMore / stage.speed;
+    return std::max<Ns>(0, static_cast<Ns>(all - count * (0.5 / stage.speed + 1)));
 }
 
 // The times of the paths from F over the later stages to the backward.
@@ -241,6 +252,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
     : optimizer_(config.training.optimizer),
       asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
+      mixed_(backward_form(plan.order) == BackwardForm::Mixed),
       lengths_(config.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),
       micro_batches_(plan.shape.microbatches),
@@ -260,6 +272,11 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         shortest_ = std::min(shortest_, shortest_of(length));
         longest_ = std::max(longest_, shortest_of(length));
         longest_bytes_ = std::max(longest_bytes_, length.bytes);
+    }
+    if (mixed_ && !lengths_.empty()) {  // B has its own length, between those of I and W
+        least_ = 0;
+        for (const MicroBatchLength& length : lengths_)
+            least_ += shortest_of(length) * kNoMore;
     }
     rounded_ = rounded_tasks(plan, devices, !lengths_.empty());
     for (int number = 0; number < plan.shape.stages; ++number) {
@@ -315,6 +332,7 @@ Ns PlanBound::time_of(const PathCounts& counts, const Piece& piece, const Stage&
     return passes(counts.forwards, counts.forward, piece.forward, stage) +
            passes(counts.backwards, counts.backward, piece.backward, stage) +
            passes(counts.weights, counts.weight, piece.weight, stage) +
+           rests(counts.wholes, counts.whole, piece.rest, stage) +
            passes(counts.recomputes, counts.recompute, piece.recompute, stage) + (asynchronous_ ? 0 : adding * more) +
            round_trips(counts, mid);
 }
@@ -432,7 +450,10 @@ Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : pas
 
 Ns PlanBound::passes_of(const Piece& piece) const {
     const PathCounts& counts = stages_.front().all;  // every stage has the same kinds of tasks
-    return piece.forward + (counts.backwards > 0 ? piece.backward : 0) + (counts.weights > 0 ? piece.weight : 0);
+    return piece.forward + (counts.backwards > 0 ? piece.backward : 0) +
+           (mixed_               ? piece.rest
+            : counts.weights > 0 ? piece.weight
+                                 : 0);
 }
 
 Ns PlanBound::of_work(const Pieces& pieces) const {

@@ -32,9 +32,10 @@ public:
     // the later stages to the backward of the same micro-batch.
     struct PathCounts {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
+        int wholes = 0;  // B, if the plan also has I and W
         int jumps = 0;
         // The lengths of their micro-batches, added up; used where these are unequal.
-        double forward = 0, backward = 0, weight = 0, recompute = 0, jump = 0;
+        double forward = 0, backward = 0, weight = 0, recompute = 0, whole = 0, jump = 0;
     };
     void count(const Task& task, PathCounts& counts) const;
 
@@ -106,6 +107,7 @@ private:
     Ns path(Ns time, double length) const { return path(time, length, best_.speed); }
     Ns path(Ns time, double length, double speed) const;
     Ns passes(int count, double length, Ns time, const Stage& stage) const;
+    Ns rests(int count, double length, Ns time, const Stage& stage) const;
     Ns round_trips(const PathCounts& counts, Ns time) const;
     void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
     Ns calls_of(const Plan& plan, const Config& config) const;
@@ -118,7 +120,7 @@ private:
     Ns rounding_of(const Stage& stage, int parts) const;
 
     OptimizerKind optimizer_;
-    bool asynchronous_ = false, sharded_ = false;
+    bool asynchronous_ = false, sharded_ = false, mixed_ = false;
     std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
     double shortest_ = 1, longest_ = 1;      // of any operation; no operation is longer than the longest
     double longest_bytes_ = 1;

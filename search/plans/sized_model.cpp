@@ -18,12 +18,12 @@ SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, in
     }
 }
 
-const Pieces& SizedModel::pieces(bool split_backward, Deadline& deadline) const {
+const Pieces& SizedModel::pieces(BackwardForm form, Deadline& deadline) const {
     const std::lock_guard lock(mutex_);
-    std::optional<Pieces>& pieces = split_backward ? split_ : fused_;
-    if (!pieces)
-        pieces.emplace(problem_.model.layers, space_, costs, split_backward, deadline);
-    return *pieces;
+    const auto found = pieces_.find(form);
+    return found != pieces_.end()
+               ? found->second
+               : pieces_.emplace(form, Pieces(problem_.model.layers, space_, costs, form, deadline)).first->second;
 }
 
 }  // namespace pw

@@ -4,8 +4,8 @@
 #include "search/plans/judge.h"
 #include "search/plans/stage_space.h"
 
+#include <map>
 #include <mutex>
-#include <optional>
 
 namespace pw {
 
@@ -14,7 +14,7 @@ class SizedModel {
 public:
     SizedModel(const SearchProblem& problem, const StageSpace& space, int samples);
     // Returns the pieces, which the first call makes, from any thread. Throws TimeIsUp.
-    const Pieces& pieces(bool split_backward, Deadline& deadline) const;
+    const Pieces& pieces(BackwardForm form, Deadline& deadline) const;
 
     Profile profile;
     CostTable costs;
@@ -25,7 +25,7 @@ private:
     const SearchProblem& problem_;
     const StageSpace& space_;
     mutable std::mutex mutex_;
-    mutable std::optional<Pieces> fused_, split_;
+    mutable std::map<BackwardForm, Pieces> pieces_;
 };
 
 }  // namespace pw

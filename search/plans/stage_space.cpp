@@ -115,10 +115,15 @@ std::vector<Bytes> held_by_layer(const LayerGraph& graph, const std::vector<Laye
 }
 
 // A layer's own share of a piece: sums of these are the sums of the stage.
-Piece share_of(const StageCost& cost, const LayerBytes& bytes, Bytes held, bool split_backward) {
+Piece share_of(const StageCost& cost, const LayerBytes& bytes, Bytes held, BackwardForm form) {
+    const bool mixed = form == BackwardForm::Mixed, split = form != BackwardForm::Whole;
+    const Ns backward = mixed   ? std::min(cost.backward_input, cost.backward)
+                        : split ? cost.backward_input
+                                : cost.backward;
     return {.forward = cost.forward,
-            .backward = split_backward ? cost.backward_input : cost.backward,
-            .weight = split_backward ? cost.backward_weight : 0,
+            .backward = backward,
+            .weight = split ? cost.backward_weight : 0,
+            .rest = mixed ? std::min(cost.backward - backward, cost.backward_weight) : 0,
             .recompute = cost.recompute,
             .update = cost.update,
             .accumulate = cost.accumulate,
@@ -131,6 +136,7 @@ void add(Piece& sum, const Piece& other, int sign) {
     sum.forward += sign * other.forward;
     sum.backward += sign * other.backward;
     sum.weight += sign * other.weight;
+    sum.rest += sign * other.rest;
     sum.recompute += sign * other.recompute;
     sum.update += sign * other.update;
     sum.accumulate += sign * other.accumulate;
@@ -150,23 +156,23 @@ StageCost smaller_of(StageCost cost, const StageCost& other) {
     return cost;
 }
 
-std::vector<Piece> shares_of(const LayerGraph& graph, const CostTable& costs, bool split_backward) {
+std::vector<Piece> shares_of(const LayerGraph& graph, const CostTable& costs, BackwardForm form) {
     const std::vector<Bytes> held = held_by_layer(graph, costs.bytes());
     std::vector<Piece> shares;
     for (std::size_t layer = 0; layer < costs.alone().size(); ++layer) {
         const StageCost& alone = costs.alone()[layer];
         const StageCost cost = costs.busy().empty() ? alone : smaller_of(alone, costs.busy()[layer]);
-        shares.push_back(share_of(cost, costs.bytes()[layer], held[layer], split_backward));
+        shares.push_back(share_of(cost, costs.bytes()[layer], held[layer], form));
     }
     return shares;
 }
 
 }  // namespace
 
-Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, bool split_backward,
+Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, BackwardForm form,
                Deadline& deadline)
     : pieces_(static_cast<std::size_t>(space.cuts())) {
-    const std::vector<Piece> shares = shares_of(graph, costs, split_backward);
+    const std::vector<Piece> shares = shares_of(graph, costs, form);
     std::vector<Ns> forward, backward;
     for (const Piece& share : shares) {
         forward.push_back(share.forward);

@@ -50,6 +50,7 @@ struct Piece {
     Ns forward = 0;
     Ns backward = 0;  // the pass that sends gradients on: B, or I, for inputs, if the backward is split
     Ns weight = 0;    // time of W, backward for weights, if the backward is split
+    Ns rest = 0;      // the least time of B in addition to `backward`, and of W, if the plan has B, I and W
     Ns recompute = 0, update = 0, accumulate = 0;
     Ns head = 0;  // forward of the longest path of layers that it waits for
     Ns mid = 0;   // forward and backward of the longest path of layers after it
@@ -61,7 +62,7 @@ struct Piece {
 class Pieces {
 public:
     // Time and memory grow with the square of the cuts. Throws TimeIsUp.
-    Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, bool split_backward,
+    Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable& costs, BackwardForm form,
            Deadline& deadline);
 
     int cuts() const { return static_cast<int>(pieces_.size()); }

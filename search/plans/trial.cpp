@@ -114,7 +114,7 @@ bool Trial::is_defined() {
 void Trial::find_bounds(Deadline& deadline) {
     const Plan& plan = judge().plan();
     bounds_.emplace(plan, judge().config(), model_.profile.dispatch.median,
-                    model_.pieces(splits_backward(plan), deadline));
+                    model_.pieces(backward_form(plan.order), deadline));
     tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks_of_plan_ += std::ssize(order);

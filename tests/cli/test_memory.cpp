@@ -80,6 +80,7 @@ TEST(Reserved, IsPredictedByteForByteForEverySchedule) {
             for (const bool copies : {true, false}) {
                 const Emulation emulation(
                     {"pipeline.schedule=" + std::string(schedule.name), "transfer.receive=" + std::string(receive),
+                     "cluster.devices=4", "pipeline.micro_batches=8",
                      schedule.asynchronous() ? "training.steps=2" : "training.steps=1"},
                     copies, 7);
                 expect_reserved(emulation.job(), emulation.job().costs,

@@ -39,8 +39,10 @@ const Values kCounts{"0",
                      "9223372036854775808",
                      "-1",
                      "1e999"};
-const Values kSchedules{"naive", "gpipe", "1f1b",      "eager-1f1b",    "interleaved",  "bfs",    "zb-h1", "zb-h2",
-                        "zb1p",  "zb-v",  "pipedream", "pipedream-2bw", "forward-only", "v-half", "v-min", "hanayo"};
+const Values kSchedules{"naive",        "gpipe",    "1f1b",       "eager-1f1b", "interleaved",
+                        "bfs",          "zb-h1",    "zb-h2",      "zb1p",       "zb-v",
+                        "chimera",      "dualpipe", "dualpipe-v", "pipedream",  "pipedream-2bw",
+                        "forward-only", "v-half",   "v-min",      "hanayo"};
 
 struct Key {
     const char* name;

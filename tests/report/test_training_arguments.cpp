@@ -180,7 +180,8 @@ TEST(TrainingArguments, OfTorchtitanFollowPyTorchsSchedules) {
                                     {"interleaved, stages: 8", "Interleaved1F1B"},
                                     {"bfs, stages: 8", "LoopedBFS"},
                                     {"zb1p, stages: 8", "InterleavedZeroBubble"},
-                                    {"zb-v, stages: 8", "ZBVZeroBubble"}})
+                                    {"zb-v, stages: 8", "ZBVZeroBubble"},
+                                    {"dualpipe-v, stages: 8", "DualPipeV"}})
         EXPECT_TRUE(has_line(text_for("torchtitan", "llama-3-70b", "tensor: 4, pipeline: 4, zero: 3",
                                       std::string("mini_batch: 32, schedule: ") + own),
                              std::string("pipeline_parallel_schedule = \"") + name + "\""))

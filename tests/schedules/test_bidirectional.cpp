@@ -132,7 +132,7 @@ Plan plan_of_lists(Shape shape, std::vector<Tasks> lists) {
 TEST(Sums, HaveOneOrderWhenStagesEndInOppositeOrders) {
     Shape shape = shape_both_ways(2);
     shape.microbatches = 2;
-    place_both_ways(shape);
+    place_in_both_directions(shape);
     const Plan plan = plan_of_lists(shape, {tasks_in("0F0 1F1 0B0 1B1"), tasks_in("0F1 1F0 1B0 0B1")});
     EXPECT_EQ(row_of(plan, 0), "0F0 1F1 0B0 1B1 1S1 1U1 0S1 0U1");
     EXPECT_EQ(row_of(plan, 1), "0F1 1F0 1B0 1S1 1U1 0B1 0S1 0U1");
@@ -144,7 +144,7 @@ TEST(Sums, HaveOneOrderWhenStagesEndInOppositeOrders) {
 TEST(Sums, FollowTasksThatOtherHoldersNeed) {
     Shape shape = shape_both_ways(2);
     shape.microbatches = 3;
-    place_both_ways(shape);
+    place_in_both_directions(shape);
     const Plan plan = plan_of_lists(shape, {tasks_in("1F1 1B1 0F0 0B0 0F2 0B2"), tasks_in("0F1 0B1 1F0 1B0 1F2 1B2")});
     EXPECT_EQ(row_of(plan, 0), "1F1 1B1 0F0 0B0 0F2 1S2 1U2 0B2 0S2 0U2");
     EXPECT_EQ(row_of(plan, 1), "0F1 0B1 1F0 1B0 1F2 1B2 1S2 1U2 0S2 0U2");

@@ -91,6 +91,26 @@ TEST(Orders, AreThePublishedOnes) {
          {"0F0 0F1 0F2 5F0 5B0 5F1 5B1 5F2 5B2 0B0 0B1 0B2", "1F0 1F1 1F2 4F0 4F1 4B0 4F2 4B1 1B0 4B2 1B1 1B2",
           "2F0 3F0 2F1 3F1 2F2 3F2 3B0 2B0 3B1 2B1 3B2 2B2"}},
         {"hanayo", 2, 1, 4, {"0F0 3F0 4F0 7F0 7B0 4B0 3B0 0B0", "1F0 2F0 5F0 6F0 6B0 5B0 2B0 1B0"}},
+        {"dualpipe-v",
+         2,
+         4,
+         2,
+         {"0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3 3B1 3F2 0B0 3B2 3F3 0B1 3B3 0I2 0W2 0I3 0W3",
+          "1F0 2F0 1F1 2F1 1F2 2B0 2F2 1B0 1F3 2B1 2F3 1B1 2B2 1B2 2I3 1I3 2W3 1W3"}},
+        {"chimera",
+         4,
+         4,
+         1,
+         {"0F0 0F2 3F1 3B1 3F3 3B3 0B0 0B2", "1F0 2F1 1F2 2F3 2B1 1B0 2B3 1B2", "1F1 2F0 1F3 2F2 2B0 1B1 2B2 1B3",
+          "0F1 0F3 3F0 3B0 3F2 3B2 0B1 0B3"}},
+        {"dualpipe",
+         4,
+         8,
+         1,
+         {"0F0 0F2 0F4 3F1 3I1 3W1 3F3 0F6 3B3 3F5 0B0 3B5 3F7 0B2 3B7 0I4 0W4 0I6 0W6",
+          "1F0 2F1 1F2 2F3 1F4 2B1 2F5 1B0 1F6 2B3 2F7 1B2 2B5 1B4 2I7 1I6 2W7 1W6",
+          "1F1 2F0 1F3 2F2 1F5 2B0 2F4 1B1 1F7 2B2 2F6 1B3 2B4 1B5 2I6 1I7 2W6 1W7",
+          "0F1 0F3 0F5 3F0 3I0 3W0 3F2 0F7 3B2 3F4 0B1 3B4 3F6 0B3 3B6 0I5 0W5 0I7 0W7"}},
         {"eager-1f1b", 2, 4, 1, {"0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"}},
         {"forward-only", 2, 3, 2, {"0F0 0F1 2F0 2F1 0F2 2F2", "1F0 1F1 3F0 3F1 1F2 3F2"}},
     };
@@ -172,6 +192,38 @@ TEST(Orders, ZbVRunsAnyNumberOfMicroBatches) {
                     6 * m);
 }
 
+// The cells of each row of PyTorch's dualpipev_4rank_10mb.csv, where a pair is one.
+TEST(Orders, DualPipeVPairsAForwardWithABackward) {
+    const Plan plan = plan_of("dualpipe-v", 4, 10, 2);
+    const int cells[] = {38, 36, 34, 33}, first_pair[] = {0, 0, 0, 1};
+    for (int device = 0; device < 4; ++device) {
+        int compute = 0, pairs = 0;
+        const Tasks& order = plan.order[static_cast<std::size_t>(device)];
+        for (std::size_t at = 0; at < order.size(); ++at) {
+            compute += is_compute(order[at].op);
+            if (!order[at].with_next)
+                continue;
+            ++pairs;
+            const auto next = std::find_if(order.begin() + static_cast<std::ptrdiff_t>(at) + 1, order.end(),
+                                           [](const Task& task) { return is_compute(task.op); });
+            EXPECT_EQ(order[at].op, Op::Forward);
+            EXPECT_EQ(next->op, Op::Backward);
+            EXPECT_NE(next->stage, order[at].stage);
+        }
+        EXPECT_EQ(compute - pairs, cells[device]);
+        EXPECT_EQ(pairs, 2 * (10 - 2 * 4 + device + 1) - first_pair[device] + (4 - device - 1));
+    }
+}
+
+// Where F and B take one slot each, units of p micro-batches follow each other without more idle slots.
+TEST(Orders, ChimeraBeginsAUnitInTheSlotsOfThePreviousOne) {
+    EXPECT_EQ(computed_row_of(plan_of("chimera", 4, 8), 0),
+              "0F0 0F2 3F1 3B1 3F3 3B3 0B0 0F4 0B2 0F6 3F5 3B5 3F7 3B7 0B4 0B6");
+    EXPECT_EQ(computed_row_of(plan_of("chimera", 2, 4), 1), "0F1 1F0 1B0 0B1 0F3 1F2 1B2 0B3");
+    EXPECT_EQ(computed_row_of(plan_of("chimera", 4, 5), 3), "0F1 0F3 3F0 3B0 3F2 3B2 0B1 0B3 3F4 3B4");
+    EXPECT_EQ(computed_row_of(plan_of("chimera", 2, 1), 0), "0F0 0B0");
+}
+
 TEST(Orders, NamesOfOtherToolsAreAccepted) {
     const std::pair<const char*, const char*> names[] = {
         {"GPipe", "gpipe"},         {"1F1B", "1f1b"},          {"Interleaved1F1B", "interleaved"},
@@ -179,7 +231,7 @@ TEST(Orders, NamesOfOtherToolsAreAccepted) {
         {"basic_1f1b", "1f1b"},     {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
         {"VHalf", "v-half"},        {"V_Min", "v-min"},        {"Hanayo", "hanayo"},
         {"zb1p", "zb1p"},           {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
-        {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"}};
+        {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"},    {"DualPipeV", "dualpipe-v"}};
     for (const auto& [alias, name] : names)
         EXPECT_EQ(schedule_named(alias).name, name);
     for (const char* wrong : {"", " ", "2f2b", "zbv zbvzerobubble"})
@@ -224,6 +276,21 @@ TEST(Orders, ErrorsHaveTheNearestLegalValues) {
     EXPECT_EQ(error_of("hanayo", 4, 7, 6), "accepted");
     EXPECT_NE(error_of("zb-v", 4, 8, 3).find("set the number of stages to 8"), std::string::npos);
     EXPECT_NE(error_of("pipedream-2bw", 4, 3, 1).find("take 4 micro-batches or more"), std::string::npos);
+    EXPECT_EQ(error_of("dualpipe-v", 4, 8, 2), "accepted");
+    EXPECT_EQ(error_of("dualpipe-v", 4, 7, 2),
+              "a V of 8 stages is filled by at least as many micro-batches: this is 7\n  help: take 8 micro-batches or "
+              "more");
+    EXPECT_EQ(error_of("chimera", 4, 1, 1), "accepted");
+    for (const char* name : {"chimera", "dualpipe"}) {
+        EXPECT_EQ(error_of(name, 3, 8, 1),
+                  "two copies of the model in opposite directions need an even number of devices: this is 3\n  help: "
+                  "take 2 or 4 devices");
+        EXPECT_NE(error_of(name, 1, 8, 1).find("take 2 devices"), std::string::npos);
+        EXPECT_NE(error_of(name, 4, 8, 2).find("set the number of stages to 4"), std::string::npos);
+    }
+    EXPECT_EQ(error_of("dualpipe", 4, 8, 1), "accepted");
+    EXPECT_NE(error_of("dualpipe", 4, 6, 1).find("this is 6\n  help: take 8 micro-batches"), std::string::npos);
+    EXPECT_NE(error_of("dualpipe", 4, 9, 1).find("this is 9\n  help: take 8 or 10 micro-batches"), std::string::npos);
     Shape shape;
     shape.devices = 3;
     shape.stages = 8;

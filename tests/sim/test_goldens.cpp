@@ -7,6 +7,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <tuple>
+
 namespace pw {
 namespace {
 
@@ -52,6 +56,11 @@ TEST(Goldens, UnitTimes) {
         {"v-half", 4, 6, 2, 0, -1, 2 * 41, {}, {6, 6, 6, 6}},
         {"v-min", 4, 8, 2, 0, -1, 2 * 59, {}, {4, 4, 4, 4}},
         {"v-min", 4, 6, 2, 0, -1, 2 * 47, {}, {4, 4, 4, 4}},
+        {"dualpipe-v", 2, 4, 2, 0, 50, -1, {}, {5, 5}},
+        {"dualpipe-v", 4, 10, 2, 0, 126, -1, {}, {9, 9, 9, 9}},
+        {"dualpipe", 8, 20, 1, 0, 126, -1, {}, {9, 9, 9, 9, 9, 9, 9, 9}},
+        {"chimera", 4, 4, 1, 0, 32, -1, {3, 4, 4, 3}, {}},
+        {"chimera", 6, 6, 1, 0, 52, -1, {4, 5, 6, 6, 5, 4}, {}},
     };
     for (const Golden& golden : goldens) {
         const Metrics metrics =
@@ -287,6 +296,44 @@ TEST(ClosedForms, WithoutLatency) {
             EXPECT_EQ(simulated_in_chunks("forward-only", p, m, 2, 5, 0, 0).makespan, (2 * m + p - 1) * 5)
                 << p << ' ' << m;
         }
+}
+
+// Chimera's p - 2 idle slots where F and B take one each (Li and Hoefler, 2021): for m = p, 2 p and 3 p. Else a slot is
+// as long as the longer pass, and between two units of p micro-batches p - 2 times their difference is lost.
+TEST(ClosedForms, OfChimera) {
+    EXPECT_EQ(simulated_in_chunks("chimera", 4, 4, 1, 1, 1, 0).makespan, 10);
+    EXPECT_EQ(simulated_in_chunks("chimera", 6, 6, 1, 1, 1, 0).makespan, 16);
+    EXPECT_EQ(simulated_in_chunks("chimera", 4, 8, 1, 1, 1, 0).makespan, 18);
+    EXPECT_EQ(simulated_in_chunks("chimera", 8, 16, 1, 1, 1, 0).makespan, 38);
+    for (const int p : {2, 4, 6, 8, 16})
+        for (const int units : {1, 2, 3})
+            for (const auto& [f, b] : {std::pair<Ns, Ns>{5, 5}, {5, 10}, {5, 7}, {7, 5}}) {
+                const int m = units * p;
+                EXPECT_EQ(simulated_in_chunks("chimera", p, m, 1, f, b - 2, 2).makespan,
+                          m * (f + b) + (p - 2) * (std::max(f, b) + (units - 1) * std::abs(b - f)))
+                    << p << ' ' << m << ' ' << f << ' ' << b;
+            }
+}
+
+// DualPipe's README bounds the idle time by (p/2 - 1) (F&B + B - 3W), DualPipeV's, of p stages on p/2 devices, by the
+// same. Here the pair F&B runs as its two tasks, of which the first does not wait for what the second reads: a bubble
+// is at most that long, and with F = I = W half of it.
+TEST(ClosedForms, OfDualPipe) {
+    for (const int h : {1, 2, 3, 4, 8})
+        for (const int more : {0, 1, 5})
+            for (const auto& [f, i, w] :
+                 {std::tuple<Ns, Ns, Ns>{6, 6, 6}, {5, 6, 4}, {6, 6, 12}, {9, 3, 3}, {3, 9, 3}}) {
+                const int m = 2 * h + more;
+                const Ns whole = simulated_in_chunks("dualpipe", 2 * h, 2 * m, 1, f, i, w).makespan,
+                         half = simulated_in_chunks("dualpipe-v", h, m, 2, f, i, w).makespan;
+                EXPECT_EQ(whole, half) << h << ' ' << m;
+                const Ns bubble = whole - 2 * m * (f + i + w);
+                EXPECT_GE(bubble, 0);
+                EXPECT_LE(bubble, (h - 1) * (f + 2 * i - w)) << h << ' ' << m;
+                if (f == i && i == w) {
+                    EXPECT_EQ(bubble, (h - 1) * f) << h << ' ' << m;
+                }
+            }
 }
 
 // Zero bubble of span when all passes take the same time.

@@ -1,5 +1,6 @@
 // A schedule that is in no table: two copies of the model in opposite directions, as in Chimera (Li and Hoefler, 2021,
-// arXiv 2107.06925). Stage s is on devices s and p - 1 - s; even micro-batches enter at device 0, odd ones at the last.
+// arXiv 2107.06925), written by hand. Stage s is on devices s and p - 1 - s; even micro-batches enter at device 0, odd
+// ones at the last.
 #pragma once
 
 #include "schedules/orders/schedule.h"
@@ -13,16 +14,6 @@
 #include <vector>
 
 namespace pw {
-
-inline int as_many_as_devices(int /*stages*/, int devices) { return devices; }
-
-inline void place_both_ways(Shape& shape) {
-    for (int stage = 0; stage < shape.stages; ++stage) {
-        const int down = stage, up = shape.devices - 1 - stage;
-        shape.placement.push_back({std::min(down, up), std::max(down, up)});
-        shape.serving.push_back({down, up});
-    }
-}
 
 // Reads "0F0 0F2 3B1": F, B, I and W of stages below ten.
 inline Tasks tasks_in(const std::string& text) {
@@ -45,11 +36,8 @@ inline std::vector<Tasks> orders_both_ways(const Request& request) {
     fail("it has two or four devices");
 }
 
-inline constexpr Placement kBothWays{"bidirectional", "two stages, one of each direction,", as_many_as_devices,
-                                     place_both_ways};
-
 inline const Schedule kBidirectional{
-    .name = "both-ways", .summary = "two directions", .placement = kBothWays, .orders = orders_both_ways};
+    .name = "both-ways", .summary = "two directions", .placement = kBothDirections, .orders = orders_both_ways};
 
 inline Shape shape_both_ways(int devices) {
     Shape shape;

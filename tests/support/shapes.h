@@ -111,11 +111,13 @@ inline std::optional<Plan> try_plan(const Schedule& schedule, Shape shape, const
     }
 }
 
-// Returns a shape of these numbers, or of even ones where the schedule is defined for no others.
+// Returns a shape of these numbers. Where the schedule is not defined for them, they are even, and there are two
+// micro-batches per device or more.
 inline Shape shape_taken(const Schedule& schedule, int devices, int microbatches) {
     const Shape shape = shape_of(schedule, devices, microbatches);
     return try_plan(schedule, shape) ? shape
-                                     : shape_of(schedule, devices + devices % 2, microbatches + microbatches % 2);
+                                     : shape_of(schedule, devices + devices % 2,
+                                                std::max(microbatches + microbatches % 2, 2 * (devices + devices % 2)));
 }
 
 // Returns a plan with `chunks` stages on each of p devices; for pipedream-2bw one mini-batch has all m micro-batches.

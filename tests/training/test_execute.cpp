@@ -287,6 +287,8 @@ TEST(Mlp, EveryScheduleEqualsItsOracleOverALink) {
     const Profile profile = measured(kMlp, 3);
     for (const Schedule& schedule : schedules())
         for (const char* receive : {"early", "deferred"}) {
+            if (schedule.placement.name == kBothDirections.name)
+                continue;  // a link emulates no sums
             const std::vector<std::string> set =
                 with(on_two_devices(schedule),
                      with(kOverALink, {"cluster.link={bandwidth: 1 GB/s, latency: 20 us}", "training.steps=1",
