@@ -231,6 +231,12 @@ void hoist_receives(Plan& plan, TransferMode mode) {
     mode.protocol = TransferMode::Protocol::Rendezvous;
     const PlanGraph graph(plan);
     Walk walk(plan, graph, mode);
+    // Of each device: the nodes at the beginning of its list whose transfers are complete. No lane waits for them.
+    std::vector<std::ptrdiff_t> complete(plan.order.size(), 0);
+    const auto is_complete = [&](int node) {
+        const Op op = graph.task(node).op;
+        return is_send(op) ? walk.lanes().has_left(node) : !is_recv(op) || walk.lanes().is_received(node);
+    };
     bool changed = false;
     for (walk.run(); !walk.finished(); walk.run()) {
         const std::vector<int> sends = walk.lanes().waiting_sends();
@@ -241,7 +247,9 @@ void hoist_receives(Plan& plan, TransferMode mode) {
             if (before < 0)
                 continue;
             std::vector<int>& reached = walk.reached[graph.device_of(recv)];
-            reached.insert(std::find(reached.begin(), reached.end(), before), recv);
+            std::ptrdiff_t& first = complete[graph.device_of(recv)];
+            first = std::find_if_not(reached.begin() + first, reached.end(), is_complete) - reached.begin();
+            reached.insert(std::find(reached.begin() + first, reached.end(), before), recv);
             moved = changed = true;
             break;
         }

@@ -339,9 +339,15 @@ TEST(CudaRun, ProfileHasATimeForEveryLayer) {
         EXPECT_EQ(layer.busy.size(), shared ? 2u : 0u) << layer.name;
 }
 
+// The stand-in has 1 GiB of memory and chooses convolutions by running them on the CPU.
 TEST(CudaRun, MissingMemoryIsReported) {
+#ifdef PIPEWRIGHT_ON_HOST
+    const std::string image = "workload.image_size=64";
+#else
+    const std::string image = "workload.image_size=224";
+#endif
     const Execution execution(
-        kResNet, with(kOnCuda, {"workload.image_size=224", "pipeline.schedule=gpipe", "pipeline.micro_batches=16384",
+        kResNet, with(kOnCuda, {image, "pipeline.schedule=gpipe", "pipeline.micro_batches=16384",
                                 "pipeline.micro_batch_size=1", "pipeline.split=[layer3.0]", "training.steps=1"}));
     const std::string said = said_by(execution, ExitCode::RunFailed);
     EXPECT_NE(said.find("(stage "), std::string::npos) << said;

@@ -12,17 +12,11 @@
 namespace pw {
 namespace {
 
-constexpr const char* kSmallResNet = R"(
-workload: {model: resnet50, image_size: 32, classes: 10}
-pipeline: {schedule: naive, micro_batches: 4, micro_batch_size: 1}
-training: {steps: 1, learning_rate: 0.001, seed: 3}
-)";
-
 // Freed memory is NaN, so that a run that reads it does not have the results of a run without guards.
-void expect_same(const char* yaml, const std::vector<std::string>& set) {
-    const Execution execution(yaml, set);
+void expect_same(const Execution& execution, const std::vector<std::string>& set) {
     expect_equal(execution.run(guarded()), execution.run(), fmt::format("{}", fmt::join(set, " ")));
 }
+void expect_same(const char* yaml, const std::vector<std::string>& set) { expect_same(Execution(yaml, set), set); }
 
 TEST(GuardedRuns, OfAnMlpEqualUnguardedOnesInEverySchedule) {
     OneIn some(3);
@@ -60,9 +54,12 @@ TEST(GuardedRuns, OfAUNetEqualUnguardedOnes) {
 }
 
 TEST(GuardedRuns, OfAResNetEqualUnguardedOnes) {
-    for (const char* schedule : {"1f1b", "zb-h1"})
-        expect_same(kSmallResNet, {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]",
-                                   fmt::format("pipeline.schedule={}", schedule)});
+    for (const char* schedule : {"1f1b", "zb-h1"}) {
+        const std::vector<std::string> set{"cluster.devices=2",        "pipeline.split=[layer2.1.conv2]",
+                                           "pipeline.micro_batches=4", "pipeline.micro_batch_size=1",
+                                           "training.steps=1",         fmt::format("pipeline.schedule={}", schedule)};
+        expect_same(of_small_resnet(set), set);
+    }
 }
 
 TEST(GuardedRuns, OfReplicasEqualUnguardedOnes) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 
 namespace pw {
@@ -40,13 +41,15 @@ Job mixed(Job job, std::mt19937& random) {
 }
 
 void expect_oracle(const char* yaml, const std::vector<std::string>& set, int mixes,
-                   const std::vector<const char*>& backends = {"reference", "cpu"}) {
+                   const std::vector<const char*>& backends = {"reference", "cpu"},
+                   const std::optional<Model>& model = {}) {
     std::mt19937 random(static_cast<unsigned>(mixes));
     for (int mix = 0; mix < mixes; ++mix)
         for (const char* schedule : {"gpipe", "1f1b"})
             for (const char* backend : backends) {
-                const Execution execution(yaml, with(set, {std::string("pipeline.schedule=") + schedule,
-                                                           std::string("run.backend=") + backend}));
+                const auto own =
+                    with(set, {std::string("pipeline.schedule=") + schedule, std::string("run.backend=") + backend});
+                const Execution execution = model ? Execution(yaml, own, *model) : Execution(yaml, own);
                 const Job job = mixed(execution.job(), random);
                 SCOPED_TRACE(std::string(backend) + "\n" + print(job.plan));
                 const RunResult result = run(job, guarded());
@@ -71,7 +74,7 @@ TEST(MixedBackwards, OfAResNetEqualTheOracle) {
     expect_oracle(kResNet,
                   {"cluster.devices=2", "pipeline.split=[layer2.1.conv2]", "pipeline.micro_batches=3",
                    "pipeline.micro_batch_size=1", "training.steps=1"},
-                  1, {"cpu"});
+                  1, {"cpu"}, small_resnet());
 }
 
 // W of an earlier I follows a B: the B is the first task that writes weight gradients, but not the first that

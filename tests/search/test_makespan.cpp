@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -85,6 +86,23 @@ void expect_as_simulated(const SearchProblem& problem, const FoundPlan& found) {
         EXPECT_EQ(found.reserved[device], *metrics.devices[device].reserved_memory) << print(found.choice);
 }
 
+constexpr int kAnyNumber = std::numeric_limits<int>::max();
+
+struct Round {
+    Model model;
+    Profile profile;
+    Config config;
+    Choices choices;  // none if none is legal
+};
+
+int splits_of(const Round& round) {
+    int count = 0;
+    StageSplit split;
+    for (const PlanChoice& choice : round.choices.all)
+        for_each_split(round.model.layers, choice.stages, split, [&](const StageSplit&) { ++count; });
+    return count;
+}
+
 class Makespan : public testing::TestWithParam<std::string> {
 protected:
     // `change`: to the random profile and config of each round.
@@ -92,22 +110,40 @@ protected:
     void expect_the_least(unsigned seed, int rounds, Change change);
 
     std::vector<Ns> least_;  // of the rounds that have a plan
+    // Rounds with more splits of all choices are not tried: they are few, and would take most of the time.
+    int most_splits_ = soaks() ? kAnyNumber : 1000;
+
+private:
+    template <class Change>
+    Round draw(Random& random, Change& change);
 };
+
+template <class Change>
+Round Makespan::draw(Random& random, Change& change) {
+    for (;;) {
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        Round round{model, profile, random_config(random, GetParam()), {}};
+        change(round.profile, round.config);
+        try {
+            round.choices = choices_of(round.config, static_cast<int>(num_vertices(model.layers)));
+        } catch (const Error&) {
+        }
+        if (splits_of(round) <= most_splits_)
+            return round;
+    }
+}
 
 template <class Change>
 void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
     Random random(seed + static_cast<unsigned>(std::hash<std::string>{}(GetParam()) % 1000));
     least_.clear();
-    for (int round = 0; round < rounds; ++round) {
-        const Model model = random_model(random);
-        Profile profile = random_profile(model, random);
-        Config config = random_config(random, GetParam());
-        change(profile, config);
-        const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
-        Choices choices;
+    // More rounds where none of them has a plan.
+    for (int round = 0; round < rounds || (least_.empty() && round < 6 * rounds); ++round) {
+        const auto [model, profile, config, choices] = draw(random, change);
+        const SearchProblem problem{config, model, [&profile = profile](int) { return profile; }, {}};
         SearchResult result;
         try {
-            choices = choices_of(config, static_cast<int>(num_vertices(model.layers)));
             result = search_plans(problem, {.tasks = std::int64_t{1} << 60});
         } catch (const Error&) {
             continue;  // no choice is legal
@@ -278,6 +314,7 @@ class MakespanOfCopies : public Makespan {
 protected:
     std::vector<Ns> least_with(SearchConfig::Replicas replicas, bool shard_optimizer, Bytes sum_bucket) {
         Random random(79);
+        most_splits_ = kAnyNumber;  // the same rounds with and without replicas
         expect_the_least(20265u, soaks() ? 12 : 2, [&](const Profile&, Config& config) {
             config.cluster.devices.assign(4, config.cluster.devices.front());
             if (pick(random, 0, 1))
