@@ -221,10 +221,12 @@ TEST_P(Makespan, IsTheLeastWhereDevicesShareADispatcher) {
     });
 }
 
+// Without PIPEWRIGHT_SOAK=1 all but v-min, which takes 40 s.
 std::vector<std::string> all_schedules() {
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        names.emplace_back(schedule.name);
+        if (soaks() || schedule.name != "v-min")
+            names.emplace_back(schedule.name);
     return names;
 }
 

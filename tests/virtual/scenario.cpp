@@ -376,7 +376,7 @@ std::vector<Subject> make_subjects() {
     for (const char* schedule :
          {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "pipedream", "pipedream-2bw"})
         add(fmt::format("schedule: {}, micro_batches: 4", schedule));
-    for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v", "v-min", "hanayo"})
+    for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v"})
         add(fmt::format("schedule: {}, micro_batches: 2, stages: 4", schedule), {}, 2);
     for (const char* transfer : {"communicator: one, receive: deferred, protocol: rendezvous", "exchange: blocking",
                                  "protocol: rendezvous", "protocol: rendezvous, eager_limit: 100 B"})
