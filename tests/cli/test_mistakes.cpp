@@ -208,10 +208,10 @@ std::string indented(const std::string& text) {
     std::istringstream lines(text);
     std::string made;
     for (std::string line; std::getline(lines, line);) {
-        for (std::string indent = "    "; line.size() > kWidth; indent = "          ") {
+        while (line.size() > kWidth) {
             const std::size_t space = line.rfind(' ', kWidth);
-            made += indent + line.substr(0, space) + '\n';
-            line = (indent.size() > 4 ? "" : std::string(6, ' ')) + line.substr(space + 1);
+            made += "    " + line.substr(0, space) + '\n';
+            line = std::string(6, ' ') + line.substr(space + 1);
         }
         made += "    " + line + '\n';
     }
