@@ -1,4 +1,5 @@
 #include "schedules/orders/holding.h"
+#include "workloads/error.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,6 +15,12 @@ namespace {
 Tasks chimera(const Holding& own, const ScheduleOptions&) {
     const int p = own.shape.devices;
     check_both_directions(own.shape);
+    if (own.shape.microbatches < 2)
+        fail_about(
+            {Setting::MicroBatches},
+            "schedule chimera needs a micro-batch for each direction: this is {}\n  help: take 2 micro-batches or "
+            "more",
+            own.shape.microbatches);
     std::vector<std::pair<int, Task>> slots;
     for (const int mb : own.microbatches) {
         const int stage = mb % 2 == 0 ? own.device : p - 1 - own.device;

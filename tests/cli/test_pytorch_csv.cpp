@@ -38,12 +38,21 @@ constexpr TransferMode kPyTorch{TransferMode::Communicator::One, TransferMode::R
 
 // The part of a plan that a file keeps, with the marks of overlapped pairs: everything, unless the plan never flushes.
 // Such a plan is one mini-batch in a file, and transfers that are left out and added again pass its former updates.
+// Transfers between the tasks of a pair go around it: receives before, sends after.
 std::string kept(const Plan& plan, bool asynchronous, bool transfers) {
     std::string text;
     for (const auto& order : plan.order) {
-        for (const Task& task : order)
-            if (!asynchronous || is_compute(task.op) || (transfers && is_transfer(task.op)))
-                text += print(task) + (task.with_next ? "&" : " ");
+        std::string first, sent;  // of a pair
+        for (const Task& task : order) {
+            if (task.with_next)
+                first = print(task) + "&";
+            else if (!first.empty() && is_send(task.op))
+                sent += transfers || !asynchronous ? print(task) + " " : "";
+            else if (is_compute(task.op))
+                text += std::exchange(first, "") + print(task) + " " + std::exchange(sent, "");
+            else if (!asynchronous || (transfers && is_transfer(task.op)))
+                text += print(task) + " ";
+        }
         text += '\n';
     }
     return text;
