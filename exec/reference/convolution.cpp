@@ -84,7 +84,7 @@ private:
         std::int64_t weight, source;
         int column, count;
     };
-    // Of the weights of a row of the kernel. Backward: of the outputs that meet an input, the first comes first.
+    // The order of the weights of a row of the kernel. Backward: the first output that meets an input comes first.
     enum class Order { Forward, Backward };
 
     std::int64_t source_of(const Taps& taps, int k) const {

@@ -4,7 +4,7 @@
 //     name, forward (ms), backward (ms), output (MB), weights
 //     conv1, 3, 6, 12, 3 MB
 //
-// Tables that programs write have the unit behind the name, as in forward_ms, or call a column as other programs do.
+// Tables that programs write have the unit after the name, as in forward_ms, or call a column as other programs do.
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/yaml.h"
 

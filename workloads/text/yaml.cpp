@@ -224,16 +224,20 @@ void Yaml::allow(const std::vector<std::string_view>& known, std::span<const Oth
     for (const YamlNode::Key& key : node_->keys) {
         if (std::find(known.begin(), known.end(), key.name) != known.end())
             continue;
+        std::optional<std::string_view> guess = nearest(key.name, known);
+        std::string here = name_here(key.name, path_, others);
         const auto longer =  // 'sequence' for 'sequence_length'
             std::find_if(known.begin(), known.end(),
                          [&](std::string_view one) { return one.starts_with(key.name + '_'); });
-        const std::optional<std::string_view> guess = longer != known.end() ? *longer : nearest(key.name, known);
+        if (!guess && longer != known.end()) {
+            guess = *longer;
+            here.clear();
+        }
         const std::string where = path_.empty() ? "" : fmt::format(" in '{}'", path_);
-        const std::string here = name_here(key.name, path_, others);
         source_->complain(key.place, fmt::format("unknown key '{}'{}", key.name, where),
-                          !here.empty() && longer == known.end() ? here
-                          : guess                                ? fmt::format("did you mean '{}'?", *guess)
-                                                                 : fmt::format("known keys: {}", joined(known)));
+                          !here.empty() ? here
+                          : guess       ? fmt::format("did you mean '{}'?", *guess)
+                                        : fmt::format("known keys: {}", joined(known)));
     }
 }
 
