@@ -200,12 +200,13 @@ TEST_F(Search, MarksAsynchronousPlans) {
     EXPECT_TRUE(contains(run_well(both).out, " (asynchronous)  "));
 }
 
-// The search would take a minute.
+// The search would take a minute. Without --foreground, timeout sends the signal twice, and the second one ends the
+// program.
 TEST_F(Search, EndsWithTheBestPlanSoFarAtASignal) {
     write("long.yaml",
           "workload: {model: resnet50, image_size: 64}\ncluster: {devices: 4}\nsearch: {schedules: all, recompute: "
           "auto, mini_batch: 32, micro_batch_sizes: [1, 2, 4, 8]}\n");
-    write("script.sh", "timeout --preserve-status -s INT 2 '" + binary_ +
+    write("script.sh", "timeout --foreground --preserve-status -s INT 2 '" + binary_ +
                            "' search long.yaml --time-limit 60 --threads 1 -o best.yaml >said.out 2>said.err\n");
     const int status = std::system(("cd '" + file("").string() + "' && sh script.sh").c_str());
     if (WEXITSTATUS(status) == 1) {  // a machine that finds no plan in two seconds
