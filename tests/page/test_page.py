@@ -66,16 +66,29 @@ def main():
     sys.exit(1 if failed else 0)
 
 
+class Checks:
+    """Expressions that have to be true in the page, and exceptions of its scripts."""
+
+    def __init__(self, browser, group):
+        self.browser, self.group, self.failed = browser, group, 0
+
+    def expect(self, name, script):
+        self.browser.frame()
+        good = self.browser.run(script)
+        print(f"{self.group}: {name}: {'ok' if good else 'FAILED ' + script}")
+        self.failed += not good
+
+    def failed_in_all(self):
+        errors = self.browser.errors()
+        for error in errors:
+            print(f"{self.group}: {error['exception']['description']}")
+        return self.failed + len(errors)
+
+
 def input_tests(browser):
     """What needs a real pointer, keyboard and window."""
-    failed = 0
-
-    def expect(name, script):
-        nonlocal failed
-        browser.frame()
-        good = browser.run(script)
-        print(f"input: {name}: {'ok' if good else 'FAILED ' + script}")
-        failed += not good
+    checks = Checks(browser, "input")
+    expect = checks.expect
 
     def centre(script):
         x, y = browser.run(f"""(() => {{ const place = {script}, box = stage.getBoundingClientRect();
@@ -119,22 +132,13 @@ def input_tests(browser):
     browser.resize(360, 640)
     expect("no sideways scrolling in a narrow window", "document.documentElement.scrollWidth <= 360 && view.width === 360")
     expect("cards are no taller than the window", "getComputedStyle(card).maxHeight !== 'none'")
-    for error in browser.errors():
-        print(f"input: {error['exception']['description']}")
-        failed += 1
-    return failed
+    return checks.failed_in_all()
 
 
 def chart_tests(browser, run):
     """Pages of charts against the JSON of the same sweep and search."""
-    failed = 0
-
-    def expect(name, script):
-        nonlocal failed
-        browser.frame()
-        good = browser.run(script)
-        print(f"chart: {name}: {'ok' if good else 'FAILED ' + script}")
-        failed += not good
+    checks = Checks(browser, "chart")
+    expect = checks.expect
 
     sweep = ["simulate", "four.yaml", "--set", "sweep={pipeline.micro_batches: [4, 8, 16], pipeline.schedule: [gpipe, zb-h1]}"]
     points = json.loads(run(*sweep, "--json"))["points"]
@@ -167,10 +171,7 @@ def chart_tests(browser, run):
     expect("dark where the reader's system is", "Chart.defaults && chart.options.scales.x.ticks.color === theme('--muted') && isDark()")
     browser.resize(360, 640)
     expect("no sideways scrolling in a narrow window", "document.documentElement.scrollWidth <= 360")
-    for error in browser.errors():
-        print(f"chart: {error['exception']['description']}")
-        failed += 1
-    return failed
+    return checks.failed_in_all()
 
 
 if __name__ == "__main__":
