@@ -10,6 +10,8 @@
 
 namespace pw {
 
+inline constexpr double kNoMore = 1 - 1e-9;  // an allowance for rounded sums of doubles
+
 // Returns the number of micro-batches of length 1 that take no longer than those of a step, whatever the operation.
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
 

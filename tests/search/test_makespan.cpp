@@ -8,7 +8,6 @@
 #include "sim/metrics.h"
 #include "tests/search/random_problem.h"
 #include "tests/support/every_split.h"
-#include "tests/support/refusal.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
@@ -240,16 +239,6 @@ INSTANTIATE_TEST_SUITE_P(Schedules, Makespan, testing::ValuesIn(all_schedules())
 
 INSTANTIATE_TEST_SUITE_P(OfTheCaller, Makespan, testing::Values(std::string(kBidirectional.name)), name_of_test);
 
-TEST(Choices, SchedulesThatOrderByCostsAreRefused) {
-    Schedule schedule = kBidirectional;
-    schedule.needs_costs = true;
-    Random random(1);
-    Config config = random_config(random, std::string(schedule.name));
-    config.pipeline.own_schedule = &schedule;
-    expect_says(refusal([&] { (void)choices_of(config, 4); }),
-                {"schedule both-ways orders tasks by the costs of a split, and a search tries many splits"});
-}
-
 // Four devices alike on two hosts, stages with replicas, and updates, weights and sums that outweigh the passes.
 class MakespanOfReplicas : public Makespan {
 protected:
@@ -350,105 +339,6 @@ std::vector<std::string> schedules_of_copies() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfCopies, testing::ValuesIn(schedules_of_copies()), name_of_test);
-
-TEST(MakespanSearch, DoesNotDependOnThreads) {
-    Random random(7);
-    for (int round = 0; round < 6; ++round) {
-        const Model model = random_model(random);
-        const Profile profile = random_profile(model, random);
-        Config config = random_config(random, "1f1b");
-        config.search.schedules = {"1f1b", "gpipe", "zb-h1", "interleaved"};
-        const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
-        const SearchResult one = search_plans(problem, {.tasks = 20'000, .threads = 1});
-        const SearchResult many = search_plans(problem, {.tasks = 20'000, .threads = 3});
-        EXPECT_EQ(one.candidates, many.candidates);
-        EXPECT_EQ(one.lower_bound, many.lower_bound);
-        ASSERT_EQ(one.plans.size(), many.plans.size());
-        for (std::size_t i = 0; i < one.plans.size(); ++i) {
-            EXPECT_EQ(one.plans[i].choice, many.plans[i].choice);
-            EXPECT_EQ(one.plans[i].split.layers, many.plans[i].split.layers);
-            EXPECT_EQ(one.plans[i].step_time, many.plans[i].step_time);
-        }
-    }
-}
-
-// The bound on all ways of sharing is one: no composition that is tried by itself undercuts it. Returns the most that
-// the best plan reserves on a device.
-Bytes expect_bound_on_shares(const Config& config, const Model& model, const Profile& profile) {
-    const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
-    const StageSpace space(model.layers, 1200);
-    const SizedModel sized(problem, space, 1);
-    Deadline never(1e9);
-    Trial any(problem, space, sized, {"1f1b", {0, 1, 2}, 3, 8, 1});
-    any.open(never);
-    const SearchResult result = search_plans(problem, {.tasks = 1'000'000});
-    if (result.best() == nullptr) {
-        ADD_FAILURE() << "nothing fits";
-        return 0;
-    }
-    EXPECT_LE(any.bound_of_any_shares(never), result.best()->step_time);
-    return result.best()->most_reserved();
-}
-
-Config random_config_of_shares(Random& random) {
-    Config config = random_config(random, "1f1b");
-    config.cluster.devices.assign(6, {});
-    config.search.replicas = SearchConfig::Replicas::Yes;
-    config.search.recompute = SearchConfig::Recompute::None;
-    config.search.stages = {3};
-    config.search.mini_batch = 8;
-    config.search.micro_batch_sizes = {1};
-    return config;
-}
-
-TEST(MakespanSearch, BoundsEveryWayToShareOutDevices) {
-    Random random(5);
-    for (int round = 0; round < 12; ++round) {
-        const Model model = random_model(random);
-        const Profile profile = random_profile(model, random);
-        Config config = random_config_of_shares(random);
-        if (num_vertices(model.layers) < 3)
-            continue;
-        expect_bound_on_shares(config, model, profile);
-        for (int microbatch = 0; microbatch < 8; ++microbatch)
-            config.pipeline.micro_batch_lengths.push_back(
-                {pick(random, 1, 40) * 0.1, pick(random, 1, 40) * 0.1, pick(random, 1, 40) * 0.1});
-        expect_bound_on_shares(config, model, profile);
-    }
-}
-
-// Where updates and the optimizer's states weigh most, and there is no more memory than the best plan takes.
-TEST(MakespanSearch, BoundsEveryWayToShareOutOptimizers) {
-    Random random(6);
-    for (int round = 0; round < 12; ++round) {
-        const Model model = random_model(random);
-        Profile profile = random_profile(model, random);
-        Config config = random_config_of_shares(random);
-        for (LayerProfile& layer : profile.layers) {
-            layer.update.median *= 1000;
-            layer.bytes[1] = {.weights = 100 * layer.bytes[1].weights, .output = 64};
-        }
-        config.training.shard_optimizer = true;
-        if (num_vertices(model.layers) < 3)
-            continue;
-        const Bytes reserved = expect_bound_on_shares(config, model, profile);
-        for (DeviceConfig& device : config.cluster.devices)
-            device.memory = reserved;
-        expect_bound_on_shares(config, model, profile);
-    }
-}
-
-TEST(PlanChoices, TakeLinksAndWhatDevicesShareAlong) {
-    Config config;
-    config.cluster.devices.resize(3);
-    config.cluster.links = {{2, 0, {7, 1e9}}, {0, 1, {8, 1e9}}};
-    config.cluster.shared = {{{0, 2}, 2e9}, {{1}, 3e9}, {{0, 1}, 4e9}};
-    PlanChoice choice;
-    choice.devices = {2, 0};
-    const ClusterConfig chosen = config_of(config, choice).cluster;
-    EXPECT_EQ(chosen.links, (std::vector<ClusterConfig::PairLink>{{0, 1, {7, 1e9}}}));
-    EXPECT_EQ(chosen.shared, (std::vector<ClusterConfig::Shared>{{{0, 1}, 2e9}, {{1}, 4e9}}));
-}
 
 }  // namespace
 }  // namespace pw

@@ -1,6 +1,8 @@
-// The search by simulated step time: many devices, memory that ends, time that ends, and bounds of rounded times.
+// The search by simulated step time: many devices, threads, memory that ends, time that ends, and bounds of rounded
+// times.
 #include "schedules/orders/schedule.h"
 #include "search/plans/makespan.h"
+#include "tests/search/random_problem.h"
 #include "tests/support/dice.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
@@ -166,6 +168,27 @@ TEST(SearchLimits, TriesNothingWhenTheTimeIsUp) {
     EXPECT_EQ(result.best(), nullptr);
     EXPECT_EQ(result.stop, SearchStop::Time);
     EXPECT_FALSE(result.none_fits);
+}
+
+TEST(MakespanSearch, DoesNotDependOnThreads) {
+    Random random(7);
+    for (int round = 0; round < 6; ++round) {
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        Config config = random_config(random, "1f1b");
+        config.search.schedules = {"1f1b", "gpipe", "zb-h1", "interleaved"};
+        const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
+        const SearchResult one = search_plans(problem, {.tasks = 20'000, .threads = 1});
+        const SearchResult many = search_plans(problem, {.tasks = 20'000, .threads = 3});
+        EXPECT_EQ(one.candidates, many.candidates);
+        EXPECT_EQ(one.lower_bound, many.lower_bound);
+        ASSERT_EQ(one.plans.size(), many.plans.size());
+        for (std::size_t i = 0; i < one.plans.size(); ++i) {
+            EXPECT_EQ(one.plans[i].choice, many.plans[i].choice);
+            EXPECT_EQ(one.plans[i].split.layers, many.plans[i].split.layers);
+            EXPECT_EQ(one.plans[i].step_time, many.plans[i].step_time);
+        }
+    }
 }
 
 }  // namespace

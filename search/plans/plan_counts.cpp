@@ -1,0 +1,271 @@
+// What a bound takes from the task lists of a plan: how many tasks are on which paths, and how long their micro-batches
+// are.
+#include "schedules/plan/versions.h"
+#include "search/plans/plan_bound.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
+    std::vector<Task> tasks;
+    for (const Task& task : plan.order[device])
+        if (task.stage == stage && !is_transfer(task.op))
+            tasks.push_back(task);
+    return tasks;
+}
+
+// Returns by how many the micro-batches between F and their backward grow.
+int opened_by(const Task& task) { return saves_first(task.op) ? 1 : makes_input_gradient(task.op) ? -1 : 0; }
+
+// Returns the most micro-batches that are between F and their backward at once.
+int in_flight_of(const std::vector<Task>& tasks) {
+    int now = 0, most = 0;
+    for (const Task& task : tasks) {
+        now += opened_by(task);
+        most = std::max(most, now);
+    }
+    return now == 0 ? most : 0;  // without backwards no activation is kept
+}
+
+bool never(int) { return false; }
+bool always(int) { return true; }
+
+bool is_pass(Op op) { return op == Op::Forward || is_backward(op); }
+
+// Returns the number of tasks of the average device whose times are rounded, each weighted by its device's speed.
+double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices, bool unequal) {
+    double rounded = 0, speeds = 0;
+    for (std::size_t device = 0; device < devices.size(); ++device) {
+        const double speed = devices[device].speed;
+        speeds += speed;
+        const std::vector<Task>& order = plan.order[device];
+        const auto passes = static_cast<double>(
+            std::count_if(order.begin(), order.end(), [](const Task& task) { return is_pass(task.op); }));
+        rounded += (speed != 1 ? speed * passes : 0) + (unequal ? passes : 0);
+    }
+    return rounded / speeds;
+}
+
+// Returns the position of the first backward of each micro-batch, or the end if it has none.
+std::vector<std::size_t> positions_of_backwards(const std::vector<Task>& tasks) {
+    std::vector<std::size_t> positions;
+    for (std::size_t at = tasks.size(); at-- > 0;) {
+        const auto microbatch = static_cast<std::size_t>(tasks[at].microbatch);
+        if (microbatch >= positions.size())
+            positions.resize(microbatch + 1, tasks.size());
+        if (makes_input_gradient(tasks[at].op))
+            positions[microbatch] = at;
+    }
+    return positions;
+}
+
+}  // namespace
+
+double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches) {
+    if (lengths.empty())
+        return micro_batches;
+    MicroBatchLength sum{0, 0, 0, 0};
+    for (const MicroBatchLength& length : lengths) {
+        sum.forward += length.forward;
+        sum.backward_input += length.backward_input;
+        sum.backward_weight += length.backward_weight;
+    }
+    return std::min({sum.forward, sum.backward_input, sum.backward_weight}) * kNoMore;
+}
+
+// B takes at least the time of a whole backward at the shorter of its parts' lengths.
+PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
+    if (lengths_.empty())
+        return {};
+    const MicroBatchLength& length = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()];
+    double MicroBatchLength::*const own = facts_of(task.op).length;
+    return {length.forward, is_backward(task.op) && own != nullptr
+                                ? length.*own
+                                : std::min(length.backward_input, length.backward_weight)};
+}
+
+void PlanBound::count(const Task& task, PathCounts& counts) const {
+    const auto add = [](int& count, double& lengths, double length) {
+        ++count;
+        lengths += length;
+    };
+    const Lengths length = lengths_of(task);
+    switch (task.op) {
+        case Op::Forward:
+            return add(counts.forwards, counts.forward, length.forward);
+        case Op::Backward:
+            if (mixed_)
+                add(counts.wholes, counts.whole, length.backward);
+            return add(counts.backwards, counts.backward, length.backward);
+        case Op::BackwardInput:
+            return add(counts.backwards, counts.backward, length.backward);
+        case Op::BackwardWeight:
+            return add(counts.weights, counts.weight, length.backward);
+        case Op::Recompute:
+            return add(counts.recomputes, counts.recompute, length.forward);
+        case Op::Update:  // update_time()
+        case Op::SumGradients:
+        case Op::SendForward:
+        case Op::RecvForward:
+        case Op::SendBackward:
+        case Op::RecvBackward:
+            return;
+    }
+}
+
+// Follows the list and jumps at the micro-batches for which `jumps_at` is true.
+template <class JumpsAt>
+PlanBound::PathCounts PlanBound::path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
+    PathCounts counts;
+    std::vector<std::size_t> backwards;  // made where there are jumps
+    for (std::size_t at = 0; at < end; ++at) {
+        const Task& task = tasks[at];
+        count(task, counts);
+        if (task.op != Op::Forward || !jumps_at(task.microbatch))
+            continue;
+        if (backwards.empty())
+            backwards = positions_of_backwards(tasks);
+        const std::size_t backward = backwards[static_cast<std::size_t>(task.microbatch)];
+        if (backward >= end)
+            continue;
+        ++counts.jumps;
+        counts.jump += lengths_of(tasks[backward]).both();
+        at = backward - 1;  // continues there
+    }
+    return counts;
+}
+
+std::vector<PlanBound::PathCounts> PlanBound::paths_through(const std::vector<Task>& tasks) const {
+    std::size_t end = 0;
+    int first = -1, last = -1;
+    for (std::size_t at = 0; at < tasks.size(); ++at) {
+        if (makes_input_gradient(tasks[at].op))
+            end = at + 1;
+        if (tasks[at].op == Op::Forward) {
+            first = first < 0 ? tasks[at].microbatch : first;
+            last = tasks[at].microbatch;
+        }
+    }
+    if (end == 0)
+        return {};  // nothing flows back
+    return {path_to(tasks, end, never), path_to(tasks, end, [&](int mb) { return mb == first; }),
+            path_to(tasks, end, [&](int mb) { return mb == last; }), path_to(tasks, end, always)};
+}
+
+BestDevice best_of(const std::vector<DeviceConfig>& devices) {
+    BestDevice best;
+    for (const DeviceConfig& device : devices) {
+        best.speed = std::max(best.speed, device.speed);
+        best.memory = std::max(best.memory, device.memory);
+        best.one_speed = best.one_speed && device.speed == 1;
+    }
+    return best;
+}
+
+void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const {
+    if (lengths_.empty())
+        return;
+    double now = 0, most = 0, longest = 0;
+    bool begun = false;
+    for (const Task& task : tasks) {
+        const double bytes = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes;
+        if (task.op == Op::Forward && !std::exchange(begun, true))
+            stage.first = lengths_of(task).forward;
+        if (makes_input_gradient(task.op)) {
+            stage.last = lengths_of(task).backward;
+            longest = std::max(longest, bytes);
+        }
+        now += opened_by(task) * bytes;
+        most = std::max(most, now);
+    }
+    stage.in_flight_bytes = stage.recomputes ? longest : stage.in_flight > 0 ? most : 0;
+}
+
+// Returns the time that the host with the most calls needs to issue them.
+Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
+    if (asynchronous_ || config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
+        return 0;
+    std::map<std::string, std::int64_t> calls;  // by host
+    for (std::size_t device = 0; device < plan.order.size(); ++device)
+        calls[config.cluster.devices[device].host] +=
+            std::count_if(plan.order[device].begin(), plan.order[device].end(),
+                          [](const Task& task) { return !is_transfer(task.op); });
+    Ns most = 0;
+    for (const auto& [host, count] : calls)
+        most = std::max(most, count * dispatch_);
+    return most;
+}
+
+PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
+    : optimizer_(config.training.optimizer),
+      asynchronous_(plan.asynchronous),
+      sharded_(config.training.shard_optimizer),
+      mixed_(backward_form(plan.order) == BackwardForm::Mixed),
+      lengths_(config.pipeline.micro_batch_lengths),
+      least_(least_micro_batches(lengths_, plan.shape.microbatches)),
+      micro_batches_(plan.shape.microbatches),
+      dispatch_(dispatch) {
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const VersionTable versions = versions_of(plan);
+    best_ = best_of(devices);
+    for (const DeviceConfig& device : devices)
+        all_speeds_ += device.speed;
+    calls_ = calls_of(plan, config);
+    const auto shortest_of = [](const MicroBatchLength& length) {
+        return std::min({length.forward, length.backward_input, length.backward_weight});
+    };
+    if (!lengths_.empty())
+        shortest_ = std::numeric_limits<double>::max(), longest_ = longest_bytes_ = 0;
+    for (const MicroBatchLength& length : lengths_) {
+        shortest_ = std::min(shortest_, shortest_of(length));
+        longest_ = std::max(longest_, shortest_of(length));
+        longest_bytes_ = std::max(longest_bytes_, length.bytes);
+    }
+    if (mixed_ && !lengths_.empty()) {  // B has its own length, between those of I and W
+        least_ = 0;
+        for (const MicroBatchLength& length : lengths_)
+            least_ += shortest_of(length) * kNoMore;
+    }
+    rounded_ = rounded_tasks(plan, devices, !lengths_.empty());
+    for (int number = 0; number < plan.shape.stages; ++number) {
+        const std::vector<int> holders = plan.shape.devices_of(number);
+        const int device = holders.front();
+        const std::vector<Task> tasks = tasks_of(plan, device, number);
+        Stage& stage = stages_.emplace_back();
+        stage.device = device;
+        stage.speed = devices[device].speed;
+        stage.available = devices[device].memory;
+        stage.paths = paths_through(tasks);
+        stage.all = path_to(tasks, tasks.size(), never);
+        stage.updates = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.op == Op::Update; });
+        stage.recomputes = stage.all.recomputes > 0;
+        stage.in_flight = in_flight_of(tasks);
+        stage.versions = versions.held[number];
+        note_lengths(tasks, stage);
+        stage.shards = sharded_ ? static_cast<int>(holders.size()) : 1;
+    }
+    if (!asynchronous_)
+        return;
+    const int last = plan.shape.stages - 1;
+    bool begun = false;
+    std::vector<Task> between;
+    for (const Task& task : tasks_of(plan, plan.shape.devices_of(last).front(), last)) {
+        if (task.op != Op::Update) {
+            between.push_back(task);
+            continue;
+        }
+        if (begun)
+            between_updates_.push_back(path_to(between, between.size(), never));
+        begun = true;
+        between.clear();
+    }
+}
+
+}  // namespace pw
