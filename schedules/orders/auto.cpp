@@ -14,7 +14,7 @@ namespace pw {
 namespace {
 
 // Effort is counted in passes that are placed or timed, so that the answer depends on the request alone.
-constexpr double kMostPlaced = 2e7, kMostTimed = 4e7, kMostTries = 600, kMostMoves = 4000;
+constexpr double kMostPlaced = 1e7, kMostTimed = 1e7, kMostTries = 200, kMostMoves = 1500;
 constexpr int kUsualLevels = 8;  // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 constexpr double kPatience[] = {0.75, 0, 1};

@@ -22,8 +22,12 @@ struct StageQueue {
 
 struct Device {
     std::vector<StageQueue> stages;
-    std::vector<int> left;  // by micro-batch: stages on which it is not done
-    int oldest = 0;         // the first micro-batch that is not done
+    std::vector<int> left;                   // by micro-batch: stages on which it is not done
+    int oldest = 0;                          // the first micro-batch that is not done
+    std::vector<int> forwards_left;          // by micro-batch: stages on which F has not begun
+    std::vector<OrderModel::Amounts> taken;  // by micro-batch: by its F that have begun
+    int filling = 0;                         // the first micro-batch with such stages
+    OrderModel::Amounts younger{};           // taken by those after it
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
     int left_over = 0, lag = 0;     // W that could run, and how many of them wait for the end
@@ -35,6 +39,25 @@ struct Choice {
     std::size_t queue = 0;
     int kind = 0;  // of the pass: 0, 1 or 2
 };
+
+// Returns the first micro-batch from `at` on that has some left.
+int first_of(const std::vector<int>& left, int at) {
+    const auto found = std::find_if(left.begin() + at, left.end(), [](int count) { return count > 0; });
+    return static_cast<int>(found - left.begin());
+}
+
+void note_forward(Device& own, int microbatch, const OrderModel::Amounts& taken) {
+    for (std::size_t limit = 0; limit < taken.size(); ++limit) {
+        own.taken[microbatch][limit] += taken[limit];
+        own.younger[limit] += microbatch > own.filling ? taken[limit] : 0;
+    }
+    --own.forwards_left[microbatch];
+    for (const int next = first_of(own.forwards_left, own.filling); own.filling < next;) {
+        ++own.filling;
+        for (std::size_t limit = 0; own.filling < std::ssize(own.taken) && limit < taken.size(); ++limit)
+            own.younger[limit] -= own.taken[own.filling][limit];
+    }
+}
 
 class ListScheduling {
 public:
@@ -92,6 +115,8 @@ ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules)
 void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowest) {
     Device& own = devices_[device];
     own.left.assign(static_cast<std::size_t>(model_.microbatches()), 0);
+    own.forwards_left = own.left;
+    own.taken.assign(own.left.size(), {});
     double ahead = 0;
     for (const int stage : model_.stages_on(device)) {
         StageQueue queue{stage, {}};
@@ -99,6 +124,7 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowes
             if (model_.device_of(model_.number(stage, mb, 0)) == device) {
                 queue.microbatches.push_back(mb);
                 ++own.left[mb];
+                ++own.forwards_left[mb];
             }
         own.stages.push_back(std::move(queue));
         const int number = model_.number(stage, 0, 0);
@@ -109,26 +135,24 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowes
         ahead += 1 + std::ceil(rules_.ahead * static_cast<double>(trips[stage]) / static_cast<double>(slowest) - 1e-9);
     }
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
-    while (own.oldest < model_.microbatches() && own.left[own.oldest] == 0)
-        ++own.oldest;
+    own.oldest = own.filling = first_of(own.left, 0);
 }
 
 bool ListScheduling::may_run_ahead(const Device& own, const StageQueue& queue) const {
     return queue.microbatches[queue.forwards] == own.oldest || own.ahead < own.most_ahead;
 }
 
-// An F of the oldest micro-batch takes the room that others have left it.
+// Younger micro-batches leave a whole one's room to the first that has F left.
 bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const {
-    const int microbatch = queue.microbatches[queue.forwards];
-    OrderModel::Amounts needed = model_.held(queue.stage).from_forward;
-    if (microbatch != own.oldest)
-        for (const StageQueue& other : own.stages)
-            if (other.has_forward() && other.microbatches[other.forwards] <= own.oldest)
-                for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-                    needed[limit] += model_.held(other.stage).from_forward[limit];
+    OrderModel::Amounts needed = model_.held(queue.stage).from_forward, all = needed;
+    if (queue.microbatches[queue.forwards] != own.filling)
+        for (const StageQueue& stage : own.stages)
+            for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+                all[limit] += model_.held(stage.stage).from_forward[limit];
     const OrderModel::Amounts& room = model_.room(static_cast<int>(&own - devices_.data()));
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-        if (own.used[limit] + needed[limit] > room[limit])
+        if (own.used[limit] + needed[limit] > room[limit] ||
+            (all != needed && own.younger[limit] + all[limit] > room[limit]))
             return false;
     return true;
 }
@@ -227,9 +251,10 @@ void ListScheduling::run(int device, const Choice& choice) {
     if (frees) {
         --own.left[queue.microbatches[queue.weights]];
         ++queue.weights;
-        while (own.oldest < model_.microbatches() && own.left[own.oldest] == 0)
-            ++own.oldest;
+        own.oldest = first_of(own.left, own.oldest);
     }
+    if (choice.kind == 0)
+        note_forward(own, queue.microbatches[queue.forwards - 1], held.from_forward);
     own.free_at = end;
     send(number, end);
     choices_[device] = choice_of(device);

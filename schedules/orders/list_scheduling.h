@@ -19,8 +19,9 @@ struct OrderRules {
     enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
 };
 
-// Returns lists that keep the model's limits; whatever these are, no device waits forever. The oldest micro-batch of a
-// device that is not done always finds room: F of a younger one leaves it what it still needs on the device.
+// Returns lists that keep the model's limits; whatever these are, no device waits forever. A device leaves the first
+// micro-batch that has F left on it the room of a whole one, besides what younger ones hold. So the oldest micro-batch
+// of all finds room wherever it still needs some.
 PassLists scheduled(const OrderModel& model, const OrderRules& rules);
 
 }  // namespace pw
