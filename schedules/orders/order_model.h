@@ -26,7 +26,7 @@ struct StepTimes {
 
 using Aim = ScheduleOptions::Aim;
 constexpr Ns main_time(const StepTimes& times, Aim aim) { return aim == Aim::Step ? times.step : times.span; }
-// Of two orders that are equally long by the aim, the other time counts.
+// The other time decides between orders that are equally long by the aim.
 constexpr bool is_shorter(const StepTimes& one, const StepTimes& other, Aim aim) {
     const Ns first = main_time(one, aim), second = main_time(other, aim);
     return first != second ? first < second : one.step + one.span / 4 < other.step + other.span / 4;
