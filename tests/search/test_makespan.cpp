@@ -188,7 +188,8 @@ TEST_P(Makespan, IsTheLeastWhereDevicesShareADispatcher) {
 std::vector<std::string> all_schedules() {
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        names.emplace_back(schedule.name);
+        if (!schedule.needs_costs)
+            names.emplace_back(schedule.name);
     return names;
 }
 

@@ -191,7 +191,7 @@ TEST(Auto, IsTheShortestOfAllOrdersOfSmallInstances) {
     Random random(4);
     for (int round = 0; round < std::max(1, rounds(2)); ++round)
         for (const auto& [p, m] : {std::pair(2, 3), std::pair(3, 2), std::pair(2, 4)})
-            for (int room = 1; room <= m; ++room) {
+            for (int room = 1; room <= (m == 4 ? 2 : m); ++room) {
                 Passes passes{{}, pick(random, 0, 3)};
                 Costs costs = uniform(p, 1, 1, 1, passes.latency);
                 for (StageCost& stage : costs.stage) {
