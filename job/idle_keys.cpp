@@ -97,6 +97,7 @@ std::string unread_option(const Config& config, std::string_view option) {
 
 std::string no_drain(const Config& config, const Plan*) { return unread_option(config, "drain"); }
 std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
+std::string no_auto(const Config& config, const Plan*) { return unread_option(config, "activations"); }
 
 std::string no_holders(const Config& config, const Plan* plan) {
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
@@ -170,6 +171,9 @@ constexpr KeyRow kKeys[] = {
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
+    {"pipeline.activations", Read::ByPlans, no_auto},
+    {"pipeline.aim", Read::ByPlans, no_auto},
+    {"pipeline.effort", Read::ByPlans, no_auto},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

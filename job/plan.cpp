@@ -72,6 +72,9 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     PlanOptions options;
     options.schedule.drain = config.pipeline.drain;
     options.schedule.group = config.pipeline.group;
+    options.schedule.activations = config.pipeline.activations;
+    options.schedule.aim = config.pipeline.aim;
+    options.schedule.effort = config.pipeline.effort;
     options.weights = policy_of(config, schedule);
     options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;

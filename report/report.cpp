@@ -182,6 +182,7 @@ Report predicted_report(const Job& job, bool with_events) {
         report.cluster = cluster_rate(job.config, report.metrics.step_time);
         report.cluster->step = parts_of_step(job, report.metrics);
     }
+    report.order_gap = order_gap_of(job, report.metrics);
     return report;
 }
 
@@ -252,6 +253,11 @@ Json to_json(const Report& report) {
                  {"devices", std::move(devices)}};
     if (report.cluster)
         json["cluster"] = json_of_cluster(*report.cluster);
+    if (const std::optional<OrderGap>& gap = report.order_gap)
+        json["order"] = {{"least_step_ns", gap->least_step},
+                         {"least_span_ns", gap->least_span},
+                         {"step_gap", gap->step},
+                         {"span_gap", gap->span}};
     return json;
 }
 
@@ -275,8 +281,9 @@ std::string to_text(const Report& report) {
                                                           report.cluster->devices == 1 ? "" : "s",
                                                           print_percent(report.cluster->utilisation))
                                             : fmt::format("{:.4g} samples/s", metrics.samples_per_second);
-    return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}", table.print(), print_time(metrics.step_time), rate,
-                       print_percent(metrics.bubble_rate), misfits_of(report));
+    return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}{}", table.print(), print_time(metrics.step_time),
+                       rate, print_percent(metrics.bubble_rate), report.order_gap ? to_text(*report.order_gap) : "",
+                       misfits_of(report));
 }
 
 std::string title_of(const Report& report) {

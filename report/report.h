@@ -4,6 +4,7 @@
 #include "job/config/config.h"
 #include "job/job.h"
 #include "report/json.h"
+#include "report/order_gap.h"
 #include "schedules/trace/trace.h"
 #include "search/clusters/step_parts.h"
 #include "sim/metrics.h"
@@ -33,6 +34,7 @@ struct Report {
     std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
     std::vector<std::string> names;  // names of the devices
     std::optional<ClusterRate> cluster = {};
+    std::optional<OrderGap> order_gap = {};  // of a prediction
 };
 
 // Returns the report of a trace, predicted or measured. Devices beyond those that are given have numbers for names and

@@ -117,7 +117,10 @@ struct PipelineConfig {
     Prediction prediction = Prediction::None;                    // how the policy latest predicts weights
     enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore's are stricter
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
-    int group = 0;  // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
+    int group = 0;        // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
+    int activations = 0;  // for auto: micro-batches in flight on a device; 0: by its memory
+    ScheduleOptions::Aim aim = ScheduleOptions::Aim::Step;
+    double effort = 1;  // for auto: multiples of the usual number of orders that are tried
 };
 
 template <>

@@ -210,6 +210,13 @@ constexpr ConfigKey kPipelineKeys[] = {
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
     {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"activations", if_given(integer_key<kPipeline, &Pipeline::activations>(1, kMostBatches)), KeyShown::IfSet,
+     "the devices' memory, else the number of devices",
+     "auto, auto-v: the most micro-batches whose activations a device holds until `W`"},
+    {"aim", choice_key<kPipeline, &Pipeline::aim>(), KeyShown::IfSet, "",
+     "auto, auto-v: what is shortened, the `step` or the `span` ([metrics.md](metrics.md))"},
+    {"effort", number_key<kPipeline, &Pipeline::effort>(0.001, 1000), KeyShown::IfSet, "",
+     "auto, auto-v: how many orders are tried, in multiples of the usual number"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",

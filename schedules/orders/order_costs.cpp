@@ -13,23 +13,29 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
     const ShapeIndex index(shape);
     const Traffic traffic(shape, index, costs);
     const Cluster& cluster = *costs.cluster;
-    OrderCosts all{{}, {}, costs.bytes, std::move(memory)};
-    const auto time_of = [&](const Task& send, int from, int to) {
-        const Link& link = cluster.link_of(from, to);
-        return bounded_sum(occupation_of(traffic.bytes(send), link, cluster.routes.most(from, to)), link.latency);
+    OrderCosts all{{}, {}, {}, costs.lengths, costs.bytes, std::move(memory)};
+    for (StageBytes& bytes : all.bytes)
+        bytes.training = bytes.training.value_or(training_bytes(bytes.weights, costs.optimizer));
+    const auto add = [&](const OrderCosts::Holder& from, const OrderCosts::Holder& to, Bytes bytes) {
+        const Link& link = cluster.link_of(from.device, to.device);
+        const Ns occupied = occupation_of(bytes, link, cluster.routes.most(from.device, to.device));
+        all.occupations[{from, to}] = occupied;
+        all.messages[{from, to}] = bounded_sum(occupied, link.latency);
     };
     for (int stage = 0; stage < shape.stages; ++stage)
         for (const int device : index.devices_of(stage)) {
             const auto on_device = [&](Op op) { return duration_of(op, stage, device, costs); };
-            all.times[{stage, device}] = {on_device(Op::Forward), on_device(Op::Backward), on_device(Op::BackwardInput),
-                                          on_device(Op::BackwardWeight)};
+            const double accumulate = static_cast<double>(costs.stage[stage].accumulate) / cluster.speed_of(device);
+            all.times[{stage, device}] = {on_device(Op::Forward),       on_device(Op::Backward),
+                                          on_device(Op::BackwardInput), on_device(Op::BackwardWeight),
+                                          bounded(accumulate),          on_device(Op::Update)};
             for (const int peer : index.after(stage))
                 for (const int other : index.devices_of(peer)) {
                     if (other == device)
                         continue;
                     const OrderCosts::Holder here{stage, device}, there{peer, other};
-                    all.messages[{here, there}] = time_of({Op::SendForward, stage, 0, 0, peer}, device, other);
-                    all.messages[{there, here}] = time_of({Op::SendBackward, peer, 0, 0, stage}, other, device);
+                    add(here, there, traffic.bytes({Op::SendForward, stage, 0, 0, peer}));
+                    add(there, here, traffic.bytes({Op::SendBackward, peer, 0, 0, stage}));
                 }
         }
     return all;
@@ -39,17 +45,30 @@ OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
     using Holder = OrderCosts::Holder;
     const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };
     const auto raise = [](Ns& time, Ns other) { time = std::max(time, other); };
-    OrderCosts one{{}, {}, all.bytes, {}};
+    OrderCosts one{{}, {}, {}, {}, all.bytes, {}};
+    const auto longest = [](MicroBatchLength& length, const MicroBatchLength& other) {
+        for (double MicroBatchLength::*const part : {&MicroBatchLength::forward, &MicroBatchLength::backward_input,
+                                                     &MicroBatchLength::backward_weight, &MicroBatchLength::bytes})
+            length.*part = std::max(length.*part, other.*part);
+    };
     for (const auto& [holder, times] : all.times) {
-        OrderCosts::Times& longest = one.times[own(holder)];
-        raise(longest.forward, times.forward);
-        raise(longest.backward, times.backward);
-        raise(longest.backward_input, times.backward_input);
-        raise(longest.backward_weight, times.backward_weight);
+        OrderCosts::Times& most = one.times[own(holder)];
+        raise(most.forward, times.forward);
+        raise(most.backward, times.backward);
+        raise(most.backward_input, times.backward_input);
+        raise(most.backward_weight, times.backward_weight);
+        raise(most.accumulate, times.accumulate);
+        raise(most.update, times.update);
     }
-    for (const auto& [ends, time] : all.messages)
-        if (ends.first.device % copies == ends.second.device % copies)
-            raise(one.messages[{own(ends.first), own(ends.second)}], time);
+    for (auto part : {&OrderCosts::messages, &OrderCosts::occupations})
+        for (const auto& [ends, time] : all.*part)
+            if (ends.first.device % copies == ends.second.device % copies)
+                raise((one.*part)[{own(ends.first), own(ends.second)}], time);
+    for (std::size_t mb = 0; mb < all.lengths.size(); ++mb) {
+        if (mb % static_cast<std::size_t>(copies) == 0)
+            one.lengths.push_back(all.lengths[mb]);
+        longest(one.lengths.back(), all.lengths[mb]);
+    }
     for (auto first = all.memory.begin(); first != all.memory.end(); first += copies)
         one.memory.push_back(*std::min_element(first, first + copies));
     return one;

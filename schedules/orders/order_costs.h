@@ -18,14 +18,18 @@ struct OrderCosts {
     };
     struct Times {
         Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
+        Ns accumulate = 0;  // additional time of every B or W except the holder's first
+        Ns update = 0;      // of the stage, after its last B or W
     };
     // The times of a full micro-batch on each holder of a stage, with the device's speed and the dispatch.
     std::map<Holder, Times> times;
     // The time of a message from one holder to another, including its latency: activations along an edge, gradients
     // against it. Stages of one device send each other nothing.
     std::map<std::pair<Holder, Holder>, Ns> messages;
-    std::vector<StageBytes> bytes;  // by stage
-    std::vector<Bytes> memory;      // by device
+    std::map<std::pair<Holder, Holder>, Ns> occupations;  // the part of it in which the next message waits
+    std::vector<MicroBatchLength> lengths;                // by micro-batch; if empty, all are full
+    std::vector<StageBytes> bytes;                        // by stage
+    std::vector<Bytes> memory;                            // by device
 };
 
 // Computes the costs of a placed shape. `memory` is that of each device.

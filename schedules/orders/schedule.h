@@ -19,12 +19,20 @@ namespace pw {
 struct ScheduleOptions {
     // The order of the backwards after all forwards. Own is the schedule's default.
     enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
-    int group = 0;  // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
+    int group = 0;        // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
+    int activations = 0;  // auto: the most micro-batches whose activations a device holds; 0: by its memory
+    // auto: what it shortens, the step of all devices, or the longest time from a device's own start to its own end
+    enum class Aim { Step, Span } aim = Aim::Step;
+    double effort = 1;  // auto: how many orders it tries, in multiples of its usual number
 };
 
 template <>
 inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>[] = {
     {"fifo", ScheduleOptions::Drain::Fifo}, {"lifo", ScheduleOptions::Drain::Lifo}};
+
+template <>
+inline constexpr Choice<ScheduleOptions::Aim> kChoices<ScheduleOptions::Aim>[] = {{"step", ScheduleOptions::Aim::Step},
+                                                                                  {"span", ScheduleOptions::Aim::Span}};
 
 enum class Updates {
     PerStep,        // synchronous: the plan is one mini-batch, flushed

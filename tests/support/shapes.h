@@ -90,9 +90,12 @@ inline Costs uniform(int stages, Ns forward, Ns input, Ns weight, Ns latency = 0
 }
 
 // Returns the plan of a shape. A schedule that orders tasks by their costs gets those of equal stages.
-inline Plan plan_in(const Schedule& schedule, Shape shape, const PlanOptions& options = {}) {
+// Few orders are tried unless the options say more.
+inline Plan plan_in(const Schedule& schedule, Shape shape, PlanOptions options = {}) {
     if (!schedule.needs_costs)
         return make_plan(schedule, std::move(shape), options);
+    if (options.schedule.effort == ScheduleOptions().effort)
+        options.schedule.effort = 0.01;
     shape = placed(schedule, std::move(shape));
     const OrderCosts costs =
         order_costs(shape, uniform(shape.stages, 10, 20, 10),

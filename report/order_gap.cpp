@@ -1,0 +1,47 @@
+#include "report/order_gap.h"
+
+#include "job/plan.h"
+#include "report/table.h"
+#include "schedules/orders/order_bound.h"
+#include "schedules/orders/order_costs.h"
+#include "workloads/text/printable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+double above(Ns time, Ns least) {
+    return least > 0 ? std::max(0.0, static_cast<double>(time - least) / static_cast<double>(least)) : 0;
+}
+
+}  // namespace
+
+std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
+    const PipelineConfig& pipeline = job.config.pipeline;
+    if (pipeline.schedule.ends_with(".csv") || !schedule_of(job.config).needs_costs || job.plan.shape.copies > 1 ||
+        !pipeline.recompute.empty() || !job.costs.last.empty())
+        return std::nullopt;
+    std::vector<Bytes> memory;
+    for (const DeviceConfig& device : job.config.cluster.devices)
+        memory.push_back(device.memory);
+    const OrderCosts costs = order_costs(job.plan.shape, job.costs, std::move(memory));
+    ScheduleOptions options;
+    options.activations = pipeline.activations;
+    const StepTimes least = least_times(OrderModel({job.plan.shape, options, &costs}));
+    return OrderGap{least.step, least.span, above(metrics.step_time, least.step), above(metrics.span, least.span),
+                    pipeline.aim == Aim::Span};
+}
+
+std::string to_text(const OrderGap& gap) {
+    const double share = gap.aims_at_span ? gap.span : gap.step;
+    const Ns least = gap.aims_at_span ? gap.least_span : gap.least_step;
+    return share == 0 ? fmt::format("no order on these devices has a shorter {}\n", gap.aims_at_span ? "span" : "step")
+                      : fmt::format("{} at most {} above the least of all orders on these devices ({})\n",
+                                    gap.aims_at_span ? "span" : "step", print_percent(share), print_time(least));
+}
+
+}  // namespace pw

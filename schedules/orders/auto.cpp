@@ -1,0 +1,193 @@
+// The shortest order that is found for given costs, links and memory.
+
+#include "schedules/orders/list_scheduling.h"
+#include "schedules/orders/order_bound.h"
+#include "schedules/orders/order_model.h"
+#include "schedules/orders/order_moves.h"
+#include "workloads/error.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// Effort is counted in passes that are placed or timed, so that the answer depends on the request alone.
+constexpr double kMostPlaced = 1e7, kMostTimed = 1e7, kMostTries = 200, kMostMoves = 1500;
+constexpr int kUsualLevels = 8;  // that share the effort; most of more are not tried
+constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
+constexpr double kPatience[] = {0.75, 0, 1};
+constexpr double kLag[] = {0, 1};
+
+std::vector<OrderRules> all_rules(bool looped) {
+    using Stages = OrderRules::Stages;
+    std::vector<OrderRules> all;
+    const auto add = [&](OrderRules rules) {
+        for (const bool forward_first : {false, true})
+            for (const Stages stages : {Stages::Oldest, Stages::Last, Stages::First})
+                if (looped || stages == Stages::Oldest) {
+                    rules.forward_first = forward_first;
+                    rules.stages = stages;
+                    all.push_back(rules);
+                }
+    };
+    for (const double patience : kPatience)
+        for (const double lag : kLag)
+            for (const double ahead : kAhead)
+                add({.ahead = ahead, .lag = lag, .patience = patience});
+    for (const double ahead : kAhead)
+        add({.ahead = ahead, .whole = true});
+    return all;
+}
+
+// Of many levels only some are tried, eight until a level is twice as high: 16, 18, 20, ..., 32, 36, 40, ...
+int rounded_level(int level) {
+    int unit = 1;
+    while (level / unit >= 16)
+        unit *= 2;
+    return level / unit * unit;
+}
+
+// Returns the orders of the other schedules on this placement.
+std::vector<PassLists> named_orders(const Request& request, const OrderModel& model) {
+    std::vector<PassLists> all;
+    for (const Schedule& schedule : schedules()) {
+        Shape shape = request.shape;
+        shape.placement.clear();
+        shape.serving.clear();
+        if (schedule.needs_costs || schedule.asynchronous() || !schedule.trains || !place_stages(schedule, shape))
+            continue;
+        bool alike = shape.serving == request.shape.serving;
+        for (int stage = 0; alike && stage < shape.stages; ++stage)
+            alike = shape.devices_of(stage) == request.shape.devices_of(stage);
+        if (!alike)
+            continue;
+        try {
+            all.push_back(model.lists_of(schedule.orders({shape, request.options})));
+        } catch (const Error&) {  // it is not defined for the shape
+        }
+    }
+    return all;
+}
+
+class Shortest {
+public:
+    explicit Shortest(const Request& request)
+        : model_(request),
+          timer_(model_),
+          aim_(request.options.aim),
+          effort_(request.options.effort),
+          rules_(all_rules(model_.stages() > model_.devices())) {
+        for (PassLists& lists : named_orders(request, model_)) {
+            const StepTimes times = timer_.times(lists);
+            named_.push_back({std::move(lists), times});
+        }
+    }
+
+    // An order for less memory is also one for more: it is tried unless it cannot be shorter, so that more memory never
+    // makes a step longer.
+    std::vector<Tasks> order() {
+        TimedOrder best;
+        const int levels = model_.limits_bytes() ? model_.levels() : rounded_level(model_.levels());
+        for (int level = levels; level > 0; level = rounded_level(level - 1)) {
+            model_.limit_to(level);
+            const StepTimes least = least_times(model_);
+            if (main_time(best.times, aim_) <= main_time(least, aim_))
+                break;
+            take(best, at_level(least, levels));
+        }
+        return model_.order_of(best.lists);
+    }
+
+private:
+    void take(TimedOrder& best, TimedOrder other) const {
+        if (is_shorter(other.times, best.times, aim_))
+            best = std::move(other);
+    }
+
+    TimedOrder at_level(const StepTimes& least, int levels) {
+        TimedOrder best;
+        for (const TimedOrder& order : named_)
+            if (is_shorter(order.times, best.times, aim_) && fits(model_, order.lists))
+                best = order;
+        const double passes = static_cast<double>(model_.passes()) * std::min(levels, kUsualLevels);
+        const int tries = static_cast<int>(std::max(effort_ * std::clamp(kMostPlaced / passes, 12.0, kMostTries), 1.0));
+        left_ = tries;
+        std::vector<Tried> first(kStarts);  // the best of each kind of rules
+        for (std::size_t rule = 0; rule < rules_.size() && 2 * left_ > tries; ++rule)
+            attempt(rules_[rule], first[start_of(rules_[rule])]);
+        std::stable_sort(first.begin(), first.end(), [&](const Tried& one, const Tried& other) {
+            return is_shorter(one.order.times, other.order.times, aim_);
+        });
+        for (Tried& one : first) {
+            if (!one.order.lists.empty() && main_time(best.times, aim_) > main_time(least, aim_))
+                refine(one, least);
+            take(best, std::move(one.order));
+        }
+        const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / passes));
+        return improved(model_, timer_, std::move(best), least, aim_, moves);
+    }
+
+    static constexpr std::size_t kStarts = 4;
+    static std::size_t start_of(const OrderRules& rules) {
+        return (rules.forward_first ? 1 : 0) + (rules.lag > 0 || rules.whole ? 2 : 0);
+    }
+
+    struct Tried {
+        TimedOrder order;
+        OrderRules rules;
+    };
+
+    bool attempt(const OrderRules& rules, Tried& best) {
+        --left_;
+        PassLists lists = scheduled(model_, rules);
+        const StepTimes times = timer_.times(lists);
+        if (!is_shorter(times, best.order.times, aim_))
+            return false;
+        best = {{std::move(lists), times}, rules};
+        return true;
+    }
+
+    // Changes the numbers of the best rules a little, as long as that helps.
+    void refine(Tried& best, const StepTimes& least) {
+        for (double step = 0.16; step > 0.004; step /= 2)
+            for (double OrderRules::*const number : {&OrderRules::ahead, &OrderRules::patience, &OrderRules::lag})
+                for (const double factor : {1 + step, 1 - step}) {
+                    OrderRules rules = best.rules;
+                    do
+                        rules.*number = std::max(rules.*number, 0.1) * factor;
+                    while (left_ > 0 && main_time(best.order.times, aim_) > main_time(least, aim_) &&
+                           attempt(rules, best));
+                }
+    }
+
+    OrderModel model_;
+    OrderTimer timer_;
+    Aim aim_;
+    double effort_;
+    std::vector<OrderRules> rules_;
+    std::vector<TimedOrder> named_;
+    int left_ = 0;  // orders to try at a level
+};
+
+std::vector<Tasks> shortest_order(const Request& request) { return Shortest(request).order(); }
+
+}  // namespace
+
+extern const Schedule kAuto{.name = "auto",
+                            .summary = "the shortest order found for the costs, links and memory",
+                            .placement = kLooped,
+                            .orders = shortest_order,
+                            .option = "activations",
+                            .needs_costs = true};
+
+extern const Schedule kAutoV{.name = "auto-v",
+                             .summary = "the same with two stages per device in a V",
+                             .placement = kV,
+                             .chunks = 2,
+                             .orders = shortest_order,
+                             .option = "activations",
+                             .needs_costs = true};
+
+}  // namespace pw

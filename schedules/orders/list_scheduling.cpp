@@ -1,0 +1,295 @@
+#include "schedules/orders/list_scheduling.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+namespace {
+
+constexpr Ns kNever = std::numeric_limits<Ns>::max();
+
+// The passes of one stage on a device. Each kind takes the micro-batches in order.
+struct StageQueue {
+    int stage;
+    std::vector<int> microbatches;
+    std::size_t forwards = 0, inputs = 0, weights = 0;  // those that have begun
+
+    bool has_forward() const { return forwards < microbatches.size(); }
+    bool has_input() const { return inputs < forwards; }
+    bool has_weight() const { return weights < inputs; }
+};
+
+struct Device {
+    std::vector<StageQueue> stages;
+    std::vector<int> left;                   // by micro-batch: stages on which it is not done
+    int oldest = 0;                          // the first micro-batch that is not done
+    std::vector<int> forwards_left;          // by micro-batch: stages on which F has not begun
+    std::vector<OrderModel::Amounts> taken;  // by micro-batch: by its F that have begun
+    int filling = 0;                         // the first micro-batch with such stages
+    OrderModel::Amounts younger{};           // taken by those after it
+    OrderModel::Amounts used{};
+    int ahead = 0, most_ahead = 0;  // activations before their I
+    int left_over = 0, lag = 0;     // W that could run, and how many of them wait for the end
+    Ns free_at = 0;
+};
+
+struct Choice {
+    Ns start = kNever;
+    std::size_t queue = 0;
+    int kind = 0;  // of the pass: 0, 1 or 2
+};
+
+// Returns the first micro-batch from `at` on that has some left.
+int first_of(const std::vector<int>& left, int at) {
+    const auto found = std::find_if(left.begin() + at, left.end(), [](int count) { return count > 0; });
+    return static_cast<int>(found - left.begin());
+}
+
+void note_forward(Device& own, int microbatch, const OrderModel::Amounts& taken) {
+    for (std::size_t limit = 0; limit < taken.size(); ++limit) {
+        own.taken[microbatch][limit] += taken[limit];
+        own.younger[limit] += microbatch > own.filling ? taken[limit] : 0;
+    }
+    --own.forwards_left[microbatch];
+    for (const int next = first_of(own.forwards_left, own.filling); own.filling < next;) {
+        ++own.filling;
+        for (std::size_t limit = 0; own.filling < std::ssize(own.taken) && limit < taken.size(); ++limit)
+            own.younger[limit] -= own.taken[own.filling][limit];
+    }
+}
+
+class ListScheduling {
+public:
+    ListScheduling(const OrderModel& model, const OrderRules& rules);
+    PassLists lists();
+
+private:
+    void prepare(int device, const std::vector<Ns>& trips, Ns slowest);
+    Choice choice_of(int device) const;
+    bool may_run_ahead(const Device& own, const StageQueue& queue) const;
+    bool has_room(const Device& own, const StageQueue& queue) const;
+    bool comes_before(const Device& own, const Choice& one, const Choice& other) const;
+    void run(int device, const Choice& choice);
+    bool ends_lag();
+    void send(int number, Ns end);
+    int number_of(const StageQueue& queue, int kind) const {
+        const std::size_t at = kind == 0 ? queue.forwards : kind == 1 ? queue.inputs : queue.weights;
+        return model_.number(queue.stage, queue.microbatches[at], kind);
+    }
+    int weight_kind() const { return rules_.whole ? 1 : 2; }
+
+    const OrderModel& model_;
+    const OrderRules& rules_;
+    std::vector<Device> devices_;
+    std::vector<Choice> choices_;
+    std::vector<int> missing_;
+    std::vector<Ns> ready_, lane_;
+    PassLists lists_;
+    Ns longest_path_ = 0;
+};
+
+ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules)
+    : model_(model),
+      rules_(rules),
+      devices_(static_cast<std::size_t>(model.devices())),
+      choices_(devices_.size()),
+      missing_(model.inputs()),
+      ready_(missing_.size(), 0),
+      lane_(static_cast<std::size_t>(model.lanes()), 0),
+      lists_(devices_.size()) {
+    const std::vector<Ns> trips = model.round_trips(0);
+    Ns slowest = 1;
+    std::vector<Ns> work(devices_.size(), 0);
+    for (int number = 0; number < model.passes(); ++number)
+        work[model.device_of(number)] += model.time(2 * number);
+    for (const Ns time : work)
+        slowest = std::max(slowest, time / model.microbatches());
+    for (int stage = 0; stage < model.stages(); ++stage)
+        longest_path_ = std::max(longest_path_, model.time(2 * model.number(stage, 0, 0)) + trips[stage] +
+                                                    model.time(2 * model.number(stage, 0, 1)));
+    for (int device = 0; device < model.devices(); ++device)
+        prepare(device, trips, slowest);
+}
+
+void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowest) {
+    Device& own = devices_[device];
+    own.left.assign(static_cast<std::size_t>(model_.microbatches()), 0);
+    own.forwards_left = own.left;
+    own.taken.assign(own.left.size(), {});
+    double ahead = 0;
+    for (const int stage : model_.stages_on(device)) {
+        StageQueue queue{stage, {}};
+        for (int mb = 0; mb < model_.microbatches(); ++mb)
+            if (model_.device_of(model_.number(stage, mb, 0)) == device) {
+                queue.microbatches.push_back(mb);
+                ++own.left[mb];
+                ++own.forwards_left[mb];
+            }
+        own.stages.push_back(std::move(queue));
+        const int number = model_.number(stage, 0, 0);
+        const Ns own_path = model_.time(2 * number) + trips[stage] + model_.time(2 * (number + 1));
+        const Ns weight = std::max<Ns>(1, model_.time(2 * (number + 2)));
+        own.lag +=
+            static_cast<int>(rules_.lag * static_cast<double>(longest_path_ - own_path) / static_cast<double>(weight));
+        ahead += 1 + std::ceil(rules_.ahead * static_cast<double>(trips[stage]) / static_cast<double>(slowest) - 1e-9);
+    }
+    own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
+    own.oldest = own.filling = first_of(own.left, 0);
+}
+
+bool ListScheduling::may_run_ahead(const Device& own, const StageQueue& queue) const {
+    return queue.microbatches[queue.forwards] == own.oldest || own.ahead < own.most_ahead;
+}
+
+// Younger micro-batches leave a whole one's room to the first that has F left.
+bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const {
+    OrderModel::Amounts needed = model_.held(queue.stage).from_forward, all = needed;
+    if (queue.microbatches[queue.forwards] != own.filling)
+        for (const StageQueue& stage : own.stages)
+            for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+                all[limit] += model_.held(stage.stage).from_forward[limit];
+    const OrderModel::Amounts& room = model_.room(static_cast<int>(&own - devices_.data()));
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+        if (own.used[limit] + needed[limit] > room[limit] ||
+            (all != needed && own.younger[limit] + all[limit] > room[limit]))
+            return false;
+    return true;
+}
+
+bool ListScheduling::comes_before(const Device& own, const Choice& one, const Choice& other) const {
+    if (one.start != other.start)
+        return one.start < other.start;
+    if (one.kind != other.kind)
+        return (one.kind == 0) == rules_.forward_first;
+    const StageQueue &first = own.stages[one.queue], &second = own.stages[other.queue];
+    const auto microbatch = [&](const StageQueue& queue) {
+        return queue.microbatches[one.kind == 0 ? queue.forwards : queue.inputs];
+    };
+    if (one.kind == 1 || rules_.stages == OrderRules::Stages::Oldest)
+        return microbatch(first) != microbatch(second) ? microbatch(first) < microbatch(second)
+                                                       : first.stage > second.stage;
+    return (first.stage > second.stage) == (rules_.stages == OrderRules::Stages::Last);
+}
+
+// Whether the device has F or I left.
+bool has_more(const Device& own) {
+    return std::any_of(own.stages.begin(), own.stages.end(),
+                       [](const StageQueue& queue) { return queue.inputs < queue.microbatches.size(); });
+}
+
+Choice ListScheduling::choice_of(int device) const {
+    const Device& own = devices_[device];
+    Choice best, weight;
+    bool lacks_room = false;
+    for (std::size_t at = 0; at < own.stages.size(); ++at) {
+        const StageQueue& queue = own.stages[at];
+        const auto consider = [&](int kind) {
+            const int number = number_of(queue, kind);
+            if (missing_[number] > 0)
+                return;
+            const Choice choice{std::max(own.free_at, ready_[number]), at, kind};
+            if (comes_before(own, choice, best))
+                best = choice;
+        };
+        if (queue.has_forward() && may_run_ahead(own, queue)) {
+            const bool room = has_room(own, queue);
+            if (room)
+                consider(0);
+            const int number = number_of(queue, 0);
+            lacks_room = lacks_room || (!room && missing_[number] == 0 && ready_[number] <= own.free_at);
+        }
+        if (queue.has_input())
+            consider(1);
+        if (!rules_.whole && queue.has_weight() &&
+            (weight.start == kNever || queue.microbatches[queue.weights] <
+                                           own.stages[weight.queue].microbatches[own.stages[weight.queue].weights]))
+            weight = {own.free_at, at, 2};
+    }
+    if (weight.start == kNever || (own.left_over <= own.lag && !lacks_room && has_more(own)))
+        return best;
+    const Ns time = model_.time(2 * number_of(own.stages[weight.queue], 2));
+    const auto delay = static_cast<Ns>(rules_.patience * static_cast<double>(time));
+    const bool fills = best.start == kNever || own.free_at + time <= best.start + delay;
+    return fills || (rules_.forward_first && lacks_room) ? weight : best;
+}
+
+void ListScheduling::send(int number, Ns end) {
+    for (const OrderModel::Message& message : model_.messages(number)) {
+        Ns arrival = end;
+        if (message.lane >= 0) {
+            Ns& lane = lane_[message.lane];
+            lane = std::max(lane, end) + message.occupied;
+            arrival = lane + message.latency;
+        }
+        ready_[message.reader] = std::max(ready_[message.reader], arrival);
+        if (--missing_[message.reader] == 0)
+            if (const int device = model_.device_of(message.reader); device != model_.device_of(number))
+                choices_[device] = choice_of(device);
+    }
+}
+
+void ListScheduling::run(int device, const Choice& choice) {
+    Device& own = devices_[device];
+    StageQueue& queue = own.stages[choice.queue];
+    const int number = number_of(queue, choice.kind);
+    const Pass pass = 2 * number + (choice.kind == 1 && rules_.whole ? 1 : 0);
+    lists_[device].push_back(pass);
+    Ns end = choice.start + model_.time(pass);
+    const OrderModel::Held& held = model_.held(queue.stage);
+    const bool frees = choice.kind == weight_kind();
+    if (frees)
+        end += model_.closing_time(queue.stage, device, static_cast<int>(queue.weights));
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
+        const std::int64_t all = held.from_forward[limit], first = held.freed_by_input[limit];
+        own.used[limit] += choice.kind == 0 ? all : rules_.whole ? -all : choice.kind == 1 ? -first : first - all;
+    }
+    own.left_over += choice.kind == 1 ? 1 : choice.kind == 2 ? -1 : 0;
+    own.ahead += choice.kind == 0 ? 1 : choice.kind == 1 ? -1 : 0;
+    queue.forwards += choice.kind == 0;
+    queue.inputs += choice.kind == 1;
+    if (frees) {
+        --own.left[queue.microbatches[queue.weights]];
+        ++queue.weights;
+        own.oldest = first_of(own.left, own.oldest);
+    }
+    if (choice.kind == 0)
+        note_forward(own, queue.microbatches[queue.forwards - 1], held.from_forward);
+    own.free_at = end;
+    send(number, end);
+    choices_[device] = choice_of(device);
+}
+
+// If all devices wait, one of them runs its W. Returns false if none has any.
+bool ListScheduling::ends_lag() {
+    for (int device = 0; device < model_.devices(); ++device)
+        if (Device& own = devices_[device]; own.left_over > 0 && own.lag > 0) {
+            own.lag = own.left_over - 1;
+            choices_[device] = choice_of(device);
+            if (choices_[device].start != kNever)
+                return true;
+        }
+    return false;
+}
+
+PassLists ListScheduling::lists() {
+    for (int device = 0; device < model_.devices(); ++device)
+        choices_[device] = choice_of(device);
+    for (;;) {
+        const auto first =
+            std::min_element(choices_.begin(), choices_.end(),
+                             [](const Choice& one, const Choice& other) { return one.start < other.start; });
+        if (first->start == kNever) {
+            if (!ends_lag())
+                return std::move(lists_);
+            continue;
+        }
+        run(static_cast<int>(first - choices_.begin()), Choice(*first));
+    }
+}
+
+}  // namespace
+
+PassLists scheduled(const OrderModel& model, const OrderRules& rules) { return ListScheduling(model, rules).lists(); }
+
+}  // namespace pw

@@ -1,0 +1,27 @@
+// Orders passes by simulating devices that always run what they can begin first.
+#pragma once
+
+#include "schedules/orders/order_model.h"
+
+namespace pw {
+
+// How a device chooses among passes that could begin at the same time, and when it waits.
+struct OrderRules {
+    // A device at `distance` devices' round trips from the last stage runs up to 1 + ahead * round trip / work forwards
+    // ahead of their I: 1 is about 1F1B's warm-up.
+    double ahead = 1;
+    bool forward_first = false;  // of an F and an I
+    bool whole = false;          // I and W are one B
+    // W waits while fewer of them are left than fill this share of the time from the start of a step to the device's
+    // first F, and from its last I to the end: they run there.
+    double lag = 0;
+    double patience = 0;  // W may delay the next known pass by this share of its own time
+    enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
+};
+
+// Returns lists that keep the model's limits; whatever these are, no device waits forever. A device leaves the first
+// micro-batch that has F left on it the room of a whole one, besides what younger ones hold. So the oldest micro-batch
+// of all finds room wherever it still needs some.
+PassLists scheduled(const OrderModel& model, const OrderRules& rules);
+
+}  // namespace pw

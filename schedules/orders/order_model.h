@@ -1,0 +1,127 @@
+// The order of a plan's passes as numbers: how long a step with it takes, and whether the memory suffices. It counts
+// times of passes, latencies, and messages one after another in their lanes; the simulator has the other rules, too.
+#pragma once
+
+#include "schedules/orders/order_costs.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/rows.h"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace pw {
+
+// A pass is 2 * its number + 1 where I and W run as one B. Its number is that of its (stage, micro-batch) pair times
+// three, plus 0 for F, 1 for I and 2 for W.
+using Pass = int;
+using PassLists = std::vector<std::vector<Pass>>;  // by device
+
+// The times of a step: of all devices together, and the longest of one device from its own start to its own end.
+struct StepTimes {
+    Ns step = std::numeric_limits<Ns>::max(), span = std::numeric_limits<Ns>::max();
+    auto operator<=>(const StepTimes&) const = default;
+};
+
+using Aim = ScheduleOptions::Aim;
+constexpr Ns main_time(const StepTimes& times, Aim aim) { return aim == Aim::Step ? times.step : times.span; }
+// The other time decides between orders that are equally long by the aim.
+constexpr bool is_shorter(const StepTimes& one, const StepTimes& other, Aim aim) {
+    const Ns first = main_time(one, aim), second = main_time(other, aim);
+    return first != second ? first < second : one.step + one.span / 4 < other.step + other.span / 4;
+}
+
+class OrderModel {
+public:
+    // Two limits on what a device holds from F on: of activations, each of a stage, and of bytes.
+    static constexpr std::size_t kLimits = 2;
+    using Amounts = std::array<std::int64_t, kLimits>;
+    struct Held {
+        Amounts from_forward{}, freed_by_input{};  // the rest is freed by W, or by B
+    };
+    struct Message {
+        int reader;  // the number of the pass that reads it
+        int lane;    // -1 on one device
+        Ns occupied, latency;
+    };
+
+    // Takes a placed shape with costs. A device always has room for one micro-batch. Without a limit in the options or
+    // a known memory it has room for as many as there are devices, as the first one of 1F1B.
+    explicit OrderModel(const Request& request);
+
+    int devices() const { return devices_; }
+    int microbatches() const { return microbatches_; }
+    int stages() const { return stages_; }
+    int passes() const { return 3 * stages_ * microbatches_; }
+    int lanes() const { return lanes_; }
+    int number(int stage, int microbatch, int kind) const { return 3 * (stage * microbatches_ + microbatch) + kind; }
+    int stage_of(int number) const { return number / 3 / microbatches_; }
+    int microbatch_of(int number) const { return number / 3 % microbatches_; }
+    int device_of(int number) const { return device_[static_cast<std::size_t>(number) / 3]; }
+    // Returns the time of a pass, without what is added for gradients and the update.
+    Ns time(Pass pass) const { return times_[static_cast<std::size_t>(pass)]; }
+    // Returns the additional time of the k-th B or W of a stage on a device, counted from 0.
+    Ns closing_time(int stage, int device, int k) const;
+    const std::vector<Message>& messages(int number) const { return messages_[static_cast<std::size_t>(number)]; }
+    const std::vector<int>& inputs() const { return inputs_; }  // by number: how many messages it waits for
+    const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
+    // The least number of micro-batches that uses all the room there is, and a limit to a smaller one.
+    int levels() const;
+    void limit_to(int microbatches);
+    bool limits_bytes() const { return limits_bytes_; }
+    const Amounts& room(int device) const { return room_[static_cast<std::size_t>(device)]; }
+    const std::vector<int>& stages_on(int device) const { return stages_on_[static_cast<std::size_t>(device)]; }
+
+    // Returns by stage the least time from the end of F to the start of I.
+    std::vector<Ns> round_trips(int microbatch) const;
+
+    PassLists lists_of(const std::vector<Tasks>& order) const;
+    std::vector<Tasks> order_of(const PassLists& lists) const;
+
+private:
+    void connect(const Shape& shape);
+    void limit(const Request& request);
+
+    const OrderCosts& costs_;
+    int devices_, stages_, microbatches_, lanes_ = 0;
+    bool limits_bytes_ = false;
+    std::vector<int> device_, served_;
+    std::vector<std::vector<int>> stages_on_;
+    std::vector<Ns> accumulate_, update_;  // by stage and device, as served_
+    std::vector<Ns> times_;                // by pass
+    std::vector<std::vector<Message>> messages_;
+    std::vector<int> inputs_;
+    std::vector<Held> held_;
+    std::vector<Amounts> one_, all_room_, room_;  // by device: of a micro-batch on all its stages
+};
+
+// Times lists again and again. Keeps a reference to the model.
+class OrderTimer {
+public:
+    explicit OrderTimer(const OrderModel& model);
+    // Returns the largest times for lists that wait for each other in a cycle.
+    StepTimes times(const PassLists& lists);
+    // These are of the lists timed last, by number of a pass.
+    Ns end(int number) const { return end_[static_cast<std::size_t>(number)]; }
+    Ns ready(int number) const { return ready_[static_cast<std::size_t>(number)]; }
+    int last_sender(int number) const { return sender_[static_cast<std::size_t>(number)]; }
+    Ns begin(int device) const { return begin_[static_cast<std::size_t>(device)]; }
+
+private:
+    void run(int device, const std::vector<Pass>& list);
+    void send(int number, Ns end);
+
+    const OrderModel& model_;
+    std::vector<int> missing_, weights_;  // by number; by stage and device
+    std::vector<Ns> ready_, end_, lane_, free_at_, begin_;
+    std::vector<std::size_t> next_;       // by device: the position in its list
+    std::vector<int> sender_;             // by number: the pass whose message came last; -1 for none
+    std::vector<int> waiting_, devices_;  // by device: the number that it waits for; devices to continue
+};
+
+// Returns whether a device's list keeps its limits.
+bool fits(const OrderModel& model, int device, const std::vector<Pass>& list);
+bool fits(const OrderModel& model, const PassLists& lists);
+
+}  // namespace pw

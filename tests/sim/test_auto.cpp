@@ -1,0 +1,259 @@
+// The schedule that finds its order: published rates, every order of small instances, and laws of random ones.
+#include "schedules/orders/order_bound.h"
+#include "schedules/orders/order_costs.h"
+#include "schedules/orders/order_model.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/support/dice.h"
+#include "tests/support/shapes.h"
+#include "tests/support/thoroughness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+namespace pw {
+namespace {
+
+constexpr Bytes kNoMemory = std::numeric_limits<Bytes>::max();
+
+struct Instance {
+    Shape shape;
+    Costs costs;
+    std::vector<Bytes> memory;
+};
+
+Instance instance_of(const Schedule& schedule, int p, int m, Costs costs, Bytes memory = kNoMemory) {
+    Instance one{shape_of(schedule, p, m, static_cast<int>(costs.stage.size()) / p), std::move(costs), {}};
+    one.shape = placed(schedule, one.shape);
+    one.memory.assign(static_cast<std::size_t>(p), memory);
+    return one;
+}
+
+struct Solved {
+    Metrics metrics;
+    StepTimes least;
+    Plan plan;
+};
+
+Solved solve(const Schedule& schedule, const Instance& one, int activations, Aim aim = Aim::Step) {
+    const OrderCosts costs = order_costs(one.shape, one.costs, one.memory);
+    PlanOptions options;
+    options.schedule.activations = activations;
+    options.schedule.aim = aim;
+    Solved solved;
+    solved.plan = ordered(schedule, one.shape, options, &costs).plan;
+    solved.metrics = metrics_of(simulate(solved.plan, one.costs));
+    solved.least = least_times(OrderModel({one.shape, options.schedule, &costs}));
+    return solved;
+}
+
+int most_held(const Metrics& metrics) {
+    int most = 0;
+    for (const DeviceMetrics& device : metrics.devices)
+        most = std::max(most, device.peak_in_flight_until_weight);
+    return most;
+}
+
+// Table 9 and Table 5 of arXiv 2401.10241: times in ns and rates of the bubble in the span, of ZB-1p and ZB-2p. A
+// micro-batch takes 34 h + 5 a s bytes per token at F, of which W frees 32 h.
+struct Row {
+    Bytes hidden, heads;
+    int p, m;
+    Ns forward, input, weight, latency;
+    double one, two;
+};
+constexpr Row kRows[] = {{2304, 24, 8, 24, 18522, 18086, 9337, 601, .1585, .0433},
+                         {2304, 24, 8, 32, 18513, 18086, 9331, 626, .1242, .0039},
+                         {4096, 32, 8, 24, 29718, 29444, 19927, 527, .1323, .0029},
+                         {5120, 40, 16, 48, 11347, 11248, 8132, 377, .1397, .0066},
+                         {5120, 40, 16, 64, 11307, 11254, 8101, 379, .1088, .0054}};
+
+TEST(Auto, ReachesThePublishedRatesOfZeroBubbleSchedules) {
+    const Schedule& schedule = schedule_named("auto");
+    for (const Row& row : kRows)
+        for (const int times : {1, 2}) {
+            Costs costs = uniform(row.p, row.forward, row.input, row.weight, row.latency);
+            const Bytes all = 34 * row.hidden + 5 * row.heads * 1024, later = 32 * row.hidden;
+            for (StageBytes& bytes : costs.bytes) {
+                bytes.until_weight = later;
+                bytes.until_input = all - later;
+            }
+            const Solved solved =
+                solve(schedule, instance_of(schedule, row.p, row.m, costs, times * row.p * all), 0, Aim::Span);
+            EXPECT_LE(solved.metrics.span_bubble_rate, (times == 1 ? row.one : row.two) + 5e-5)
+                << row.p << ' ' << row.m;
+            EXPECT_LE(static_cast<double>(solved.metrics.span), 1.01 * static_cast<double>(solved.least.span));
+            EXPECT_GE(solved.metrics.span, solved.least.span);
+        }
+}
+
+// Optima proven by others with an integer program (objective: the longest span of a device). F takes 2 of the memory, I
+// and W free 1 each.
+struct Proven {
+    int p, m;
+    Ns latency;
+    Bytes memory;
+    Ns span;
+};
+constexpr Proven kProven[] = {{2, 2, 0, 4, 37}, {2, 4, 0, 4, 67},  {3, 3, 0, 6, 59},  {3, 6, 0, 6, 104},
+                              {4, 4, 0, 8, 81}, {4, 6, 0, 8, 111}, {4, 8, 0, 8, 141}, {3, 6, 2, 6, 120},
+                              {3, 6, 0, 8, 97}, {4, 4, 0, 12, 81}, {3, 6, 0, 4, 130}};
+
+TEST(Auto, FindsSpansThatAreProvenOptimal) {
+    const Schedule& schedule = schedule_named("auto");
+    for (const Proven& row : kProven) {
+        Costs costs = uniform(row.p, 5, 6, 4, row.latency);
+        for (StageBytes& bytes : costs.bytes)
+            bytes.until_input = bytes.until_weight = 1;
+        const Solved solved = solve(schedule, instance_of(schedule, row.p, row.m, costs, row.memory), 0, Aim::Span);
+        EXPECT_EQ(solved.metrics.span, row.span) << row.p << ' ' << row.m << ' ' << row.memory;
+        EXPECT_LE(solved.least.span, row.span);
+    }
+}
+
+// All lists of one device that take the micro-batches in order.
+using Kinds = std::vector<int>;
+void add_lists(int m, int room, std::array<int, 3> done, Kinds& list, std::vector<Kinds>& all) {
+    if (done[2] == m) {
+        all.push_back(list);
+        return;
+    }
+    for (int kind = 0; kind < 3; ++kind) {
+        const bool may = kind == 0 ? done[0] < m && done[0] - done[2] < room : done[kind] < done[kind - 1];
+        if (!may)
+            continue;
+        std::array<int, 3> next = done;
+        ++next[kind];
+        list.push_back(kind);
+        add_lists(m, room, next, list, all);
+        list.pop_back();
+    }
+}
+
+struct Passes {
+    std::vector<std::array<Ns, 3>> times;  // by stage
+    Ns latency;
+};
+
+// Runs the lists until nothing can run; returns the end, or nothing for a deadlock.
+std::optional<Ns> end_of(const std::vector<const Kinds*>& lists, const Passes& passes, int m) {
+    const std::size_t p = lists.size();
+    std::vector<std::array<std::vector<Ns>, 3>> ends(p);
+    std::vector<Ns> free(p, 0);
+    std::vector<std::size_t> next(p, 0);
+    for (bool runs = true; runs;) {
+        runs = false;
+        for (std::size_t d = 0; d < p; ++d)
+            while (next[d] < lists[d]->size()) {
+                const int kind = (*lists[d])[next[d]];
+                const std::size_t mb = ends[d][kind].size();
+                const auto* from = kind == 0                ? (d > 0 ? &ends[d - 1][0] : nullptr)
+                                   : kind == 1 && d + 1 < p ? &ends[d + 1][1]
+                                                            : nullptr;
+                if (from != nullptr && from->size() <= mb)
+                    break;
+                free[d] = std::max(free[d], from == nullptr ? 0 : (*from)[mb] + passes.latency) + passes.times[d][kind];
+                ends[d][kind].push_back(free[d]);
+                ++next[d];
+                runs = true;
+            }
+    }
+    for (std::size_t d = 0; d < p; ++d)
+        if (std::ssize(ends[d][2]) < m)
+            return std::nullopt;
+    return *std::max_element(free.begin(), free.end());
+}
+
+Ns least_end(const Passes& passes, const std::vector<Kinds>& all, int m) {
+    const std::size_t p = passes.times.size();
+    Ns least = std::numeric_limits<Ns>::max();
+    std::vector<std::size_t> at(p, 0);
+    for (;;) {
+        std::vector<const Kinds*> lists;
+        for (const std::size_t number : at)
+            lists.push_back(&all[number]);
+        if (const std::optional<Ns> end = end_of(lists, passes, m))
+            least = std::min(least, *end);
+        std::size_t d = 0;
+        while (d < p && ++at[d] == all.size())
+            at[d++] = 0;
+        if (d == p)
+            return least;
+    }
+}
+
+TEST(Auto, IsTheShortestOfAllOrdersOfSmallInstances) {
+    const Schedule& schedule = schedule_named("auto");
+    Random random(4);
+    for (int round = 0; round < std::max(1, rounds(2)); ++round)
+        for (const auto& [p, m] : {std::pair(2, 3), std::pair(3, 2), std::pair(2, 4)})
+            for (int room = 1; room <= (m == 4 ? 2 : m); ++room) {
+                Passes passes{{}, pick(random, 0, 3)};
+                Costs costs = uniform(p, 1, 1, 1, passes.latency);
+                for (StageCost& stage : costs.stage) {
+                    passes.times.push_back({pick(random, 1, 9), pick(random, 1, 9), pick(random, 1, 9)});
+                    stage.forward = passes.times.back()[0];
+                    stage.backward_input = passes.times.back()[1];
+                    stage.backward_weight = passes.times.back()[2];
+                    stage.backward = stage.backward_input + stage.backward_weight;
+                }
+                std::vector<Kinds> all;
+                Kinds list;
+                add_lists(m, room, {}, list, all);
+                const Ns least = least_end(passes, all, m);
+                const Solved solved = solve(schedule, instance_of(schedule, p, m, costs), room);
+                EXPECT_EQ(solved.metrics.step_time, least) << p << ' ' << m << ' ' << room << " round " << round;
+                EXPECT_LE(solved.least.step, least);
+            }
+}
+
+TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
+    Random random(7);
+    for (int round = 0; round < std::max(1, rounds(6)); ++round) {
+        const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
+        const int p = pick(random, 3, soaks() ? 8 : 6), m = pick(random, 6, soaks() ? 32 : 16);
+        const int v = schedule.chunks;
+        Costs costs = uniform(p * v, 1, 1, 1);
+        for (StageCost& stage : costs.stage) {
+            stage.forward = pick(random, 50, 150);
+            stage.backward_input = pick(random, 50, 150);
+            stage.backward_weight = pick(random, 30, 120);
+            stage.backward = stage.backward_input + stage.backward_weight - pick(random, 0, 10);
+        }
+        {
+            ClusterEdit cluster(costs);
+            for (int device = 0; device + 1 < p; ++device)
+                cluster->own_links[{device, device + 1}].latency = cluster->own_links[{device + 1, device}].latency =
+                    pick(random, 0, 60);
+        }
+        const Instance one = instance_of(schedule, p, m, costs);
+        std::vector<std::pair<int, Ns>> others;  // most held, step
+        for (const Schedule& other : schedules())
+            if (!other.needs_costs && !other.asynchronous() && other.trains)
+                if (const std::optional<Plan> plan = try_plan(other, shape_of(other, p, m, v));
+                    plan && plan->shape.stages == p * v &&
+                    plan->shape.devices_of(p * v - 1) == one.shape.devices_of(p * v - 1)) {
+                    const Metrics metrics = metrics_of(simulate(*plan, costs));
+                    others.emplace_back(most_held(metrics), metrics.step_time);
+                }
+        Ns before = std::numeric_limits<Ns>::max();
+        for (const int activations : {1, 2, p - 1, p, 2 * p}) {
+            const Solved solved = solve(schedule, one, activations);
+            EXPECT_LE(most_held(solved.metrics), activations * v);
+            EXPECT_LE(solved.metrics.step_time, before) << "with more memory, round " << round;
+            before = solved.metrics.step_time;
+            EXPECT_GE(solved.metrics.step_time, solved.least.step);
+            for (const auto& [held, step] : others)
+                if (held <= activations * v)
+                    EXPECT_LE(solved.metrics.step_time, step) << "round " << round << " p " << p << " m " << m;
+        }
+        EXPECT_EQ(hash_of(solve(schedule, one, p).plan), hash_of(solve(schedule, one, p).plan));
+    }
+}
+
+}  // namespace
+}  // namespace pw
