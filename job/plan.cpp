@@ -241,8 +241,7 @@ std::vector<Bytes> memory_of(const Config& config) {
     return memory;
 }
 
-// Returns the shape of a config, not placed yet.
-Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks& links, int steps) {
+Shape unplaced_shape(const Config& config, const Schedule& schedule, const StageLinks& links, int steps) {
     Shape shape;
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
@@ -262,7 +261,26 @@ Shape shape_of(const Config& config, const Schedule& schedule, const StageLinks&
     return shape;
 }
 
+// Calls `make`, and reports the errors of the schedule at the keys of the config.
+template <class Make>
+auto at_its_keys(const Config& config, const StageLinks& links, const Schedule& schedule, const Shape& shape,
+                 Make make) {
+    try {
+        return make();
+    } catch (const Error& error) {
+        if (error.code() != ExitCode::BadInput)
+            throw with_keys(error);
+        refuse_plan(config, links, schedule, shape, error);
+    }
+}
+
 }  // namespace
+
+Shape shape_of(const Config& config, const StageLinks& links, int steps) {
+    const Schedule& schedule = schedule_of(config);
+    const Shape shape = unplaced_shape(config, schedule, links, steps);
+    return at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
+}
 
 Plan make_plan(const Config& config, const StageLinks& links, int steps) {
     return proven_plan(config, links, steps).plan;
@@ -273,22 +291,13 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
     if (is_file(config.pipeline.schedule))
         return plan_of_file(config, links, notices);
     const Schedule& schedule = schedule_of(config);
-    const Shape shape = shape_of(config, schedule, links, steps);
+    const Shape shape = unplaced_shape(config, schedule, links, steps);
+    Shape where = at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
     const PlanOptions options = options_of(config, schedule);
-    const auto at_its_key = [&](const auto& make) {
-        try {
-            return make();
-        } catch (const Error& error) {
-            if (error.code() != ExitCode::BadInput)
-                throw with_keys(error);
-            refuse_plan(config, links, schedule, shape, error);
-        }
-    };
-    Shape where = at_its_key([&] { return placed(schedule, shape); });
     std::optional<OrderCosts> costs;
     if (schedule.needs_costs && costs_of)
         costs = order_costs(where, costs_of(where), memory_of(config));
-    return at_its_key([&] {
+    return at_its_keys(config, links, schedule, shape, [&] {
         ProvenPlan proven = ordered(schedule, std::move(where), options, costs ? &*costs : nullptr);
         const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())

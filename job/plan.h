@@ -44,6 +44,9 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
                        std::vector<std::string>* notices = nullptr);
 Plan make_plan(const Config& config, const StageLinks& links, int steps);  // only the plan
 
+// Returns the placed shape of a config's plan, whose schedule is no file. Throws as proven_plan() does.
+Shape shape_of(const Config& config, const StageLinks& links, int steps);
+
 // Returns how the backend of a config moves transfers: by the config's mode, except that devices that compute have no
 // buffer for a message without its receive. So with deferred receives a message leaves when its RECV is posted.
 TransferMode executed_mode(const Config& config);

@@ -1,5 +1,6 @@
 #include "sim/event_queue.h"
 
+#include "workloads/bounded.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -218,7 +219,7 @@ void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
     const auto moment = static_cast<double>(now);
     flow.way.go_at(rate, moment);
     flow.end = seq_;
-    push(now + std::max<Ns>(0, std::llround(flow.way.time_left() + (flow.way.since - moment))), What::FlowEnds,
+    push(now + std::max<Ns>(0, nearest_integer(flow.way.time_left() + (flow.way.since - moment))), What::FlowEnds,
          flow.send);
 }
 

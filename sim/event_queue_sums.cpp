@@ -1,9 +1,9 @@
 // Sums of gradients in the queue of events: their steps are flows that share capacities with messages and other sums.
 #include "sim/event_queue.h"
+#include "workloads/bounded.h"
 #include "workloads/costs/sum_times.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -131,7 +131,7 @@ void EventQueue::begin_step(int number, double at, Ns now) {
         sum.reached = at + (sum.reached - at) * round.steps;
         sum.step = round.steps - 1;
     }
-    push(std::max<Ns>(now, std::llround(sum.reached)), What::StepEnds, number);
+    push(std::max<Ns>(now, nearest_integer(sum.reached)), What::StepEnds, number);
 }
 
 void EventQueue::end_flow_of_sum(const Flow& flow, Ns now) {
@@ -139,7 +139,7 @@ void EventQueue::end_flow_of_sum(const Flow& flow, Ns now) {
     const double left_at = flow.way.since + flow.way.time_left();
     sum.reached = std::max(sum.reached, left_at + static_cast<double>(flow.latency));
     if (--sum.under_way == 0)
-        push(std::max<Ns>(now, std::llround(sum.reached)), What::StepEnds, flow.sum);
+        push(std::max<Ns>(now, nearest_integer(sum.reached)), What::StepEnds, flow.sum);
 }
 
 void EventQueue::end_step(int number, Ns now) {

@@ -6,6 +6,7 @@
 #include "schedules/memory/buffers.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/versions.h"
+#include "search/plans/any_order.h"
 #include "sim/metrics.h"
 #include "workloads/error.h"
 
@@ -18,11 +19,13 @@ namespace {
 
 constexpr std::int64_t kMostKeptTasks = 500'000;  // about a kilobyte each
 
-std::vector<Edge> chain_of(int stages) {
-    std::vector<Edge> edges;
-    for (int stage = 0; stage + 1 < stages; ++stage)
-        edges.push_back({stage, stage + 1});
-    return edges;
+Plan plan_of_chain(const Config& config) {
+    if (schedule_of(config).needs_costs)
+        return plan_of_any_order(config);
+    StageLinks chain{.edges = std::vector<Edge>{}, .ties = {}};
+    for (int stage = 0; stage + 1 < config.pipeline.stages; ++stage)
+        chain.edges->push_back({stage, stage + 1});
+    return make_plan(config, chain, config.training.steps);
 }
 
 }  // namespace
@@ -33,7 +36,8 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
       config_(config_of(problem.config, choice)),
       cluster_(cluster_of(config_, profile)),
       mode_(problem.mode),
-      chain_(make_plan(config_, {chain_of(choice.stages), {}}, config_.training.steps)) {
+      chain_(plan_of_chain(config_)),
+      orders_by_costs_(schedule_of(config_).needs_costs) {
     Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;
     add_settings(any, config_);
@@ -42,7 +46,38 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
         memory_.push_back(device.memory);
 }
 
+// Returns null if the schedule refuses these edges.
+std::unique_ptr<Judge::Candidate> Judge::candidate_of(const StageLinks& links, const CostsOfShape& costs_of) const {
+    try {
+        ProvenPlan proven = proven_plan(config_, links, config_.training.steps, costs_of);
+        const auto plan = std::make_shared<const Plan>(std::move(proven.plan));
+        const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
+        return std::unique_ptr<Candidate>(
+            new Candidate{plan, proven.proof, versions, Simulator(plan, proven.proof, versions, mode_)});
+    } catch (const Error&) {
+        return nullptr;
+    }
+}
+
+void Judge::set_effort(double effort) {
+    config_.pipeline.effort = effort;
+    ordered_layers_.clear();
+}
+
+// Keeps the plan of the last split alone: others have other orders.
+Judge::Candidate* Judge::ordered_for(const StageSplit& split) {
+    if (ordered_layers_ != split.layers) {
+        ordered_ = candidate_of(links_of(problem_.model.layers, split), [&](const Shape& shape) {
+            return complete_costs(costs_.costs_of(split), config_, cluster_, problem_.model.layers, split, shape);
+        });
+        ordered_layers_ = split.layers;
+    }
+    return ordered_.get();
+}
+
 Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
+    if (orders_by_costs_)
+        return ordered_for(split);
     const StageLinks links = links_of(problem_.model.layers, split);
     if (const auto known = candidates_.find(links); known != candidates_.end())
         return known->second.get();
@@ -51,15 +86,10 @@ Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
         kept_tasks_ = 0;
     }
     std::unique_ptr<Candidate>& candidate = candidates_[links];
-    try {
-        ProvenPlan proven = proven_plan(config_, links, config_.training.steps);
-        const auto plan = std::make_shared<const Plan>(std::move(proven.plan));
-        const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
-        candidate.reset(new Candidate{plan, proven.proof, versions, Simulator(plan, proven.proof, versions, mode_)});
-        for (const std::vector<Task>& order : plan->order)
+    candidate = candidate_of(links, {});
+    if (candidate)
+        for (const std::vector<Task>& order : candidate->plan->order)
             kept_tasks_ += std::ssize(order);
-    } catch (const Error&) {  // the schedule refuses these edges: no candidate
-    }
     return candidate.get();
 }
 

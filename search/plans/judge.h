@@ -20,7 +20,10 @@ public:
     Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
 
     const Config& config() const { return config_; }
-    const Plan& plan() const { return chain_; }  // the plan for stages that feed only the next one
+    // Sets the effort with which orders are found that depend on the split.
+    void set_effort(double effort);
+    // Returns the plan for stages that feed only the next one; plan_of_any_order() if its order depends on the split.
+    const Plan& plan() const { return chain_; }
 
     // Numbers of the simulated plan, as `simulate` reports them; nothing if the schedule refuses the edges of the
     // split.
@@ -42,6 +45,8 @@ private:
         Simulator simulator;
     };
     Candidate* candidate_for(const StageSplit& split);
+    Candidate* ordered_for(const StageSplit& split);
+    std::unique_ptr<Candidate> candidate_of(const StageLinks& links, const CostsOfShape& costs_of) const;
     std::vector<Bytes> reserved(const StageSplit& split, std::span<const Bytes> enough);
     Costs executed(Costs of_stages, const StageSplit& split, const Plan& plan) const;
 
@@ -54,6 +59,9 @@ private:
     std::vector<Bytes> memory_;  // by device
     std::map<StageLinks, std::unique_ptr<Candidate>> candidates_;
     std::int64_t kept_tasks_ = 0;  // tasks of the plans in candidates_
+    bool orders_by_costs_;
+    std::vector<std::vector<int>> ordered_layers_;  // the split of ordered_
+    std::unique_ptr<Candidate> ordered_;
 };
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #include "search/plans/makespan.h"
 
+#include "job/plan.h"
 #include "job/settings.h"
 #include "search/plans/batches.h"
 #include "search/plans/families.h"
@@ -18,7 +19,7 @@ namespace pw {
 namespace {
 
 constexpr std::int64_t kFirstRound = 2'000'000;  // tasks
-constexpr std::size_t kClimbers = 24, kLeastClimbers = 4, kSharpened = 8;
+constexpr std::size_t kClimbers = 24, kLeastClimbers = 4, kSharpened = 8, kRefined = 4;
 
 struct Search {
     const SearchProblem& problem;
@@ -151,6 +152,52 @@ void improve(Search& search) {
     }
 }
 
+// Returns whether two choices differ in the order of tasks alone.
+bool are_placed_alike(const Search& search, const PlanChoice& one, const PlanChoice& other) {
+    PlanChoice renamed = one;
+    renamed.schedule = other.schedule;
+    const auto places = [&](const PlanChoice& choice) {
+        Shape shape;
+        shape.devices = static_cast<int>(choice.devices.size());
+        shape.stages = choice.stages;
+        shape.copies = choice.copies;
+        place_stages(schedule_named(search.problem.config, choice.schedule), shape);
+        return shape.placement;
+    };
+    return renamed == other && places(one) == places(other);
+}
+
+// Orders by costs the tasks of the best plan of each placement.
+void adopt(Search& search) {
+    const SearchedChoices& choices = search.choices;
+    const std::vector<std::size_t> order =
+        choices.ordered_by([](const Trial& trial) { return std::pair(!trial.fits(), trial.step_time()); });
+    std::vector<std::size_t> by_costs = order;
+    std::erase_if(by_costs, [&](std::size_t index) { return !choices[index].trial->orders_by_costs(); });
+    search.batches.run("ordering", by_costs, [&](SearchedChoice& choice, Ns so_far, Deadline& deadline) {
+        if (choice.trial->bound() >= so_far)
+            return;
+        for (const std::size_t index : order)
+            if (const Trial& other = *choices[index].trial;
+                !other.orders_by_costs() && other.fits() &&
+                are_placed_alike(search, other.found().choice, choice.trial->found().choice))
+                return choice.trial->adopt(other, deadline);
+    });
+}
+
+// Finds better orders for the most promising plans whose order depends on the split.
+void refine(Search& search) {
+    const SearchedChoices& choices = search.choices;
+    std::vector<std::size_t> order = choices.ordered_by([](const Trial& trial) { return trial.step_time(); });
+    std::erase_if(order, [&](std::size_t index) {
+        return !choices[index].trial->orders_by_costs() || !choices[index].trial->fits();
+    });
+    order.resize(std::min(order.size(), kRefined));
+    search.batches.run("refining", order, [&](SearchedChoice& choice, Ns, Deadline& deadline) {
+        choice.trial->refine(search.problem.config.pipeline.effort, deadline);
+    });
+}
+
 SearchStop stop_of(Search& search, int left_out) {
     if (search.limits.should_stop && search.limits.should_stop())
         return SearchStop::Caller;
@@ -169,6 +216,7 @@ const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.fro
 
 Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
     Config config = config_of(problem.config, plan.choice);
+    config.pipeline.effort = plan.effort.value_or(config.pipeline.effort);
     set_split(config.pipeline, problem.model.layers, plan.split);
     config.search = {};
     config.search.profile_batch = problem.config.search.profile_batch;
@@ -190,6 +238,8 @@ SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& li
         list(search);
         propose(search);
         improve(search);
+        adopt(search);
+        refine(search);
     } catch (const std::bad_alloc&) {  // the plans found so far stay
         search.out_of_memory = true;
     }

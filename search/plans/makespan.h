@@ -35,6 +35,7 @@ struct FoundPlan {
     bool fits = false;
     std::optional<Shortage> shortage = {};   // why it does not fit
     std::optional<double> bubble_rate = {};  // of a plan that fits; absent if the time was up
+    std::optional<double> effort = {};       // pipeline.effort of its order, if that is not the choice's
     Bytes most_reserved() const;             // on any device
 };
 

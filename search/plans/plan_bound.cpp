@@ -65,10 +65,11 @@ Ns PlanBound::path(Ns time, double length, double speed) const {
 Ns PlanBound::time_of(const PathCounts& counts, const Piece& piece, const Stage& stage, Ns mid) const {
     const Scale scale{stage.speed, dispatch_};
     const bool split = stage.all.weights > 0;
-    const int adding = std::max(0, (split ? counts.weights : counts.backwards) - 1);  // to earlier gradients
+    const int makers = any_order_ ? counts.wholes : split ? counts.weights : counts.backwards;
+    const int adding = std::max(0, makers - 1);  // to earlier gradients
     const Ns own = split ? piece.weight : piece.backward;
-    const Ns more = lengths_.empty() ? scale(own + piece.accumulate) - scale(own)
-                                     : std::max<Ns>(0, scale(piece.accumulate) - dispatch_ - 2);
+    const Ns more = lengths_.empty() && !any_order_ ? scale(own + piece.accumulate) - scale(own)
+                                                    : std::max<Ns>(0, scale(piece.accumulate) - dispatch_ - 2);
     return passes(counts.forwards, counts.forward, piece.forward, stage) +
            passes(counts.backwards, counts.backward, piece.backward, stage) +
            passes(counts.weights, counts.weight, piece.weight, stage) +

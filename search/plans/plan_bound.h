@@ -34,15 +34,15 @@ public:
     // the later stages to the backward of the same micro-batch.
     struct PathCounts {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
-        int wholes = 0;  // B, if the plan also has I and W
+        int wholes = 0;  // B, if the plan also has I and W; for any order, W or the rest of B
         int jumps = 0;
         // The lengths of their micro-batches, added up; used where these are unequal.
         double forward = 0, backward = 0, weight = 0, recompute = 0, whole = 0, jump = 0;
     };
     void count(const Task& task, PathCounts& counts) const;
 
-    // `plan` gives the order of tasks, whatever its edges; `config` gives the devices and the sharding of the
-    // optimizer.
+    // `plan` gives the order of tasks, whatever its edges, or is plan_of_any_order(); `config` gives the schedule, the
+    // devices and the sharding of the optimizer.
     PlanBound(const Plan& plan, Ns dispatch, const Config& config);
 
     // Returns a lower bound on the step time of splits in which `stage` is this piece.
@@ -122,7 +122,9 @@ private:
     Ns rounding_of(const Stage& stage, int parts) const;
 
     OptimizerKind optimizer_;
-    bool asynchronous_ = false, sharded_ = false, mixed_ = false;
+    bool asynchronous_ = false, sharded_ = false;
+    bool any_order_ = false;  // the bounds hold for any order: a stage may hold one micro-batch, and run I and W as B
+    bool mixed_ = false;
     std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
     double shortest_ = 1, longest_ = 1;      // of any operation; no operation is longer than the longest
     double longest_bytes_ = 1;

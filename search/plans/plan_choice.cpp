@@ -34,13 +34,20 @@ std::vector<int> stages_of(const Config& config, const Schedule& schedule) {
         return config.search.stages;
     if (config.places.contains("pipeline.stages"))
         return {config.pipeline.stages};
+    const auto most = static_cast<int>(config.cluster.devices.size());
     std::vector<int> stages;
-    for (int devices = 1; devices <= static_cast<int>(config.cluster.devices.size()); ++devices)
+    for (int devices = 1; devices <= most; ++devices)
         stages.push_back(devices * schedule.chunks);
+    if (schedule.needs_costs && schedule.chunks == 1 && schedule.placement.fits(2, 1))  // two on each device, too
+        for (int devices = most / 2 + 1; devices <= most; ++devices)
+            stages.push_back(2 * devices);
     return stages;
 }
 
-std::vector<int> recomputed_counts(const Config& config, int stages) {
+// Schedules that order tasks by their costs do not count recomputation.
+std::vector<int> recomputed_counts(const Config& config, const Schedule& schedule, int stages) {
+    if (schedule.needs_costs)
+        return config.search.recompute == SearchConfig::Recompute::All ? std::vector<int>{} : std::vector<int>{0};
     if (config.search.recompute == SearchConfig::Recompute::None)
         return {0};
     if (config.search.recompute == SearchConfig::Recompute::All)
@@ -188,7 +195,8 @@ private:
             return false;
         const DeviceOrders orders = orders_of(alike_, devices, most);
         for (const std::vector<int>& order : orders.all)
-            for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+            for (const int recomputed :
+                 recomputed_counts(config_, schedule_named(config_, choice.schedule), choice.stages)) {
                 numbers_ += order.size() + choice.replicas.size();
                 choice.devices = order;
                 choice.recomputed = recomputed;
@@ -202,7 +210,8 @@ private:
         choice.replicas = {devices_};
         choice.devices.resize(static_cast<std::size_t>(devices_));
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
-        for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+        for (const int recomputed :
+             recomputed_counts(config_, schedule_named(config_, choice.schedule), choice.stages)) {
             choice.recomputed = recomputed;
             choices.all.push_back(choice);
         }
@@ -212,7 +221,8 @@ private:
         choice.devices.resize(config_.cluster.devices.size());
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
         choice.replicas.clear();
-        for (const int recomputed : recomputed_counts(config_, choice.stages)) {
+        for (const int recomputed :
+             recomputed_counts(config_, schedule_named(config_, choice.schedule), choice.stages)) {
             choice.recomputed = recomputed;
             choices.partial.push_back({choice, shares, only_network});
         }
@@ -262,19 +272,15 @@ std::vector<std::string> searched_schedules(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        // others train differently, or not at all; bounds hold for one order of a plan's tasks, whatever the split
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.needs_costs : schedule.usual)
+        if (all ? !schedule.asynchronous() && schedule.trains
+                : schedule.usual)  // others train differently, or not at all
             names.emplace_back(schedule.name);
     return names;
 }
 
-// Bounds of a search hold for one order of the tasks, whatever the split.
 const Schedule& searched_schedule(const Config& config, const std::string& name) {
     try {
-        const Schedule& schedule = schedule_named(config, name);
-        if (schedule.needs_costs)
-            fail("schedule {} orders tasks by the costs of a split, and a search tries many splits", schedule.name);
-        return schedule;
+        return schedule_named(config, name);
     } catch (const Error& error) {
         fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
                 "search takes schedules by name: `pipewright list schedules`");
@@ -388,6 +394,8 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
     chosen.pipeline.replicas = choice.replicas;
     chosen.pipeline.copies = choice.copies;
+    if (schedule_named(config, choice.schedule).needs_costs)
+        chosen.pipeline.effort *= kEffortOfSplit;
     chosen.places.clear();  // the file's places no longer hold
     return chosen;
 }

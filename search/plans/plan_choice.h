@@ -28,6 +28,10 @@ std::vector<std::string> searched_schedules(const Config& config);
 // Returns the row of one of them. Throws Error (BadInput) at its key.
 const Schedule& searched_schedule(const Config& config, const std::string& name);
 
+// The share of pipeline.effort with which the orders of every split are found, for schedules that find them by costs.
+// The best split gets all of it.
+inline constexpr double kEffortOfSplit = 0.05;
+
 // Returns the config with this choice in it; the split is still to be set.
 Config config_of(const Config& config, const PlanChoice& choice);
 // Returns the first layer of each later stage, or nothing when a stage is no range of the forward order.

@@ -1,5 +1,6 @@
 // What a bound takes from the task lists of a plan: how many tasks are on which paths, and how long their micro-batches
 // are.
+#include "job/plan.h"
 #include "schedules/plan/versions.h"
 #include "search/plans/plan_bound.h"
 
@@ -107,7 +108,8 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
         case Op::BackwardInput:
             return add(counts.backwards, counts.backward, length.backward);
         case Op::BackwardWeight:
-            return add(counts.weights, counts.weight, length.backward);
+            return any_order_ ? add(counts.wholes, counts.whole, length.backward)
+                              : add(counts.weights, counts.weight, length.backward);
         case Op::Recompute:
             return add(counts.recomputes, counts.recompute, length.forward);
         case Op::Update:  // update_time()
@@ -185,7 +187,7 @@ void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const
         now += opened_by(task) * bytes;
         most = std::max(most, now);
     }
-    stage.in_flight_bytes = stage.recomputes ? longest : stage.in_flight > 0 ? most : 0;
+    stage.in_flight_bytes = stage.recomputes || any_order_ ? longest : stage.in_flight > 0 ? most : 0;
 }
 
 // Returns the time that the host with the most calls needs to issue them.
@@ -207,7 +209,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
     : optimizer_(config.training.optimizer),
       asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
-      mixed_(backward_form(plan.order) == BackwardForm::Mixed),
+      any_order_(schedule_of(config).needs_costs),
+      mixed_(any_order_ || backward_form(plan.order) == BackwardForm::Mixed),
       lengths_(config.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),
       micro_batches_(plan.shape.microbatches),
@@ -246,7 +249,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         stage.all = path_to(tasks, tasks.size(), never);
         stage.updates = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.op == Op::Update; });
         stage.recomputes = stage.all.recomputes > 0;
-        stage.in_flight = in_flight_of(tasks);
+        stage.in_flight = any_order_ ? std::min(1, in_flight_of(tasks)) : in_flight_of(tasks);
         stage.versions = versions.held[number];
         note_lengths(tasks, stage);
         stage.shards = sharded_ ? static_cast<int>(holders.size()) : 1;

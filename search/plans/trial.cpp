@@ -12,10 +12,19 @@
 
 namespace pw {
 
+namespace {
+
+constexpr int kOrdersOfSplit = 50;  // that are simulated, about, where the order depends on the split
+constexpr std::int64_t kMostOrderedSplits = 200;
+
+}  // namespace
+
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
     : problem_(problem), space_(space), model_(model), moves_(space, choice.stages) {
     found_.choice = std::move(choice);
-    if (const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule); !schedule.asynchronous())
+    const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule);
+    orders_by_costs_ = schedule.needs_costs;
+    if (!schedule.asynchronous())
         work_ = model.forward + (schedule.trains ? model.backward : 0);
     double speeds = 0;
     for (const int device : found_.choice.devices)
@@ -114,10 +123,10 @@ bool Trial::is_defined() {
 void Trial::find_bounds(Deadline& deadline) {
     const Plan& plan = judge().plan();
     bounds_.emplace(plan, judge().config(), model_.profile.dispatch.median,
-                    model_.pieces(backward_form(plan.order), deadline));
+                    model_.pieces(orders_by_costs_ ? BackwardForm::Mixed : backward_form(plan.order), deadline));
     tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
-        tasks_of_plan_ += std::ssize(order);
+        tasks_of_plan_ += std::ssize(order) * (orders_by_costs_ ? kOrdersOfSplit : 1);
     least_ = least_bottleneck(*bounds_, space_, least_step_time(), deadline);
     const PlanBound& bound = bounds_->plan();
     const Pieces& pieces = bounds_->pieces();
@@ -136,7 +145,8 @@ void Trial::open(Deadline& deadline) {
     const auto start = std::chrono::steady_clock::now();
     if (!is_defined())
         return;
-    step_lasts_ = 3 * (std::chrono::steady_clock::now() - start);  // the plan is made, simulated, its buffers listed
+    // the plan is made, simulated, its buffers listed
+    step_lasts_ = (orders_by_costs_ ? kOrdersOfSplit : 3) * (std::chrono::steady_clock::now() - start);
     deadline.leave(step_lasts_);
     find_bounds(deadline);
     open_ = true;
@@ -283,7 +293,9 @@ void Trial::keep(const Cuts& cuts, const StageSplit& split, const CutValue& valu
 void Trial::climb(std::int64_t tasks, Deadline& deadline) {
     constexpr int kTries = 50;  // at one distance
     const std::int64_t end = spent_ + tasks;
-    const auto is_over = [&] { return spent_ >= end || deadline.passed(); };
+    const auto is_over = [&] {
+        return spent_ >= end || deadline.passed() || (orders_by_costs_ && candidates_ >= kMostOrderedSplits);
+    };
     const auto value_below = [&](const Cuts& cuts, const CutValue& above) {
         return is_over() ? std::nullopt : try_cuts(cuts, above);
     };
@@ -306,14 +318,34 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
 
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
-    if (!bounds_->shares_devices() || !space_.complete() ||
+    if (!bounds_->shares_devices() || !space_.complete() || orders_by_costs_ ||
         schedule_named(problem_.config, found_.choice.schedule).asynchronous())
         return;
     const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, limit, spent_, deadline);
     found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
+void Trial::adopt(const Trial& other, Deadline& deadline) {
+    open(deadline);
+    if (!refused_)
+        try_cuts(other.cuts_, best_);
+}
+
+void Trial::refine(double effort, Deadline& deadline) {
+    deadline.check();
+    judge().set_effort(effort);
+    const std::optional<Ns> time = judge().step_time(found_.split);
+    if (!time || *time >= found_.step_time || judge().shortage(found_.split))
+        return;
+    found_.step_time = best_.time = *time;
+    found_.effort = effort;
+    found_.reserved = judge().reserved(found_.split);
+    found_.bubble_rate = judge().bubble_rate(found_.split);
+}
+
 bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
+    if (orders_by_costs_)
+        return false;
     const auto least_so_far = [this] { return fits() ? step_time() : kNeverFits; };
     Descent descent(*bounds_, least_, std::min(limit, least_so_far()), spent_);
     return descent.run(spent_ + tasks, deadline, [&](const Cuts& cuts) {

@@ -36,6 +36,12 @@ public:
     // Raises the bound if devices have several stages; once, and not beyond `limit`.
     void sharpen(Ns limit, Deadline& deadline);
     bool is_sharp() const { return sharp_; }
+    // Whether the order depends on the split: a better one may remain, so that no split is proven, and few are tried.
+    bool orders_by_costs() const { return orders_by_costs_; }
+    // Tries the split of a plan with as many stages.
+    void adopt(const Trial& other, Deadline& deadline);
+    // Looks for a better order of the best split.
+    void refine(double effort, Deadline& deadline);
     // Tries every split whose bound is below `limit`. True when none is left.
     bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
 
@@ -95,6 +101,7 @@ private:
     Ns work_ = 0;  // least work of a micro-batch
     Ns expected_ = 0;
     bool sharp_ = false;
+    bool orders_by_costs_ = false;
     FoundPlan found_;
     Cuts cuts_;             // cuts of the plan found
     bool at_rest_ = false;  // no move of one of them helps

@@ -1,0 +1,14 @@
+// What holds for every order of a choice's tasks, for schedules that find the order for the costs of a split.
+#pragma once
+
+#include "job/config/config.h"
+#include "schedules/plan/plan.h"
+
+namespace pw {
+
+// Returns a plan of chained stages, placed as the config's schedule does, for bounds alone: each stage has all F, then
+// all I, then all W. In any order, the first I follows the first F and the path from there and back, and the last I
+// the last F; all I follow the first one, and all F precede the last one.
+Plan plan_of_any_order(const Config& config);
+
+}  // namespace pw
