@@ -121,6 +121,13 @@ bool has_transfers(const Plan& plan) {
     });
 }
 
+std::string no_pairs(const Config&, const Plan* plan) {
+    for (const std::vector<Task>& order : plan->order)
+        if (std::any_of(order.begin(), order.end(), [](const Task& task) { return task.with_next; }))
+            return {};
+    return "no two tasks of the plan overlap";
+}
+
 std::string no_transfers(const Config&, const Plan* plan) {
     return has_transfers(*plan) ? "" : "no message goes between devices";
 }
@@ -170,6 +177,8 @@ constexpr KeyRow kKeys[] = {
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
+    {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
+    {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

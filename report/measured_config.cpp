@@ -70,9 +70,11 @@ Plan plan_of_computation(const Report& measured) {
 std::vector<Ns> mean_times(const Report& measured, Op op) {
     std::vector<Ns> times(static_cast<std::size_t>(measured.trace.stages), 0);
     std::vector<int> counts(times.size(), 0);
-    for (const TraceEvent& event : measured.trace.events)
-        if (event.task.op == op && event.step == measured.metrics.step) {
-            times[static_cast<std::size_t>(event.task.stage)] += event.end - event.start;
+    const std::vector<Ns> own = own_times(measured.trace.events);
+    for (std::size_t k = 0; k < own.size(); ++k)
+        if (const TraceEvent& event = measured.trace.events[k];
+            event.task.op == op && event.step == measured.metrics.step) {
+            times[static_cast<std::size_t>(event.task.stage)] += own[k];
             ++counts[static_cast<std::size_t>(event.task.stage)];
         }
     for (std::size_t stage = 0; stage < times.size(); ++stage)

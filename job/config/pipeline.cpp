@@ -210,6 +210,11 @@ constexpr ConfigKey kPipelineKeys[] = {
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
     {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"pair_exposed", number_key<kPipeline, &Pipeline::pair_exposed>(0, 1), KeyShown::IfSet, "",
+     "dualpipe, dualpipe-v and pairs in a CSV, where their time is not measured: a pair of overlapped tasks takes as "
+     "long "
+     "as the longer one and this share of the shorter one; 1: as long as one after the other; see "
+     "[schedules.md](schedules.md#pairs)"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",
