@@ -72,6 +72,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     PlanOptions options;
     options.schedule.drain = config.pipeline.drain;
     options.schedule.group = config.pipeline.group;
+    options.schedule.concatenation = config.pipeline.concatenation;
     options.weights = policy_of(config, schedule);
     options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;

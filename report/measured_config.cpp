@@ -30,7 +30,10 @@ std::vector<OptionsOfOrder> options_of_orders(int devices) {
     return {{"", {}, ""},
             {"drain", {Drain::Fifo, 0}, ", drain: fifo"},
             {"drain", {Drain::Lifo, 0}, ", drain: lifo"},
-            {"group", {Drain::Own, devices}, fmt::format(", group: {}", devices)}};
+            {"group", {Drain::Own, devices}, fmt::format(", group: {}", devices)},
+            {"concatenation",
+             {.concatenation = ScheduleOptions::Concatenation::ForwardDoubling},
+             ", concatenation: forward-doubling"}};
 }
 
 // Returns the keys of the schedule that has this order; empty if none has.

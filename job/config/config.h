@@ -119,6 +119,7 @@ struct PipelineConfig {
     enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore's are stricter
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
     double pair_exposed = 1;                                     // Costs::pair_exposed
+    ScheduleOptions::Concatenation concatenation = ScheduleOptions::Concatenation::Direct;  // for chimera
     int group = 0;  // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
 };
 

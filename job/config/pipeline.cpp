@@ -210,6 +210,9 @@ constexpr ConfigKey kPipelineKeys[] = {
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
     {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"concatenation", choice_key<kPipeline, &Pipeline::concatenation>(), KeyShown::IfSet, "",
+     "chimera with more micro-batches than devices: how its units follow each other, see "
+     "[schedules.md](schedules.md#chimera)"},
     {"pair_exposed", number_key<kPipeline, &Pipeline::pair_exposed>(0, 1), KeyShown::IfSet, "",
      "dualpipe, dualpipe-v and pairs in a CSV, where their time is not measured: a pair of overlapped tasks takes as "
      "long "

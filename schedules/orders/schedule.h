@@ -20,11 +20,18 @@ struct ScheduleOptions {
     // The order of the backwards after all forwards. Own is the schedule's default.
     enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
     int group = 0;  // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
+    // chimera with more micro-batches than devices.
+    enum class Concatenation { Direct, ForwardDoubling } concatenation = Concatenation::Direct;
 };
 
 template <>
 inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>[] = {
     {"fifo", ScheduleOptions::Drain::Fifo}, {"lifo", ScheduleOptions::Drain::Lifo}};
+
+template <>
+inline constexpr Choice<ScheduleOptions::Concatenation> kChoices<ScheduleOptions::Concatenation>[] = {
+    {"direct", ScheduleOptions::Concatenation::Direct},
+    {"forward-doubling", ScheduleOptions::Concatenation::ForwardDoubling}};
 
 enum class Updates {
     PerStep,        // synchronous: the plan is one mini-batch, flushed

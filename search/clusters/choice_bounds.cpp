@@ -145,7 +145,9 @@ private:
     }
 
     const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(config_, std::get<0>(key)); }
-    ScheduleOptions options() const { return {config_.pipeline.drain, config_.pipeline.group}; }
+    ScheduleOptions options() const {
+        return {config_.pipeline.drain, config_.pipeline.group, config_.pipeline.concatenation};
+    }
 
     static void write(Packet& packet, const OrdersOfKey& orders) {
         put(packet, orders.too_large);

@@ -315,6 +315,20 @@ TEST(ClosedForms, OfChimera) {
             }
 }
 
+// Where B takes as long as two F, units of 2 p micro-batches follow each other without more idle time.
+TEST(ClosedForms, OfChimeraWithForwardDoubling) {
+    const PlanOptions doubling{.schedule = {.concatenation = ScheduleOptions::Concatenation::ForwardDoubling}};
+    for (const int p : {2, 4, 6, 8, 16})
+        for (const int units : {1, 2, 3})
+            for (const auto& [f, b] : {std::pair<Ns, Ns>{6, 6}, {6, 12}}) {
+                const int m = 2 * p * units;
+                const Plan plan = plan_of("chimera", p, m, 1, doubling);
+                EXPECT_EQ(metrics_of(simulate(plan, uniform(p, f, b - 2, 2))).makespan,
+                          m * (f + b) + (p - 2) * (f + b) / 2)
+                    << p << ' ' << m << ' ' << b;
+            }
+}
+
 // The idle time of DualPipe's README, (p/2 - 1) (F&B + B - 3W), is that of DualPipeV, of p stages on p/2 devices, too.
 // Here F&B is F + B, and a bubble that the W do not fill is longer.
 TEST(ClosedForms, OfDualPipe) {
