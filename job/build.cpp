@@ -256,6 +256,7 @@ void add_settings(Costs& costs, const Config& config) {
     costs.shard_optimizer = config.training.shard_optimizer;
     costs.sum_bucket = config.sum_bucket;
     costs.mover_share = config.mover_share;
+    costs.pair_exposed = config.pipeline.pair_exposed;
     if (config.run.transport == RunConfig::Transport::Link || config.run.transport == RunConfig::Transport::Mpi)
         costs.sent_copies = true;
 }

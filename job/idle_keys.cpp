@@ -92,10 +92,12 @@ std::string unread_option(const Config& config, std::string_view option) {
         return "the plan is in a file";
     return schedule_of(config).option == option
                ? ""
-               : fmt::format("schedule {} does not read it ({} do)", name, fmt::join(readers, " and "));
+               : fmt::format("schedule {} does not read it ({} {})", name, fmt::join(readers, " and "),
+                             readers.size() == 1 ? "does" : "do");
 }
 
 std::string no_drain(const Config& config, const Plan*) { return unread_option(config, "drain"); }
+std::string no_concatenation(const Config& config, const Plan*) { return unread_option(config, "concatenation"); }
 std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
 std::string no_auto(const Config& config, const Plan*) { return unread_option(config, "activations"); }
 
@@ -120,6 +122,13 @@ bool has_transfers(const Plan& plan) {
     return std::any_of(plan.order.begin(), plan.order.end(), [](const std::vector<Task>& order) {
         return std::any_of(order.begin(), order.end(), [](const Task& task) { return is_transfer(task.op); });
     });
+}
+
+std::string no_pairs(const Config&, const Plan* plan) {
+    for (const std::vector<Task>& order : plan->order)
+        if (std::any_of(order.begin(), order.end(), [](const Task& task) { return task.with_next; }))
+            return {};
+    return "no two tasks of the plan overlap";
 }
 
 std::string no_transfers(const Config&, const Plan* plan) {
@@ -174,6 +183,9 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.activations", Read::ByPlans, no_auto},
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},
+    {"pipeline.concatenation", Read::ByPlans, no_concatenation},
+    {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
+    {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

@@ -75,6 +75,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     options.schedule.activations = config.pipeline.activations;
     options.schedule.aim = config.pipeline.aim;
     options.schedule.effort = config.pipeline.effort;
+    options.schedule.concatenation = config.pipeline.concatenation;
     options.weights = policy_of(config, schedule);
     options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;

@@ -13,7 +13,7 @@ Costs scaled(Costs costs, double share) {
     const auto scale = [&](std::int64_t& value) { value = std::llround(static_cast<double>(value) * share); };
     for (StageCost& cost : costs.stage)
         for (Ns* time : {&cost.forward, &cost.backward_input, &cost.backward_weight, &cost.backward, &cost.recompute})
-            scale(*time);
+            scale(*time);  // the time of a pair scales with its tasks
     for (EdgeBytes& edge : costs.edges) {
         scale(edge.forward);
         scale(edge.backward);
@@ -51,8 +51,13 @@ Costs uniform_costs(const Config& config, int per_device) {
         cost.forward = uniform.forward[stage];
         cost.backward_input = uniform.backward_input[stage];
         cost.backward_weight = uniform.backward_weight[stage];
+        const auto balance = [&](Ns time) {
+            return std::llround(static_cast<double>(time) * balance_of(config, static_cast<int>(stage), per_device));
+        };
         for (Ns* time : {&cost.forward, &cost.backward_input, &cost.backward_weight})
-            *time = std::llround(static_cast<double>(*time) * balance_of(config, static_cast<int>(stage), per_device));
+            *time = balance(*time);
+        if (!uniform.pair.empty())
+            cost.pair = balance(uniform.pair[stage]);
         cost.backward = cost.backward_input + cost.backward_weight;
         cost.recompute = cost.forward;
 

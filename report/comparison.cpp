@@ -37,12 +37,15 @@ constexpr Bytes kOutsideArenas = 9'000'000;
 
 double median_error(const std::vector<double>& errors) { return errors.empty() ? kUnknown : mean_median(errors); }
 
-// Durations of the tasks that the metrics are from.
+// Durations of the tasks that the metrics are from. A task of a pair takes the time of the pair.
 std::map<std::pair<int, Task>, Ns> durations_of(const Report& report) {
     std::map<std::pair<int, Task>, Ns> durations;
-    for (const TraceEvent& event : report.trace.events)
-        if (!is_transfer(event.task.op) && (report.trace.asynchronous || event.step == report.metrics.step))
-            durations[{event.device, event.task}] = event.end - event.start;
+    const std::vector<TraceEvent>& events = report.trace.events;
+    const std::vector<std::pair<Ns, Ns>> launches = launches_of(events);
+    for (std::size_t number = 0; number < events.size(); ++number)
+        if (const TraceEvent& event = events[number];
+            !is_transfer(event.task.op) && (report.trace.asynchronous || event.step == report.metrics.step))
+            durations[{event.device, event.task}] = launches[number].second - launches[number].first;
     return durations;
 }
 

@@ -201,11 +201,13 @@ namespace {
 std::vector<Ns> work_of_stages(const Trace& trace, int step) {
     std::vector<Ns> work(static_cast<std::size_t>(trace.stages), 0);
     std::vector<int> forwards(work.size(), 0);
-    for (const TraceEvent& event : trace.events) {
+    const std::vector<Ns> times = own_times(trace.events);
+    for (std::size_t k = 0; k < trace.events.size(); ++k) {
+        const TraceEvent& event = trace.events[k];
         if (!is_compute(event.task.op) || (!trace.asynchronous && event.step != step))
             continue;
         const auto stage = static_cast<std::size_t>(event.task.stage);
-        work[stage] += event.end - event.start;
+        work[stage] += times[k];
         forwards[stage] += event.task.op == Op::Forward ? 1 : 0;
     }
     for (std::size_t stage = 0; stage < work.size(); ++stage)

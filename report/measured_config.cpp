@@ -30,7 +30,10 @@ std::vector<OptionsOfOrder> options_of_orders(int devices) {
     return {{"", {}, ""},
             {"drain", {Drain::Fifo, 0}, ", drain: fifo"},
             {"drain", {Drain::Lifo, 0}, ", drain: lifo"},
-            {"group", {Drain::Own, devices}, fmt::format(", group: {}", devices)}};
+            {"group", {Drain::Own, devices}, fmt::format(", group: {}", devices)},
+            {"concatenation",
+             {.concatenation = ScheduleOptions::Concatenation::ForwardDoubling},
+             ", concatenation: forward-doubling"}};
 }
 
 // Returns the keys of the schedule that has this order; empty if none has.
@@ -70,9 +73,11 @@ Plan plan_of_computation(const Report& measured) {
 std::vector<Ns> mean_times(const Report& measured, Op op) {
     std::vector<Ns> times(static_cast<std::size_t>(measured.trace.stages), 0);
     std::vector<int> counts(times.size(), 0);
-    for (const TraceEvent& event : measured.trace.events)
-        if (event.task.op == op && event.step == measured.metrics.step) {
-            times[static_cast<std::size_t>(event.task.stage)] += event.end - event.start;
+    const std::vector<Ns> own = own_times(measured.trace.events);
+    for (std::size_t k = 0; k < own.size(); ++k)
+        if (const TraceEvent& event = measured.trace.events[k];
+            event.task.op == op && event.step == measured.metrics.step) {
+            times[static_cast<std::size_t>(event.task.stage)] += own[k];
             ++counts[static_cast<std::size_t>(event.task.stage)];
         }
     for (std::size_t stage = 0; stage < times.size(); ++stage)

@@ -69,13 +69,14 @@ PanelTable idle_table(const Panel& panel, const std::vector<Ns>* imbalance) {
 PanelTable slack_table(const Panel& panel) {
     std::vector<std::vector<Ns>> slack(static_cast<std::size_t>(panel.trace->devices));
     std::vector<Ns> critical(slack.size(), 0);
+    const std::vector<Ns> times = own_times(panel.trace->events);
     for (std::size_t k = 0; k < panel.trace->events.size(); ++k) {
         const TraceEvent& event = panel.trace->events[k];
         if (!is_compute(event.task.op))
             continue;
         slack[event.device].push_back(panel.slack[k]);
         if (panel.critical[k] != 0)
-            critical[event.device] += event.end - event.start;
+            critical[event.device] += times[k];
     }
     PanelTable table{"Critical path and slack",
                      {{"device", "on the critical path", "tasks", "without slack", "median slack", "largest slack"}}};

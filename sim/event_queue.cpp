@@ -265,8 +265,8 @@ void EventQueue::start_task(int device, Ns now) {
     const int node = graph_.node(device, next_[device]++);
     start_[node] = now;
     if (!fills_.empty() && fills_[node] >= 0)
-        push(now + costs_->dispatch +
-                 sum_of_work(sums_[fills_[node]].work).first_full(alone_of(node) - costs_->dispatch),
+        push(now + std::min(costs_->dispatch, alone_of(node)) +
+                 sum_of_work(sums_[fills_[node]].work).first_full(std::max<Ns>(0, alone_of(node) - costs_->dispatch)),
              What::BucketFull, fills_[node]);
     progress_[device] = {.node = node, .since = now, .end = seq_};
     if (sum_of_[node] >= 0 && graph_.task(node).op == Op::SumGradients)

@@ -41,7 +41,7 @@ void cut(const PlanGraph& graph, bool blocks, const NodeTimes& times, int node, 
         if (!is_recv(graph.task(input).op)) {
             gap.until(times.end[input], &IdleCauses::dependency, input);
         } else {
-            const int send = graph.inputs(input).front(), made_by = graph.inputs(send).front();
+            const int send = graph.inputs(input).front(), made_by = last_input(graph, times.end, send);
             gap.until(times.end[made_by], &IdleCauses::dependency, made_by);
             gap.until(times.start[send], &IdleCauses::lane, send);
             gap.until(times.end[send] + times.latency[send], &IdleCauses::data, send);

@@ -153,18 +153,27 @@ Ns exposed_communication(Events events, Ns start_of_step) {
     Finder find_activation(activations, tensor_of), find_gradient(gradients, tensor_of);
     std::vector<Interval> own;
     Ns exposed = 0, idle_since = start_of_step;
-    for (const TraceEvent& event : events) {
+    const auto add_arrivals = [&](const Task& task) {
+        if (!reads(task.op, Op::RecvForward) && !reads(task.op, Op::RecvBackward))
+            return;
+        const bool forward = reads(task.op, Op::RecvForward);
+        const std::vector<Arrival>& all = forward ? activations : gradients;
+        const Tensor tensor{task.stage, task.microbatch, task.slice};
+        for (auto at = forward ? find_activation(tensor) : find_gradient(tensor);
+             at != all.end() && at->first == tensor; ++at)
+            own.push_back(at->second);
+    };
+    for (std::size_t number = 0; number < events.size(); ++number) {
+        const TraceEvent& event = events[number];
         if (is_transfer(event.task.op))
             continue;
-        const Task& task = event.task;
-        if (event.start > idle_since && (reads(task.op, Op::RecvForward) || reads(task.op, Op::RecvBackward))) {
-            const bool forward = reads(task.op, Op::RecvForward);
-            const std::vector<Arrival>& all = forward ? activations : gradients;
-            const Tensor tensor{task.stage, task.microbatch, task.slice};
+        if (event.start > idle_since) {
             own.clear();
-            for (auto at = forward ? find_activation(tensor) : find_gradient(tensor);
-                 at != all.end() && at->first == tensor; ++at)
-                own.push_back(at->second);
+            add_arrivals(event.task);
+            if (event.task.with_next && number + 1 < events.size()) {  // a pair waits for the tensors of both
+                add_arrivals(events[number + 1].task);
+                std::sort(own.begin(), own.end());
+            }
             exposed += covered(own, idle_since, event.start);
         }
         idle_since = std::max(idle_since, event.end);
@@ -287,10 +296,12 @@ void StepMetrics::add(std::span<const TraceEvent> own) {
     DeviceMetrics& device = metrics_.devices.emplace_back();
     Extent computed;
     bool splits = false;
-    for (const TraceEvent& event : own) {
+    const std::vector<Ns> times = own_times(own);
+    for (std::size_t number = 0; number < own.size(); ++number) {
+        const TraceEvent& event = own[number];
         const Op op = event.task.op;
         if (is_compute(op)) {
-            device.busy += event.end - event.start;
+            device.busy += times[number];
             computed.add(event);
         }
         if (!is_transfer(op))

@@ -30,6 +30,16 @@ struct TaskTimes {
     std::vector<Ns> durations, latencies;
 };
 
+// Each task of a pair that overlaps counts half of the launch: which one takes how long is not known.
+void put_in_turn(std::pair<Ns, Ns>& first, std::pair<Ns, Ns>& second) {
+    if (!overlap(first.first, first.second, second.first))
+        return;
+    const Ns from = std::min(first.first, second.first), to = std::max(first.second, second.second);
+    const Ns middle = from + (to - from) / 2;
+    first = {from, middle};
+    second = {middle, to};
+}
+
 constexpr double kMostTime = 1e18;  // of all tasks together: sums of a few such do not overflow
 
 Ns mean_of(const std::vector<Ns>& times) {
@@ -55,7 +65,7 @@ public:
           graph_(proof_->graph),
           mode_(mode),
           own_kinds_(graph_),
-          kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(lengths)),
+          kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(lengths), true),
           times_(graph_, own_kinds_, mode, *proof_, sends_by_rendezvous(mode, moved_in(graph_, trace))),
           replayed_(without_hash(plan)) {
         if (!times_.runs_through())
@@ -132,6 +142,9 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
     for (std::size_t device = 0; device < reached.size(); ++device)
         if (reached[device] != ends[device])
             fail("step {} of device {} ends before {}", step, device, print(graph_.task(reached[device])));
+    for (int node = 0; node < size(); ++node)
+        if (const int next = task(node).with_next ? graph_.paired_with(node) : -1; next >= 0)
+            put_in_turn(intervals[node], intervals[next]);
     if (trace.label != kPredicted)
         wait_at_barriers(intervals);
     return intervals;

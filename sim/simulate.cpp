@@ -87,6 +87,15 @@ private:
 
     Ns start_of(int node) const { return by_events_ ? events_->start(node) : recurrence_->start(node); }
     Ns end_of(int node) const { return by_events_ ? events_->end(node) : recurrence_->end(node); }
+    bool overlaps(int node) const {
+        const int kind = kinds_.of(node);
+        return kind != TaskKinds::kNone && kinds_.all()[kind].pair >= 0;
+    }
+    // What a trace shows: the tasks of a pair that overlap are one launch.
+    std::pair<Ns, Ns> interval_of(int node) const {
+        const int other = overlaps(node) ? graph_.paired_with(node) : node;
+        return {start_of(std::min(node, other)), end_of(std::max(node, other))};
+    }
     // By the time of each task, in the order that the costs do not change.
     struct OnePass {
         Recurrence* recurrence;
@@ -107,9 +116,10 @@ private:
 
     void take(const Costs& costs) {
         costs_ = &costs;
-        if (costs.lengths != lengths_) {
+        if (costs.lengths != lengths_ || overlaps_pairs(costs) != tells_pairs_) {
             lengths_ = costs.lengths;
-            kinds_ = TaskKinds(plan_, graph_, versions_, classes_of(lengths_));
+            tells_pairs_ = overlaps_pairs(costs);
+            kinds_ = TaskKinds(plan_, graph_, versions_, classes_of(lengths_), tells_pairs_);
         }
         times_ = {kinds_.durations(graph_, plan_.shape, costs), kinds_.latencies(costs), kinds_.bucket_delays(costs)};
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
@@ -126,6 +136,7 @@ private:
     const std::shared_ptr<const VersionTable> known_versions_;
     const VersionTable& versions_;
     std::vector<MicroBatchLength> lengths_;  // of the costs
+    bool tells_pairs_ = false;
     TaskKinds kinds_;
     const TransferMode mode_;
     std::vector<Own> own_;                  // by device
@@ -145,8 +156,9 @@ private:
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
     for (int node = own_[device].begin; node < own_[device].end; ++node) {
         const Task& task = graph_.task(node);
-        events.push_back({0, device, 0, task, start_of(node), end_of(node), traffic.bytes(task),
-                          version_of(task, versions_, plan_), ahead_of(task, versions_)});
+        const auto [start, end] = interval_of(node);
+        events.push_back({0, device, 0, task, start, end, traffic.bytes(task), version_of(task, versions_, plan_),
+                          ahead_of(task, versions_)});
     }
 }
 
@@ -166,9 +178,11 @@ Trace Simulation::trace() const {
         for (int position = 0; position < static_cast<int>(memory.size()); ++position) {
             const int node = own_[device].begin + position;
             if (node < own_[device].end && !is_transfer(graph_.task(node).op))
-                reached = start_of(node);
+                reached = interval_of(node).first;
             if (const MemoryUse& use = memory[position]; position == 0 || use != trace.memory.back().use)
                 trace.memory.push_back({0, device, reached, use});
+            if (node < own_[device].end && overlaps(node) && graph_.paired_with(node) < node)
+                reached = end_of(node);  // the transfers after a pair
         }
     }
     return trace;

@@ -8,6 +8,7 @@
 #include <array>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace pw {
@@ -18,10 +19,35 @@ constexpr int kMaxLanes = 6;  // further overlapping tasks are drawn on top of e
 
 int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
 
-int chunk_of(const Trace& trace, const TraceEvent& event) {
-    if (event.device >= static_cast<int>(trace.stages_of.size()))
+// Returns the stages of every device in the order of their shades: ascending, but where no two stages run the same
+// micro-batch, those first that run the first ones. So copies of a model in two directions have one shade each.
+std::vector<std::vector<int>> shown_stages(const Trace& trace) {
+    std::vector<std::map<int, std::set<int>>> run(trace.stages_of.size());  // by device and stage: micro-batches
+    for (const TraceEvent& event : trace.events)
+        if (event.task.op == Op::Forward && event.device < std::ssize(run))
+            run[event.device][event.task.stage].insert(event.task.microbatch);
+    std::vector<std::vector<int>> shown = trace.stages_of;
+    for (std::size_t device = 0; device < run.size(); ++device) {
+        std::set<int> all;
+        std::size_t count = 0;
+        for (const auto& [stage, microbatches] : run[device]) {
+            all.insert(microbatches.begin(), microbatches.end());
+            count += microbatches.size();
+        }
+        const auto first_of = [&](int stage) {
+            const auto found = run[device].find(stage);
+            return found == run[device].end() ? std::numeric_limits<int>::max() : *found->second.begin();
+        };
+        if (all.size() == count)
+            std::ranges::stable_sort(shown[device], {}, first_of);
+    }
+    return shown;
+}
+
+int chunk_of(const std::vector<std::vector<int>>& stages_of, const TraceEvent& event) {
+    if (event.device >= std::ssize(stages_of))
         return 0;
-    const std::vector<int>& stages = trace.stages_of[event.device];
+    const std::vector<int>& stages = stages_of[event.device];
     const auto found = std::find(stages.begin(), stages.end(), event.task.stage);
     return found == stages.end() ? 0 : static_cast<int>(found - stages.begin());
 }
@@ -47,6 +73,25 @@ bool has_several_versions(const Trace& trace) {
     return versions.size() > 1;
 }
 
+// Sets how many lanes the tasks share that overlap each other. Those that overlap no other have the whole height.
+void share_height(std::vector<Box>& tasks, Ns slack) {
+    std::vector<Box*> sorted;
+    for (Box& box : tasks)
+        sorted.push_back(&box);
+    std::ranges::stable_sort(sorted, {}, [](const Box* box) { return box->start; });
+    Ns end = 0;
+    for (std::size_t first = 0, next = 0; first < sorted.size(); first = next) {
+        int lanes = 1;
+        for (end = sorted[first]->end; next < sorted.size() && (next == first || sorted[next]->start < end - slack);
+             ++next) {
+            end = std::max(end, sorted[next]->end);
+            lanes = std::max(lanes, sorted[next]->lane + 1);
+        }
+        for (std::size_t k = first; k < next; ++k)
+            sorted[k]->lanes = lanes;
+    }
+}
+
 Timeline timeline_of(const Panel& panel, int most) {
     check(panel, most);
     const Trace& trace = *panel.trace;
@@ -54,8 +99,10 @@ Timeline timeline_of(const Panel& panel, int most) {
     timeline.title = panel.title;
     timeline.name = trace.label.empty() ? panel.title : trace.label;
     timeline.has_versions = has_several_versions(trace);
+    Trace head;  // for labels
+    head.stages_of = shown_stages(trace);
     for (int device = 0; device < trace.devices; ++device)
-        timeline.rows.push_back({device, device_label(trace, device, " · ", ""), {}, {}, {}});
+        timeline.rows.push_back({device, device_label(head, device, " · ", ""), {}, {}, {}});
     for (const std::vector<int>& stages : trace.stages_of)
         timeline.chunks = std::max(timeline.chunks, static_cast<int>(stages.size()));
 
@@ -73,12 +120,15 @@ Timeline timeline_of(const Panel& panel, int most) {
         const int lane = std::min(lanes[i], kMaxLanes - 1);
         Row& row = timeline.rows[event.device];
         (transfer ? row.transfers : row.tasks)
-            .push_back({&event, event.start - begin, event.end - begin, chunk_of(trace, event), lane});
+            .push_back({&event, event.start - begin, event.end - begin, chunk_of(head.stages_of, event), lane, 1});
         timeline.has_transfers = timeline.has_transfers || transfer;
         timeline.has_predictions = timeline.has_predictions || event.ahead > 0;
         if (!transfer)
             timeline.lanes = std::max(timeline.lanes, lane + 1);
     }
+    if (timeline.lanes > 1)
+        for (Row& row : timeline.rows)
+            share_height(row.tasks, timeline.length / 2000);
     for (const MemorySample& sample : trace.memory)
         if (sample.device >= 0 && sample.device < trace.devices)
             timeline.rows[sample.device].memory.emplace_back(std::clamp<Ns>(sample.time - begin, 0, timeline.length),

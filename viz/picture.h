@@ -17,6 +17,7 @@ struct Box {
     Ns start, end;
     int chunk;  // which of its device's stages, from 0
     int lane;   // tasks that overlap others of their device are in further lanes
+    int lanes;  // of the tasks that overlap each other here; 1: it has the whole height
 };
 
 struct Row {

@@ -78,8 +78,10 @@ private:
     std::string line_of(const Row& row, bool several_stages) const {
         std::string line(columns_, ' ');
         for (const Box& box : row.tasks) {
-            const int begin = std::min(column_of(box.start), columns_ - 1);
-            const int end = std::max(column_of(box.end), begin + 1);
+            // tasks that overlap are next to each other in the columns of both
+            const Ns part = (box.end - box.start) / box.lanes, start = box.start + part * box.lane;
+            const int begin = std::min(column_of(start), columns_ - 1);
+            const int end = std::max(column_of(box.lane + 1 == box.lanes ? box.end : start + part), begin + 1);
             const bool shows = is_compute(box.event->task.op) || line[begin] == ' ';  // U and S are short
             if (shows || end > begin + 1)
                 line.replace(begin, end - begin, cell_of(box, several_stages, end - begin));

@@ -26,9 +26,19 @@ void add_timeline_legend(TimelineScript& script) {
         x += text_width(words, 11) + 12;
         sends = sends || is_transfer(op);
     }
-    const std::string note = "(sends above, receives below)";
-    if (sends && x + text_width(note, 10) < script.layout.width)
+    bool shades = false;
+    for (const Timeline& timeline : script.picture.timelines)
+        shades = shades || timeline.chunks > 1;
+    const auto add_note = [&](std::string_view note) {
+        if (x + text_width(note, 10) >= script.layout.width)
+            return;
         script.add_label(x - 4, y, note, "sans-serif,10");
+        x += text_width(note, 10) + 8;
+    };
+    if (shades)
+        add_note("(lighter: further stages of a device)");
+    if (sends)
+        add_note("(sends above, receives below)");
 }
 
 // Faint backgrounds of the transfers, as long as the trace.

@@ -167,14 +167,14 @@ private:
     }
 
     void place_task(const Timeline& timeline, const Box& box, double top, std::size_t panel, bool numbered) {
-        const double height = script_.layout.task / timeline.lanes;
+        const double height = script_.layout.task / box.lanes;
         const double y = top + height * box.lane;
         const Task& task = box.event->task;
         const double width = script_.pixels(box.end - box.start);
         if (width >= kThin)
             add_box(blocks_[{true, task.op, box.chunk}], box, y, y + height, panel);
         const Colour colour = text_colour_on(colour_of(task.op, box.chunk, chunks_));
-        const bool versions = timeline.has_versions && timeline.lanes == 1 && box.event->version >= 0;
+        const bool versions = timeline.has_versions && box.lanes == 1 && box.event->version >= 0;
         const double x = script_.in_unit(box.start + (box.end - box.start) / 2);
         const std::string version = version_label(*box.event);
         if (numbered && fits(box, font_))

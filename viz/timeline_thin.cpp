@@ -86,7 +86,7 @@ std::string thin_columns(const TimelineScript& script, const Timeline& timeline,
     for (int lane = 0; lane < timeline.lanes; ++lane)
         add_columns(
             script, row.tasks, kWhite, top + height * lane, height, chunks,
-            [lane](const Box& box) { return box.lane == lane; }, rows);
+            [lane](const Box& box) { return box.lanes == 1 || box.lane == lane; }, rows);
     for (const bool receives : {false, true})
         add_columns(
             script, row.transfers, kLaneBed, script.top_of_lane(top, receives), kLane, chunks,

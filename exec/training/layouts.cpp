@@ -85,6 +85,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     costs.sent_copies = false;
     costs.optimizer = job.config.training.optimizer;
     costs.shard_optimizer = job.config.training.shard_optimizer;
+    costs.pair_exposed = job.config.pipeline.pair_exposed;
     std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);
     return costs;
 }

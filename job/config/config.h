@@ -30,6 +30,7 @@ inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 // A workload with `model: uniform` has no layers: it has one value per stage.
 struct UniformWorkload {
     std::vector<Ns> forward{1000}, backward_input{1000}, backward_weight{1000};
+    std::vector<Ns> pair;  // of F and B overlapped, by the stage of F; empty: not measured
     // by this share of a device's time the last stage takes longer and the others take less; the mean does not change
     double imbalance = 0;
     std::vector<Bytes> activation{1'000'000}, activation_until_weight{0}, output{0}, weights{0};
@@ -117,6 +118,8 @@ struct PipelineConfig {
     Prediction prediction = Prediction::None;                    // how the policy latest predicts weights
     enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore's are stricter
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
+    double pair_exposed = 1;                                     // Costs::pair_exposed
+    ScheduleOptions::Concatenation concatenation = ScheduleOptions::Concatenation::Direct;  // for chimera
     int group = 0;        // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
     int activations = 0;  // for auto: micro-batches in flight on a device; 0: by its memory
     ScheduleOptions::Aim aim = ScheduleOptions::Aim::Step;

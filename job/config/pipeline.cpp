@@ -217,6 +217,14 @@ constexpr ConfigKey kPipelineKeys[] = {
      "auto, auto-v: what is shortened, the `step` or the `span` ([metrics.md](metrics.md))"},
     {"effort", number_key<kPipeline, &Pipeline::effort>(0.001, 1000), KeyShown::IfSet, "",
      "auto, auto-v: how many orders are tried, in multiples of the usual number"},
+    {"concatenation", choice_key<kPipeline, &Pipeline::concatenation>(), KeyShown::IfSet, "",
+     "chimera with more micro-batches than devices: how its units follow each other, see "
+     "[schedules.md](schedules.md#chimera)"},
+    {"pair_exposed", number_key<kPipeline, &Pipeline::pair_exposed>(0, 1), KeyShown::IfSet, "",
+     "dualpipe, dualpipe-v and pairs in a CSV, where their time is not measured: a pair of overlapped tasks takes as "
+     "long "
+     "as the longer one and this share of the shorter one; 1: as long as one after the other; see "
+     "[schedules.md](schedules.md#pairs)"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",

@@ -148,7 +148,8 @@ constexpr KeyValue<Config> stage_values_key(std::string_view takes, std::string_
     return {special(takes, schema),
             [](const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
                 auto& values = config.workload.uniform.*member;
-                const auto fallback = values.front();
+                const auto fallback =
+                    values.empty() ? typename std::decay_t<decltype(values)>::value_type{} : values.front();
                 values.clear();
                 if (!at.is_list()) {
                     values.push_back(read_one(at, fallback));
@@ -163,7 +164,10 @@ constexpr KeyValue<Config> stage_values_key(std::string_view takes, std::string_
                     reading.claims.push_back({at, static_cast<int>(values.size()),
                                               fmt::format("'{}' has {} values", at.path(), values.size())});
             },
-            [](const Config& config) { return print_list(config.workload.uniform.*member, print_one); }};
+            [](const Config& config) {
+                const auto& values = config.workload.uniform.*member;
+                return values.empty() ? std::string() : print_list(values, print_one);
+            }};
 }
 
 template <auto member>
@@ -181,15 +185,6 @@ constexpr KeyValue<Config> sizes_key() {
 void read_stages_of_workload(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
     const auto stages = static_cast<int>(at.integer(0, domain.least, domain.most));
     reading.claims.push_back({at, stages, fmt::format("'workload.stages' is {}", stages)});
-}
-
-void read_overlapped(const KeyDomain&, const Yaml& at, Config&, KeyReading&) {
-    if (at.is_list())
-        for (const Yaml& item : at.items())
-            read_time(item, 0);
-    else
-        read_time(at, 0);
-    not_in_this_version(at, "'workload.overlapped_forward_backward'", "remove the key: a pair takes F + B");
 }
 
 using Workload = WorkloadConfig;
@@ -306,7 +301,9 @@ constexpr ConfigKey kWorkloadKeys[] = {
      "tensor sent to the next stage; its gradient is as large", kOfUniform},
     {"weights", sizes_key<&Uniform::weights>(), KeyShown::Always, "0 B",
      "gradients and each state of the optimizer take the same size", kOfUniform},
-    {"overlapped_forward_backward", if_given(KeyValue<Config>{{}, read_overlapped}), KeyShown::Always, "", "",
+    {"overlapped_forward_backward", if_given(times_key<&Uniform::pair>()), KeyShown::Always,
+     "by `pipeline.pair_exposed`",
+     "time of a [pair](schedules.md#pairs) of `F` and `B` that run overlapped; in a list by the stage of `F`",
      kOfUniform},
 };
 
@@ -327,8 +324,8 @@ void refuse_keys_of_others(const Yaml& at, const Config& config) {
 
 void check_imbalance(const Yaml& at, const UniformWorkload& uniform) {
     const auto differ = [](const std::vector<Ns>& times) { return times.size() > 1; };
-    if (uniform.imbalance > 0 &&
-        (differ(uniform.forward) || differ(uniform.backward_input) || differ(uniform.backward_weight)))
+    if (uniform.imbalance > 0 && (differ(uniform.forward) || differ(uniform.backward_input) ||
+                                  differ(uniform.backward_weight) || differ(uniform.pair)))
         at.complain("'workload.imbalance' is for times that are means over the stages, but here each stage has its own",
                     "write one number for each of forward, backward_input and backward_weight, or remove the key");
 }
@@ -411,7 +408,7 @@ void spread(std::vector<T>& values, int stages) {
 ConfigBlock workload_block() { return {"workload", kWorkloadKeys, finish_workload}; }
 
 void spread_uniform(UniformWorkload& uniform, int stages) {
-    for (std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight})
+    for (std::vector<Ns>* times : {&uniform.forward, &uniform.backward_input, &uniform.backward_weight, &uniform.pair})
         spread(*times, stages);
     for (std::vector<Bytes>* sizes :
          {&uniform.activation, &uniform.activation_until_weight, &uniform.output, &uniform.weights})

@@ -52,11 +52,22 @@ public:
         }
         if (keeps_copies(costs_, early_))
             add_sent_copies();
+        for (Buffer& buffer : buffers_)
+            hold_for_pairs(buffer);
         return std::move(buffers_);
     }
 
 private:
     int end_of(int device) const { return std::max<int>(0, static_cast<int>(plan_.order[device].size()) - 1); }
+
+    // A pair holds what either of its tasks needs from its start to its end.
+    void hold_for_pairs(Buffer& buffer) const {
+        const std::vector<Task>& order = plan_.order[buffer.device];
+        if (buffer.first > 0 && order[static_cast<std::size_t>(buffer.first) - 1].with_next)
+            --buffer.first;
+        if (static_cast<std::size_t>(buffer.last) < order.size() && order[buffer.last].with_next)
+            ++buffer.last;
+    }
 
     void add(Buffer buffer) {
         if (buffer.bytes > 0)
@@ -91,11 +102,13 @@ private:
                 add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
                      end});
         }
-        Bytes workspace = 0;
+        Bytes workspace = 0, of_first = 0;  // of the first task of a pair that overlap
         for (const Task& task : plan_.order[device])
-            if (Bytes StageBytes::*const need = facts_of(task.op).workspace; need != nullptr)
-                workspace = std::max(
-                    workspace, scaled_bytes(costs_.bytes[task.stage].*need, costs_.length_of(task.microbatch).bytes));
+            if (Bytes StageBytes::*const need = facts_of(task.op).workspace; need != nullptr) {
+                const Bytes own = scaled_bytes(costs_.bytes[task.stage].*need, costs_.length_of(task.microbatch).bytes);
+                workspace = std::max(workspace, of_first + own);
+                of_first = task.with_next && overlaps_pairs(costs_) ? own : 0;
+            }
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 

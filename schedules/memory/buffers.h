@@ -45,7 +45,7 @@ struct Buffer {
     int edge = -1;     // landing and sent buffers: index into Costs::edges
     int version = -1;  // weights and optimizer: the first version that it holds
     // A buffer lives from the start of task `first` to the end of task `last` of order[device]: the whole step if first
-    // is 0 and last is the last position.
+    // is 0 and last is the last position. No buffer begins or ends between the tasks of a pair.
     int first = 0, last = 0;
     int part = 0;  // of gradients: the block, for a stage with several holders' sums on one device
 };

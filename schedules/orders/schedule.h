@@ -24,6 +24,8 @@ struct ScheduleOptions {
     // auto: what it shortens, the step of all devices, or the longest time from a device's own start to its own end
     enum class Aim { Step, Span } aim = Aim::Step;
     double effort = 1;  // auto: how many orders it tries, in multiples of its usual number
+    // chimera with more micro-batches than devices.
+    enum class Concatenation { Direct, ForwardDoubling } concatenation = Concatenation::Direct;
 };
 
 template <>
@@ -33,6 +35,11 @@ inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>
 template <>
 inline constexpr Choice<ScheduleOptions::Aim> kChoices<ScheduleOptions::Aim>[] = {{"step", ScheduleOptions::Aim::Step},
                                                                                   {"span", ScheduleOptions::Aim::Span}};
+
+template <>
+inline constexpr Choice<ScheduleOptions::Concatenation> kChoices<ScheduleOptions::Concatenation>[] = {
+    {"direct", ScheduleOptions::Concatenation::Direct},
+    {"forward-doubling", ScheduleOptions::Concatenation::ForwardDoubling}};
 
 enum class Updates {
     PerStep,        // synchronous: the plan is one mini-batch, flushed

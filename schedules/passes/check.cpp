@@ -146,6 +146,31 @@ void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& pl
     }
 }
 
+// Checks that the two tasks of a pair are neighbours that compute and do not need each other.
+void check_pairs(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        if (!task.with_next)
+            continue;
+        const int next = graph.paired_with(node);
+        const auto refuse = [&](const std::string& fact) {
+            fail(
+                "plan '{}': {}: {} {}\n  help: a pair is two neighbouring tasks F, B, I or W that do not need each "
+                "other",
+                plan.schedule, place(graph.device_of(node), graph.position_of(node)), print(task), fact);
+        };
+        if (next < 0)
+            refuse("overlaps the next task, but is the last one");
+        const Task& other = graph.task(next);
+        const auto can_pair = [](Op op) { return is_compute(op) && op != Op::Recompute; };
+        if (!can_pair(task.op) || !can_pair(other.op) || other.with_next)
+            refuse(fmt::format("cannot overlap {}", print(other)));
+        const std::span<const int> inputs = graph.inputs(next);
+        if (std::find(inputs.begin(), inputs.end(), node) != inputs.end())
+            refuse(fmt::format("overlaps {}, which needs it", print(other)));
+    }
+}
+
 void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName& named) {
     for (int node = 0; node < graph.size(); ++node)
         for (int input : graph.inputs(node))
@@ -216,10 +241,11 @@ std::vector<Change> fewest_changes(const Plan& plan, const PlanGraph& graph, con
 std::string lines_of(const PlanGraph& graph, const std::vector<int>& cycle, const PlaceName& place) {
     const auto place_of = [&](int node) { return place(graph.device_of(node), graph.position_of(node)); };
     std::string lines;
+    int named = -1;
     for (int node : cycle) {
         if (is_send(graph.task(node).op) && place_of(node).empty())
             node = graph.inputs(node).front();
-        if (const std::string at = place_of(node); !at.empty())
+        if (const std::string at = place_of(node); !at.empty() && node != std::exchange(named, node))
             lines += fmt::format("\n    {}: {}", at, print(graph.task(node)));
     }
     return lines;
@@ -263,6 +289,7 @@ std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const Pl
     check_complete(plan, graph);
     check_servers(plan, graph, place);
     check_transfers(plan, graph, place);
+    check_pairs(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, graph.index(), place);
     std::vector<int> order = order_of(graph, mode, {});

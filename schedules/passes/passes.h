@@ -22,8 +22,9 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages);
 // mini-batch. S and U of tied stages, and with a global norm every U, follow the device's last task.
 void add_updates(Plan& plan);
 
-// Adds a SEND right after the task that makes a tensor for a stage on another device, and its RECV on the other side,
-// in an order that cannot deadlock in the lanes of the mode under any protocol:
+// Adds a SEND right after the task that makes a tensor for a stage on another device, or after its pair, and its RECV
+// on the other side, ahead of the reader or its pair, in an order that cannot deadlock in the lanes of the mode under
+// any protocol:
 // - lanes per edge, or deferred receives: just before the first task that reads the tensor, or before the transfer that
 //   it would block;
 // - shared lanes and early receives: as soon as the tensor is sent, as PyTorch's lowering does;

@@ -106,36 +106,47 @@ void receive_before_use(Plan& plan) {
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& sending = with_sends[device];
         sending.reserve(2 * plan.order[device].size());
+        std::vector<Task> sends;  // of the task, or of its pair
         for (const Task& task : plan.order[device]) {
             sending.push_back(task);
             rule.visit_sends_after(task, device, [&](const Task& send, int to) {
                 pending.at(device, to, carries_gradients(send.op)).receives.push_back(other_end(send));
                 ++receives[to];
-                sending.push_back(send);
+                sends.push_back(send);
             });
+            if (task.with_next)
+                continue;
+            sending.insert(sending.end(), sends.begin(), sends.end());
+            sends.clear();
         }
         plan.order[device] = {};
     }
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
         order.reserve(with_sends[device].size() + receives[device]);
-        for (const Task& task : with_sends[device]) {
-            rule.visit_receives_before(task, device, [&](const Task& recv, int from) {
-                auto& [lane, posted] = pending.at(from, device, carries_gradients(recv.op));
-                const auto at = std::find(lane.begin() + static_cast<std::ptrdiff_t>(posted), lane.end(), recv);
-                if (at == lane.end())
-                    return;  // posted already, before an earlier task
-                const auto first = lane.begin() + static_cast<std::ptrdiff_t>(posted);
-                order.insert(order.end(), first, at + 1);
-                posted += static_cast<std::size_t>(at + 1 - first);
-            });
+        const auto receive = [&](const Task& recv, int from) {
+            auto& [lane, posted] = pending.at(from, device, carries_gradients(recv.op));
+            const auto at = std::find(lane.begin() + static_cast<std::ptrdiff_t>(posted), lane.end(), recv);
+            if (at == lane.end())
+                return;  // posted already, before an earlier task
+            const auto first = lane.begin() + static_cast<std::ptrdiff_t>(posted);
+            order.insert(order.end(), first, at + 1);
+            posted += static_cast<std::size_t>(at + 1 - first);
+        };
+        bool in_pair = false;
+        for (std::size_t at = 0; at < with_sends[device].size(); ++at) {
+            const Task& task = with_sends[device][at];
+            if (!std::exchange(in_pair, task.with_next))
+                rule.visit_receives_before(task, device, receive);
+            if (task.with_next && at + 1 < with_sends[device].size())
+                rule.visit_receives_before(with_sends[device][at + 1], device, receive);
             order.push_back(task);
         }
         with_sends[device] = {};
     }
 }
 
-// PyTorch's lowering: one ready task per device and sweep. Its SEND follows it, and the RECV is appended to the
+// PyTorch's lowering: one ready task, or pair, per device and sweep. Its SENDs follow it, and a RECV is appended to the
 // receiver's list so far. Transfers are added one after the other, so no mode can deadlock, but a RECV may be listed
 // long before its tensor is made. Returns false if a sweep finds no ready task: the compute tasks wait in a cycle.
 bool receive_as_sent(Plan& plan) {
@@ -156,14 +167,18 @@ bool receive_as_sent(Plan& plan) {
             const int node = graph.node(device, static_cast<int>(next[device]));
             if (!is_ready(node))
                 continue;
-            const Task& task = plan.order[device][next[device]++];
-            placed[node] = true;
-            --left;
-            order[device].push_back(task);
-            rule.visit_sends_after(task, device, [&](const Task& send, int to) {
-                order[device].push_back(send);
-                order[to].push_back(other_end(send));
-            });
+            const int last = graph.task(node).with_next ? std::max(node, graph.paired_with(node)) : node;
+            for (int step = node; step <= last; ++step) {
+                placed[step] = true;
+                --left;
+                ++next[device];
+                order[device].push_back(graph.task(step));
+            }
+            for (int step = node; step <= last; ++step)
+                rule.visit_sends_after(graph.task(step), device, [&](const Task& send, int to) {
+                    order[device].push_back(send);
+                    order[to].push_back(other_end(send));
+                });
         }
         if (left == before)
             return false;
@@ -183,16 +198,19 @@ bool exchange_in_step(Plan& plan) {
     std::vector<std::vector<Task>> order(plan.order.size());
     std::vector<bool> done(static_cast<std::size_t>(graph.size()), false);
     std::vector<int> next(plan.order.size(), 0), step;
+    const auto has_next = [&](int device) { return next[device] < std::ssize(plan.order[device]); };
     const auto take = [&](int device) {
-        const int node = graph.node(device, next[device]);
+        int node = graph.node(device, next[device]);
         for (const int input : graph.inputs(node))
             if (!done[input] && graph.device_of(input) != device)
                 return false;
-        order[device].push_back(plan.order[device][next[device]++]);
-        step.push_back(node);
+        for (bool pairs = true; pairs && has_next(device); ++node) {
+            pairs = graph.task(node).with_next;
+            order[device].push_back(plan.order[device][next[device]++]);
+            step.push_back(node);
+        }
         return true;
     };
-    const auto has_next = [&](int device) { return next[device] < std::ssize(plan.order[device]); };
     for (std::size_t left = done.size(); left > 0; left -= step.size()) {
         step.clear();
         for (int device = 0; device < plan.shape.devices; ++device)

@@ -67,6 +67,40 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     return bounded_sum(time, costs.dispatch);
 }
 
+// Returns the measured time of a pair of F and B with these durations, without dispatch: it scales as the two tasks do.
+std::optional<Ns> measured_pair(const TaskKinds::Kind& a, const TaskKinds::Kind& b, Ns both, const Costs& costs,
+                                const std::vector<StageCost>& stages) {
+    const TaskKinds::Kind &forward = a.op == Op::Forward ? a : b, &backward = a.op == Op::Forward ? b : a;
+    if (forward.op != Op::Forward || backward.op != Op::Backward || !stages[forward.stage].pair)
+        return std::nullopt;
+    const Ns pair = *stages[forward.stage].pair;
+    const Ns whole = stages[forward.stage].forward + stages[backward.stage].backward;
+    both -= 2 * costs.dispatch;
+    return both == whole || whole == 0
+               ? pair
+               : bounded(static_cast<double>(pair) * static_cast<double>(both) / static_cast<double>(whole));
+}
+
+// Replaces the durations of both tasks of each pair by their parts of the time of the pair.
+void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs, const std::vector<StageCost>& stages,
+                   std::vector<Ns>& durations) {
+    for (std::size_t number = 0; number < kinds.size(); ++number) {
+        const int other = kinds[number].pair;
+        if (other < static_cast<int>(number))
+            continue;
+        Ns &a = durations[number], &b = durations[static_cast<std::size_t>(other)];
+        Ns &longer = a >= b ? a : b, &shorter = a >= b ? b : a;
+        if (const auto pair = measured_pair(kinds[number], kinds[other], bounded_sum(a, b), costs, stages)) {
+            const Ns time = bounded_sum(*pair, costs.dispatch);
+            longer = std::min(longer, time);
+            shorter = time - longer;
+        } else {
+            constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
+            shorter = static_cast<Ns>(std::ceil(static_cast<double>(shorter) * costs.pair_exposed * kNoDigits));
+        }
+    }
+}
+
 // Returns the stage's sum if it runs in buckets, else null.
 const StageSum* sum_in_buckets(int stage, const Costs& costs) {
     const bool known = costs.sum_bucket > 0 && stage < std::ssize(costs.stage_sums);
@@ -84,6 +118,7 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
                                                              cluster.link_of(kind.device, kind.receiver),
                                                              cluster.routes.most(kind.device, kind.receiver))
                                              : duration_of(kind, costs, stages, last));
+    overlap_pairs(kinds.all(), costs, stages, durations);
     for (std::size_t number = 0; number < durations.size(); ++number)
         if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
             if (const StageSum* sum = sum_in_buckets(kind.stage, costs))
@@ -160,7 +195,7 @@ std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths) {
 }
 
 TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
-                     const std::vector<int>& classes)
+                     const std::vector<int>& classes, bool pairs)
     : of_(static_cast<std::size_t>(graph.size()), kNone) {
     for (int node = 0; node < graph.size(); ++node)
         if (is_recv(graph.task(node).op))
@@ -217,13 +252,53 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             all_.push_back({task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0,
                             task.microbatch, node, 0, receiver});
         }
-        if (task.op == Op::SumGradients) {
-            const int maker = graph.last_gradients_of(node);
-            all_[static_cast<std::size_t>(*known)].gradients = maker < 0 ? kNone : of(maker);
-        }
         of_[static_cast<std::size_t>(node)] = *known;
         ++all_[static_cast<std::size_t>(*known)].count;
     }
+    if (pairs)
+        tell_pairs_apart(graph);
+    for (int node = 0; node < graph.size(); ++node)
+        if (graph.task(node).op == Op::SumGradients) {
+            const int maker = graph.last_gradients_of(node);
+            all_[static_cast<std::size_t>(of(node))].gradients = maker < 0 ? kNone : of(maker);
+        }
+}
+
+// Tasks in pairs of the same two kinds become two new kinds. Kinds without tasks are left out.
+void TaskKinds::tell_pairs_apart(const PlanGraph& graph) {
+    std::map<std::pair<int, int>, int> first_of;  // by the kinds of both: the new kind of the first
+    for (int node = 0; node < graph.size(); ++node) {
+        const int other = graph.task(node).with_next ? graph.paired_with(node) : -1;
+        if (other < 0)
+            continue;
+        const int kinds[] = {of(node), of(other)};
+        const auto [found, added] = first_of.try_emplace({kinds[0], kinds[1]}, static_cast<int>(all_.size()));
+        for (const int k : {0, 1}) {
+            if (added) {
+                Kind kind = all_[static_cast<std::size_t>(kinds[k])];
+                kind.first = node + k;
+                kind.microbatch = graph.task(node + k).microbatch;
+                kind.count = 0;
+                kind.pair = found->second + 1 - k;
+                all_.push_back(kind);
+            }
+            --all_[static_cast<std::size_t>(kinds[k])].count;
+            of_[static_cast<std::size_t>(node + k)] = found->second + k;
+            ++all_[static_cast<std::size_t>(found->second + k)].count;
+        }
+    }
+    std::vector<int> number_of;
+    int numbers = 0;
+    for (const Kind& kind : all_)
+        number_of.push_back(kind.count > 0 ? numbers++ : kNone);
+    std::erase_if(all_, [](const Kind& kind) { return kind.count == 0; });
+    for (Kind& kind : all_)
+        kind.pair = kind.pair < 0 ? -1 : number_of[static_cast<std::size_t>(kind.pair)];
+    for (int& kind : of_)
+        kind = kind < 0 ? kNone : number_of[static_cast<std::size_t>(kind)];
+    for (int node = graph.size(); node-- > 0;)
+        if (const int kind = of(node); kind != kNone)
+            all_[static_cast<std::size_t>(kind)].first = node;
 }
 
 TaskKinds::TaskKinds(const PlanGraph& graph) {
@@ -241,12 +316,15 @@ std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape,
 std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
     if (costs.sum_bucket == 0)
         return {};
-    std::vector<Ns> delays(all_.size(), 0);
+    std::vector<Ns> delays(all_.size(), 0), durations;
+    for (const Kind& kind : all_)
+        durations.push_back(is_send(kind.op) ? 0 : duration_of(kind, costs, costs.stage, costs.last));
+    overlap_pairs(all_, costs, costs.stage, durations);
     for (std::size_t number = 0; number < all_.size(); ++number)
         if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))
             if (const StageSum* sum = sum_in_buckets(pass.stage, costs))
                 delays[number] = sum->alone - sum->last_bucket() -
-                                 sum->overlapped(duration_of(pass, costs, costs.stage, costs.last) - costs.dispatch);
+                                 sum->overlapped(std::max<Ns>(0, durations[number] - costs.dispatch));
     return delays;
 }
 
@@ -265,7 +343,7 @@ std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& s
 
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions) {
-    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
+    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths), overlaps_pairs(costs));
     const std::vector<Ns> by_kind = kinds.durations(graph, plan.shape, costs);
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     for (int node = 0; node < graph.size(); ++node)
@@ -279,7 +357,7 @@ std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     if (costs.sum_bucket == 0)
         return all;
-    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths));
+    const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths), overlaps_pairs(costs));
     const std::vector<Ns> by_kind = kinds.bucket_delays(costs);
     for (int node = 0; node < graph.size(); ++node)
         if (!is_transfer(graph.task(node).op))

@@ -39,12 +39,14 @@ public:
         int count;
         int receiver = -1;   // of a SEND: the receiving device
         int gradients = -1;  // of S: the kind of the pass that makes its last gradients; -1 if there is none
+        int pair = -1;       // of a task in a pair: the kind of the other one, where kinds tell pairs apart
     };
     static constexpr int kNone = -1;
 
-    // `classes` is classes_of() the costs that will be used.
+    // `classes` is classes_of() the costs that will be used, `pairs` is overlaps_pairs() of them: then tasks in pairs
+    // are of other kinds than tasks alone.
     TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
-              const std::vector<int>& classes = {});
+              const std::vector<int>& classes = {}, bool pairs = false);
     // Makes every node a kind of its own with the node's number, for times that are given task by task. The kind of a
     // RECV has no tasks.
     explicit TaskKinds(const PlanGraph& graph);
@@ -53,7 +55,8 @@ public:
     const std::vector<Kind>& all() const { return all_; }
 
     // Returns the duration of every kind. For a SEND this is the time for which it occupies its link, for an S in
-    // buckets the time from its last bucket on.
+    // buckets the time from its last bucket on. In a pair the longer task takes its own time, and the shorter one what
+    // the pair takes longer: one after the other, both take the time of the pair.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
     // Returns, for every kind of pass whose gradients are summed in buckets, how long after the end of the stage's last
     // pass the last bucket may be sent. An S starts that long after the last pass on all devices of the stage, even
@@ -65,6 +68,8 @@ public:
     std::vector<Ns> busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
 
 private:
+    void tell_pairs_apart(const PlanGraph& graph);
+
     std::vector<int> of_;  // by node
     std::vector<Kind> all_;
 };

@@ -127,9 +127,12 @@ namespace {
 std::string line_of(const Plan& plan, std::size_t device) {
     std::string text = fmt::format("{}:", device);
     text.reserve(16 * plan.order[device].size());
+    bool in_pair = false;
     for (const Task& task : plan.order[device]) {
-        text += ' ';
+        text += in_pair ? ";" : task.with_next ? " (" : " ";
         append(text, task);
+        if (std::exchange(in_pair, task.with_next))
+            text += ')';
     }
     return text += '\n';
 }

@@ -105,7 +105,7 @@ BackwardForm backward_form(const std::vector<std::vector<Task>>& order);
 // Returns whether the plan has I and W.
 bool splits_backward(const Plan& plan);
 
-// Prints one line per device: "0: 0F0 0F1 0B0 ...".
+// Prints one line per device: "0: 0F0 0F1 0B0 ...", a pair as "(0F1;3B0)".
 std::string print(const Plan& plan);
 // Returns 16 hexadecimal digits of xxHash64 over the printed shape and orders.
 std::string hash_of(const Plan& plan);

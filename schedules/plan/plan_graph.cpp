@@ -125,6 +125,12 @@ int PlanGraph::find_in_shape(const Task& task) const {
     return whole ? at_cell_of({*whole, task.stage, task.microbatch, task.slice}) : -1;
 }
 
+int PlanGraph::paired_with(int node) const {
+    if (tasks_[node].with_next)
+        return node + 1 < size() && device_[node + 1] == device_[node] ? node + 1 : -1;
+    return position_of(node) > 0 && tasks_[node - 1].with_next ? node - 1 : -1;
+}
+
 int PlanGraph::holder(int stage, int microbatch) const {
     const int node = find({Op::Forward, stage, microbatch});
     return node < 0 ? -1 : device_[node];
@@ -172,12 +178,23 @@ void PlanGraph::connect(const Plan& plan) {
         if (position_of(here) == 0)
             for (const int stage : index_.stages_of(device_[here]))
                 since_update[stage].clear();
-        visit_inputs(task, device_[here], [&](const Task& input, int made) {
-            if (made < 0)
-                fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs", plan.schedule,
-                     device_[here], position_of(here), print(task), print(input));
-            inputs_.push(made);
-        });
+        const auto push_inputs_of = [&](int node) {
+            visit_inputs(tasks_[node], device_[node], [&](const Task& input, int made) {
+                if (made < 0)
+                    fail("plan '{}': device {} waits forever at step {}: {} needs {}, which no device runs",
+                         plan.schedule, device_[node], position_of(node), print(tasks_[node]), print(input));
+                if (made == here && node != here)
+                    return;  // check() refuses a pair whose tasks need each other
+                inputs_.push(made);
+                // the tensor is there when both tasks of its pair have ended
+                if (const bool leaves = is_transfer(task.op) || device_[made] != device_[node];
+                    leaves && tasks_[made].with_next && paired_with(made) >= 0)
+                    inputs_.push(made + 1);
+            });
+        };
+        push_inputs_of(here);
+        if (task.with_next && paired_with(here) >= 0)
+            push_inputs_of(here + 1);
         if (is_in(task.op, kWaitsSinceUpdate))
             for (const OpInput& input : facts_of(task.op).inputs)
                 for (const int node : since_update[task.stage])

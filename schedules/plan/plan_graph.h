@@ -30,12 +30,15 @@ public:
     const Task& task(int node) const { return tasks_[node]; }
 
     // Returns the nodes that must finish before `node` may start. This is the only implementation of the dependency
-    // rule. In a plan with transfers, an input made on another device is this device's RECV.
+    // rule. In a plan with transfers, an input made on another device is this device's RECV. The first task of a pair
+    // has the inputs of both.
     std::span<const int> inputs(int node) const { return inputs_[node]; }
     Rows readers() const;  // by node: the nodes that it is an input of, ascending
 
     // Returns the node of an F, B, I, W, R or transfer; -1 if the plan has none. I and W find B.
     int find(const Task& task) const;
+    // Returns the other task of a pair that a node belongs to; -1 for none.
+    int paired_with(int node) const;
     // Returns the nodes of an operation that computes on a stage, or of a transfer on an edge, by micro-batch; -1 for
     // none. Empty if the plan does not have the operation. `row` is the number of the stage or edge.
     std::span<const int> nodes(Op op, int row) const {

@@ -26,7 +26,9 @@ struct Task {
     int peer = -1;            // transfers: the stage at the other end
     std::uint16_t slice = 0;  // of the sequence, if the schedule cuts it
     Op op = Op::Forward;
-    bool with_next = false;  // runs overlapped with the next task; not part of its identity
+    // The first of a pair: the next task of the list runs overlapped with it, as one launch. It starts when the inputs
+    // of both are there, and the outputs of both are there when it ends. Not part of its identity.
+    bool with_next = false;
 
     auto key() const { return std::tuple(op, stage, microbatch, slice, peer); }
     bool operator==(const Task& other) const { return key() == other.key(); }

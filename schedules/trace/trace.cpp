@@ -61,6 +61,47 @@ std::string_view name_of(MemoryKind kind) { return kMemoryNames[static_cast<int>
 
 Bytes total(const MemoryUse& use) { return std::accumulate(use.begin(), use.end(), Bytes{0}); }
 
+namespace {
+
+// Returns whether the event after this one is the other task of its pair.
+bool leads_pair(std::span<const TraceEvent> events, std::size_t number) {
+    return events[number].task.with_next && number + 1 < events.size() &&
+           events[number + 1].device == events[number].device && events[number + 1].step == events[number].step;
+}
+
+}  // namespace
+
+std::vector<std::pair<Ns, Ns>> launches_of(std::span<const TraceEvent> events) {
+    std::vector<std::pair<Ns, Ns>> launches;
+    launches.reserve(events.size());
+    for (const TraceEvent& event : events)
+        launches.emplace_back(event.start, event.end);
+    for (std::size_t number = 0; number < events.size(); ++number)
+        if (leads_pair(events, number)) {
+            const TraceEvent &first = events[number], &second = events[number + 1];
+            launches[number] =
+                launches[number + 1] = {std::min(first.start, second.start), std::max(first.end, second.end)};
+        }
+    return launches;
+}
+
+std::vector<Ns> own_times(std::span<const TraceEvent> events) {
+    std::vector<Ns> times;
+    times.reserve(events.size());
+    for (const TraceEvent& event : events)
+        times.push_back(event.end - event.start);
+    for (std::size_t number = 0; number < events.size(); ++number) {
+        const TraceEvent& first = events[number];
+        if (!leads_pair(events, number) || !overlap(first.start, first.end, events[number + 1].start))
+            continue;
+        const TraceEvent& second = events[number + 1];
+        const Ns both = std::max(first.end, second.end) - std::min(first.start, second.start);
+        times[number] = both / 2;
+        times[number + 1] = both - both / 2;
+    }
+    return times;
+}
+
 Trace only_step(const Trace& trace, int step) {
     Trace only = trace;
     std::erase_if(only.events, [&](const TraceEvent& event) { return event.step != step; });

@@ -6,8 +6,10 @@
 #include "workloads/units.h"
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -67,6 +69,14 @@ struct Trace {
 // Makes a trace of the plan without events, label and config.
 Trace trace_of(const Plan& plan);
 Trace without_hash(const Plan& plan);  // the same without the hash, for which all tasks are read
+
+// Returns whether two tasks of a pair ran overlapped, and not one after the other, up to clocks that differ.
+constexpr bool overlap(Ns start, Ns end, Ns start_of_next) { return start_of_next < start + (end - start + 1) / 2; }
+
+// Return by event, for events of `Trace::events`: the interval of its launch, that of both tasks of a pair; and the
+// time that counts for it alone, half of their launch for both tasks of a pair that overlap.
+std::vector<std::pair<Ns, Ns>> launches_of(std::span<const TraceEvent> events);
+std::vector<Ns> own_times(std::span<const TraceEvent> events);
 
 // Returns the events of one step only, with times from its first start. A device whose last memory sample is from an
 // earlier step starts with that sample.

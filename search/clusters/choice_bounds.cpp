@@ -145,7 +145,9 @@ private:
     }
 
     const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(config_, std::get<0>(key)); }
-    ScheduleOptions options() const { return {config_.pipeline.drain, config_.pipeline.group}; }
+    ScheduleOptions options() const {
+        return {config_.pipeline.drain, config_.pipeline.group, config_.pipeline.concatenation};
+    }
 
     static void write(Packet& packet, const OrdersOfKey& orders) {
         put(packet, orders.too_large);
@@ -153,6 +155,7 @@ private:
         if (!orders.facts)
             return;
         put(packet, orders.facts->form);
+        put(packet, orders.facts->pairs);
         for (const std::vector<OrderFacts::Held>& on_device : orders.facts->held) {
             put(packet, on_device.size());
             for (const OrderFacts::Held& held : on_device)
@@ -168,6 +171,7 @@ private:
         auto facts = std::make_unique<OrderFacts>();
         facts->shape = placed(schedule_of(key), shape_of(key));
         facts->form = reader.take<BackwardForm>();
+        facts->pairs = reader.take<bool>();
         facts->held.resize(static_cast<std::size_t>(facts->shape.devices));
         for (std::vector<OrderFacts::Held>& on_device : facts->held) {
             on_device.resize(reader.take<std::size_t>());

@@ -3,6 +3,7 @@
 #include "schedules/memory/limits.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
+#include "search/plans/plan_bound.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -121,6 +122,7 @@ std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape sh
     const ShapeIndex index(facts->shape);
     for (int device = 0; device < facts->shape.devices; ++device) {
         const Tasks& order = orders[static_cast<std::size_t>(device)];
+        facts->pairs |= std::ranges::any_of(order, [](const Task& task) { return task.with_next; });
         facts->held.push_back(most_held(order, index.stages_of(device)));
     }
     return facts;
@@ -138,13 +140,14 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
         tail.push_back(tail.back() + times.back().backward);
     }
     const Ns last_update = times.front().weight + times.front().update;
+    const double exposed = facts.pairs ? costs.pair_exposed : 1;
     Ns least = 0;
     for (int device = 0; device < shape.devices; ++device) {
         Ns passes = 0, weights = 0, updates = 0;
         for (const int stage : index.stages_of(device)) {
             const StageTimes& own = times[static_cast<std::size_t>(stage)];
             const int served = served_by(shape, device, stage);
-            passes += served * (own.forward + own.backward);
+            passes += served * (exposed_work(own.forward, exposed) + own.backward);
             weights += served * own.weight;
             updates += own.update;
         }

@@ -14,6 +14,7 @@ namespace pw {
 struct OrderFacts {
     Shape shape;  // placed
     BackwardForm form = BackwardForm::Whole;
+    bool pairs = false;  // whether some tasks overlap
     // The activations that a device holds at once, when they are most.
     struct Held {
         int stage;

@@ -37,6 +37,14 @@ Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) cons
     return count * dispatch_ + std::max<Ns>(0, static_cast<Ns>(all));
 }
 
+// A pair takes the longer task and a share of the shorter one, rounded up: at least B and that share of F.
+Ns PlanBound::forwards(const PathCounts& counts, Ns time, const Stage& stage) const {
+    const Ns alone = passes(counts.forwards - counts.hidden, counts.forward - counts.hidden_length, time, stage);
+    if (counts.hidden == 0)
+        return alone;
+    return alone + exposed(passes(counts.hidden, counts.hidden_length, time, stage));
+}
+
 // What B takes longer than `backward`, without a dispatch of its own.
 Ns PlanBound::rests(int count, double length, Ns time, const Stage& stage) const {
     if (lengths_.empty() && stage.speed == 1)
@@ -70,8 +78,7 @@ Ns PlanBound::time_of(const PathCounts& counts, const Piece& piece, const Stage&
     const Ns own = split ? piece.weight : piece.backward;
     const Ns more = lengths_.empty() && !any_order_ ? scale(own + piece.accumulate) - scale(own)
                                                     : std::max<Ns>(0, scale(piece.accumulate) - dispatch_ - 2);
-    return passes(counts.forwards, counts.forward, piece.forward, stage) +
-           passes(counts.backwards, counts.backward, piece.backward, stage) +
+    return forwards(counts, piece.forward, stage) + passes(counts.backwards, counts.backward, piece.backward, stage) +
            passes(counts.weights, counts.weight, piece.weight, stage) +
            rests(counts.wholes, counts.whole, piece.rest, stage) +
            passes(counts.recomputes, counts.recompute, piece.recompute, stage) + (asynchronous_ ? 0 : adding * more) +
@@ -125,8 +132,7 @@ Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
 Ns PlanBound::until_last_backwards_in_parts(int number, const Piece& piece, int parts) const {
     const Stage& stage = stages_[number];
     const PathCounts& all = stage.all;
-    return passes(all.forwards, all.forward, piece.forward, stage) +
-           passes(all.backwards, all.backward, piece.backward, stage) +
+    return forwards(all, piece.forward, stage) + passes(all.backwards, all.backward, piece.backward, stage) +
            passes(all.recomputes, all.recompute, piece.recompute, stage) - rounding_of(stage, parts);
 }
 
@@ -149,7 +155,7 @@ Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) 
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
     if (!lengths_.empty())
         return time_on_average(replicas, piece, best, update);
-    const Ns passes = served * (piece.forward + (trains ? piece.backward : 0));
+    const Ns passes = served * (exposed(piece.forward) + (trains ? piece.backward : 0));
     const Ns adding = trains ? (served - 1) * piece.accumulate : 0;
     const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
     const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
@@ -162,7 +168,7 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice
     const Stage& any = stages_.front();
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const double served = least_ / replicas, tasks = 3.0 * micro_batches_ / replicas;
-    const double passes = served * static_cast<double>(piece.forward + (trains ? piece.backward : 0));
+    const double passes = served * static_cast<double>(exposed(piece.forward) + (trains ? piece.backward : 0));
     const double adding = trains ? std::max(0.0, static_cast<double>(micro_batches_) / replicas - 1) *
                                        static_cast<double>(piece.accumulate)
                                  : 0;
@@ -191,7 +197,7 @@ Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : pas
 
 Ns PlanBound::passes_of(const Piece& piece) const {
     const PathCounts& counts = stages_.front().all;  // every stage has the same kinds of tasks
-    return piece.forward + (counts.backwards > 0 ? piece.backward : 0) +
+    return exposed(piece.forward) + (counts.backwards > 0 ? piece.backward : 0) +
            (mixed_               ? piece.rest
             : counts.weights > 0 ? piece.weight
                                  : 0);

@@ -6,6 +6,7 @@
 #include "search/plans/stage_space.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace pw {
@@ -14,6 +15,12 @@ inline constexpr double kNoMore = 1 - 1e-9;  // an allowance for rounded sums of
 
 // Returns the number of micro-batches of length 1 that take no longer than those of a step, whatever the operation.
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
+
+// Returns a lower bound on what F, forward, adds to its device if it may be in a pair (Costs::pair_exposed), whose
+// other task counts as a whole.
+constexpr Ns exposed_work(Ns forward, double exposed) {
+    return exposed == 1 ? forward : static_cast<Ns>(static_cast<double>(forward) * exposed * kNoMore);
+}
 
 // Returns a lower bound on the step time if devices whose speeds add up to `speeds` share `work` per micro-batch.
 // `rounded` is the number of tasks of a device whose times are rounded, by half a nanosecond each, because its speed or
@@ -36,8 +43,9 @@ public:
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
         int wholes = 0;  // B, if the plan also has I and W; for any order, W or the rest of B
         int jumps = 0;
+        int hidden = 0;  // the F in pairs, of which only the exposed share counts: the B of a pair counts as a whole
         // The lengths of their micro-batches, added up; used where these are unequal.
-        double forward = 0, backward = 0, weight = 0, recompute = 0, whole = 0, jump = 0;
+        double forward = 0, backward = 0, weight = 0, recompute = 0, whole = 0, jump = 0, hidden_length = 0;
     };
     void count(const Task& task, PathCounts& counts) const;
 
@@ -109,6 +117,8 @@ private:
     Ns path(Ns time, double length) const { return path(time, length, best_.speed); }
     Ns path(Ns time, double length, double speed) const;
     Ns passes(int count, double length, Ns time, const Stage& stage) const;
+    Ns forwards(const PathCounts& counts, Ns time, const Stage& stage) const;
+    Ns exposed(Ns forward) const { return hidden_.empty() ? forward : exposed_work(forward, exposed_); }
     Ns rests(int count, double length, Ns time, const Stage& stage) const;
     Ns round_trips(const PathCounts& counts, Ns time) const;
     void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
@@ -132,7 +142,9 @@ private:
     Ns calls_ = 0;
     int micro_batches_ = 1;
     Ns dispatch_ = 0;
-    BestDevice best_;  // of the plan's devices
+    double exposed_ = 1;     // the share of an F in a pair that counts
+    std::set<Task> hidden_;  // those F; empty if all of them counts
+    BestDevice best_;        // of the plan's devices
     double all_speeds_ = 0;
     double rounded_ = 0;  // see time_of_shared_work
     std::vector<Stage> stages_;

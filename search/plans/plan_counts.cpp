@@ -69,6 +69,20 @@ std::vector<std::size_t> positions_of_backwards(const std::vector<Task>& tasks) 
 
 }  // namespace
 
+namespace {
+
+// Returns the F that overlap another task.
+std::set<Task> forwards_in_pairs(const Plan& plan) {
+    std::set<Task> all;
+    for (const std::vector<Task>& order : plan.order)
+        for (std::size_t at = 0; at + 1 < order.size(); ++at)
+            if (order[at].with_next)
+                all.insert(order[at].op == Op::Forward ? order[at] : order[at + 1]);
+    return all;
+}
+
+}  // namespace
+
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches) {
     if (lengths.empty())
         return micro_batches;
@@ -100,6 +114,8 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
     const Lengths length = lengths_of(task);
     switch (task.op) {
         case Op::Forward:
+            if (hidden_.contains(task))
+                add(counts.hidden, counts.hidden_length, length.forward);
             return add(counts.forwards, counts.forward, length.forward);
         case Op::Backward:
             if (mixed_)
@@ -214,7 +230,10 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
       lengths_(config.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),
       micro_batches_(plan.shape.microbatches),
-      dispatch_(dispatch) {
+      dispatch_(dispatch),
+      exposed_(config.pipeline.pair_exposed) {
+    if (exposed_ < 1)
+        hidden_ = forwards_in_pairs(plan);
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     const VersionTable versions = versions_of(plan);
     best_ = best_of(devices);

@@ -25,7 +25,8 @@ Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedM
     const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule);
     orders_by_costs_ = schedule.needs_costs;
     if (!schedule.asynchronous())
-        work_ = model.forward + (schedule.trains ? model.backward : 0);
+        work_ =
+            exposed_work(model.forward, problem_.config.pipeline.pair_exposed) + (schedule.trains ? model.backward : 0);
     double speeds = 0;
     for (const int device : found_.choice.devices)
         speeds += problem.config.cluster.devices[device].speed;

@@ -134,6 +134,41 @@ const pageTests = {
       return equal(panels.every(panel => panel.gaps.start.length > 0 && panel.boxes.critical), true, "gaps");
     },
   },
+  pairs: {
+    "what is at the middle of a box is that box"() { return pageTests.four["what is at the middle of a box is that box"](); },
+    "the tasks of a pair share the height, and others have all of it"() {
+      const {boxes, rows} = panels[0], heights = new Map();
+      boxes.start.forEach((start, i) => {
+        if (!ops[boxes.op[i]].transfer && boxes.end[i] > start) {
+          const key = [boxes.device[i], start].join();
+          heights.set(key, [...heights.get(key) || [], placeOf(panels[0], i).h]);
+        }
+      });
+      const all = [...heights.values()], height = rows[0].item.tasks;
+      return equal(all.some(each => each.length === 2), true, "pairs") ||
+             firstOf(all.map(each => equal(each.reduce((a, b) => a + b), height, each.length + " boxes")));
+    },
+    "boxes of pairs do not hide others"() {
+      redraw();
+      const draw = base.getContext("2d"), {boxes} = panels[0];
+      return firstOf([...boxes.op].map((op, i) => {
+        const place = ops[op].transfer ? null : placeOf(panels[0], i);
+        if (!place || place.w < 6)
+          return "";
+        const [r, g, b] = draw.getImageData(Math.round(place.x + 3), Math.round(place.y + place.h / 2), 1, 1).data;
+        const [red, green, blue] = unpack(colours.ops[op][boxes.chunk[i]].plain);
+        return equal(css([r, g, b]), css([red, green, blue]), taskName(panels[0], i));
+      }));
+    },
+    "keys go through all tasks of a device by time"() {
+      const {start} = panels[0].boxes, first = panels[0].rows[1].lanes.map(lane => lane.begin).sort((a, b) => start[a] - start[b])[0];
+      let count = 1, last = first;
+      for (let next = neighbour(panels[0], first, 1); next >= 0; next = neighbour(panels[0], last = next, 1), ++count)
+        if (start[next] < start[last] || neighbour(panels[0], next, -1) !== last)
+          return taskName(panels[0], next);
+      return equal(count, panels[0].rows[1].lanes.reduce((sum, lane) => sum + lane.end - lane.begin, 0), "tasks");
+    },
+  },
   many: {
     "boxes thinner than a pixel make no stripes"() {
       show(0, facts.length);

@@ -25,6 +25,10 @@ MANY = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backwa
 cluster: {devices: 16, link: {bandwidth: 10 GB/s, latency: 10 us}}
 pipeline: {schedule: zb-h1, micro_batches: 1000}
 """
+PAIRS = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, activation: 1 MB}
+cluster: {devices: 2, link: {bandwidth: 10 GB/s, latency: 10 us}}
+pipeline: {schedule: dualpipe-v, micro_batches: 5, pair_exposed: 0.25}
+"""
 
 
 def main():
@@ -39,19 +43,20 @@ def main():
         def run(*arguments):
             return subprocess.run([binary, *arguments], check=True, capture_output=True, text=True).stdout
 
-        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY)):
+        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY), ("pairs.yaml", PAIRS)):
             with open(name, "w") as file:
                 file.write(text)
         report = json.loads(run("simulate", "four.yaml", "--explain", "--json", "--trace", "four.json", "--plot", "four.html"))
         run("simulate", "four.yaml", "--set", "pipeline.schedule=gpipe", "--trace", "gpipe.json")
         run("plot", "four.json", "gpipe.json", "-o", "two.html")
         run("simulate", "many.yaml", "--plot", "many.html")
+        run("simulate", "pairs.yaml", "--plot", "pairs.html")
         with open("four.json") as file:
             trace = json.load(file)
         with open(os.path.join(HERE, "page_tests.js")) as file:
             script = file.read()
         with Browser(1200, 800) as browser:
-            for page in ("four", "two", "many"):
+            for page in ("four", "two", "pairs", "many"):
                 browser.open(page + ".html")
                 browser.run(f"window.oracle = {json.dumps({'report': report, 'trace': trace})}; 0")
                 results = browser.run(script + f"\nrunTests({json.dumps(page)})")

@@ -182,14 +182,19 @@ public:
         std::vector<Tasks> lists(static_cast<std::size_t>(shape_.devices));
         for (std::vector<Task> ready = ready_tasks(); !ready.empty(); ready = ready_tasks()) {
             const Task task = ready[static_cast<std::size_t>(pick(random_, 0, static_cast<int>(ready.size()) - 1))];
+            const int device = shape_.server_of(task.stage, task.microbatch);
+            Tasks& list = lists[static_cast<std::size_t>(device)];
             done_.insert(task);
-            lists[static_cast<std::size_t>(shape_.server_of(task.stage, task.microbatch))].push_back(task);
+            list.push_back(task);
+            for (const Task& other : ready)  // a pair of tasks that are both ready
+                if (task.op == Op::Forward && other.op == Op::BackwardInput &&
+                    shape_.server_of(other.stage, other.microbatch) == device && pick(random_, 0, 1) == 0) {
+                    list.back().with_next = true;
+                    done_.insert(other);
+                    list.push_back(other);
+                    break;
+                }
         }
-        for (Tasks& list : lists)
-            for (std::size_t at = 0; at + 1 < list.size(); ++at)
-                if (list[at].op == Op::Forward && list[at + 1].op == Op::BackwardInput &&
-                    list[at].microbatch != list[at + 1].microbatch)
-                    list[at].with_next = pick(random_, 0, 1) == 0;
         return plan_of_lists(shape_, std::move(lists));
     }
 

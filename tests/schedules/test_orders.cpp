@@ -1,6 +1,7 @@
 // Golden orders: the tasks that each schedule writes on each device. They follow from the published rules. Those of
 // interleaved zero bubble and ZB-V equal PyTorch's tables (pytorch 00722e648b74,
 // torch/distributed/pipelining/schedules.py and test/distributed/pipelining/artifacts).
+#include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
 #include "workloads/error.h"
 
@@ -221,6 +222,19 @@ TEST(Orders, ChimeraBeginsAUnitInTheSlotsOfThePreviousOne) {
               "0F0 0F2 3F1 3B1 3F3 3B3 0B0 0F4 0B2 0F6 3F5 3B5 3F7 3B7 0B4 0B6");
     EXPECT_EQ(computed_row_of(plan_of("chimera", 2, 4), 1), "0F1 1F0 1B0 0B1 0F3 1F2 1B2 0B3");
     EXPECT_EQ(computed_row_of(plan_of("chimera", 4, 5), 3), "0F1 0F3 3F0 3B0 3F2 3B2 0B1 0B3 3F4 3B4");
+}
+
+// The loops of the authors' training program (chimera_bert, forward doubling), written out for four devices.
+TEST(Orders, ChimeraDoublesForwards) {
+    const PlanOptions doubling{.schedule = {.concatenation = ScheduleOptions::Concatenation::ForwardDoubling}};
+    const Plan plan = plan_of("chimera", 4, 8, 1, doubling);
+    EXPECT_EQ(computed_row_of(plan, 0), "0F0 0F2 0F4 0F6 3F1 3F3 3B1 3F5 3F7 3B3 0B0 3B5 0B2 3B7 0B4 0B6");
+    EXPECT_EQ(computed_row_of(plan, 1), "1F0 1F2 2F1 2F3 1F4 1F6 2F5 2F7 2B1 1B0 2B3 1B2 2B5 1B4 2B7 1B6");
+    EXPECT_EQ(computed_row_of(plan, 3), "0F1 0F3 0F5 0F7 3F0 3F2 3B0 3F4 3F6 3B2 0B1 3B4 0B3 3B6 0B5 0B7");
+    EXPECT_EQ(computed_row_of(plan_of("chimera", 2, 8, 1, doubling), 0),
+              "0F0 0F2 1F1 1F3 1B1 0B0 1B3 0B2 0F4 0F6 1F5 1F7 1B5 0B4 1B7 0B6");
+    EXPECT_NE(refusal([&] { plan_of("chimera", 4, 12, 1, doubling); }).find("has units of 8 micro-batches: this is 12"),
+              std::string::npos);
 }
 
 TEST(Orders, NamesOfOtherToolsAreAccepted) {

@@ -220,6 +220,23 @@ TEST_P(Makespan, IsTheLeastWhereDevicesShareADispatcher) {
     });
 }
 
+using MakespanOfPairs = Makespan;
+
+// A pair takes as long as its longer task, or a share of the shorter one more.
+TEST_P(MakespanOfPairs, IsTheLeastWhereTasksOverlap) {
+    Random random(80);
+    expect_the_least(20266u, soaks() ? 12 : 3, [&](Profile& profile, Config& config) {
+        config.pipeline.pair_exposed = 0.25 * pick(random, 0, 3);
+        const int longer = pick(random, 1, 4);  // F may be the longer one
+        for (LayerProfile& layer : profile.layers)
+            for (auto& [samples, times] : layer.times)
+                times.forward.median *= longer;
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfPairs, testing::Values("dualpipe", "dualpipe-v"),
+                         [](const auto& schedule) { return schedule.param == "dualpipe" ? "whole" : "half"; });
+
 // Without PIPEWRIGHT_SOAK=1 all but v-min, which takes 40 s.
 std::vector<std::string> all_schedules() {
     std::vector<std::string> names;

@@ -272,7 +272,7 @@ TEST(Recompute, NothingIsInsideAPair) {
                    {Op::BackwardInput, 0, 2},
                    {Op::BackwardWeight, 0, 2}}};
     add_recomputes(plan, {0});
-    EXPECT_EQ(print(plan), "0: 0F0 0R0 0F1 0B0 0R1 0B1 0F2 0R2 0I2 0W2\n");
+    EXPECT_EQ(print(plan), "0: 0F0 0R0 (0F1;0B0) 0R1 (0B1;0F2) 0R2 0I2 0W2\n");
     add_updates(plan);
     EXPECT_EQ(verdict(plan), "");
 }

@@ -43,6 +43,10 @@ public:
             }
         for (int number = 0; number < static_cast<int>(tasks_.size()); ++number)
             rules_.push_back(is_transfer(tasks_[number].op) ? rule_of_transfer(number) : rule_of_compute(number));
+        for (std::size_t number = 0; number + 1 < tasks_.size(); ++number)
+            if (tasks_[number].with_next)  // a pair starts when the inputs of both are there
+                rules_[number].inputs.insert(rules_[number].inputs.end(), rules_[number + 1].inputs.begin(),
+                                             rules_[number + 1].inputs.end());
         times_.resize(tasks_.size());
         free_.resize(tasks_.size(), 0);
         // at most this many raises follow from each other, two of a task, unless tasks wait in a cycle

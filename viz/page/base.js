@@ -79,8 +79,8 @@ function drawRows(marks) {
     const whole = {left, columns, top: y0, h: y1 - y0};
     const under = view.idle && !row.folded ? paintGaps(picture, row, whole, track) : track;
     row.lanes.forEach((lane, k) => {
-      const from = y0 + Math.round((y1 - y0) * k / panel.lanes), to = y0 + Math.round((y1 - y0) * (k + 1) / panel.lanes);
-      paintLane(picture, lane, panel, {left, columns, top: from, h: to - from}, under, labels);
+      const [from, to] = partOf(panel, k).map(part => y0 + Math.round((y1 - y0) * part));
+      paintLane(picture, lane, panel, {left, columns, top: from, h: to - from, over: k > 0}, under, labels);
     });
     if (view.transfers && !row.folded)
       [row.sends, row.receives].forEach((lane, k) => {

@@ -158,18 +158,31 @@ function boxesOfMicrobatch(panel, microbatch) {
 
 const isTransfer = (panel, box) => ops[panel.boxes.op[box]].transfer;
 
+// The task before (step -1) or after (step 1) a task on its device; -1 if there is none.
+function neighbour(panel, box, step) {
+  const {start, device} = panel.boxes, isLater = i => start[i] > start[box] || (start[i] === start[box] && i > box);
+  const found = panel.rows[device[box]].lanes.flatMap(({begin, end}) => {
+    const i = step > 0 ? firstWhere(begin, end, isLater) : firstWhere(begin, end, k => k === box || isLater(k)) - 1;
+    return i >= begin && i < end ? [i] : [];
+  });
+  return found.sort((a, b) => step * (start[a] - start[b] || a - b))[0] ?? -1;
+}
+
+// The lanes of tasks of a row are parts of its height: the first one all of it, the others equal parts.
+const partOf = (panel, lane) => lane === 0 ? [0, 1] : [(lane - 1) / panel.lanes, lane / panel.lanes];
+
 // The boxes that a box waited for last: its message or input, and the task before it on its device.
 function predecessors(panel, box) {
-  const {back, lane, device} = panel.boxes;
+  const {back, lane} = panel.boxes;
   const found = back && back[box] ? [box - back[box]] : [];
-  if (lane[box] < SEND && box > panel.rows[device[box]].lanes[lane[box]].begin)
-    found.push(box - 1);
+  if (lane[box] < SEND && neighbour(panel, box, -1) >= 0)
+    found.push(neighbour(panel, box, -1));
   return found;
 }
 
 // The boxes that wait for a box last, and the task after it on its device.
 function successors(panel, box) {
-  const {back, lane, device} = panel.boxes, found = [];
+  const {back, lane} = panel.boxes, found = [];
   if (back) {
     if (!panel.readers) {
       const begin = new Int32Array(back.length + 1), order = new Int32Array(back.length);
@@ -182,7 +195,7 @@ function successors(panel, box) {
     }
     found.push(...panel.readers.order.subarray(panel.readers.begin[box], panel.readers.begin[box + 1]));
   }
-  if (lane[box] < SEND && box + 1 < panel.rows[device[box]].lanes[lane[box]].end)
-    found.push(box + 1);
+  if (lane[box] < SEND && neighbour(panel, box, 1) >= 0)
+    found.push(neighbour(panel, box, 1));
   return found;
 }

@@ -13,11 +13,13 @@ const openRows = () => view.items.filter(item => item.row && !item.row.folded).m
 
 // The task of a row nearest to a time.
 function nearestTask(row, time) {
-  const lane = row.lanes.find(each => each.end > each.begin);
-  if (!lane)
+  const {finish} = row.lanes[0], held = row.lanes.filter(each => each.end > each.begin);
+  if (!held.length)
     return null;
-  const after = firstWhere(lane.begin, lane.end, i => lane.finish[i] >= time);
-  return {panel: row.panel, row, box: Math.min(after, lane.end - 1)};
+  const nearest = held.map(lane => Math.min(firstWhere(lane.begin, lane.end, i => finish[i] >= time), lane.end - 1));
+  const later = nearest.filter(i => finish[i] >= time);
+  const box = later.length ? later.reduce((a, b) => finish[b] < finish[a] ? b : a) : Math.max(...nearest);
+  return {panel: row.panel, row, box};
 }
 
 function setCursor(what) {
@@ -49,8 +51,10 @@ function moveTask(step) {
   const {cursor} = view;
   if (!(cursor?.box >= 0))
     return moveRow(0);
-  const lane = cursor.row.lanes.find(each => cursor.box >= each.begin && cursor.box < each.end) || cursor.row.lanes[0];
-  const box = Math.min(Math.max(cursor.box + step, lane.begin), lane.end - 1), {start, end} = cursor.panel.boxes;
+  const {start, end, lane} = cursor.panel.boxes;
+  if (lane[cursor.box] >= SEND)
+    return moveRow(0);
+  const next = neighbour(cursor.panel, cursor.box, step), box = next < 0 ? cursor.box : next;
   const length = view.to - view.from;
   if (end[box] > view.to)
     show(end[box] - 0.7 * length, end[box] + 0.3 * length);

@@ -92,8 +92,8 @@ function placeOf(panel, box) {
   const x = xOf(boxes.start[box]), w = Math.max(xOf(boxes.end[box]) - x, 1), top = item.top - view.scroll;
   if (lane >= SEND)
     return {x, y: top + item.tasks + 1 + (lane === RECEIVE ? kLane + 1 : 0), w, h: kLane};
-  const h = item.tasks / panel.lanes;
-  return {x, y: top + h * lane, w, h};
+  const [from, to] = partOf(panel, lane);
+  return {x, y: top + item.tasks * from, w, h: item.tasks * (to - from)};
 }
 
 function placeOfGap(panel, gap, row) {
@@ -119,13 +119,14 @@ function whatIsAt(x, y) {
     const box = view.transfers && !row.folded ? boxAt(lane, time, 3 * near) : -1;
     return box < 0 ? null : {panel, row, box};
   }
-  const lane = row.lanes[Math.min(Math.floor(inside / item.tasks * panel.lanes), row.lanes.length - 1)];
-  const box = boxAt(lane, time, 0);
+  const here = row.lanes.filter((_, k) => inside <= item.tasks * partOf(panel, k)[1] && inside >= item.tasks * partOf(panel, k)[0]);
+  const boxNear = room => here.map(lane => boxAt(lane, time, room)).find(found => found >= 0) ?? -1;
+  const box = boxNear(0);
   if (box >= 0)
     return {panel, row, box};
   const gap = boxAt(row.gaps, time, 0);
   if (gap >= 0)
     return {panel, row, gap};
-  const close = boxAt(lane, time, near);
+  const close = boxNear(near);
   return close < 0 ? null : {panel, row, box: close};
 }

@@ -267,7 +267,12 @@ function paintLane(picture, lane, panel, place, under, labels) {
     return paintShares(picture, lane, panel, first, last, place, scale);
   const strip = under.slice(), wide = boxStrip(strip, lane, panel, first, last, scale, labels !== null);
   for (let y = Math.max(top, 0); y < Math.min(top + h, height); ++y)
-    pixels.set(strip, y * width + left);
+    if (!place.over)
+      pixels.set(strip, y * width + left);
+    else
+      for (let x = 0; x < columns; ++x)
+        if (strip[x] !== under[x])
+          pixels[y * width + left + x] = strip[x];
   const {boxes, lit} = panel, ratio = devicePixelRatio;
   for (let k = 0; k < wide.length; k += 3) {
     const [i, x0, x1] = [wide[k], wide[k + 1], wide[k + 2]], op = boxes.op[i], tint = colours.ops[op][boxes.chunk[i]];
@@ -278,7 +283,7 @@ function paintLane(picture, lane, panel, place, under, labels) {
     const label = labels[op].find(([room]) => room <= exact);
     if (!label || x1 - x0 < exact - 2)  // a box that the picture cuts off
       continue;
-    const versions = panel.versions && panel.lanes === 1 && boxes.version[i] >= 0 && h >= 28 * ratio;
+    const versions = panel.versions && boxes.version[i] >= 0 && h >= 28 * ratio;
     const middle = left + (x0 + x1) / 2, line = Math.round(top + h / 2 - glyphs.height / 2), half = Math.round(glyphs.height * 0.46);
     writeText(picture, label[1](boxes, i), middle, line - (versions ? half : 0), tint.text);
     if (versions && textWidth(versionText(panel, i)) + 4 <= x1 - x0)

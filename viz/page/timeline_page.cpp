@@ -48,19 +48,20 @@ constexpr BoxColumn kBoxColumns[] = {
 };
 
 // The boxes in the order of the page: device by device, its lanes of tasks, its sends, its receives, each by time.
+// Where tasks overlap, the first lane has those that overlap no other.
 class BoxOrder {
 public:
     BoxOrder(const Timeline& timeline, const Trace& trace) : position_(trace.events.size(), -1) {
         for (const Row& row : timeline.rows) {
             std::vector<std::pair<int, const Box*>> boxes;  // lane
             for (const Box& box : row.tasks)
-                boxes.emplace_back(box.lane, &box);
+                boxes.emplace_back(box.lanes == 1 ? 0 : box.lane + 1, &box);
             for (const Box& box : row.transfers)
                 boxes.emplace_back(is_recv(box.event->task.op) ? kReceives : kSends, &box);
             std::stable_sort(boxes.begin(), boxes.end(), [](const auto& a, const auto& b) {
                 return std::tuple(a.first, a.second->start) < std::tuple(b.first, b.second->start);
             });
-            std::vector<int> lanes(static_cast<std::size_t>(timeline.lanes), 0);
+            std::vector<int> lanes(static_cast<std::size_t>(timeline.lanes > 1 ? timeline.lanes + 1 : 1), 0);
             int sends = 0, receives = 0;
             for (const auto& [lane, box] : boxes) {
                 position_[static_cast<std::size_t>(box->event - trace.events.data())] =

@@ -158,7 +158,14 @@ StageCost& StageCost::operator+=(const StageCost& other) {
     sum_gradients += other.sum_gradients;
     gather_weights += other.gather_weights;
     accumulate += other.accumulate;
+    if (other.pair)
+        pair = pair.value_or(0) + *other.pair;
     return *this;
+}
+
+bool overlaps_pairs(const Costs& costs) {
+    return costs.pair_exposed < 1 ||
+           std::ranges::any_of(costs.stage, [](const StageCost& cost) { return cost.pair.has_value(); });
 }
 
 // Digits beyond the last one of a double do not round a size up.

@@ -115,13 +115,19 @@ struct Costs {
     std::vector<StageSum> stage_gathers;  // the end of U with sharded states; empty without, or if they share nothing
     int neighbours = 0;                   // devices of a host that slow each other down (busy); 0: all of the host
     Ns dispatch = 0;                      // per task
-    bool sent_copies = true;              // the sender keeps a copy until the next send of its lane
-    bool interpolated = false;            // some time was not measured at this micro-batch size
+    // A pair of overlapped tasks takes as long as the longer one and this share of the shorter one, where its time is
+    // not measured (StageCost::pair). 1: as long as one after the other.
+    double pair_exposed = 1;
+    bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
+    bool interpolated = false;  // some time was not measured at this micro-batch size
 
     MicroBatchLength length_of(int microbatch) const {
         return lengths.empty() ? MicroBatchLength{} : lengths[static_cast<std::size_t>(microbatch) % lengths.size()];
     }
 };
+
+// Returns whether some pair of tasks takes another time than one task after the other.
+bool overlaps_pairs(const Costs& costs);
 
 // Changes the cluster of costs, which get a new one at the end of the edit: `ClusterEdit(costs)->link = link;`.
 class ClusterEdit {

@@ -4,6 +4,7 @@
 #include "workloads/units.h"
 
 #include <compare>
+#include <optional>
 
 namespace pw {
 
@@ -11,8 +12,9 @@ namespace pw {
 struct StageCost {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0, recompute = 0;
     Ns update = 0, sum_gradients = 0;
-    Ns accumulate = 0;      // additional time of every B or W of a mini-batch except the stage's first
-    Ns gather_weights = 0;  // additional time of U, whatever the speeds: holders distribute their updated parts
+    Ns accumulate = 0;            // additional time of every B or W of a mini-batch except the stage's first
+    Ns gather_weights = 0;        // additional time of U, whatever the speeds: holders distribute their updated parts
+    std::optional<Ns> pair = {};  // of a pair of an F of this stage and a B; absent: by Costs::pair_exposed
     StageCost& operator+=(const StageCost& other);
 };
 
