@@ -52,8 +52,6 @@ void write_csv(const std::string& file, const Json& rows);
 // Refuses, before the work, a file that cannot be written, and two results on one standard output.
 void check_csv(const std::string& file, bool json);
 
-std::string version_text();  // "pipewright 0.2.0 (1a2b3c4; backends: ...)"
-
 // Makes a job, and prints its notes about the plan to stderr.
 Job job_of(Config config);
 

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/self_description.h"
 #include "cli/streams.h"
+#include "cli/version.h"
 #include "job/config/keys.h"
 #include "workloads/error.h"
 

@@ -1,6 +1,7 @@
 // Parses the command line, runs one command and maps exceptions to the exit code.
 #include "cli/command.h"
 #include "cli/streams.h"
+#include "cli/version.h"
 #include "exec/ranks/control_connection.h"
 #include "exec/system/threads.h"
 #include "job/config/other_names.h"

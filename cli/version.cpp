@@ -1,5 +1,5 @@
-// The version, with the commit of the sources if they are a checkout.
-#include "cli/command.h"
+#include "cli/version.h"
+
 #include "cli/commit.h"
 #include "exec/backends.h"
 

@@ -1,13 +1,13 @@
-# Writes OUTPUT, a header with the text of files as constants. CONSTANTS is NAME=FILE:FILE:...+NAME=...: the files are in
-# FOLDER, and those of a constant are put one after the other.
+# Writes OUTPUT, a source with the text of files as constants, which HEADER declares. CONSTANTS is
+# NAME=FILE:FILE:...+NAME=...: the files are in FOLDER, and those of a constant are put one after the other.
 cmake_policy(VERSION 3.25)
-set(text "#pragma once\n\n#include <string_view>\n\nnamespace pw {\n\n")
+set(text "#include \"${HEADER}\"\n\nnamespace pw {\n\n")
 string(REPLACE "+" ";" constants "${CONSTANTS}")
 foreach(constant IN LISTS constants)
   string(REGEX MATCH "^([^=]+)=(.+)$" matched "${constant}")
   set(name ${CMAKE_MATCH_1})
   string(REPLACE ":" ";" files "${CMAKE_MATCH_2}")
-  string(APPEND text "inline constexpr std::string_view ${name} =")
+  string(APPEND text "constexpr std::string_view ${name} =")
   foreach(file IN LISTS files)
     file(READ ${FOLDER}/${file} content)
     string(APPEND text "\n    R\"embedded(${content})embedded\"")

@@ -3,7 +3,7 @@
 #include "viz/chart.h"
 #include "viz/formats.h"
 #include "viz/html.h"
-#include "viz/page/chart_assets.h"
+#include "viz/page/assets.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
 #include "workloads/data/dataset.h"
 
+#include "workloads/data/noise.h"
 #include "workloads/error.h"
 #include "workloads/random.h"
 
@@ -22,8 +23,7 @@ constexpr std::size_t kRecordBytes = 1 + kPixels;  // label, then red, green and
 constexpr std::uintmax_t kFileBytes = kRecords * kRecordBytes;
 
 constexpr int kSyntheticSamples = 2048;
-constexpr int kGrid = 4;    // cells of a class's pattern along each side
-constexpr int kNoise = 48;  // largest deviation from the pattern, of 255
+constexpr int kGrid = 4;  // cells of a class's pattern along each side
 
 // A keyed permutation of [0, count): a Feistel network on the next even number of bits, walked along
 // its cycle until the value is in range. Less than 4 steps on average, and no state.
@@ -191,18 +191,11 @@ Dataset Dataset::synthetic(Dims input, int classes, std::int64_t seed) {
     const std::uint64_t key = mixed(static_cast<std::uint64_t>(seed));
     const std::vector<std::uint8_t> base = patterns(stored, classes, key);
     data.pixels_.resize(pixels * kSyntheticSamples);
-    std::uint8_t* pixel = data.pixels_.data();
-    const std::uint64_t noise_key = mixed(key + 1);
-    std::uint64_t number = 0;
-    for (int i = 0; i < kSyntheticSamples; ++i) {
-        const auto label = static_cast<std::size_t>(i % classes);
+    const std::uint64_t noise_key = mixed(key + 1);  // the noise of pixel number k is drawn from mixed(key + 1, k)
+    for (std::size_t i = 0; i < kSyntheticSamples; ++i) {
+        const std::size_t label = i % static_cast<std::size_t>(classes), first = i * pixels;
         data.labels_.push_back(static_cast<std::uint16_t>(label));
-        const std::uint8_t* const clean = &base[label * pixels];
-        for (std::size_t k = 0; k < pixels; ++k) {
-            const std::uint64_t random = mixed(noise_key ^ number++);  // as mixed(key + 1, number) is
-            const int noisy = clean[k] + static_cast<int>(random % (2 * kNoise + 1)) - kNoise;
-            *pixel++ = static_cast<std::uint8_t>(std::clamp(noisy, 0, 255));
-        }
+        add_noise(noise_key, first, {&base[label * pixels], pixels}, &data.pixels_[first]);
     }
     return data;
 }

@@ -50,11 +50,13 @@ int label_of(const std::vector<Disc>& discs, int row, int column) {
 }
 
 // A class has a colour, and stripes of its own width and direction.
-int brightness(std::uint64_t key, int label, int channel, int row, int column) {
+int colour(std::uint64_t key, int label, int channel) {
     const std::uint64_t of_class = mixed(key, static_cast<std::uint64_t>(label));
-    const int colour = 48 + static_cast<int>(mixed(of_class, static_cast<std::uint64_t>(channel)) % 160);
+    return 48 + static_cast<int>(mixed(of_class, static_cast<std::uint64_t>(channel)) % 160);
+}
+int stripe(int label, int row, int column) {
     const int width = 1 + label % 3, along = label % 2 == 0 ? row : column;
-    return colour + (along / width % 2 == 0 ? kStripes : -kStripes);
+    return along / width % 2 == 0 ? kStripes : -kStripes;
 }
 
 }  // namespace
@@ -67,6 +69,10 @@ Dataset Dataset::segmentation(Dims input, int classes, std::int64_t seed) {
     const std::uint64_t key = mixed(static_cast<std::uint64_t>(seed));
     const auto elements = static_cast<std::uint64_t>(stored.elements());
     const std::int64_t pixels = data.labels_stored_.elements();
+    std::vector<int> colours;
+    for (int label = 0; label < classes; ++label)
+        for (int channel = 0; channel < stored.channels; ++channel)
+            colours.push_back(colour(key, label, channel));
     data.pixels_.reserve(static_cast<std::size_t>(elements) * kSamples);
     data.labels_.reserve(static_cast<std::size_t>(pixels) * kSamples);
     for (int sample = 0; sample < kSamples; ++sample) {
@@ -77,11 +83,13 @@ Dataset Dataset::segmentation(Dims input, int classes, std::int64_t seed) {
         const std::uint16_t* labels = data.labels_.data() + sample * pixels;
         Draws noise(mixed(key + 2, static_cast<std::uint64_t>(sample)));
         for (int channel = 0; channel < stored.channels; ++channel)
-            for (int pixel = 0; pixel < pixels; ++pixel) {
-                const int clean = brightness(key, labels[pixel], channel, pixel / stored.width, pixel % stored.width);
-                const int noisy = clean + noise.below(2 * kColourNoise + 1) - kColourNoise;
-                data.pixels_.push_back(static_cast<std::uint8_t>(std::clamp(noisy, 0, 255)));
-            }
+            for (int row = 0; row < stored.height; ++row)
+                for (int column = 0; column < stored.width; ++column) {
+                    const int label = labels[row * stored.width + column];
+                    const int clean = colours[label * stored.channels + channel] + stripe(label, row, column);
+                    const int noisy = clean + noise.below(2 * kColourNoise + 1) - kColourNoise;
+                    data.pixels_.push_back(static_cast<std::uint8_t>(std::clamp(noisy, 0, 255)));
+                }
     }
     return data;
 }

@@ -204,6 +204,12 @@ bool send_one_gradient(const StageSplit& split, const std::vector<int>& readers,
     return least == most || least > elsewhere;
 }
 
+bool is_read_elsewhere(const LayerGraph& graph, const StageSplit& split, int layer) {
+    const auto read = out_edges(static_cast<std::size_t>(layer), graph);
+    return std::any_of(read.first, read.second,
+                       [&](const auto& edge) { return split.stage_of[target(edge, graph)] != split.stage_of[layer]; });
+}
+
 }  // namespace
 
 int first_summed(const StageSplit& split, const std::vector<int>& readers) {
@@ -220,13 +226,15 @@ std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& s
         return found != boundaries.end() ? *found : boundaries.emplace_back(Boundary{from, to, {}});
     };
     for (int layer = 0; layer < layers_in(graph); ++layer) {
-        const auto stage_of = [&](int number) { return split.stage_of[number]; };
+        const int from = split.stage_of[layer];
+        if (!is_read_elsewhere(graph, split, layer))
+            continue;
         const std::vector<int> readers = readers_of_layer(graph, layer);
         for (const int reader : readers) {
-            const int to = stage_of(reader);
-            if (to == stage_of(layer))
+            const int to = split.stage_of[reader];
+            if (to == from)
                 continue;
-            auto& tensors = boundary(stage_of(layer), to).tensors;
+            auto& tensors = boundary(from, to).tensors;
             if (tensors.empty() || tensors.back().layer != layer)
                 tensors.push_back({layer, {}, send_one_gradient(split, readers, to)});
             tensors.back().readers.push_back(reader);
