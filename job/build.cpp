@@ -8,6 +8,7 @@
 #include "job/transformer_job.h"
 #include "schedules/plan/durations.h"
 #include "workloads/data/data_sources.h"
+#include "workloads/models/recomputed_layers.h"
 #include "workloads/stages/ties.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -108,7 +109,9 @@ void check_hosts(const Profile& profile, const Config& config) {
 
 }  // namespace
 
-Model build_model(const Config& config) {
+namespace {
+
+Model built_model(const Config& config) {
     if (cost_source_of(config).source == CostSource::File)
         return model_from_file(config).model;
     if (is_transformer(config))
@@ -123,6 +126,23 @@ Model build_model(const Config& config) {
     } catch (const Error& error) {
         fail_at(config, "workload.image_size", error,
                 fmt::format("choose another image_size, such as {}", default_image_size(model, source)));
+    }
+}
+
+}  // namespace
+
+Model build_model(const Config& config) {
+    Model model = built_model(config);
+    mark_recomputed(config, model);
+    return model;
+}
+
+void mark_recomputed(const Config& config, Model& model) {
+    try {
+        set_recomputed(model.layers, config.pipeline.recompute_layers);
+    } catch (const Error& error) {
+        fail_at(config, "pipeline.recompute_layers", error,
+                "name layers or their blocks, as in layer3.0.conv2 or layer3; '*' matches any characters");
     }
 }
 

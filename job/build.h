@@ -9,6 +9,8 @@ namespace pw {
 
 // Builds the model that the config names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Config& config);
+// Marks the layers of the model that pipeline.recompute_layers names. build_model() has done so.
+void mark_recomputed(const Config& config, Model& model);
 // Makes the split of the config; `auto` uses `profile`.
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
 // Sets which gradients of a tensor with several readers are summed first, by run.fan_out_gradients. A new split sums

@@ -101,6 +101,20 @@ std::string no_concatenation(const Config& config, const Plan*) { return unread_
 std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
 std::string no_auto(const Config& config, const Plan*) { return unread_option(config, "activations"); }
 
+std::string no_recomputed_stages(const Config& config, const Plan*) {
+    return config.pipeline.recompute.stages.empty() ? "no stage is recomputed (pipeline.recompute)" : "";
+}
+
+std::string no_recomputed_layers(const Config& config, const Plan* plan) {
+    return is_uniform(config) ? fmt::format("{} has no layers", model_name(config))
+                              : no_recomputed_stages(config, plan);
+}
+
+std::string no_searched_recomputation(const Config& config, const Plan*) {
+    const bool none = config.search.recompute == SearchConfig::Recompute::None;
+    return none && !searches_cluster(config) ? "no stage is recomputed (search.recompute)" : "";
+}
+
 std::string no_holders(const Config& config, const Plan* plan) {
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
     const bool shared =
@@ -186,6 +200,9 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.concatenation", Read::ByPlans, no_concatenation},
     {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
     {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},
+    {"pipeline.recompute_layers", Read::ByPlans, no_recomputed_layers},
+    {"pipeline.recompute_saved", Read::ByPlans, no_recomputed_stages},
+    {"pipeline.recompute_ahead", Read::ByPlans, no_recomputed_stages},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},
@@ -196,6 +213,9 @@ constexpr KeyRow kKeys[] = {
     {"transfer.sum_bucket", Read::ByPlans, no_buckets},
     {"transfer.sums", Read::ByPlans, no_sums},
     {"search.profile_batch", Read::BySearches, no_batch},
+    {"search.recompute_layers", Read::BySearches, no_searched_recomputation},
+    {"search.recompute_saved", Read::BySearches, no_searched_recomputation},
+    {"search.recompute_ahead", Read::BySearches, no_searched_recomputation},
 };
 
 // Adds the keys of a block that have no effect here, by their limits.

@@ -127,6 +127,7 @@ Job make_job(Config config, Profile measured, Notices& notices) {
 
 Job make_job(Config config, Model model, Notices& notices) {
     return at_its_place(config, [&] {
+        mark_recomputed(config, model);
         Profile profile = profile_of(config, model);
         return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
     });

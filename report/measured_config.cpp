@@ -1,6 +1,7 @@
 #include "report/measured_config.h"
 
 #include "schedules/orders/schedule.h"
+#include "schedules/passes/passes.h"
 #include "schedules/trace/trace_plan.h"
 #include "workloads/error.h"
 
@@ -69,6 +70,26 @@ Plan plan_of_computation(const Report& measured) {
     return plan;
 }
 
+// Returns when and for which micro-batches the stages recompute, if adding R to the tasks of `plan` gives the list of
+// the trace; else R comes right before every backward.
+Recomputation recomputation_of(const Trace& trace, const Plan& plan, Recomputation recomputation) {
+    constexpr int kMost = 32;
+    if (recomputation.stages.empty())
+        return recomputation;
+    Plan traced = plan_of(trace);
+    for (std::vector<Task>& order : traced.order)
+        std::erase_if(order, [](const Task& task) { return !is_ordered(task) && task.op != Op::Recompute; });
+    for (int saved = 0; saved < kMost; ++saved)
+        for (int ahead = 0; ahead < kMost; ++ahead) {
+            const Recomputation other{recomputation.stages, saved, ahead};
+            Plan longer = plan;
+            add_recomputes(longer, other);
+            if (longer.order == traced.order)
+                return other;
+        }
+    return recomputation;
+}
+
 // By stage: the mean time of an operation in a step, 0 where there is none.
 std::vector<Ns> mean_times(const Report& measured, Op op) {
     std::vector<Ns> times(static_cast<std::size_t>(measured.trace.stages), 0);
@@ -116,11 +137,12 @@ MeasuredConfig measured_config(const Report& measured) {
             fail("the trace has no {} of stage {} that takes time\n  help: record forwards and backwards of all stages",
                  config.forward[stage] <= 0 ? "forward" : "backward", stage);
         if (recompute[stage] > 0)
-            config.recompute.push_back(static_cast<int>(stage));
+            config.recompute.stages.push_back(static_cast<int>(stage));
     }
     config.devices = trace.devices;
     config.micro_batches = trace.micro_batches;
     config.micro_batch_size = trace.micro_batch_size;
+    config.recompute = recomputation_of(trace, plan, config.recompute);
     config.schedule = schedule_with(plan);
     if (config.schedule.empty())
         config.plan = std::move(plan);
@@ -129,8 +151,12 @@ MeasuredConfig measured_config(const Report& measured) {
 
 std::string print(const MeasuredConfig& config, const std::string& plan_file) {
     std::string pipeline = config.plan ? fmt::format("schedule: {}", plan_file) : config.schedule;
-    if (!config.recompute.empty())
-        pipeline += fmt::format(", recompute: [{}]", fmt::join(config.recompute, ", "));
+    if (!config.recompute.stages.empty())
+        pipeline += fmt::format(", recompute: [{}]", fmt::join(config.recompute.stages, ", "));
+    if (config.recompute.saved > 0)
+        pipeline += fmt::format(", recompute_saved: {}", config.recompute.saved);
+    if (config.recompute.ahead > 0)
+        pipeline += fmt::format(", recompute_ahead: {}", config.recompute.ahead);
     return fmt::format(
         "# Times of stages as measured, for a micro-batch. A whole backward is half for inputs and half for weights.\n"
         "workload: {{model: uniform, stages: {}, activation: 0 B,\n"

@@ -15,7 +15,7 @@ struct MeasuredConfig {
     // The tasks that compute, in the order of the trace, if no schedule has that order for its shape.
     std::optional<Plan> plan = {};
     std::vector<Ns> forward, backward_input, backward_weight;  // by stage
-    std::vector<int> recompute;                                // stages with R
+    Recomputation recompute;  // stages with R; `saved` and `ahead` if they give the order of the trace
     int devices = 1, micro_batches = 1, micro_batch_size = 1;
 };
 

@@ -23,7 +23,7 @@ double above(Ns time, Ns least) {
 std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     const PipelineConfig& pipeline = job.config.pipeline;
     if (pipeline.schedule.ends_with(".csv") || !schedule_of(job.config).needs_costs || job.plan.shape.copies > 1 ||
-        !pipeline.recompute.empty() || !job.costs.last.empty())
+        !pipeline.recompute.stages.empty() || !job.costs.last.empty())
         return std::nullopt;
     std::vector<Bytes> memory;
     for (const DeviceConfig& device : job.config.cluster.devices)

@@ -31,7 +31,7 @@ void check_plan(const Config& config, std::string_view program) {
         config.fail_at("pipeline.micro_batch_lengths",
                        fmt::format("{} has no argument for micro-batches of unequal length", program),
                        "remove the key");
-    if (!config.pipeline.recompute.empty())
+    if (!config.pipeline.recompute.stages.empty())
         config.fail_at("pipeline.recompute",
                        fmt::format("{} recomputes blocks of the transformer, not stages with both ends", program),
                        "remove the key, and write parallel.recompute: full");

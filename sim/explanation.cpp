@@ -121,16 +121,23 @@ std::vector<double> mean_times(const TimedPlan& timed) {
     return means;
 }
 
-// Returns by kind the mean time of the R before each pass of the kind on its stage and device.
+// Returns by kind the mean time of R for each pass of the kind on its stage and device; passes without R count.
 std::vector<double> recompute_times(const TaskKinds& kinds, const std::vector<double>& means) {
     using Place = std::tuple<int, int, bool>;  // device, stage, of the last micro-batch
     const auto place_of = [](const TaskKinds::Kind& kind) {
         return Place{kind.device, kind.stage, kind.last_microbatch};
     };
     std::map<Place, double> time_of;
-    for (std::size_t kind = 0; kind < means.size(); ++kind)
-        if (kinds.all()[kind].op == Op::Recompute)
-            time_of[place_of(kinds.all()[kind])] = means[kind];
+    std::map<Place, int> passes;
+    for (std::size_t kind = 0; kind < means.size(); ++kind) {
+        const TaskKinds::Kind& one = kinds.all()[kind];
+        if (one.op == Op::Recompute)
+            time_of[place_of(one)] += means[kind] * one.count;
+        else if (makes_input_gradient(one.op))
+            passes[place_of(one)] += one.count;
+    }
+    for (auto& [place, time] : time_of)
+        time /= std::max(passes[place], 1);
     std::vector<double> times(means.size(), 0);
     for (std::size_t kind = 0; kind < means.size(); ++kind)
         if (makes_input_gradient(kinds.all()[kind].op))

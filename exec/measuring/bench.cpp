@@ -49,7 +49,8 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
 Bytes Bench::workspace() const { return std::max(sizes_.forward_workspace, sizes_.backward_workspace); }
 
 Bytes Bench::memory_with(int in_flight) const {
-    const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight;
+    const Bytes per_microbatch = sizes_.data + sizes_.until_input + sizes_.until_weight + sizes_.first_until_again +
+                                 sizes_.first_until_input + sizes_.first_until_weight;
     return (2 + states_) * sizes_.weights + sizes_.statistics + workspace() + in_flight * per_microbatch;
 }
 
@@ -120,6 +121,9 @@ void Bench::place_memory() {
         places_.back().data = take(sizes_.data);
         places_.back().until_input = take(sizes_.until_input);
         places_.back().until_weight = take(sizes_.until_weight);
+        places_.back().first_until_again = take(sizes_.first_until_again);
+        places_.back().first_until_input = take(sizes_.first_until_input);
+        places_.back().first_until_weight = take(sizes_.first_until_weight);
     }
 }
 

@@ -165,7 +165,7 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
     mode.protocol = TransferMode::Protocol::Rendezvous;
     add_updates(plan);
     add_transfers(plan, mode);
-    add_recomputes(plan, operations.recomputed());
+    add_recomputes(plan, {.stages = operations.recomputed()});
     std::shared_ptr<const Proof> proof = check(plan, mode);
     return with_plan(std::move(probe), {std::move(plan), std::move(proof)});
 }

@@ -10,7 +10,8 @@ StageMemory::StageMemory(const Job& job, int device, int stage, int gradient_par
       slot_of(weight_slots(job.plan, job.versions, stage, device)),
       optimizers(slots),
       parts(static_cast<std::size_t>(gradient_parts)) {
-    for (auto* rows : {&left_statistics, &data, &until_input, &until_weight, &gradient_kept, &dropped})
+    for (auto* rows : {&left_statistics, &data, &until_input, &until_weight, &gradient_kept, &dropped,
+                       &first_until_again, &first_until_input, &first_until_weight})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
 }
 
@@ -48,6 +49,15 @@ void StageMemory::place(const Buffer& buffer, std::byte* address) {
             break;
         case BufferUse::Dropped:
             dropped[buffer.microbatch] = address;
+            break;
+        case BufferUse::FirstUntilAgain:
+            first_until_again[buffer.microbatch] = address;
+            break;
+        case BufferUse::FirstUntilInput:
+            first_until_input[buffer.microbatch] = address;
+            break;
+        case BufferUse::FirstUntilWeight:
+            first_until_weight[buffer.microbatch] = address;
             break;
         default:
             break;

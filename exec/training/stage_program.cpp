@@ -22,6 +22,12 @@ std::byte* tensor_at(const Slot& slot, const Places& places) {
             return at(places.until_input, slot.offset);
         case Region::UntilWeight:
             return at(places.until_weight, slot.offset);
+        case Region::FirstUntilAgain:
+            return at(places.first_until_again, slot.offset);
+        case Region::FirstUntilInput:
+            return at(places.first_until_input, slot.offset);
+        case Region::FirstUntilWeight:
+            return at(places.first_until_weight, slot.offset);
         case Region::GradientKept:
             return at(places.gradient_kept, slot.offset);
         case Region::Workspace:
@@ -149,6 +155,8 @@ void StageProgram::forward(const Places& places, bool save) const {
 // Tensors that were sent earlier are written into the workspace: their landing buffers may contain others by now.
 void StageProgram::recompute(const Places& places) const {
     for (int layer : layers_) {
+        if (!model_.layers[layer].recomputed)
+            continue;
         bind_saving_forward(layer, places);
         LayerArgs& args = call_.args;
         if (layout_.output[layer].region == Region::Outbox)

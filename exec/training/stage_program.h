@@ -17,6 +17,9 @@ struct Places {
     std::byte* data = nullptr;
     std::byte* until_input = nullptr;
     std::byte* until_weight = nullptr;
+    std::byte* first_until_again = nullptr;
+    std::byte* first_until_input = nullptr;
+    std::byte* first_until_weight = nullptr;
     std::byte* gradient_kept = nullptr;
     std::byte* workspace = nullptr;
     // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
@@ -60,7 +63,8 @@ public:
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
     void forward(const Places& places, bool save) const;
-    // Writes the saved data of forward() again, from the same inputs and weights, and nothing else.
+    // Writes the saved data of forward() again, from the same inputs and weights, and nothing else: that of the layers
+    // that are recomputed.
     void recompute(const Places& places) const;
     // Does B (with `weights_too`) or I, which keeps the output gradients for W. It adds to the gradients that have
     // begun, and overwrites the others.

@@ -239,6 +239,9 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
         places.until_input = dropped;
         places.until_weight = dropped + program_of(task).layout().until_input;
     }
+    places.first_until_again = memory.first_until_again[mb];
+    places.first_until_input = memory.first_until_input[mb];
+    places.first_until_weight = memory.first_until_weight[mb];
     places.gradient_kept = memory.gradient_kept[mb];
     places.workspace = workspace_;
     places.weights = weights_for(task, version);

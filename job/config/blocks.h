@@ -88,6 +88,8 @@ std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
 std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, const std::string& folder);
 std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
+// Reads a list of names of layers, which must not be empty.
+std::vector<std::string> read_layer_names(const Yaml& at);
 // Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 

@@ -109,16 +109,17 @@ struct PipelineConfig {
     int micro_batch_size = 1;
     // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller.
     std::int64_t mini_batch = 1;
-    std::vector<MicroBatchLength> micro_batch_lengths;           // by micro-batch; empty: all are equal
-    std::vector<int> replicas;                                   // holders per stage; empty: `copies` each
-    int copies = 1;                                              // of the whole pipeline
-    std::vector<int> recompute;                                  // stages that run R, ascending
-    enum class Recompute { None, All };                          // values of the key that are not a list
-    std::optional<WeightPolicy> weights;                         // absent: the schedule's default
-    Prediction prediction = Prediction::None;                    // how the policy latest predicts weights
-    enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore's are stricter
-    ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
-    double pair_exposed = 1;                                     // Costs::pair_exposed
+    std::vector<MicroBatchLength> micro_batch_lengths;  // by micro-batch; empty: all are equal
+    std::vector<int> replicas;                          // holders per stage; empty: `copies` each
+    int copies = 1;                                     // of the whole pipeline
+    Recomputation recompute;
+    std::vector<std::string> recompute_layers;  // names of layers or blocks, with '*'; empty: all layers of the stages
+    enum class Recompute { None, All };         // values of `recompute` that are not a list
+    std::optional<WeightPolicy> weights;        // absent: the schedule's default
+    Prediction prediction = Prediction::None;   // how the policy latest predicts weights
+    enum class Rules { None, MindSpore } rules = Rules::None;                               // MindSpore's are stricter
+    ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;                             // for gpipe and bfs
+    double pair_exposed = 1;                                                                // Costs::pair_exposed
     ScheduleOptions::Concatenation concatenation = ScheduleOptions::Concatenation::Direct;  // for chimera
     int group = 0;        // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
     int activations = 0;  // for auto: micro-batches in flight on a device; 0: by its memory
@@ -225,6 +226,10 @@ struct SearchConfig {
     // devices of a stage: one, any number, the same for all
     enum class Replicas { No, Yes, Equal } replicas = Replicas::No;
     enum class Recompute { None, All, Auto } recompute = Recompute::None;
+    std::vector<int> recompute_saved, recompute_ahead;  // Recomputation::saved and ahead to try; empty: 0
+    // values of PipelineConfig::recompute_layers to try; empty: the pipeline's
+    std::vector<std::vector<std::string>> recompute_layers;
+    bool cheapest_layers = false;  // tries the layers that save most for their time, instead
     // The following keys are for transformers on a cluster; empty lists are usual values (search/clusters).
     std::vector<int> tensor, pipeline, context, expert, chunks, zero;
     std::vector<RecomputeKind> recomputed;

@@ -82,6 +82,7 @@ constexpr OtherName kOtherNames[] = {
     {"sequence_parallel", "parallel.sequence"},
     {"recompute_granularity", "pipeline.recompute"},
     {"activation_checkpointing", "pipeline.recompute"},
+    {"num_microbatches_with_partial_activation_checkpoints", "pipeline.recompute_saved"},
     // training
     {"lr", "training.learning_rate"},
     {"adam", "training.optimizer"},

@@ -130,8 +130,16 @@ std::string print_replicas(const Config& config) {
     return pipeline.copies > 1 ? print_plain(pipeline.copies) : print_items(pipeline.replicas);
 }
 
+void read_recompute_layers(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    config.pipeline.recompute_layers = read_layer_names(at);
+}
+
+std::string print_recompute_layers(const Config& config) {
+    return config.pipeline.recompute_layers.empty() ? "" : print_list(config.pipeline.recompute_layers, quoted);
+}
+
 std::string print_recompute(const Config& config) {
-    const std::vector<int>& stages = config.pipeline.recompute;
+    const std::vector<int>& stages = config.pipeline.recompute.stages;
     using Recompute = PipelineConfig::Recompute;
     if (!stages.empty() && std::ssize(stages) != config.pipeline.stages)
         return print_items(stages);
@@ -234,6 +242,20 @@ constexpr ConfigKey kPipelineKeys[] = {
      "`none`",
      "stages that save nothing in `F` and recompute it before the backward pass; see "
      "[schedules.md](schedules.md#recompute). Without backward passes it has no effect"},
+    {"recompute_layers",
+     {special("`[layer, …]`", R"({"$ref": "#/$defs/names"})"), read_recompute_layers, print_recompute_layers},
+     KeyShown::IfSet,
+     "all layers",
+     "with `recompute`: the layers of these stages that are recomputed, by their names or those of their blocks, with "
+     "`*` for any characters; `F` keeps what the others save"},
+    {"recompute_saved", integer_key<kPipeline, &Pipeline::recompute, &Recomputation::saved>(0, kMostBatches),
+     KeyShown::IfSet, "",
+     "with `recompute`: micro-batches of each window whose `F` saves everything, so that no `R` runs; a window is as "
+     "many micro-batches as the stage has in flight"},
+    {"recompute_ahead", integer_key<kPipeline, &Pipeline::recompute, &Recomputation::ahead>(0, kMostBatches),
+     KeyShown::IfSet, "",
+     "with `recompute`: how many further `R` of a device run before its first backward, while it waits for the "
+     "gradient"},
     {"waves", kLaterKey},
     {"slices", kLaterKey},
 };
@@ -255,6 +277,16 @@ void finish_pipeline(const Yaml& at, Config& config, KeyReading&) {
 }
 
 }  // namespace
+
+std::vector<std::string> read_layer_names(const Yaml& at) {
+    std::vector<std::string> names;
+    for (const Yaml& item : at.items())
+        names.push_back(read_name(item));
+    if (at.is_list() && names.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()),
+                    "name layers, such as layer3 or *.relu, or remove the key");
+    return names;
+}
 
 ConfigBlock pipeline_block() { return {"pipeline", kPipelineKeys, finish_pipeline}; }
 

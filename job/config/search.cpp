@@ -17,7 +17,9 @@ std::vector<T> read_different(const Yaml& at, Read read) {
     for (const Yaml& item : at.items()) {
         values.push_back(read(item));
         if (!seen.insert(values.back()).second)
-            item.complain(fmt::format("'{}' is listed twice in '{}'", item.text(), at.path()), "write it once");
+            item.complain(
+                fmt::format("'{}' is listed twice in '{}'", item.is_text() ? item.text() : item.path(), at.path()),
+                "write it once");
     }
     if (at.is_list() && values.empty())
         at.complain(fmt::format("'{}' is empty", at.path()), "write what to try, or remove the key");
@@ -53,6 +55,21 @@ std::string print_recompute_of_search(const Config& config) {
     return config.search.recomputed.empty()
                ? ""
                : print_list(config.search.recomputed, [](RecomputeKind kind) { return std::string(name_of(kind)); });
+}
+
+constexpr std::string_view kCheapestLayers = "auto";
+
+void read_recompute_layers_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    config.search.cheapest_layers = at.is_text() && at.text() == kCheapestLayers;
+    if (!config.search.cheapest_layers)
+        config.search.recompute_layers = read_different<std::vector<std::string>>(at, read_layer_names);
+}
+
+std::string print_recompute_layers_of_search(const Config& config) {
+    if (config.search.cheapest_layers)
+        return std::string(kCheapestLayers);
+    const auto names = [](const std::vector<std::string>& layers) { return print_list(layers, quoted); };
+    return config.search.recompute_layers.empty() ? "" : print_list(config.search.recompute_layers, names);
 }
 
 void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
@@ -173,6 +190,20 @@ constexpr ConfigKey kSearchKeys[] = {
      "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be recomputed "
      "unless `none` is written; for [transformers](search.md#transformers-on-a-cluster) values of `parallel.recompute`",
      kReadBy<Objective::Makespan, Objective::Piper>},
+    {"recompute_layers",
+     {special(
+          "`auto`, `[[layer, …], …]`",
+          R"({"anyOf": [{"const": "auto"}, {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/names"}}]})"),
+      read_recompute_layers_of_search, print_recompute_layers_of_search},
+     KeyShown::IfSet,
+     "the pipeline's",
+     "with `recompute`: values of `pipeline.recompute_layers` to try; `auto`: those that save most memory for their "
+     "time, a quarter, half and three quarters of all, and all layers",
+     kOfLayers},
+    {"recompute_saved", counts_key<kSearch, &Search::recompute_saved>(kMostBatches, 0), KeyShown::IfSet, "`[0]`",
+     "with `recompute`: values of `pipeline.recompute_saved` to try", kOfLayers},
+    {"recompute_ahead", counts_key<kSearch, &Search::recompute_ahead>(kMostBatches, 0), KeyShown::IfSet, "`[0]`",
+     "with `recompute`: values of `pipeline.recompute_ahead` to try", kOfLayers},
     {"tensor", counts_key<kSearch, &Search::tensor>(kHighest), KeyShown::IfSet,
      "powers of two up to the devices of a host or domain", "degrees of `parallel.tensor` to try", kOfClusters},
     {"pipeline", counts_key<kSearch, &Search::pipeline>(kHighest), KeyShown::IfSet,

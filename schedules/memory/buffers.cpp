@@ -123,6 +123,7 @@ private:
         std::size_t each = 0;  // per micro-batch
         for (const StageBytes& bytes : costs_.bytes)
             for (const Bytes size : {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept,
+                                     bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight,
                                      bytes.statistics, bytes.until_input + bytes.until_weight})
                 each += size > 0 ? 1 : 0;
         for (const EdgeBytes& bytes : costs_.edges)
@@ -174,6 +175,10 @@ private:
         activation(BufferUse::Data, MemoryKind::Inputs, bytes.data, first, weight);
         activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, saved, input);
         activation(BufferUse::UntilWeight, MemoryKind::Activations, bytes.until_weight, saved, weight);
+        activation(BufferUse::FirstUntilAgain, MemoryKind::Activations, bytes.first_until_again, first,
+                   std::max(first, again));
+        activation(BufferUse::FirstUntilInput, MemoryKind::Activations, bytes.first_until_input, first, input);
+        activation(BufferUse::FirstUntilWeight, MemoryKind::Activations, bytes.first_until_weight, first, weight);
         activation(BufferUse::Dropped, MemoryKind::Activations, again < 0 ? 0 : bytes.until_input + bytes.until_weight,
                    first, first);
         activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,

@@ -29,6 +29,9 @@ enum class BufferUse {
     UntilWeight,
     GradientKept,  // these three: workloads/stages/stage_layout.h; with R, R makes the first two
     Dropped,       // UntilInput and UntilWeight together, as F makes them if R follows; it ends with F
+    FirstUntilAgain,
+    FirstUntilInput,
+    FirstUntilWeight,  // these three: workloads/stages/stage_layout.h; F makes them
     LandingForward,
     LandingBackward,  // the two landing buffers of boundary from -> to
     SentForward,

@@ -5,6 +5,7 @@
 #include "schedules/orders/placement.h"
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"
+#include "schedules/plan/recomputation.h"
 #include "workloads/text/choice.h"
 
 #include <memory>
@@ -112,8 +113,8 @@ struct PlanOptions {
     ScheduleOptions schedule;
     std::optional<WeightPolicy> weights;  // absent: the schedule's default
     Prediction prediction = Prediction::None;
-    std::vector<int> recompute;  // stages whose F saves nothing: R recomputes it right before B or I
-    TransferMode transfers;      // the plan is proven in these lanes, under rendezvous
+    Recomputation recompute;
+    TransferMode transfers;  // the plan is proven in these lanes, under rendezvous
 };
 
 // Returns the fewest micro-batches that every stage divides evenly among its holders. Schedules that update as often as

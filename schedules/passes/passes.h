@@ -3,6 +3,7 @@
 
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan_graph.h"
+#include "schedules/plan/recomputation.h"
 
 #include <functional>
 #include <memory>
@@ -11,11 +12,12 @@
 
 namespace pw {
 
-// Inserts R (recomputation) right before each B (backward) or I (backward for inputs) of `stages`, before both tasks of
-// an overlapped pair. A plan without backwards does not change. The F of these stages drops what it saves, and R saves
-// it again. Add transfers first: R sends and receives nothing, and its backward's tensors are received before R, so
-// that they travel meanwhile.
-void add_recomputes(Plan& plan, const std::vector<int>& stages);
+// Inserts R (recomputation) right before the B (backward) or I (backward for inputs) of each micro-batch that it is
+// for, or before the first backward of the device where the F comes before that; always before both tasks of an
+// overlapped pair. A plan without backwards does not change. The F of these micro-batches drops what it saves, and R
+// saves it again. Add transfers first: R sends and receives nothing, and the tensors of the backward that follows are
+// received before R, so that they travel meanwhile.
+void add_recomputes(Plan& plan, const Recomputation& recomputation);
 
 // Inserts S (sum of gradients, for stages with several holders or ties) and U (update) right after each stage's last B
 // or W of every mini-batch on every holder, where the order has none. Both carry the last micro-batch of the

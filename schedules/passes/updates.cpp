@@ -234,25 +234,6 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
 
 }  // namespace
 
-void add_recomputes(Plan& plan, const std::vector<int>& stages) {
-    const auto is_recomputed = [&](int stage) {
-        return std::find(stages.begin(), stages.end(), stage) != stages.end();
-    };
-    for (std::vector<Task>& order : plan.order) {
-        std::vector<Task> longer;
-        std::ptrdiff_t pair = 0;  // start of the task, or of its pair, in `longer`
-        bool in_pair = false;
-        for (const Task& task : order) {
-            if (!is_transfer(task.op) && !std::exchange(in_pair, task.with_next))
-                pair = std::ssize(longer);
-            if (makes_input_gradient(task.op) && is_recomputed(task.stage))
-                longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slice});
-            longer.push_back(task);
-        }
-        order = std::move(longer);
-    }
-}
-
 void add_updates(Plan& plan) {
     const std::vector<bool> trained = trained_stages(plan);
     const std::vector<int> sequence = sum_sequence(plan.shape);

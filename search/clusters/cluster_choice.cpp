@@ -300,7 +300,7 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     pipeline.lists.clear();
     pipeline.replicas.clear();
     pipeline.copies = 1;
-    pipeline.recompute.clear();
+    pipeline.recompute = {};
     divide_among_replicas(chosen, config.search.mini_batch);
     // The file's places of what is chosen no longer hold.
     std::erase_if(chosen.places, [](const auto& place) {

@@ -187,9 +187,8 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
     const TrainingBytes state = training_bytes(piece.weights, optimizer_);
     const Bytes updated = stage.updates ? state.gradients + shard_of(state.states, stage.shards) : 0;
-    const int held = stage.recomputes ? 1 : stage.in_flight;
-    const Bytes activations =
-        lengths_.empty() ? held * piece.activations : least_bytes(piece.activations, stage.in_flight_bytes);
+    const Bytes activations = lengths_.empty() ? static_cast<Bytes>(stage.held) * piece.activations
+                                               : least_bytes(piece.activations, stage.held);
     return stage.versions * piece.weights + updated + piece.statistics + activations;
 }
 

@@ -98,9 +98,9 @@ private:
         Bytes available = kUnlimited;
         std::vector<PathCounts> paths;  // paths to the last backward; the first is the list itself
         PathCounts all;                 // the path to the update
-        bool updates = false, recomputes = false;
-        int in_flight = 0, versions = 1;
-        double in_flight_bytes = 0;  // sum of their lengths, if they are unequal
+        bool updates = false;
+        int versions = 1;
+        double held = 0;             // micro-batches whose activations are held at once, as the sum of their lengths
         double first = 1, last = 1;  // lengths of the first F's micro-batch, and of that of the last backward
         int shards = 1;              // of the optimizer's states; a device keeps and updates one of them
     };
@@ -114,6 +114,7 @@ private:
         double both() const { return std::min(forward, backward); }
     };
     Lengths lengths_of(const Task& task) const;
+    double bytes_of(const Task& task) const;  // length of its micro-batch
     Ns path(Ns time, double length) const { return path(time, length, best_.speed); }
     Ns path(Ns time, double length, double speed) const;
     Ns passes(int count, double length, Ns time, const Stage& stage) const;

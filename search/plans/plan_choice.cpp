@@ -57,6 +57,35 @@ std::vector<int> recomputed_counts(const Config& config, const Schedule& schedul
     return counts;
 }
 
+std::vector<int> listed_or_none(const std::vector<int>& listed) { return listed.empty() ? std::vector{0} : listed; }
+
+std::vector<std::vector<std::string>> layers_to_try(const Config& config) {
+    const std::vector<std::vector<std::string>>& listed = config.search.recompute_layers;
+    return listed.empty() ? std::vector<std::vector<std::string>>{config.pipeline.recompute_layers} : listed;
+}
+
+// Calls visit with the choice for each way to recompute.
+template <class Visit>
+void for_each_recomputation(const Config& config, PlanChoice choice, Visit visit) {
+    for (const int recomputed : recomputed_counts(config, schedule_named(config, choice.schedule), choice.stages)) {
+        choice.recomputed = recomputed;
+        choice.saved = choice.ahead = 0;
+        choice.layers.clear();
+        if (recomputed == 0) {
+            visit(choice);
+            continue;
+        }
+        for (const std::vector<std::string>& layers : layers_to_try(config))
+            for (const int saved : listed_or_none(config.search.recompute_saved))
+                for (const int ahead : listed_or_none(config.search.recompute_ahead)) {
+                    choice.layers = layers;
+                    choice.saved = saved;
+                    choice.ahead = ahead;
+                    visit(choice);
+                }
+    }
+}
+
 // Ways to give every stage one device or more, `devices` in all; the even one is empty.
 void share_out(int devices, int stages, std::vector<int>& shares, std::vector<std::vector<int>>& all) {
     if (stages == 1) {
@@ -194,14 +223,13 @@ private:
         if (numbers_ > kMostNumbers)
             return false;
         const DeviceOrders orders = orders_of(alike_, devices, most);
-        for (const std::vector<int>& order : orders.all)
-            for (const int recomputed :
-                 recomputed_counts(config_, schedule_named(config_, choice.schedule), choice.stages)) {
+        for (const std::vector<int>& order : orders.all) {
+            choice.devices = order;
+            for_each_recomputation(config_, choice, [&](const PlanChoice& one) {
                 numbers_ += order.size() + choice.replicas.size();
-                choice.devices = order;
-                choice.recomputed = recomputed;
-                choices.all.push_back(choice);
-            }
+                choices.all.push_back(one);
+            });
+        }
         return orders.complete;
     }
 
@@ -210,22 +238,16 @@ private:
         choice.replicas = {devices_};
         choice.devices.resize(static_cast<std::size_t>(devices_));
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
-        for (const int recomputed :
-             recomputed_counts(config_, schedule_named(config_, choice.schedule), choice.stages)) {
-            choice.recomputed = recomputed;
-            choices.all.push_back(choice);
-        }
+        for_each_recomputation(config_, choice, [&](const PlanChoice& one) { choices.all.push_back(one); });
     }
 
     void add_partial(PlanChoice choice, bool shares, bool only_network) {
         choice.devices.resize(config_.cluster.devices.size());
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
         choice.replicas.clear();
-        for (const int recomputed :
-             recomputed_counts(config_, schedule_named(config_, choice.schedule), choice.stages)) {
-            choice.recomputed = recomputed;
-            choices.partial.push_back({choice, shares, only_network});
-        }
+        for_each_recomputation(config_, choice, [&](const PlanChoice& one) {
+            choices.partial.push_back({one, shares, only_network});
+        });
     }
 
     const Config& config_;
@@ -390,8 +412,10 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.micro_batches = choice.micro_batches;
     chosen.pipeline.micro_batch_size = choice.micro_batch_size;
     chosen.pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
-    chosen.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
-    std::iota(chosen.pipeline.recompute.begin(), chosen.pipeline.recompute.end(), 0);
+    std::vector<int> recomputed(static_cast<std::size_t>(choice.recomputed));
+    std::iota(recomputed.begin(), recomputed.end(), 0);
+    chosen.pipeline.recompute = {.stages = std::move(recomputed), .saved = choice.saved, .ahead = choice.ahead};
+    chosen.pipeline.recompute_layers = choice.layers;
     chosen.pipeline.replicas = choice.replicas;
     chosen.pipeline.copies = choice.copies;
     if (schedule_named(config, choice.schedule).needs_costs)
@@ -445,6 +469,14 @@ std::string print(const PlanChoice& choice) {
         text += fmt::format(", {} replicas of the pipeline", choice.copies);
     if (choice.recomputed > 0)
         text += fmt::format(", {} of the stages recomputed", choice.recomputed);
+    if (choice.layers.size() > 3)
+        text += fmt::format(" in {} layers", choice.layers.size());
+    else if (!choice.layers.empty())
+        text += fmt::format(" in {}", fmt::join(choice.layers, " "));
+    if (choice.saved > 0)
+        text += fmt::format(", {} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es");
+    if (choice.ahead > 0)
+        text += fmt::format(", {} recomputed ahead", choice.ahead);
     return text;
 }
 

@@ -17,9 +17,11 @@ struct PlanChoice {
     std::vector<int> devices;  // numbers of the config's devices, in the order of the stages
     int stages = 1;
     int micro_batches = 1, micro_batch_size = 1;
-    int recomputed = 0;              // number of first stages that are recomputed: they hold the most micro-batches
-    std::vector<int> replicas = {};  // per stage; when empty, one each
-    int copies = 1;                  // of the whole pipeline
+    int recomputed = 0;        // number of first stages that are recomputed: they hold the most micro-batches
+    int saved = 0, ahead = 0;  // of Recomputation
+    std::vector<std::string> layers = {};  // those of these stages that are recomputed, by their names; empty: all
+    std::vector<int> replicas = {};        // per stage; when empty, one each
+    int copies = 1;                        // of the whole pipeline
     bool operator==(const PlanChoice&) const = default;
 };
 
@@ -52,10 +54,10 @@ struct ChoiceLimits {
 };
 
 // All choices of `config.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are
-// not alike, recomputed stages, replicas. Data parallelism, one stage on all devices, is one of them unless the config
-// has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
-// too many ways to give every stage its devices, only some are tried: orders_of() the devices; equal shares of all
-// devices, of half as many, a quarter, ...
+// not alike, recomputed stages and how, replicas. Data parallelism, one stage on all devices, is one of them unless the
+// config has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are too many ways
+// to give every stage its devices, only some are tried: orders_of() the devices; equal shares of all devices, of half
+// as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {

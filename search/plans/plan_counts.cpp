@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -22,17 +23,37 @@ std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
     return tasks;
 }
 
-// Returns by how many the micro-batches between F and their backward grow.
-int opened_by(const Task& task) { return saves_first(task.op) ? 1 : makes_input_gradient(task.op) ? -1 : 0; }
-
-// Returns the most micro-batches that are between F and their backward at once.
-int in_flight_of(const std::vector<Task>& tasks) {
-    int now = 0, most = 0;
+// Returns the largest sum of sizes of the micro-batches whose saved activations are held at once: from F, or from R and
+// while F makes them, until the backward.
+template <class SizeOf>
+double most_held(const std::vector<Task>& tasks, SizeOf size_of) {
+    std::set<int> again;
+    bool trains = false;
     for (const Task& task : tasks) {
-        now += opened_by(task);
-        most = std::max(most, now);
+        trains |= makes_input_gradient(task.op);
+        if (task.op == Op::Recompute)
+            again.insert(task.microbatch);
     }
-    return now == 0 ? most : 0;  // without backwards no activation is kept
+    double now = 0, most = 0;
+    for (const Task& task : tasks) {
+        if (saves_first(task.op) || task.op == Op::Recompute) {
+            now += size_of(task);
+            most = std::max(most, now);
+        }
+        if (makes_input_gradient(task.op) || (saves_first(task.op) && again.contains(task.microbatch)))
+            now -= size_of(task);
+    }
+    return trains ? most : 0;  // without backwards no activation is kept
+}
+
+// Returns the same if no two micro-batches are held at once.
+template <class SizeOf>
+double largest_held(const std::vector<Task>& tasks, SizeOf size_of) {
+    double largest = 0;
+    for (const Task& task : tasks)
+        if (task.op == Op::Forward)
+            largest = std::max<double>(largest, size_of(task));
+    return largest;
 }
 
 bool never(int) { return false; }
@@ -104,6 +125,10 @@ PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
     return {length.forward, is_backward(task.op) && own != nullptr
                                 ? length.*own
                                 : std::min(length.backward_input, length.backward_weight)};
+}
+
+double PlanBound::bytes_of(const Task& task) const {
+    return lengths_.empty() ? 1 : lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes;
 }
 
 void PlanBound::count(const Task& task, PathCounts& counts) const {
@@ -190,20 +215,13 @@ BestDevice best_of(const std::vector<DeviceConfig>& devices) {
 void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const {
     if (lengths_.empty())
         return;
-    double now = 0, most = 0, longest = 0;
     bool begun = false;
     for (const Task& task : tasks) {
-        const double bytes = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes;
         if (task.op == Op::Forward && !std::exchange(begun, true))
             stage.first = lengths_of(task).forward;
-        if (makes_input_gradient(task.op)) {
+        if (makes_input_gradient(task.op))
             stage.last = lengths_of(task).backward;
-            longest = std::max(longest, bytes);
-        }
-        now += opened_by(task) * bytes;
-        most = std::max(most, now);
     }
-    stage.in_flight_bytes = stage.recomputes || any_order_ ? longest : stage.in_flight > 0 ? most : 0;
 }
 
 // Returns the time that the host with the most calls needs to issue them.
@@ -267,8 +285,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
         stage.paths = paths_through(tasks);
         stage.all = path_to(tasks, tasks.size(), never);
         stage.updates = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.op == Op::Update; });
-        stage.recomputes = stage.all.recomputes > 0;
-        stage.in_flight = any_order_ ? std::min(1, in_flight_of(tasks)) : in_flight_of(tasks);
+        const auto size_of = [&](const Task& task) { return bytes_of(task); };
+        stage.held = any_order_ ? largest_held(tasks, size_of) : most_held(tasks, size_of);
         stage.versions = versions.held[number];
         note_lengths(tasks, stage);
         stage.shards = sharded_ ? static_cast<int>(holders.size()) : 1;

@@ -2,6 +2,10 @@
 
 #include "job/job.h"
 #include "job/plan.h"
+#include "job/settings.h"
+#include "search/plans/cheapest_layers.h"
+#include "workloads/error.h"
+#include "workloads/models/recomputed_layers.h"
 
 #include <fmt/format.h>
 
@@ -23,6 +27,16 @@ namespace {
         "search.profile_batch: N, the samples that the times are for");
 }
 
+void check_recomputed_layers(const Config& config, Model model) {
+    for (const std::vector<std::string>& layers : config.search.recompute_layers)
+        try {
+            set_recomputed(model.layers, layers);
+        } catch (const Error& error) {
+            fail_at(config, "search.recompute_layers", error,
+                    "name layers or their blocks, as in layer3.0.conv2 or layer3; '*' matches any characters");
+        }
+}
+
 }  // namespace
 
 SearchProblem problem_of(const Config& config, const Model& model) {
@@ -39,7 +53,17 @@ SearchProblem problem_of(const Config& config, const Model& model) {
             refuse_several_sizes(config, *first, samples);
         return profile;
     };
-    return {config, model, profile_at, executed_mode(config)};
+    check_recomputed_layers(config, model);
+    SearchProblem problem{config, model, profile_at, executed_mode(config)};
+    if (config.search.cheapest_layers && config.search.recompute != SearchConfig::Recompute::None) {
+        const std::vector<int>& sizes = config.search.micro_batch_sizes;
+        const int size = sizes.empty() ? config.pipeline.micro_batch_size : sizes.front();
+        Model whole = model;
+        set_recomputed(whole.layers, {});
+        problem.config.search.recompute_layers =
+            cheapest_layers(whole.layers, CostTable(whole, profile_at(size), size));
+    }
+    return problem;
 }
 
 }  // namespace pw

@@ -7,10 +7,10 @@
 namespace pw {
 
 void SearchedChoices::add(const PlanChoice& choice) {
-    const auto [sized, is_new] = sized_.try_emplace(choice.micro_batch_size);
+    const auto [sized, is_new] = sized_.try_emplace({choice.micro_batch_size, choice.layers});
     if (is_new)
         try {
-            sized->second = std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size);
+            sized->second = std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size, choice.layers);
         } catch (const std::bad_alloc&) {  // nothing is known of this size
         }
     if (sized->second)

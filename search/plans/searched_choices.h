@@ -60,7 +60,8 @@ public:
 private:
     const SearchProblem& problem_;
     StageSpace space_;
-    std::map<int, std::unique_ptr<SizedModel>> sized_;  // by micro-batch size; none: there was no memory for it
+    // by micro-batch size and recomputed layers; none: there was no memory for it
+    std::map<std::pair<int, std::vector<std::string>>, std::unique_ptr<SizedModel>> sized_;
     std::vector<SearchedChoice> choices_;
     int unknown_ = 0;
 };

@@ -1,11 +1,26 @@
 #include "search/plans/sized_model.h"
 
+#include "workloads/models/recomputed_layers.h"
+
 #include <algorithm>
 
 namespace pw {
 
-SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples)
-    : profile(problem.profile_at(samples)), costs(problem.model, profile, samples), problem_(problem), space_(space) {
+namespace {
+
+Model marked(Model model, const std::vector<std::string>& recomputed) {
+    set_recomputed(model.layers, recomputed);
+    return model;
+}
+
+}  // namespace
+
+SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples,
+                       const std::vector<std::string>& recomputed)
+    : model(marked(problem.model, recomputed)),
+      profile(problem.profile_at(samples)),
+      costs(model, profile, samples),
+      space_(space) {
     const auto backward_of = [](const StageCost& cost) {
         return std::min(cost.backward, cost.backward_input + cost.backward_weight);
     };
@@ -23,7 +38,7 @@ const Pieces& SizedModel::pieces(BackwardForm form, Deadline& deadline) const {
     const auto found = pieces_.find(form);
     return found != pieces_.end()
                ? found->second
-               : pieces_.emplace(form, Pieces(problem_.model.layers, space_, costs, form, deadline)).first->second;
+               : pieces_.emplace(form, Pieces(model.layers, space_, costs, form, deadline)).first->second;
 }
 
 }  // namespace pw

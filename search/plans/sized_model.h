@@ -1,4 +1,4 @@
-// A model with its times and bytes at one micro-batch size.
+// A model with its times and bytes at one micro-batch size, and with the layers that are recomputed.
 #pragma once
 
 #include "search/plans/judge.h"
@@ -9,20 +9,22 @@
 
 namespace pw {
 
-// It refers to the problem and the space.
+// It refers to the space.
 class SizedModel {
 public:
-    SizedModel(const SearchProblem& problem, const StageSpace& space, int samples);
+    // `recomputed` is PlanChoice::layers.
+    SizedModel(const SearchProblem& problem, const StageSpace& space, int samples,
+               const std::vector<std::string>& recomputed);
     // Returns the pieces, which the first call makes, from any thread. Throws TimeIsUp.
     const Pieces& pieces(BackwardForm form, Deadline& deadline) const;
 
+    Model model;
     Profile profile;
-    CostTable costs;
+    CostTable costs;               // refers to both
     Ns forward = 0, backward = 0;  // times of all layers at speed 1, undisturbed by other devices
     Bytes weights = 0;
 
 private:
-    const SearchProblem& problem_;
     const StageSpace& space_;
     mutable std::mutex mutex_;
     mutable std::map<BackwardForm, Pieces> pieces_;

@@ -121,4 +121,14 @@ TEST_F(ImportConfig, TakesMeasuredRuns) {
     expect_says(error_of("import replicas.json -o model.yaml", 2), {"stage 0 on 2 devices", "help: name the files"});
 }
 
+TEST_F(ImportConfig, SaysWhatIsRecomputedAndWhen) {
+    write("a.yaml",
+          "{workload: {model: uniform, stages: 4}, pipeline: {schedule: 1f1b, micro_batches: 12, recompute: [0, 1], "
+          "recompute_saved: 1, recompute_ahead: 2}}");
+    run_well("simulate a.yaml --trace trace.json");
+    run_well("import trace.json -o b.yaml");
+    EXPECT_EQ(predicted("b.yaml"), predicted("a.yaml"));
+    EXPECT_NE(predicted("b.yaml --set pipeline.recompute_ahead=0"), predicted("a.yaml"));
+}
+
 }  // namespace pw

@@ -69,6 +69,8 @@ const Key kKeys[] = {
     {"pipeline.mini_batch", kCounts},
     {"pipeline.replicas", {"2", "3", "4096", "[1, 1]", "[2, 2]", "[1, 3]", "[2]", "[]", "[2147483647, 2147483647]"}},
     {"pipeline.recompute", {"all", "none", "[0]", "[1]", "[2147483647]"}},
+    {"pipeline.recompute_saved", {"0", "1", "1000000", "-1"}},
+    {"pipeline.recompute_ahead", {"0", "1", "1000000", "-1"}},
     {"pipeline.weights", {"flush", "stash", "latest", "vertical_sync", "double_buffer"}},
     {"pipeline.group", kCounts},
     {"pipeline.drain", {"fifo", "lifo"}},

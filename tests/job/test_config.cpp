@@ -238,7 +238,7 @@ TEST(Config, StagesToRecompute) {
     const auto recomputed = [](const char* value) {
         const Config config = load(fmt::format("{{workload: {{model: mlp}}, pipeline: {{stages: 3{}}}}}", value));
         EXPECT_EQ(load(config.yaml).pipeline.recompute, config.pipeline.recompute) << config.yaml;
-        return config.pipeline.recompute;
+        return config.pipeline.recompute.stages;
     };
     EXPECT_EQ(recomputed(""), std::vector<int>{});
     EXPECT_EQ(recomputed(", recompute: none"), std::vector<int>{});

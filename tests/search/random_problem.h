@@ -91,6 +91,12 @@ inline Config random_config(Random& random, const std::string& schedule) {
     // one of the dimensions that multiply the choices
     const int more = pick(random, 0, 5);
     config.search.recompute = more == 0 ? SearchConfig::Recompute::Auto : SearchConfig::Recompute::None;
+    if (const int how = more == 0 ? pick(random, 0, 2) : -1; how == 0)
+        config.search.recompute_saved = {0, 1};
+    else if (how == 1)
+        config.search.recompute_ahead = {0, 1};
+    else if (how == 2)
+        config.search.recompute_layers = {{"layer0", "layer2"}, {"layer1"}};
     config.search.replicas = more == 1 ? SearchConfig::Replicas::Yes : SearchConfig::Replicas::No;
     if (more == 2)
         for (DeviceConfig& device : config.cluster.devices)

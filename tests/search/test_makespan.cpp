@@ -10,6 +10,7 @@
 #include "tests/support/every_split.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
+#include "workloads/models/recomputed_layers.h"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +31,9 @@ struct Best {
 Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, StageSplit split,
                   const Plan& plan) {
     group_readers(split, config.run);
-    Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
+    Model model = problem.model;
+    set_recomputed(model.layers, config.pipeline.recompute_layers);
+    Costs costs = costs_of(model, split, profile, config.pipeline.micro_batch_size);
     costs.lengths = config.pipeline.micro_batch_lengths;
     costs.cluster = cluster_of(config, profile);
     add_settings(costs, config);
@@ -66,7 +69,7 @@ Best try_everything(const SearchProblem& problem, const PlanChoice& choice) {
 // The bound of a choice, raised as far as that goes, whatever has been found.
 Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
     const StageSpace space(problem.model.layers, 1200);
-    const SizedModel sized(problem, space, choice.micro_batch_size);
+    const SizedModel sized(problem, space, choice.micro_batch_size, choice.layers);
     Trial trial(problem, space, sized, choice);
     Deadline never(1e9);
     trial.open(never);

@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    using Key = std::tuple<int, int, int, std::vector<int>, std::vector<int>>;
+    using Key = std::tuple<int, int, int, int, int, std::vector<int>, std::vector<int>>;
 
     // Without a network devices with the same speed and memory are the same.
     Key key_of(const PlanChoice& choice) const {
@@ -91,7 +91,8 @@ private:
                 device = static_cast<int>(
                     std::find(search_.devices.begin(), search_.devices.end(), search_.devices[device]) -
                     search_.devices.begin());
-        return {choice.stages, choice.micro_batch_size, choice.recomputed, choice.replicas, devices};
+        return {choice.stages, choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead, choice.replicas,
+                devices};
     }
 
     void list(int stages, int size) {
@@ -139,9 +140,18 @@ private:
             choice.recomputed = recomputed;
             if ((recomputed == 0 && search_.recompute != "all") || search_.recompute == "auto" ||
                 (recomputed == choice.stages && search_.recompute == "all"))
+                list_recomputation(choice);
+        }
+    }
+
+    void list_recomputation(PlanChoice choice) {
+        for (const int saved : search_.saved)
+            for (const int ahead : search_.ahead) {
+                choice.saved = choice.recomputed > 0 ? saved : 0;
+                choice.ahead = choice.recomputed > 0 ? ahead : 0;
                 if (times_.try_emplace(key_of(choice)).second)
                     choices_.push_back(choice);
-        }
+            }
     }
 
     Config config_of_choice(const PlanChoice& choice) const {
@@ -172,8 +182,10 @@ private:
         config.pipeline.micro_batch_size = choice.micro_batch_size;
         config.pipeline.mini_batch = search_.mini_batch;
         config.pipeline.replicas = choice.replicas;
-        config.pipeline.recompute.resize(static_cast<std::size_t>(choice.recomputed));
-        std::iota(config.pipeline.recompute.begin(), config.pipeline.recompute.end(), 0);
+        config.pipeline.recompute.stages.resize(static_cast<std::size_t>(choice.recomputed));
+        std::iota(config.pipeline.recompute.stages.begin(), config.pipeline.recompute.stages.end(), 0);
+        config.pipeline.recompute.saved = choice.saved;
+        config.pipeline.recompute.ahead = choice.ahead;
         return config;
     }
 
@@ -186,8 +198,9 @@ private:
     // Returns nothing where the schedule is not defined for the choice, or refuses the edges of the split.
     const Made* made_for(const PlanChoice& choice, const Config& config, const StageSplit& split, TransferMode mode) {
         const StageLinks links = links_of(model_.layers, split);
-        const auto [place, is_new] = made_.try_emplace({choice.stages, choice.micro_batch_size, choice.recomputed,
-                                                        choice.replicas, std::ssize(choice.devices), links});
+        const auto [place, is_new] =
+            made_.try_emplace({choice.stages, choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead,
+                               choice.replicas, std::ssize(choice.devices), links});
         if (!is_new)
             return place->second.get();
         try {
@@ -241,7 +254,8 @@ private:
     std::map<int, std::vector<StageSplit>> splits_;  // by number of stages
     std::vector<PlanChoice> choices_;
     std::map<Key, std::optional<Ns>> times_;
-    std::map<std::tuple<int, int, int, std::vector<int>, std::ptrdiff_t, StageLinks>, std::unique_ptr<Made>> made_;
+    std::map<std::tuple<int, int, int, int, int, std::vector<int>, std::ptrdiff_t, StageLinks>, std::unique_ptr<Made>>
+        made_;
     std::optional<Witness> best_;
 };
 
@@ -297,9 +311,9 @@ private:
         std::iota(recompute.begin(), recompute.end(), 0);
         const std::string pipeline = fmt::format(
             "pipeline: {{schedule: {}, stages: {}, micro_batches: {}, micro_batch_size: {}, split: {{stages: [{}]}}, "
-            "recompute: {}{}}}\n",
+            "recompute: {}, recompute_saved: {}, recompute_ahead: {}{}}}\n",
             choice.schedule, choice.stages, choice.micro_batches, choice.micro_batch_size, fmt::join(stages, ", "),
-            recompute.empty() ? "none" : fmt::format("[{}]", fmt::join(recompute, ", ")),
+            recompute.empty() ? "none" : fmt::format("[{}]", fmt::join(recompute, ", ")), choice.saved, choice.ahead,
             choice.replicas.empty() ? "" : fmt::format(", replicas: [{}]", fmt::join(choice.replicas, ", ")));
         const Metrics metrics = simulated(search_.config(choice.devices, pipeline));
         EXPECT_EQ(metrics.step_time, witness.time);
@@ -353,7 +367,7 @@ private:
             const PlanChoice& choice = choices[number];
             std::unique_ptr<SizedModel>& of_size = sized[choice.micro_batch_size];
             if (!of_size)
-                of_size = std::make_unique<SizedModel>(problem, space, choice.micro_batch_size);
+                of_size = std::make_unique<SizedModel>(problem, space, choice.micro_batch_size, choice.layers);
             Trial trial(problem, space, *of_size, choice);
             trial.open(never);
             trial.sharpen(kNeverFits, never);

@@ -13,7 +13,7 @@ namespace {
 Bytes expect_bound_on_shares(const Config& config, const Model& model, const Profile& profile) {
     const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
     const StageSpace space(model.layers, 1200);
-    const SizedModel sized(problem, space, 1);
+    const SizedModel sized(problem, space, 1, {});
     Deadline never(1e9);
     Trial any(problem, space, sized, {"1f1b", {0, 1, 2}, 3, 8, 1});
     any.open(never);

@@ -30,7 +30,7 @@ TEST(Explanation, CallsImbalanceWhatEqualStagesWouldSave) {
     ClusterEdit(costs)->set_speeds({1, 0.5});
     EXPECT_GT(Simulator(plan, {}).explain(costs).idle[0].imbalance, 0);
     PlanOptions options;
-    options.recompute = {1};
+    options.recompute.stages = {1};
     ClusterEdit(costs)->kind.clear();
     costs.stage[1].recompute = 2;
     const Plan recomputing = plan_of("gpipe", 2, 2, 1, options);

@@ -33,7 +33,7 @@ std::vector<int> all_of(int stages) {
 
 PlanOptions recomputing(std::vector<int> stages) {
     PlanOptions options;
-    options.recompute = std::move(stages);
+    options.recompute.stages = std::move(stages);
     return options;
 }
 
@@ -271,7 +271,7 @@ TEST(Recompute, NothingIsInsideAPair) {
                    {Op::Forward, 0, 2},
                    {Op::BackwardInput, 0, 2},
                    {Op::BackwardWeight, 0, 2}}};
-    add_recomputes(plan, {0});
+    add_recomputes(plan, {.stages = {0}});
     EXPECT_EQ(print(plan), "0: 0F0 0R0 (0F1;0B0) 0R1 (0B1;0F2) 0R2 0I2 0W2\n");
     add_updates(plan);
     EXPECT_EQ(verdict(plan), "");
@@ -288,6 +288,84 @@ TEST(Recompute, PlansFromFiles) {
         const Plan read = make_plan(load_config(folder.write("cfg.yaml", config), {}), {}, 1);
         EXPECT_EQ(read.order, plan.order);
     }
+}
+
+PlanOptions recomputing(std::vector<int> stages, int saved, int ahead) {
+    PlanOptions options;
+    options.recompute = {.stages = std::move(stages), .saved = saved, .ahead = ahead};
+    return options;
+}
+
+std::string computes_of(const Plan& plan, int device) {
+    std::string text;
+    for (const Task& task : plan.order[device])
+        if (is_compute(task.op))
+            text += (text.empty() ? "" : " ") + print(task);
+    return text;
+}
+
+// Megatron-LM's rule: of each window of (warm-up + 1) micro-batches all but the first k are recomputed.
+TEST(Recompute, SavesTheFirstMicroBatchesOfEachWindow) {
+    for (const int p : {2, 3, 4})
+        for (const int m : {1, 3, 8, 9})
+            for (int saved = 0; saved <= p; ++saved) {
+                const Plan plan = plan_of("1f1b", p, m, 1, recomputing(all_of(p), saved, 0));
+                for (int device = 0; device < p; ++device) {
+                    const int window = p - 1 - device + 1;
+                    for (int mb = 0; mb < m; ++mb) {
+                        const Task again{Op::Recompute, device, mb};
+                        EXPECT_EQ(std::count(plan.order[device].begin(), plan.order[device].end(), again),
+                                  mb % window >= saved ? 1 : 0)
+                            << p << ' ' << m << ' ' << saved << ": " << print(again);
+                    }
+                }
+            }
+}
+
+// k of the micro-batches in flight have all that F saves, and one of the others has.
+TEST(Recompute, MemoryIsTheStateOfThoseSavedAndOfOne) {
+    const int p = 4, m = 12;
+    Costs costs;
+    costs.stage.resize(p);
+    costs.bytes.assign(p, {.until_input = 700, .until_weight = 300});
+    for (int saved = 0; saved <= p; ++saved) {
+        const Plan plan = plan_of("1f1b", p, m, 1, recomputing(all_of(p), saved, 0));
+        for (int device = 0; device < p; ++device)
+            EXPECT_EQ(peak(plan, costs, device), std::min(saved + 1, p - device) * 1000) << saved;
+    }
+    for (int ahead = 0; ahead < p; ++ahead) {
+        const Plan plan = plan_of("1f1b", p, m, 1, recomputing(all_of(p), 0, ahead));
+        for (int device = 0; device < p; ++device)
+            EXPECT_EQ(peak(plan, costs, device), std::min(ahead + 1, p - device) * 1000) << ahead;
+    }
+}
+
+TEST(Recompute, RunsAheadOfTheFirstBackward) {
+    EXPECT_EQ(computes_of(plan_of("1f1b", 2, 4, 1, recomputing({0}, 0, 0)), 0),
+              "0F0 0F1 0R0 0B0 0F2 0R1 0B1 0F3 0R2 0B2 0R3 0B3");
+    EXPECT_EQ(computes_of(plan_of("1f1b", 2, 4, 1, recomputing({0}, 0, 1)), 0),
+              "0F0 0F1 0R0 0R1 0B0 0F2 0B1 0F3 0R2 0B2 0R3 0B3");
+    EXPECT_EQ(computes_of(plan_of("1f1b", 2, 4, 1, recomputing({0}, 0, 9)), 0),
+              "0F0 0F1 0R0 0R1 0B0 0F2 0B1 0F3 0R2 0B2 0R3 0B3");
+    EXPECT_EQ(computes_of(plan_of("gpipe", 2, 3, 1, recomputing({0}, 0, 1)), 0), "0F0 0F1 0F2 0R0 0R1 0B0 0B1 0R2 0B2");
+    EXPECT_EQ(computes_of(plan_of("1f1b", 2, 4, 1, recomputing({0}, 1, 1)), 0),
+              "0F0 0F1 0R1 0B0 0F2 0B1 0F3 0B2 0R3 0B3");
+    EXPECT_EQ(computes_of(plan_of("1f1b", 2, 4, 1, recomputing({0}, 2, 1)), 0), computes_of(plan_of("1f1b", 2, 4), 0));
+}
+
+// The first stage alone recomputes, and is the slowest: while it waits for its first gradient, it runs as many R as may
+// come ahead. Each of them shortens the step.
+TEST(Recompute, AheadTakesRecomputesOutOfTheStepOfTheSlowestStage) {
+    const int p = 4, m = 12;
+    Costs costs = uniform(p, 10, 10, 10);
+    costs.stage[0].recompute = 8;
+    const auto step = [&](int ahead) {
+        return metrics_of(simulate(plan_of("1f1b", p, m, 1, recomputing({0}, 0, ahead)), costs)).makespan;
+    };
+    for (int ahead = 1; ahead < p; ++ahead)
+        EXPECT_EQ(step(ahead), step(ahead - 1) - 8) << ahead;
+    EXPECT_EQ(step(p), step(p - 1));  // no further micro-batch is in flight
+    EXPECT_EQ(metrics_of(simulate(plan_of("1f1b", p, m), costs)).makespan, (m + p - 1) * 30);
 }
 
 bool has_pairs(const Plan& plan) {
@@ -314,7 +392,7 @@ TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
         Plan inside, apart;
         try {
             inside = make_plan(schedule, shape, options);
-            options.recompute = recomputed;
+            options.recompute.stages = recomputed;
             apart = make_plan(schedule, shape, options);
         } catch (const Error&) {
             continue;

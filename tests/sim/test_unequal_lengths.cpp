@@ -104,7 +104,7 @@ TEST(UnequalLengths, ScaleEveryOperationByItsOwn) {
     costs.dispatch = 1;
     costs.lengths = {{.forward = 2, .backward_input = 0.5, .backward_weight = 3}, {}, {.forward = 0.1}};
     PlanOptions options;
-    options.recompute = {0};
+    options.recompute.stages = {0};
     const auto time_of = [&](const char* schedule, const char* task) {
         const Trace trace = simulate(plan_of(schedule, 1, 3, 1, options), costs);
         const auto found = std::ranges::find_if(

@@ -154,7 +154,7 @@ TEST(Prediction, OfRecomputedStagesHoldsTheMomentumOfEveryVersion) {
     for (StageBytes& bytes : costs.bytes)
         bytes.weights = 1000;
     PlanOptions options = with_policy(WeightPolicy::Latest, Prediction::PipeOptim);
-    options.recompute = {0, 1, 2};
+    options.recompute.stages = {0, 1, 2};
     const Plan plan = plan_of("pipedream", 3, 12, 1, options);
     const auto memory = memory_of(plan, buffers_of(plan, costs, versions_of(plan)));
     for (int device = 0; device < 3; ++device) {

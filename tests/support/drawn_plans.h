@@ -152,7 +152,7 @@ inline std::optional<Drawn> draw(Random& random) {
     options.transfers = random_mode(random);
     const Shape shape = random_shape(random, schedule);
     if (pick(random, 0, 2) == 0)
-        options.recompute = {pick(random, 0, shape.stages - 1)};
+        options.recompute.stages = {pick(random, 0, shape.stages - 1)};
     Drawn drawn;
     try {
         drawn.plan = make_plan(schedule, shape, options);

@@ -161,6 +161,10 @@ private:
         if (one_in(4))
             text += ", recompute: " + pick({"all", "[0]", "none"});
         if (one_in(8))
+            text += ", recompute_saved: " + pick({"1", "2", "1000000"});
+        if (one_in(8))
+            text += ", recompute_ahead: " + pick({"1", "2", "1000000"});
+        if (one_in(8))
             text += ", weights: " + pick({"flush", "stash", "vertical_sync", "latest", "double_buffer"});
         if (one_in(12))
             text += ", prediction: " + pick({"spectrain", "pipeoptim"});

@@ -48,6 +48,7 @@ struct RandomSearch {
     int mini_batch = 1;
     bool replicas = false, has_busy = false;
     std::string recompute = "none";
+    std::vector<int> saved = {0}, ahead = {0};  // with `recompute`
     MakespanLimits limits;
 
     bool has_network() const { return !links.empty() || !buses.empty() || devices.front().host != devices.back().host; }
@@ -99,8 +100,9 @@ struct RandomSearch {
     std::string search() const {
         return fmt::format(
             "search: {{schedules: [{}], mini_batch: {}, micro_batch_sizes: [{}], stages: [{}], replicas: {}, "
-            "recompute: {}, profile_batch: 1}}\n",
-            schedule, mini_batch, fmt::join(sizes, ", "), fmt::join(stages, ", "), replicas, recompute);
+            "recompute: {}, recompute_saved: [{}], recompute_ahead: [{}], profile_batch: 1}}\n",
+            schedule, mini_batch, fmt::join(sizes, ", "), fmt::join(stages, ", "), replicas, recompute,
+            fmt::join(saved, ", "), fmt::join(ahead, ", "));
     }
 
     // Adds costs to the layers that a layer graph does not have.
@@ -289,6 +291,10 @@ private:
         search_.replicas = is(Kind::Shares) || (is(Kind::Hosts) && one_in(3));
         if (is(Kind::Rules) && one_in(2))
             search_.recompute = one_of<std::string>({"all", "auto"});
+        if (search_.recompute != "none" && one_in(2))
+            search_.saved = {pick(random_, 0, 1), pick(random_, 2, 3)};
+        if (search_.recompute != "none" && one_in(2))
+            search_.ahead = {0, pick(random_, 1, 3)};
         const bool rules = is(Kind::Rules) || one_in(5);
         if (rules && one_in(3))
             search_.rest += "transfer: {exchange: blocking}\n";

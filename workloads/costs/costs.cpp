@@ -314,12 +314,18 @@ void check_profile(const Model& model, const Profile& profile) {
 CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
     check_profile(model, profile);
     const bool busy = has_neighbours(profile);
+    const auto cost_of = [&](const LayerProfile& layer, const std::map<int, LayerTimes>& measured) {
+        StageCost cost = layer_cost(layer, measured, samples);
+        if (!model.layers[bytes_.size()].recomputed)
+            cost.recompute = 0;
+        return cost;
+    };
     LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
-        alone_.push_back(layer_cost(layer, layer.times, samples));
+        alone_.push_back(cost_of(layer, layer.times));
         times.add(layer, all_times_of(alone_.back()));
         if (busy) {
-            busy_.push_back(layer_cost(layer, layer.busy, samples));
+            busy_.push_back(cost_of(layer, layer.busy));
             times.add(layer, all_times_of(busy_.back()));
         }
         bytes_.push_back(all_aligned(raw_bytes(layer, samples)));

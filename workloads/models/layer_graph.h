@@ -50,6 +50,8 @@ struct Layer {
     // FLOPs per sample: 2 per multiply-accumulate of convolutions and linear layers; other layers are bound by memory.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
     std::optional<LayerPart> part = {};  // as its file says
+    // Whether R makes again what its F saves, in a stage that is recomputed; else what F saves is kept.
+    bool recomputed = true;
 };
 
 struct LayerInput {

@@ -23,9 +23,19 @@ void place_parameters(const StageView& view, StageLayout& layout) {
 Bytes largest_sent_output(const StageView& view, const StageLayout& layout) {
     Bytes largest = 0;
     for (const int layer : view.layers)
-        if (layout.output[layer].region == Region::Outbox)
+        if (layout.output[layer].region == Region::Outbox && view.graph[layer].recomputed)
             largest = std::max(largest, view.bytes[layer].output);
     return largest;
+}
+
+// These return a slot of what a layer saves until I, or until W.
+Slot slot_until_input(const StageView& view, int layer, Bytes bytes, StageLayout& layout) {
+    return view.graph[layer].recomputed ? slot_at_end(layout.until_input, Region::UntilInput, bytes)
+                                        : slot_at_end(layout.first_until_input, Region::FirstUntilInput, bytes);
+}
+Slot slot_until_weight(const StageView& view, int layer, Bytes bytes, StageLayout& layout) {
+    return view.graph[layer].recomputed ? slot_at_end(layout.until_weight, Region::UntilWeight, bytes)
+                                        : slot_at_end(layout.first_until_weight, Region::FirstUntilWeight, bytes);
 }
 
 // A tensor lives as long as the last pass of this stage that reads it; one that only other stages read is written
@@ -34,7 +44,7 @@ void place_outputs(const StageView& view, StageLayout& layout) {
     std::vector<Transient> transients;
     for (const int layer : view.layers) {
         std::vector<Slot>& copies = layout.copies[layer] = view.landing_slots(layer);
-        bool read_by_weight = false, read_by_input = false;
+        bool read_by_weight = false, read_by_input = false, read_again = false;
         int last_reader = -1;
         for (const int reader : readers_of_layer(view.graph, layer)) {
             if (!view.local(reader))
@@ -42,13 +52,16 @@ void place_outputs(const StageView& view, StageLayout& layout) {
             last_reader = reader;
             read_by_weight |= rereads_input_for_weight_gradient(view.kind(reader));
             read_by_input |= rereads_input_for_input_gradient(view.kind(reader));
+            read_again |= !view.graph[layer].recomputed && view.graph[reader].recomputed;
         }
         Slot& output = layout.output[layer];
         const Bytes bytes = view.bytes[layer].output;
         if (read_by_weight)
-            output = slot_at_end(layout.until_weight, Region::UntilWeight, bytes);
+            output = slot_until_weight(view, layer, bytes, layout);
         else if (read_by_input)
-            output = slot_at_end(layout.until_input, Region::UntilInput, bytes);
+            output = slot_until_input(view, layer, bytes, layout);
+        else if (read_again)
+            output = slot_at_end(layout.first_until_again, Region::FirstUntilAgain, bytes);
         else if (last_reader < 0 && !copies.empty()) {
             output = copies.front();
             copies.erase(copies.begin());
@@ -77,8 +90,8 @@ void place_inputs(const StageView& view, Bytes data_bytes, StageLayout& layout) 
 void place_saved_state(const StageView& view, StageLayout& layout) {
     for (const int layer : view.layers) {
         const LayerBytes& bytes = view.bytes[layer];
-        layout.saved[layer] = slot_at_end(layout.until_input, Region::UntilInput, bytes.saved_until_input);
-        layout.kept[layer] = slot_at_end(layout.until_weight, Region::UntilWeight, bytes.kept_until_weight);
+        layout.saved[layer] = slot_until_input(view, layer, bytes.saved_until_input, layout);
+        layout.kept[layer] = slot_until_weight(view, layer, bytes.kept_until_weight, layout);
         layout.gradient_kept += bytes.gradient_until_weight;
     }
 }
@@ -142,6 +155,9 @@ StageBytes stage_bytes(const StageLayout& layout) {
             .until_input = layout.until_input,
             .until_weight = layout.until_weight,
             .gradient_kept = layout.gradient_kept,
+            .first_until_again = layout.first_until_again,
+            .first_until_input = layout.first_until_input,
+            .first_until_weight = layout.first_until_weight,
             .forward_workspace = layout.forward_workspace,
             .backward_workspace = layout.backward.workspace,
             .input_workspace = layout.backward_input.workspace,

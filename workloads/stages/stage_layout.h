@@ -26,14 +26,18 @@ struct LayerBytes {
 };
 
 enum class Region {
-    None,          // does not exist: a gradient that no layer needs, the output of the loss
-    Data,          // the data batch of the stage's data-reading layers: from F to W
-    UntilInput,    // from F to I or B
-    UntilWeight,   // from F to W or B
-    GradientKept,  // output gradients kept from I to W (empty in B)
-    Workspace,     // dies with the task
-    Inbox,         // a landing buffer on this stage's device: Slot.edge says which boundary
-    Outbox,        // the other end's landing buffer, written in place
+    None,         // does not exist: a gradient that no layer needs, the output of the loss
+    Data,         // the data batch of the stage's data-reading layers: from F to W
+    UntilInput,   // from F, or from R if there is one, to I or B
+    UntilWeight,  // from F, or from R if there is one, to W or B
+    // Of layers that R does not run, from F on:
+    FirstUntilAgain,   // to R
+    FirstUntilInput,   // to I or B
+    FirstUntilWeight,  // to W or B
+    GradientKept,      // output gradients kept from I to W (empty in B)
+    Workspace,         // dies with the task
+    Inbox,             // a landing buffer on this stage's device: Slot.edge says which boundary
+    Outbox,            // the other end's landing buffer, written in place
 };
 
 struct Slot {
@@ -83,6 +87,7 @@ struct StageLayout {
     // Region sizes.
     Bytes weights = 0, statistics = 0;
     Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0;
+    Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
 };
 
 // The bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.

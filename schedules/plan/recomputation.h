@@ -1,0 +1,18 @@
+// What a plan recomputes, and when.
+#pragma once
+
+#include <vector>
+
+namespace pw {
+
+struct Recomputation {
+    std::vector<int> stages = {};  // ascending; their F saves nothing, and R, recomputation, saves it again
+    // Micro-batches of each window of a stage whose F does save: no R runs for them. A window is as many micro-batches
+    // as the stage has in flight at most; under 1F1B those of the warm-up and one. This is Megatron-LM's number of
+    // micro-batches with partial activation checkpoints.
+    int saved = 0;
+    int ahead = 0;  // how many R of later backwards precede the first backward of their device, too
+    bool operator==(const Recomputation&) const = default;
+};
+
+}  // namespace pw
