@@ -202,14 +202,17 @@ constexpr ConfigKey kPipelineKeys[] = {
      "stage, the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
     {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
      "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule only its own"},
-    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",
-     "with `weights: latest`: read weights predicted from the momentum; see "
-     "[schedules.md](schedules.md#predicted-weights)"},
+    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet,
+     "`pipemare` in pipemare, else `none`",
+     "with `weights: latest`: read weights predicted from the momentum, see "
+     "[schedules.md](schedules.md#predicted-weights), or corrected, see [pipemare](schedules.md#pipemare)"},
     {"rules", choice_key<kPipeline, &Pipeline::rules>(), KeyShown::IfSet, "", "`mindspore`: stricter rules, see below"},
     {"drain", choice_key<kPipeline, &Pipeline::drain>(), KeyShown::IfSet, "the schedule's",
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
     {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"synchronous_steps", integer_key<kPipeline, &Pipeline::synchronous_steps>(0, 1'000'000'000), KeyShown::IfSet, "",
+     "pipemare: the first steps of a run, which are flushed as in 1f1b"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",
