@@ -14,7 +14,7 @@ namespace pw {
 // `rate_factor`.
 UpdateRule update_rule(const TrainingConfig& training, std::int64_t number, double rate_factor = 1);
 
-// Returns the factor of a stage's learning rate in an update. PipeMare (Yang et al., 2021) divides the rate by
+// Returns the factor of a stage's learning rate in an update. PipeMare divides the rate by
 // delay^(1 - k / anneal_steps) in the first `anneal_steps` updates, k from 0, after the synchronous ones. Here a delay
 // below one update divides nothing.
 double rate_factor(const Job& job, int stage, std::int64_t number);

@@ -41,7 +41,7 @@ void add_distances(const Plan& plan, VersionTable& table) {
     }
 }
 
-// PipeMare (Yang et al., 2021, arXiv 1910.05124): delays count updates, each of N micro-batches.
+// PipeMare (Yang et al., 2021, arXiv 1910.05124) corrects by the delay. It counts updates.
 void add_delays(const Plan& plan, VersionTable& table) {
     table.delay.assign(static_cast<std::size_t>(plan.shape.stages), 0);
     if (plan.weights == WeightPolicy::Latest && plan.shape.per_update > 0)

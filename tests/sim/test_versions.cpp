@@ -104,7 +104,7 @@ TEST(Versions, OfForwardAndBackwardMeetInThePrediction) {
         }
 }
 
-// PipeMare's pipeline (Yang et al., 2021): in every slot each of P stages runs a forward and a backward. F of
+// A pipeline in which each of P stages runs a forward and a backward in every slot. F of
 // micro-batch i is on stage j, from 1, in slot i + j; B begins on the last stage in the slot after its F. A stage is
 // updated at the end of the slot with the last B of a mini-batch of N, and its tasks read what is there when their slot
 // begins.
