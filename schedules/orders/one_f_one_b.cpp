@@ -49,10 +49,10 @@ Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
     return one_f_one_b(own, options);
 }
 
-// PipeMare: 2(p - 1 - d) + 1 forwards ahead, without a flush. That is the delay of a pipeline whose stages run a forward
-// and a backward in every slot: the backward of a micro-batch comes 2(p - 1 - d) + 1 slots after its forward, and as
-// many gradients are missing from the weights of the forward. The first mini-batches may run as 1F1B, each flushed: its
-// forwards follow all backwards before it, and so all updates.
+// PipeMare: 2(p - 1 - d) + 1 forwards ahead, without a flush. That is the delay of a pipeline whose stages run a
+// forward and a backward in every slot: the backward of a micro-batch comes 2(p - 1 - d) + 1 slots after its forward,
+// and as many gradients are missing from the weights of the forward. The first mini-batches may run as 1F1B, each
+// flushed: its forwards follow all backwards before it, and so all updates.
 Tasks pipemare(const Holding& own, const ScheduleOptions& options) {
     const int stage = own.only_stage();
     std::span<const int> left = own.microbatches;

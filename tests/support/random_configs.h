@@ -139,8 +139,8 @@ private:
         const int micro_batches = huge   ? 100'000 + below(900'000)
                                   : many ? 1000 + below(9000)
                                          : 1 + below(one_in(4) ? 40 : 9);
-        std::string text =
-            fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule.name, stages, micro_batches);
+        std::string text = fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule.name, stages,
+                                       micro_batches);
         if (one_in(3))
             text += ", micro_batch_size: " + pick({"1", "3", tame_ ? "4" : "1000000", tame_ ? "2" : "65536"});
         if (one_in(8))
