@@ -192,8 +192,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         const auto at = static_cast<std::size_t>(task.microbatch);
         const std::size_t batch =
             2 * static_cast<std::size_t>(classes.empty() ? 0 : classes[at % classes.size()]) + last;
-        const bool predicts = ahead_of(task, versions) > 0 || back_of(task, versions, plan) > 0 ||
-                              (task.op == Op::Update && versions.corrects(task.stage));
+        const bool predicting = predicts(task, versions, plan);
         bool accumulates = false;
         int receiver = kNone;
         int* known = nullptr;
@@ -216,12 +215,12 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
             if (makes_weight_gradient(task.op))
                 accumulates = std::exchange(begun[row], 1) != 0;
             known = &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * batches + batch) * 4 +
-                              (accumulates ? 2 : 0) + (predicts ? 1 : 0)];
+                              (accumulates ? 2 : 0) + (predicting ? 1 : 0)];
         }
         if (*known == kNone) {
             *known = static_cast<int>(all_.size());
             all_.push_back(
-                {task.op, device, task.stage, last != 0, accumulates, predicts, task.microbatch, node, 0, receiver});
+                {task.op, device, task.stage, last != 0, accumulates, predicting, task.microbatch, node, 0, receiver});
         }
         if (task.op == Op::SumGradients) {
             const int maker = graph.last_gradients_of(node);

@@ -152,6 +152,11 @@ double back_of(const Task& task, const VersionTable& table, const Plan& plan) {
     return flushed ? 0 : table.back[task.stage];
 }
 
+bool predicts(const Task& task, const VersionTable& table, const Plan& plan) {
+    return ahead_of(task, table) > 0 || back_of(task, table, plan) > 0 ||
+           (task.op == Op::Update && table.corrects(task.stage));
+}
+
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device) {
     std::vector<int> positions;
     for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position)

@@ -46,6 +46,10 @@ int ahead_of(const Task& task, const VersionTable& table);
 // that begins after all updates before it.
 double back_of(const Task& task, const VersionTable& table, const Plan& plan);
 
+// Returns whether a task predicts or corrects the weights that it reads or, for U, averages their steps. It takes
+// longer than another one of its operation then.
+bool predicts(const Task& task, const VersionTable& table, const Plan& plan);
+
 // Returns which of the stage's `held` weight buffers on `device` holds each version. An update overwrites a version
 // that no later task reads; this may be the one it reads itself.
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device);
