@@ -2,12 +2,15 @@
 """All schedules next to each other, predicted and measured: ResNet-50 at 32 pixels on two CPU devices, and the same model on
 eight emulated devices, which sleep the times of the same profile.
 
-    bench/schedules.py PIPEWRIGHT FOLDER [ROUNDS]     writes FOLDER/two-cpu.json, eight-emulated.json and table.txt
+    bench/schedules.py PIPEWRIGHT FOLDER [ROUNDS [CLUSTER...]]
 
-The profile is measured first, and all predictions use it. A round runs every schedule once on each cluster, in an order of its
-own; by default there are three rounds. A row has the medians over the rounds. Speeds are ratios to 1f1b: of a measurement to
-1f1b's in the same round, so that the machine's changes of speed cancel. Asynchronous schedules are counted in samples per
-second like the others; the step of pipedream is one micro-batch.
+It writes FOLDER/table.txt, and a file for each cluster: two-cpu.json, eight-emulated.json; with names only these.
+
+A profile is measured first. Emulated devices sleep its times of a device alone, and predictions of them use these. CPU devices
+run in turns with probes, which calibrate the prediction (docs/profile.md#calibration-during-a-run): a stored profile would be
+of the machine at another time. A round runs every schedule once on each cluster, in an order of its own; by default there are
+two rounds. A row has the medians over the rounds. Speeds are samples per second, as ratios to those of 1f1b in the same round,
+so that slow changes of the machine cancel. The step of pipedream is one micro-batch.
 """
 import json
 import os
@@ -17,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 
+from accuracy_cpu import without_neighbours
 from records import write_records
 
+MICRO_BATCH_SIZE, STEPS, TURNS, BASE = 4, 4, 2, "1f1b"
 CLUSTERS = {
-    "two-cpu": {"title": "two CPU devices", "devices": 2, "backend": "cpu", "micro_batches": 8},
-    "eight-emulated": {"title": "eight emulated devices", "devices": 8, "backend": "emulated", "micro_batches": 16},
+    "two-cpu": {"title": "two CPU devices", "devices": 2, "backend": "cpu", "micro_batches": 8, "turns": TURNS},
+    "eight-emulated": {"title": "eight emulated devices", "devices": 8, "backend": "emulated", "micro_batches": 16, "turns": 0},
 }
-MICRO_BATCH_SIZE, STEPS, BASE = 4, 4, "1f1b"
 
 
 def config_of(cluster, schedule, profile=None):
@@ -58,10 +62,11 @@ def peak_of(report):
 
 def point_of(answer):
     predicted, measured = answer["predicted"], answer["measured"]
-    return {"predicted_step_ns": predicted["step_time_ns"], "measured_step_ns": measured["step_time_ns"],
-            "predicted_samples_per_second": predicted["samples_per_second"],
+    step, measured_step = (answer.get("calibrated") or predicted)["step_time_ns"], measured["step_time_ns"]
+    return {"predicted_step_ns": step, "measured_step_ns": measured_step,
+            "predicted_samples_per_second": measured["samples_per_second"] * measured_step / step,
             "measured_samples_per_second": measured["samples_per_second"],
-            "step_time_error": answer["step_time_error"],
+            "step_time_error": step / measured_step - 1,
             "predicted_peak_bytes": peak_of(predicted), "measured_peak_bytes": peak_of(measured),
             "cpu_share": min(measured.get("cpu_share") or [1])}
 
@@ -103,25 +108,28 @@ def table_of(title, rows, count):
 
 def main():
     program, out = os.path.abspath(sys.argv[1]), sys.argv[2]
-    count = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    count = int(sys.argv[3]) if len(sys.argv) > 3 else 2
     os.makedirs(out, exist_ok=True)
     schedules = schedules_of(program)
-    rounds = {name: [] for name in CLUSTERS}
+    clusters = {name: CLUSTERS[name] for name in sys.argv[4:] or CLUSTERS}
+    rounds = {name: [] for name in clusters}
     dice = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         profile = os.path.join(folder, "profile.yaml")
         call(program, "profile", config_of(CLUSTERS["two-cpu"], BASE), folder, "-o", profile, "--sizes", str(MICRO_BATCH_SIZE))
+        profiles = {"cpu": profile, "emulated": without_neighbours(profile, folder)}
         for number in range(count):
-            for name, cluster in CLUSTERS.items():
+            for name, cluster in clusters.items():
                 points = {}
                 for schedule in dice.sample(schedules, len(schedules)):
                     points[schedule] = point_of(json.loads(
-                        call(program, "compare", config_of(cluster, schedule, profile), folder, "--json")))
+                        call(program, "compare", config_of(cluster, schedule, profiles[cluster["backend"]]), folder, "--json", "--interleave",
+                             str(cluster["turns"]))))
                     print(f"{number} {name} {schedule}: {100 * points[schedule]['step_time_error']:+.1f} %", file=sys.stderr,
                           flush=True)
                 rounds[name].append(points)
     tables = []
-    for name, cluster in CLUSTERS.items():
+    for name, cluster in clusters.items():
         rows = rows_of(rounds[name], schedules)
         write_records(os.path.join(out, name + ".json"), {"medians": rows, "rounds": [
             {"round": number, "schedule": schedule, **point} for number, points in enumerate(rounds[name])
