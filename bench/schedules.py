@@ -90,7 +90,7 @@ def time_of(ns):
 
 def table_of(title, rows, count):
     shares = min(row["cpu_share"] for row in rows.values())
-    lines = [f"{title}: medians of {count} rounds; devices had {100 * shares:.0f} % of their cores or more", "",
+    lines = [f"{title}: {'one round' if count == 1 else f'medians of {count} rounds'}; devices had {100 * shares:.0f} % of their cores or more", "",
              f"{'schedule':<14}{'predicted step':>15}{'measured':>12}{'error':>9}{'speed to ' + BASE:>15}{'measured':>10}"
              f"{'predicted peak':>16}{'measured':>12}"]
     for schedule, row in rows.items():
