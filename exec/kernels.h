@@ -182,6 +182,7 @@ public:
     virtual void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradient,
                         const OptimizerStates& states, std::byte* new_weights, Bytes bytes) const = 0;
     // Computes out = weights - factor momentum: the weights some updates later, if the gradients stay as they are.
+    // `out` may be one of the other two.
     virtual void predict(const std::byte* weights, const std::byte* momentum, double factor, std::byte* out,
                          Bytes bytes) const = 0;
 

@@ -15,11 +15,15 @@ namespace pw {
 
 namespace {
 
-Job with_steps(const Job& job, int steps) {
+// The job of `steps` steps after the first `done` of the run.
+Job with_steps(const Job& job, int done, int steps) {
     Job segment = job;
     segment.config.training.steps = steps;
-    ProvenPlan proven = proven_plan(segment.config, links_of(job.model->layers, job.split), steps,
-                                    [&](const Shape&) { return job.costs; });
+    segment.config.training.anneal_steps = anneal_steps_of(job);
+    Config left = segment.config;
+    left.pipeline.synchronous_steps = std::max(0, left.pipeline.synchronous_steps - done);
+    ProvenPlan proven =
+        proven_plan(left, links_of(job.model->layers, job.split), steps, [&](const Shape&) { return job.costs; });
     return with_plan(std::move(segment), std::move(proven));
 }
 
@@ -42,7 +46,8 @@ void append(std::vector<double>& all, const std::vector<double>& more) {
 
 RunResult run_in_segments(const Job& job, const RunOptions& options, const std::function<Job(const Job&)>& made_of) {
     const int every = options.checkpoint_every;
-    int done = options.resumed ? options.resumed->checkpoint.step : 0;
+    const int start = options.resumed ? options.resumed->checkpoint.step : 0;
+    int done = start;
     const int end = done + job.config.training.steps;
     std::vector<double> losses, norms;
     RunOptions own = options;
@@ -66,7 +71,7 @@ RunResult run_in_segments(const Job& job, const RunOptions& options, const std::
                 if (next == end || result.asked_to_stop)
                     options.finished(joined(result));
             };
-        RunResult result = run(made_of(with_steps(job, next - done)), own);
+        RunResult result = run(made_of(with_steps(job, done - start, next - done)), own);
         if (next == end || result.asked_to_stop)
             return joined(std::move(result));
         append(losses, result.losses);

@@ -71,6 +71,14 @@ void check_shards(const Job& job) {
         check_updates_follow_sums(job);
 }
 
+void check_corrections(const Job& job) {
+    if (job.config.run.backend == RunConfig::Backend::Cuda && job.plan.prediction == Prediction::PipeMare)
+        job.config.fail_at(
+            "pipeline.prediction",
+            fmt::format("devices of cuda do not correct weights as {} does", name_of(job.plan.prediction)),
+            "simulate it, choose another run.backend, or write none");
+}
+
 // If messages go through MPI, NCCL or another device's memory, a message may wait for its receive, whatever the
 // config says. Only emulated devices follow the protocol of the config.
 void check_rendezvous(const Job& job) {
@@ -102,6 +110,7 @@ void check_whole_trace(const Job& job) {
 
 void check_runnable(const Job& job) {
     check_rendezvous(job);
+    check_corrections(job);
     if (job.config.mover_share > 0 && job.config.run.backend != RunConfig::Backend::Cuda)
         job.config.fail_at(
             "transfer.multiprocessors",

@@ -2,6 +2,7 @@
 
 #include "job/config/blocks.h"
 #include "job/cost_source.h"
+#include "job/job.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/sum_groups.h"
@@ -115,6 +116,27 @@ std::string no_searched_recomputation(const Config& config, const Plan*) {
     return none && !searches_cluster(config) ? "no stage is recomputed (search.recompute)" : "";
 }
 
+std::string no_synchronous_steps(const Config& config, const Plan*) {
+    return config.pipeline.synchronous_steps == 0 ? "" : unread_option(config, "synchronous_steps");
+}
+
+std::string no_delays(const Config& config, const Plan* plan) {
+    if (config.training.anneal_steps.value_or(0) == 0)
+        return {};
+    return plan->weights == WeightPolicy::Latest && divides_rates(plan->prediction)
+               ? ""
+               : fmt::format("weights: {}{} divides no learning rate", name_of(plan->weights),
+                             plan->prediction == Prediction::None
+                                 ? ""
+                                 : fmt::format(" with prediction: {}", name_of(plan->prediction)));
+}
+
+std::string no_correction(const Config&, const Plan* plan) {
+    return plan->prediction == Prediction::PipeMare
+               ? ""
+               : fmt::format("prediction: {} averages no steps", name_of(plan->prediction));
+}
+
 std::string no_holders(const Config& config, const Plan* plan) {
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
     const bool shared =
@@ -203,6 +225,9 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.recompute_layers", Read::ByPlans, no_recomputed_layers},
     {"pipeline.recompute_saved", Read::ByPlans, no_recomputed_stages},
     {"pipeline.recompute_ahead", Read::ByPlans, no_recomputed_stages},
+    {"pipeline.synchronous_steps", Read::ByPlans, no_synchronous_steps},
+    {"training.anneal_steps", Read::ByPlans, no_delays},
+    {"training.correction_decay", Read::ByPlans, no_correction},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

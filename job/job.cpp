@@ -147,6 +147,13 @@ Job with_plan(Job job, ProvenPlan proven) {
     return job;
 }
 
+int anneal_steps_of(const Job& job) {
+    if (job.plan.weights != WeightPolicy::Latest || !divides_rates(job.plan.prediction))
+        return 0;
+    const bool corrects = schedule_of(job.config).prediction == Prediction::PipeMare;
+    return job.config.training.anneal_steps.value_or(corrects ? job.config.training.steps / 4 : 0);
+}
+
 int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
 
 bool has_precision(const Config& config, const Profile& profile) {

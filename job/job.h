@@ -49,6 +49,15 @@ Job with_plan(Job job, ProvenPlan proven);
 // Returns how often a run repeats the plan. An asynchronous plan has all steps and runs once.
 int steps_of(const Job& job);
 
+// Returns whether the learning rates of stages may be divided by their delays. Weights predicted from the momentum
+// count on equal rates.
+constexpr bool divides_rates(Prediction prediction) {
+    return prediction == Prediction::None || prediction == Prediction::PipeMare;
+}
+// Returns the number of updates in which the division of learning rates by delays ends; 0 if none is divided. For a
+// schedule that corrects weights by default this is a quarter of the steps unless the config has it.
+int anneal_steps_of(const Job& job);
+
 // has_precision() returns whether the costs are of training.precision. If they are not, a prediction would be of
 // another run, and check_precision() throws Error (BadInput).
 bool has_precision(const Config& config, const Profile& profile);

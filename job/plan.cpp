@@ -50,12 +50,21 @@ WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
 }
 
 Prediction prediction_of(const Config& config, const Schedule& schedule, WeightPolicy policy) {
-    const Prediction asked = config.pipeline.prediction;
+    const Prediction asked = config.pipeline.prediction.value_or(schedule.prediction);
     if (asked == Prediction::None)
         return asked;
     if (policy != WeightPolicy::Latest)
         refuse_prediction(config, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
                                               name_of(policy)));
+    if (asked == Prediction::PipeMare) {
+        if (config.training.shard_optimizer)
+            config.fail_at(
+                "training.shard_optimizer",
+                fmt::format("{} corrects weights with an average of their steps, which replicas do not shard",
+                            name_of(asked)),
+                "remove the key, or write pipeline.prediction: none");
+        return asked;
+    }
     if (is_replicated(config.pipeline))
         config.fail_at("pipeline.prediction", fmt::format("{} is not defined for stages with replicas", name_of(asked)),
                        "leave pipeline.prediction or pipeline.replicas out");
@@ -76,6 +85,7 @@ PlanOptions options_of(const Config& config, const Schedule& schedule) {
     options.schedule.aim = config.pipeline.aim;
     options.schedule.effort = config.pipeline.effort;
     options.schedule.concatenation = config.pipeline.concatenation;
+    options.schedule.synchronous_steps = config.pipeline.synchronous_steps;
     options.weights = policy_of(config, schedule);
     options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;
@@ -124,7 +134,7 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
                        fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}",
                                    name_of(weights)),
                        "leave pipeline.weights out");
-    if (config.pipeline.prediction != Prediction::None)
+    if (config.pipeline.prediction.value_or(Prediction::None) != Prediction::None)
         refuse_prediction(config, "a plan from a file predicts no weights");
     if (is_replicated(config.pipeline))
         config.fail_at("pipeline.replicas", "a plan from a file determines which devices hold a stage",

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -102,6 +103,8 @@ std::uint64_t EmulatedDevice::weights_for(const Task& task, int version) const {
     const StageState& state = stages_.at(task.stage);
     const std::uint64_t weights = state.weights[state.slot_of[version]];
     const int ahead = ahead_of(task, run_.job.versions);
+    if (const double back = back_of(task, run_.job.versions, run_.job.plan); back > 0)
+        return mix(weights, std::bit_cast<std::uint64_t>(back));
     return ahead == 0 ? weights : mix(weights, static_cast<std::uint64_t>(ahead));
 }
 

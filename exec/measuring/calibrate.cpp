@@ -124,12 +124,13 @@ public:
         std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.makespan() < b.makespan(); });
         const auto out = static_cast<std::size_t>(kLeftOut * static_cast<double>(steps.size()));
         for (std::size_t k = out; k + out < steps.size(); ++k) {
-            add_times(steps[k], graph, probe.job->plan);
+            add_times(steps[k], graph, *probe.job);
             add_gaps(steps[k], graph, traffic);
         }
     }
 
-    Calibration calibration() const {
+    Calibration calibration() {
+        later_.merge(predicting_);  // kinds without other times
         Calibration calibration{job_.costs, {}};
         Costs& costs = calibration.costs;
         ClusterEdit(costs)->kind.clear();
@@ -183,7 +184,8 @@ private:
                         print(task));
     }
 
-    void add_times(const Step& step, const PlanGraph& graph, const Plan& plan) {
+    void add_times(const Step& step, const PlanGraph& graph, const Job& probe) {
+        const Plan& plan = probe.plan;
         std::map<std::pair<int, int>, bool> begun;  // device and stage: whether there are gradients to add to
         for (int node = 0; node < graph.size(); ++node) {
             const TraceEvent& event = *step.events()[node];
@@ -197,7 +199,8 @@ private:
             if (task.op == Op::Update)
                 has_gradients = false;
             const Ns start = computes ? event.start : ready_at(step.events(), graph, node);
-            (first ? first_ : later_)[kind].push_back({static_cast<double>(event.end - start), step.load_of(event)});
+            auto& samples = predicts(task, probe.versions, plan) ? predicting_ : first ? first_ : later_;
+            samples[kind].push_back({static_cast<double>(event.end - start), step.load_of(event)});
         }
     }
 
@@ -287,6 +290,7 @@ private:
     const Job& job_;
     const bool messages_are_timed_;               // on ranks, or on shared links: messages take their measured times
     std::map<Kind, Observations> later_, first_;  // first_: gradients that are written, not added
+    std::map<Kind, Observations> predicting_;     // with predicted weights, whose time is added to that of other tasks
     std::vector<double> own_gaps_, far_gaps_;
 };
 

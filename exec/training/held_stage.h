@@ -6,6 +6,7 @@
 #include "exec/training/layouts.h"
 #include "exec/training/stage_memory.h"
 #include "exec/training/stage_program.h"
+#include "workloads/models/optimizer.h"
 
 #include <cstddef>
 #include <map>
@@ -43,6 +44,8 @@ struct HeldStage {
     const Extent& updated() const { return share.is_sharded ? share.part : share.all; }
     // Returns the optimizer's states of these bytes.
     OptimizerStates states(int version) const { return {memory.states(version), updated().bytes}; }
+    // Returns the average of the steps of weights, which follows the states where weights are corrected.
+    std::byte* step_average(const OptimizerFacts& optimizer) const { return states(0).block(optimizer.states); }
 };
 using HeldStages = std::map<int, HeldStage>;  // by stage
 

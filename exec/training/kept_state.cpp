@@ -6,6 +6,10 @@
 
 namespace pw {
 
+std::string state_suffix(const OptimizerFacts& optimizer, int state) {
+    return state < optimizer.states ? std::string(optimizer.suffixes[static_cast<std::size_t>(state)]) : ".delta";
+}
+
 KeptState::BlocksOfStages KeptState::newest() const {
     BlocksOfStages all;
     for (const auto& [stage, held] : stages_) {
@@ -23,7 +27,7 @@ void KeptState::for_each_block(const BlocksOfStages& from, Act act) const {
         const HeldStage& held = stages_.at(stage);
         act(blocks.weights, held.share.all.bytes, &Blocks::weights, stage);
         act(blocks.statistics, held.program->layout().statistics, &Blocks::statistics, stage);
-        act(blocks.states, optimizer_.states * held.updated().bytes, &Blocks::states, stage);
+        act(blocks.states, states_of(stage) * held.updated().bytes, &Blocks::states, stage);
     }
 }
 
@@ -68,7 +72,7 @@ std::vector<NamedTensor> KeptState::states_in(const BlocksOfStages& blocks) cons
     std::vector<NamedTensor> all;
     for (const auto& [stage, of] : blocks) {
         const HeldStage& held = stages_.at(stage);
-        for (int state = 0; of.states != nullptr && state < optimizer_.states; ++state) {
+        for (int state = 0; of.states != nullptr && state < states_of(stage); ++state) {
             const std::byte* values = of.states + state * held.updated().bytes;
             std::unique_ptr<Memory> whole;
             if (held.share.is_sharded) {
@@ -77,7 +81,7 @@ std::vector<NamedTensor> KeptState::states_in(const BlocksOfStages& blocks) cons
                 values = whole->data();
             }
             for (NamedTensor& tensor : held.program->named(values, of.statistics, true)) {
-                tensor.name += optimizer_.suffixes[static_cast<std::size_t>(state)];
+                tensor.name += state_suffix(optimizer_, state);
                 all.push_back(std::move(tensor));
             }
         }

@@ -13,15 +13,23 @@
 namespace pw {
 
 // `parameters` includes the statistics of the stages. `states` are the optimizer's: each is named by its parameter and
-// OptimizerFacts::suffixes, and is zero in the parts of other holders.
+// state_suffix(), and is zero in the parts of other holders.
 struct DeviceState {
     std::vector<NamedTensor> parameters, states;
 };
 
+// Returns what follows a parameter's name in the name of a state: OptimizerFacts::suffixes, and ".delta" for the
+// average of the steps of weights.
+std::string state_suffix(const OptimizerFacts& optimizer, int state);
+
 class KeptState {
 public:
-    KeptState(const Kernels& kernels, int device, const HeldStages& stages, OptimizerKind optimizer)
-        : kernels_(kernels), device_(device), stages_(stages), optimizer_(facts_of(optimizer)) {}
+    KeptState(const Kernels& kernels, int device, const HeldStages& stages, const Job& job)
+        : kernels_(kernels),
+          device_(device),
+          stages_(stages),
+          optimizer_(facts_of(job.config.training.optimizer)),
+          versions_(job.versions) {}
 
     std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }
 
@@ -42,11 +50,13 @@ private:
     void for_each_block(const BlocksOfStages& from, Act act) const;
     std::vector<NamedTensor> parameters_in(const BlocksOfStages& blocks) const;
     std::vector<NamedTensor> states_in(const BlocksOfStages& blocks) const;
+    int states_of(int stage) const { return optimizer_.states + (versions_.corrects(stage) ? 1 : 0); }
 
     const Kernels& kernels_;
     const int device_;
     const HeldStages& stages_;
     const OptimizerFacts& optimizer_;
+    const VersionTable& versions_;
     std::optional<DeviceState> tensors_;
     std::unique_ptr<Memory> memory_;  // of the copies
     BlocksOfStages copies_;

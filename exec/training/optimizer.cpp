@@ -3,22 +3,29 @@
 #include "exec/training/gradient_sum.h"
 #include "exec/training/statistics_gather.h"
 
+#include <cmath>
 #include <utility>
 
 namespace pw {
 
-UpdateRule update_rule(const TrainingConfig& training, std::int64_t number) {
+UpdateRule update_rule(const TrainingConfig& training, std::int64_t number, double rate_factor) {
+    const double rate = training.learning_rate * rate_factor;
     switch (training.optimizer) {
         case OptimizerKind::Sgd:
-            return Sgd{training.learning_rate, training.momentum, training.weight_decay};
+            return Sgd{rate, training.momentum, training.weight_decay};
         case OptimizerKind::AdamW:
-            return AdamW{training.learning_rate,
-                         training.weight_decay,
-                         {training.betas[0], training.betas[1]},
-                         training.epsilon,
-                         number};
+            return AdamW{rate, training.weight_decay, {training.betas[0], training.betas[1]}, training.epsilon, number};
     }
     return {};
+}
+
+double rate_factor(const Job& job, int stage, std::int64_t number) {
+    const std::int64_t late = number - 1 - job.config.pipeline.synchronous_steps;
+    const int steps = anneal_steps_of(job);
+    const double delay = job.versions.delay[stage];
+    if (late < 0 || late >= steps || delay <= 1)
+        return 1;
+    return std::pow(delay, static_cast<double>(late) / steps - 1);
 }
 
 Optimizer::Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather& statistics, Record& record)
@@ -92,14 +99,33 @@ void Optimizer::begin(const Task& task, int step) {
     if (clips)
         on_.kernels.scale(clip_factor_.data(), gradients + part.first, part.bytes);
     const int mini_batch = on_.plan.job.plan.shape.mini_batch_of(task.microbatch);
-    const UpdateRule rule = update_rule(on_.plan.job.config.training, on_.plan.updates_before(step, mini_batch) + 1);
+    const std::int64_t number = on_.plan.updates_before(step, mini_batch) + 1;
+    const UpdateRule rule =
+        update_rule(on_.plan.job.config.training, number, rate_factor(on_.plan.job, task.stage, number));
     const std::byte* weights = memory.weights(memory.newest);
     std::byte* new_weights = memory.weights(memory.newest + 1);
+    const bool corrects = on_.plan.job.versions.corrects(task.stage);
+    if (corrects)
+        on_.kernels.copy(weights, memory.predicted, held.share.all.bytes);
     if (held.share.is_sharded)
         held.program->update(rule, part, weights, gradients, held.states(0), new_weights);
     else
         held.program->update(rule, weights, gradients, next_states(held), new_weights,
                              on_.plan.is_first_holder(on_.device, task.stage) ? squares : nullptr);
+    if (corrects)
+        average_step(held, task.stage, new_weights);
+}
+
+// Updates the average of the steps of weights: d = g d + (1 - g) (new - old), with g = decay^(1 / delay), so that the
+// share of a step is `decay` a delay later. The old weights are in the block of predicted weights.
+void Optimizer::average_step(const HeldStage& held, int stage, const std::byte* new_weights) const {
+    const Job& job = on_.plan.job;
+    std::byte* const old = held.memory.predicted;
+    std::byte* const average = held.step_average(facts_of(job.config.training.optimizer));
+    const double kept = std::pow(job.config.training.correction_decay, 1 / job.versions.back[stage]);
+    held.program->predict(old, new_weights, 1, old);         // old - new
+    held.program->predict(old, average, -1, old);            // old - new + d
+    held.program->predict(average, old, 1 - kept, average);  // d - (1 - g) (old - new + d)
 }
 
 void Optimizer::copy_weights(int stage) {

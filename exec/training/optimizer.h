@@ -10,8 +10,14 @@
 
 namespace pw {
 
-// Returns the rule of update `number`, counted from 1 over the whole training.
-UpdateRule update_rule(const TrainingConfig& training, std::int64_t number);
+// Returns the rule of update `number`, counted from 1 over the whole training, with the learning rate times
+// `rate_factor`.
+UpdateRule update_rule(const TrainingConfig& training, std::int64_t number, double rate_factor = 1);
+
+// Returns the factor of a stage's learning rate in an update. PipeMare divides the rate by
+// delay^(1 - k / anneal_steps) in the first `anneal_steps` updates, k from 0, after the synchronous ones. Here a delay
+// below one update divides nothing.
+double rate_factor(const Job& job, int stage, std::int64_t number);
 
 class GradientSum;
 class StatisticsGather;
@@ -34,6 +40,7 @@ private:
     void copy_weights(int stage);
     void end(const Task& update, int step);
     OptimizerStates next_states(const HeldStage& held) const;
+    void average_step(const HeldStage& held, int stage, const std::byte* new_weights) const;
     void measure(int stage, double* squares) const;
     std::span<double> squares_of(const Task& update) const;
 

@@ -111,7 +111,7 @@ std::vector<std::vector<float>> Training::resumed_parameters(int layer) const {
 }
 
 std::vector<std::vector<float>> Training::resumed_states(int state, int layer) const {
-    const std::string suffix(facts_of(job.config.training.optimizer).suffixes[static_cast<std::size_t>(state)]);
+    const std::string suffix = state_suffix(facts_of(job.config.training.optimizer), state);
     std::vector<std::vector<float>> values;
     for (const ParameterShape& parameter : parameters_of(owner_of_parameters(job.model->layers, layer))) {
         const auto found = resumed_states_.find(parameter.name + suffix);

@@ -104,7 +104,7 @@ void TrainingDevice::begin() {
     statistics_.emplace(on);
     sums_.emplace(on);
     optimizer_.emplace(on, *sums_, *statistics_, run_.record());
-    kept_.emplace(*kernels_, device_, stages_, run_.job.config.training.optimizer);
+    kept_.emplace(*kernels_, device_, stages_, run_.job);
     if (bucket_thread_)
         buckets_.emplace(on, *sums_, *bucket_thread_, run_.synchronise_ranks(), run_.fetches_across());
     const int states = facts_of(run_.job.config.training.optimizer).states;
@@ -112,7 +112,7 @@ void TrainingDevice::begin() {
         if (!held.memory.has_weights())  // a stage without parameters
             continue;
         if (on.plan.resumed != nullptr && held.memory.states(0) != nullptr)
-            for (int state = 0; state < states; ++state)
+            for (int state = 0; state < states + (run_.job.versions.corrects(stage) ? 1 : 0); ++state)
                 optimizer_->resume(stage, state, [&](int layer) { return run_.resumed_states(state, layer); });
         // Loading states writes statistics, too; the right ones come with the parameters.
         held.program->initialise(initial_values(), held.memory.slots[0], held.memory.statistics);
@@ -219,6 +219,12 @@ const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
     const HeldStage& held = stages_.at(task.stage);
     const StageMemory& memory = held.memory;
     const TrainingConfig& training = run_.job.config.training;
+    if (const double back = back_of(task, run_.job.versions, run_.job.plan);
+        back > 0 && memory.predicted != nullptr && memory.states(0) != nullptr) {
+        held.program->predict(memory.weights(version), held.step_average(facts_of(training.optimizer)), back,
+                              memory.predicted);
+        return memory.predicted;
+    }
     const int ahead = ahead_of(task, run_.job.versions);
     if (ahead == 0 || training.momentum == 0 || memory.predicted == nullptr)
         return memory.weights(version);

@@ -116,7 +116,7 @@ struct PipelineConfig {
     std::vector<std::string> recompute_layers;  // names of layers or blocks, with '*'; empty: all layers of the stages
     enum class Recompute { None, All };         // values of `recompute` that are not a list
     std::optional<WeightPolicy> weights;        // absent: the schedule's default
-    Prediction prediction = Prediction::None;   // how the policy latest predicts weights
+    std::optional<Prediction> prediction;       // of the policy latest; absent: the schedule's
     enum class Rules { None, MindSpore } rules = Rules::None;                               // MindSpore's are stricter
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;                             // for gpipe and bfs
     double pair_exposed = 1;                                                                // Costs::pair_exposed
@@ -124,7 +124,8 @@ struct PipelineConfig {
     int group = 0;        // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
     int activations = 0;  // for auto: micro-batches in flight on a device; 0: by its memory
     ScheduleOptions::Aim aim = ScheduleOptions::Aim::Step;
-    double effort = 1;  // for auto: multiples of the usual number of orders that are tried
+    double effort = 1;          // for auto: multiples of the usual number of orders that are tried
+    int synchronous_steps = 0;  // for pipemare: steps at the beginning of a run that are flushed
 };
 
 template <>
@@ -154,6 +155,8 @@ struct TrainingConfig {
     int steps = 20;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     double learning_rate = 0.01, weight_decay = 0;
+    std::optional<int> anneal_steps;           // of the division of rates by delays; absent: anneal_steps_of()
+    double correction_decay = 0.135;           // of the steps that corrected weights average
     double momentum = 0.9;                     // of sgd
     std::vector<double> betas = {0.9, 0.999};  // two, of adamw
     double epsilon = 1e-8;                     // of adamw

@@ -210,9 +210,10 @@ constexpr ConfigKey kPipelineKeys[] = {
      "stage, the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
     {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
      "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule only its own"},
-    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet, "",
-     "with `weights: latest`: read weights predicted from the momentum; see "
-     "[schedules.md](schedules.md#predicted-weights)"},
+    {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet,
+     "`pipemare` in pipemare, else `none`",
+     "with `weights: latest`: read weights predicted from the momentum, see "
+     "[schedules.md](schedules.md#predicted-weights), or corrected, see [pipemare](schedules.md#pipemare)"},
     {"rules", choice_key<kPipeline, &Pipeline::rules>(), KeyShown::IfSet, "", "`mindspore`: stricter rules, see below"},
     {"drain", choice_key<kPipeline, &Pipeline::drain>(), KeyShown::IfSet, "the schedule's",
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
@@ -233,6 +234,8 @@ constexpr ConfigKey kPipelineKeys[] = {
      "long "
      "as the longer one and this share of the shorter one; 1: as long as one after the other; see "
      "[schedules.md](schedules.md#pairs)"},
+    {"synchronous_steps", integer_key<kPipeline, &Pipeline::synchronous_steps>(0, 1'000'000'000), KeyShown::IfSet, "",
+     "pipemare: the first steps of a run, which are flushed as in 1f1b"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",

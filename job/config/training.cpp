@@ -23,6 +23,12 @@ constexpr ConfigKey kTrainingKeys[] = {
      "`sgd` with momentum, or `adamw`; both as in PyTorch"},
     {"learning_rate", number_key<kTraining, &Training::learning_rate>(0, 1e6), KeyShown::Always, "",
      "factor of an update"},
+    {"anneal_steps", integer_key<kTraining, &Training::anneal_steps>(0, 1'000'000'000), KeyShown::IfSet,
+     "a quarter of `steps` in pipemare, else 0",
+     "with `pipeline.weights: latest`: updates in which the rate of a stage, divided by its delay at first, approaches "
+     "`learning_rate` ([schedules.md](schedules.md#pipemare))"},
+    {"correction_decay", number_key<kTraining, &Training::correction_decay>(1e-9, 0.999999), KeyShown::IfSet, "",
+     "with `pipeline.prediction: pipemare`: the share of a step of the weights in their average, a delay later"},
     {"momentum", number_key<kTraining, &Training::momentum>(0, 1), KeyShown::Always, "",
      "share of the last update that is kept", kOfOptimizer<OptimizerKind::Sgd>},
     {"betas", numbers_key<kTraining, &Training::betas>(0, 0.999999), KeyShown::Always, "",

@@ -94,11 +94,12 @@ private:
                          part});
                 const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
                 const Bytes updated = costs_.shard_optimizer ? shard_of(bytes.weights, stage) : bytes.weights;
-                const Bytes states = bytes.training.value_or(training_bytes(updated, costs_.optimizer)).states;
+                const Bytes states = bytes.training.value_or(training_bytes(updated, costs_.optimizer)).states +
+                                     (versions_.corrects(stage) ? bytes.weights : 0);
                 for (int version = 0; version < versions; ++version)
                     add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, 0, end});
             }
-            if (versions_.predicts(stage))
+            if (versions_.predicts(stage) || versions_.corrects(stage))
                 add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
                      end});
         }

@@ -21,7 +21,8 @@ enum class BufferUse {
     Statistics,       // running averages
     BatchStatistics,  // of one micro-batch: from its F until the U that includes them
     Gradients,
-    Optimizer,  // one, for all states; for a stage with predicted weights, one for each of `Weights`
+    Optimizer,  // one, for all states; for a stage with predicted weights, one for each of `Weights`. If weights are
+                // corrected, the last block is the average of their steps
     Predicted,  // weights that the running task reads
     Workspace,  // one per device
     Data,       // input data of a micro-batch

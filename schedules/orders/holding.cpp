@@ -38,8 +38,8 @@ Holding Holdings::of(int device) const {
     return own;
 }
 
-int lead_of(const Holding& own, int times) {
-    return times * (own.shape.devices - 1 - own.devices_before) / own.holders;
+int lead_of(const Holding& own, int times, int more) {
+    return (times * (own.shape.devices - 1 - own.devices_before) + more) / own.holders;
 }
 
 int lag_of(const Holding& own, int times) { return times * own.devices_before / own.holders; }

@@ -42,12 +42,12 @@ std::vector<Tasks> on_each_device(const Request& request) {
 }
 
 // Return how many of its own micro-batches a device of one stage runs ahead of the devices after it, and how many it
-// lags, times `times`: p - 1 - d and d if every stage has one device. The r holders of a stage share the micro-batches:
-// of R devices with q before the stage, each runs (R - 1 - q) / r ahead (PipeDream's 1F1B-RR). This causes no cycle of
-// waits. With a lead of a, F(s, i), the forward of micro-batch i on stage s, waits for the backward B(s, i - (a + 1) r)
-// and no later one; B(s, i) waits at most for F(s, i + a' r'), which the later stage s' runs first; and a' r' < (a + 1)
-// r.
-int lead_of(const Holding& own, int times = 1);
+// lags, times `times`, plus `more`: p - 1 - d and d if every stage has one device. The r holders of a stage share the
+// micro-batches: of R devices with q before the stage, each runs (R - 1 - q) / r ahead (PipeDream's 1F1B-RR). This
+// causes no cycle of waits. With a lead of a, F(s, i), the forward of micro-batch i on stage s, waits for the backward
+// B(s, i - (a + 1) r) and no later one; B(s, i) waits at most for F(s, i + a' r'), which the later stage s' runs first;
+// and a' r' < (a + 1) r.
+int lead_of(const Holding& own, int times = 1, int more = 0);
 int lag_of(const Holding& own, int times = 1);
 
 }  // namespace pw

@@ -3,18 +3,16 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <span>
 
 namespace pw {
 
 namespace {
 
-// `warmup` forwards, then one forward and one backward alternately, then the remaining backwards.
-Tasks alternate(const Holding& own, int warmup) {
-    const std::vector<int>& microbatches = own.microbatches;
-    const int stage = own.only_stage();
+// Appends `warmup` forwards, then one forward and one backward alternately, then the remaining backwards.
+void alternate(int stage, std::span<const int> microbatches, int warmup, Tasks& order) {
     const auto all = static_cast<int>(microbatches.size());
     warmup = std::min(warmup, all);
-    Tasks order;
     for (int k = 0; k < warmup; ++k)
         order.push_back({Op::Forward, stage, microbatches[k]});
     for (int k = 0; k < all; ++k) {
@@ -22,6 +20,11 @@ Tasks alternate(const Holding& own, int warmup) {
             order.push_back({Op::Forward, stage, microbatches[warmup + k]});
         order.push_back({Op::Backward, stage, microbatches[k]});
     }
+}
+
+Tasks alternate(const Holding& own, int warmup) {
+    Tasks order;
+    alternate(own.only_stage(), own.microbatches, warmup, order);
     return order;
 }
 
@@ -46,6 +49,32 @@ Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
     return one_f_one_b(own, options);
 }
 
+// PipeMare: 2(p - 1 - d) + 1 forwards ahead, without a flush. That is the delay of a pipeline whose stages run a
+// forward and a backward in every slot: the backward of a micro-batch comes 2(p - 1 - d) + 1 slots after its forward,
+// and as many gradients are missing from the weights of the forward. The first mini-batches may run as 1F1B, each
+// flushed: its forwards follow all backwards before it, and so all updates.
+Tasks pipemare(const Holding& own, const ScheduleOptions& options) {
+    const int stage = own.only_stage();
+    std::span<const int> left = own.microbatches;
+    Tasks order;
+    for (int step = 0; step < std::min(options.synchronous_steps, own.shape.updates()); ++step) {
+        const auto end = std::ranges::upper_bound(left, own.shape.last_of(step));
+        const auto count = static_cast<std::size_t>(end - left.begin());
+        alternate(stage, left.first(count), lead_of(own), order);
+        left = left.subspan(count);
+    }
+    alternate(stage, left, lead_of(own, 2, 1), order);
+    return order;
+}
+
+// The r holders of a stage that run a forwards ahead have a r micro-batches between a forward and its backward.
+template <int times, int more>
+int missing_in(const Shape& shape, int stage) {
+    const auto holders = static_cast<int>(shape.devices_of(stage).size());
+    return (times * (shape.devices - 1 - shape.devices_before(stage)) + more) / holders * holders;
+}
+
+constexpr WeightPolicy kNewest[] = {WeightPolicy::Latest};
 constexpr WeightPolicy kPipedreamPolicies[] = {WeightPolicy::Stash, WeightPolicy::VerticalSync, WeightPolicy::Latest};
 constexpr WeightPolicy kTwoVersions[] = {WeightPolicy::DoubleBuffer};
 
@@ -75,7 +104,8 @@ extern const Schedule kPipedream{.name = "pipedream",
                                  .policies = kPipedreamPolicies,
                                  .bubble = "(p-1) (F+B) once per run",
                                  .in_flight = "p-d",
-                                 .orders = on_each_device<one_f_one_b>};
+                                 .orders = on_each_device<one_f_one_b>,
+                                 .missing_gradients = missing_in<1, 0>};
 
 extern const Schedule kPipedream2bw{
     .name = "pipedream-2bw",
@@ -87,5 +117,18 @@ extern const Schedule kPipedream2bw{
     .bubble = "(p-1) (F+B) once per run",
     .in_flight = "p-d",
     .orders = on_each_device<double_buffered>};
+
+extern const Schedule kPipemare{
+    .name = "pipemare",
+    .summary = "never flushes, an update after every m backwards, one weight version, corrected in backwards",
+    .origin = "Yang et al., MLSys 2021, arXiv 1910.05124",
+    .updates = Updates::PerMiniBatch,
+    .policies = kNewest,
+    .prediction = Prediction::PipeMare,
+    .bubble = "(p-1) (F+B) once per run",
+    .in_flight = "2(p-d)",
+    .orders = on_each_device<pipemare>,
+    .missing_gradients = missing_in<2, 1>,
+    .option = "synchronous_steps"};
 
 }  // namespace pw

@@ -27,6 +27,7 @@ struct ScheduleOptions {
     double effort = 1;  // auto: how many orders it tries, in multiples of its usual number
     // chimera with more micro-batches than devices.
     enum class Concatenation { Direct, ForwardDoubling } concatenation = Concatenation::Direct;
+    int synchronous_steps = 0;  // pipemare: mini-batches at the beginning that are flushed
 };
 
 template <>
@@ -75,6 +76,7 @@ struct Schedule {
     int chunks = 1;  // stages per device unless the config says otherwise
     Updates updates = Updates::PerStep;
     std::span<const WeightPolicy> policies = kFlushed;  // the first one is the default
+    Prediction prediction = Prediction::None;           // the default
     // Formulas for people. p is the number of devices, d a device, m the number of micro-batches, v of stages per
     // device, N the group; F, B, I and W are the times of forwards, backwards, backwards for inputs and backwards for
     // weights of all stages of a device. `bubble` is the idle time of a device in a step with equal stages, `in_flight`
@@ -83,6 +85,7 @@ struct Schedule {
     // Returns the compute tasks of every device, in order. Throws Error (BadInput) with the rule and, after "help:",
     // the nearest legal values if the schedule is not defined for the shape.
     std::vector<Tasks> (*orders)(const Request& request) = nullptr;
+    int (*missing_gradients)(const Shape& shape, int stage) = nullptr;  // Plan::missing_gradients
     std::string_view one_stage = {};  // looped: the schedule that it equals with one stage on each device
     bool trains = true;               // has backwards; else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read

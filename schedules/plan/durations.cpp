@@ -44,7 +44,11 @@ double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
     return alike || times == 0 ? *first : scaled / times;
 }
 
-Ns time_to_predict(const StageCost& cost) { return cost.update * 3 / 5; }
+// Predicted or corrected weights read two blocks and write one. A U that averages steps also copies the weights and
+// does the same three times (exec/training/optimizer.cpp).
+Ns time_to_predict(Op op, const StageCost& cost, OptimizerKind optimizer) {
+    return cost.update * (op == Op::Update ? 2 + 3 * 3 : 3) / facts_of(optimizer).passes();
+}
 
 // `last` are the costs of a smaller last micro-batch; empty if it is not smaller.
 Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vector<StageCost>& stages,
@@ -56,7 +60,7 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
         if (const double factor = factor_of(kind.op, cost, costs.length_of(kind.microbatch)); factor != 1)
             time = bounded(static_cast<double>(time) * factor);
     if (kind.predicts)
-        time += time_to_predict(cost);
+        time += time_to_predict(kind.op, cost, costs.optimizer);
     if (kind.accumulates)
         time += cost.accumulate;
     const bool computes = kind.op != Op::SumGradients;
@@ -214,7 +218,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         const int device = graph.device_of(node);
         if (graph.position_of(node) == 0) {
             stages = graph.index().stages_of(device);
-            of_tasks.assign(stages.size() * kOps * 2 * batches, kNone);
+            of_tasks.assign(stages.size() * kOps * 4 * batches, kNone);
             begun.assign(stages.size(), 0);
         }
         if (is_recv(task.op))
@@ -223,6 +227,7 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         const auto at = static_cast<std::size_t>(task.microbatch);
         const std::size_t batch =
             2 * static_cast<std::size_t>(classes.empty() ? 0 : classes[at % classes.size()]) + last;
+        const bool predicting = predicts(task, versions, plan);
         bool accumulates = false;
         int receiver = kNone;
         int* known = nullptr;
@@ -244,13 +249,13 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
                 begun[row] = 0;
             if (makes_weight_gradient(task.op))
                 accumulates = std::exchange(begun[row], 1) != 0;
-            known = &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * batches + batch) * 2 +
-                              (accumulates ? 1 : 0)];
+            known = &of_tasks[((row * kOps + static_cast<std::size_t>(task.op)) * batches + batch) * 4 +
+                              (accumulates ? 2 : 0) + (predicting ? 1 : 0)];
         }
         if (*known == kNone) {
             *known = static_cast<int>(all_.size());
-            all_.push_back({task.op, device, task.stage, last != 0, accumulates, ahead_of(task, versions) > 0,
-                            task.microbatch, node, 0, receiver});
+            all_.push_back(
+                {task.op, device, task.stage, last != 0, accumulates, predicting, task.microbatch, node, 0, receiver});
         }
         of_[static_cast<std::size_t>(node)] = *known;
         ++all_[static_cast<std::size_t>(*known)].count;

@@ -33,7 +33,7 @@ public:
         int device, stage;
         bool last_microbatch;
         bool accumulates;
-        bool predicts;   // weights
+        bool predicts;   // weights, or corrects them; of U: it averages their steps
         int microbatch;  // of the first task of the kind
         int first;       // the first task of the kind
         int count;

@@ -27,16 +27,19 @@ inline constexpr Choice<WeightPolicy> kChoices<WeightPolicy>[] = {{"flush", Weig
                                                                   {"double_buffer", WeightPolicy::DoubleBuffer},
                                                                   {"latest", WeightPolicy::Latest}};
 
-// Under Latest, tasks may use weights predicted from the momentum for some updates later. VersionTable has the number
-// of updates.
+// Under Latest, tasks may use weights some updates later than their version, predicted from the momentum, or some
+// updates earlier, estimated from the average of past steps. VersionTable has the number of updates.
 enum class Prediction {
     None,
-    SpecTrain,  // in F and B
-    PipeOptim,  // in F, up to the version that its B reads
+    SpecTrain,  // later, in F and B
+    PipeOptim,  // later, in F, up to the version that its B reads
+    PipeMare,   // earlier, in B, down to the version that its F has read
 };
 template <>
-inline constexpr Choice<Prediction> kChoices<Prediction>[] = {
-    {"none", Prediction::None}, {"spectrain", Prediction::SpecTrain}, {"pipeoptim", Prediction::PipeOptim}};
+inline constexpr Choice<Prediction> kChoices<Prediction>[] = {{"none", Prediction::None},
+                                                              {"spectrain", Prediction::SpecTrain},
+                                                              {"pipeoptim", Prediction::PipeOptim},
+                                                              {"pipemare", Prediction::PipeMare}};
 
 struct Edge {
     int from, to;  // stages
@@ -86,6 +89,9 @@ struct Plan {
     Prediction prediction = Prediction::None;
     bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
     std::vector<std::vector<Task>> order;  // order[device]
+    // By stage, of asynchronous plans that list F ahead: the number of micro-batches whose gradients F lacks and the B
+    // of its micro-batch finds, in the steady state. Empty: not known.
+    std::vector<int> missing_gradients = {};
     // gradient_parts[stage][micro-batch] numbers partial sums: gradients with one number are added up, and S adds the
     // partial sums in ascending order. Empty: a device has one sum. In the oracle of a plan with replicas the numbers
     // are those of the holders. The hash does not include them.

@@ -41,6 +41,16 @@ void add_distances(const Plan& plan, VersionTable& table) {
     }
 }
 
+// PipeMare (Yang et al., 2021, arXiv 1910.05124) corrects by the delay. It counts updates.
+void add_delays(const Plan& plan, VersionTable& table) {
+    table.delay.assign(static_cast<std::size_t>(plan.shape.stages), 0);
+    if (plan.weights == WeightPolicy::Latest && plan.shape.per_update > 0)
+        std::ranges::transform(plan.missing_gradients, table.delay.begin(),
+                               [&](int missing) { return static_cast<double>(missing) / plan.shape.per_update; });
+    if (plan.prediction == Prediction::PipeMare)
+        table.back = table.delay;
+}
+
 // Returns the last of the stage's `positions` in `order` that reads each version, or -1 if none does.
 std::vector<int> last_uses(const std::vector<Task>& order, std::span<const int> positions, const VersionTable& table,
                            int stage) {
@@ -92,6 +102,7 @@ VersionTable versions_of(const Plan& plan) {
     table.backward = table.forward;
     newest_versions(plan, table);
     add_distances(plan, table);
+    add_delays(plan, table);
     for (int stage = 0; stage < plan.shape.stages; ++stage)
         for (int mb = 0; mb < plan.shape.microbatches; ++mb) {
             int& forward = table.forward[stage][mb];
@@ -133,6 +144,19 @@ int ahead_of(const Task& task, const VersionTable& table) {
     return (is_backward(task.op) ? table.backward_ahead : table.forward_ahead)[task.stage];
 }
 
+double back_of(const Task& task, const VersionTable& table, const Plan& plan) {
+    if (!is_backward(task.op) || !facts_of(task.op).reads_weights || !table.corrects(task.stage))
+        return 0;
+    const int first = plan.shape.first_of(plan.shape.mini_batch_of(task.microbatch));
+    const bool flushed = table.forward[task.stage][first] == table.backward[task.stage][task.microbatch];
+    return flushed ? 0 : table.back[task.stage];
+}
+
+bool predicts(const Task& task, const VersionTable& table, const Plan& plan) {
+    return ahead_of(task, table) > 0 || back_of(task, table, plan) > 0 ||
+           (task.op == Op::Update && table.corrects(task.stage));
+}
+
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device) {
     std::vector<int> positions;
     for (int position = 0; position < static_cast<int>(plan.order[device].size()); ++position)
@@ -169,15 +193,21 @@ int steady_from(const Plan& plan, const VersionTable& table) {
 }
 
 std::string print_stages(const Plan& plan, const VersionTable& table) {
-    const bool predicted = plan.prediction != Prediction::None;
+    const bool corrected = !table.back.empty(), predicted = plan.prediction != Prediction::None && !corrected;
     std::string text = fmt::format("weights: {}", name_of(plan.weights));
     if (predicted)
         text += fmt::format(", predicted as {} does, this many updates ahead:", name_of(plan.prediction));
-    text += fmt::format("\n\nstage  versions held{}\n", predicted ? "  ahead in F  ahead in B" : "");
+    if (corrected)
+        text += fmt::format(", corrected as {} does, by this many updates:", name_of(plan.prediction));
+    text += fmt::format("\n\nstage  versions held{}\n", predicted   ? "  ahead in F  ahead in B"
+                                                        : corrected ? "   back in B"
+                                                                    : "");
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
         text += fmt::format("{:>5}{:>15}", stage, table.held[stage]);
         if (predicted)
             text += fmt::format("{:>12}{:>12}", table.forward_ahead[stage], table.backward_ahead[stage]);
+        if (corrected)
+            text += fmt::format("{:>12.4g}", table.back[stage]);
         text += '\n';
     }
     return text;

@@ -16,8 +16,17 @@ struct VersionTable {
     // By stage, how many updates ahead F and R, and B and I, predict the weights from their version with its momentum.
     // With 0 they use the version itself.
     std::vector<int> forward_ahead, backward_ahead;
+    // By stage, how many updates F is late compared with its B under Latest, as a mean over the micro-batches in the
+    // steady state; 0 under other policies and with a flush.
+    std::vector<double> delay;
+    // By stage, how many updates B and I go back from their version with the average of the steps of weights (back_of).
+    // Empty: none does.
+    std::vector<double> back;
 
+    // Whether tasks read weights that are predicted with the momentum of their version.
     bool predicts(int stage) const { return forward_ahead[stage] > 0 || backward_ahead[stage] > 0; }
+    // Whether tasks read weights that are corrected with the average of the steps, which U updates.
+    bool corrects(int stage) const { return !back.empty() && back[stage] > 0; }
 };
 
 VersionTable versions_of(const Plan& plan);
@@ -32,6 +41,14 @@ int version_of(const Task& task, const VersionTable& table, const Plan& plan);
 
 // Returns how many updates ahead the weights of a task are predicted; 0 without prediction. W reads no weights.
 int ahead_of(const Task& task, const VersionTable& table);
+
+// Returns how many updates a task goes back from its version: VersionTable::back for B and I, but 0 in a mini-batch
+// that begins after all updates before it.
+double back_of(const Task& task, const VersionTable& table, const Plan& plan);
+
+// Returns whether a task predicts or corrects the weights that it reads or, for U, averages their steps. It takes
+// longer than another one of its operation then.
+bool predicts(const Task& task, const VersionTable& table, const Plan& plan);
 
 // Returns which of the stage's `held` weight buffers on `device` holds each version. An update overwrites a version
 // that no later task reads; this may be the one it reads itself.

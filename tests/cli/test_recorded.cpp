@@ -151,7 +151,12 @@ TEST_F(Recorded, WeightsOfTheCpu) {
     const std::string file = fmt::format("cpu-{}.txt", instruction_set()), processor = of_processor("model name");
     if (std::getenv("PIPEWRIGHT_RECORD") == nullptr && !text_of(kFolder / file).starts_with(processor + '\n'))
         GTEST_SKIP() << file << " was recorded on another processor than " << processor;
-    compare(file, processor + '\n' + weights_lines(recorded_runs(), "cpu"), weights_stride(), 1);
+    std::vector<RecordedConfig> configs = recorded_runs();
+    if (!records())  // the file may be older than some configs
+        std::erase_if(configs, [recorded = text_of(kFolder / file)](const RecordedConfig& config) {
+            return recorded.find('\n' + config.name() + ": ") == recorded.npos;
+        });
+    compare(file, processor + '\n' + weights_lines(configs, "cpu"), weights_stride(), 1);
 }
 
 TEST_F(Recorded, Searches) {

@@ -112,9 +112,10 @@ TEST_F(Resume, WorksWithOtherReplicasOfAPipeline) {
 TEST_F(Resume, WorksForAsynchronousPlansInPieces) {
     using Way = std::pair<std::string, std::string>;
     for (const auto& [schedule, optimizer] :
-         {Way("pipedream", "sgd"), Way("pipedream-2bw", "sgd"), Way("pipedream", "adamw")}) {
+         {Way("pipedream", "sgd"), Way("pipedream-2bw", "sgd"), Way("pipedream", "adamw"), Way("pipemare", "sgd")}) {
         const std::string plan =
-            fmt::format("four.yaml --set pipeline.schedule={} --set training.optimizer={}", schedule, optimizer);
+            fmt::format("four.yaml --set pipeline.schedule={} --set training.optimizer={}", schedule, optimizer) +
+            (schedule == "pipemare" ? " --set training.anneal_steps=3" : "");
         const std::string name = schedule + "-" + optimizer, all = "all-" + name;
         const std::string pieces = " --checkpoint " + all + " --checkpoint-every 2 --keep 9";
         const Json whole = run_well("run " + plan + " --steps 5" + pieces + " --json").json();

@@ -57,7 +57,7 @@ protected:
 TEST_P(Precisions, EverySchedule) {
     for (const Schedule& schedule : schedules()) {
         const std::vector<std::string> way =
-            set({"pipeline.schedule=" + std::string(schedule.name), "pipeline.split=even"});
+            set({"pipeline.schedule=" + std::string(schedule.name), "pipeline.split=even", "pipeline.prediction=none"});
         const RunResult oracle = Execution(kMlp, way).oracle();
         expect_equal(Execution(kMlp, way).run(), oracle, std::string(schedule.name));
         expect_equal(Execution(kMlp, with(way, {"run.graph=false"})).run(), oracle, std::string(schedule.name));

@@ -39,10 +39,13 @@ const Values kCounts{"0",
                      "9223372036854775808",
                      "-1",
                      "1e999"};
-const Values kSchedules{"naive",        "gpipe",    "1f1b",       "eager-1f1b", "interleaved",
-                        "bfs",          "zb-h1",    "zb-h2",      "zb1p",       "zb-v",
-                        "chimera",      "dualpipe", "dualpipe-v", "pipedream",  "pipedream-2bw",
-                        "forward-only", "v-half",   "v-min",      "hanayo"};
+Values names_of_schedules() {
+    Values names;
+    for (const Schedule& schedule : schedules())
+        names.emplace_back(schedule.name);
+    return names;
+}
+const Values kSchedules = names_of_schedules();
 
 struct Key {
     const char* name;

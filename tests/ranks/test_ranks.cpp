@@ -1,4 +1,5 @@
 // A plan on several ranks gives the weights of one process, bit for bit, under every installed MPI.
+#include "schedules/orders/schedule.h"
 #include "tests/ranks/under_mpi.h"
 
 #include <algorithm>
@@ -16,13 +17,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, UnderEveryMpi, testing::ValuesIn(kMpis), name_of
 
 TEST_P(UnderEveryMpi, EverySchedule) {
     OneIn some(is_mpich() ? 5 : 1);
-    for (const char* schedule :
-         {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "pipedream", "pipedream-2bw"})
-        if (some.picks())
-            expect_same(fmt::format("four.yaml --set pipeline.schedule={}", schedule), {4});
-    for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v"})
-        if (some.picks())
-            expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages=8", schedule), {2});
+    for (const Schedule& schedule : schedules())
+        if (schedule.trains && some.picks())
+            expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages={}", schedule.name,
+                                    4 * schedule.chunks),
+                        {schedule.chunks == 1 ? 4 : 2});
 }
 
 // Replicas of a pipeline of two devices with two stages each: ranks have a replica, a device of each, or both.

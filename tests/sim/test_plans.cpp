@@ -82,6 +82,8 @@ std::pair<int, int> bound(const Schedule& schedule, int p, int v, int m, int d) 
         return at_most(2 * p + 1, 2 * p + 1);
     if (schedule.name == "auto" || schedule.name == "auto-v")
         return at_most(p * v, p * v);
+    if (schedule.name == "pipemare")
+        return at_most(2 * (p - d), 2 * (p - d));
     if (schedule.name == "forward-only")
         return {1, 1};
     return at_most(p - d, p - d);  // 1f1b and those that never flush

@@ -104,6 +104,113 @@ TEST(Versions, OfForwardAndBackwardMeetInThePrediction) {
         }
 }
 
+// A pipeline in which each of P stages runs a forward and a backward in every slot. F of
+// micro-batch i is on stage j, from 1, in slot i + j; B begins on the last stage in the slot after its F. A stage is
+// updated at the end of the slot with the last B of a mini-batch of N, and its tasks read what is there when their slot
+// begins.
+class Slots {
+public:
+    Slots(int stages, int per_update) : stages_(stages), per_update_(per_update) {}
+    int forward(int stage, int mb) const { return updates_before(stage, mb + stage); }
+    int backward(int stage, int mb) const { return updates_before(stage, slot_of_backward(stage, mb)); }
+
+private:
+    int slot_of_backward(int stage, int mb) const { return mb + stages_ + 1 + (stages_ - stage); }
+    int updates_before(int stage, int slot) const {
+        int updates = 0;
+        while (slot_of_backward(stage, (updates + 1) * per_update_ - 1) < slot)
+            ++updates;
+        return updates;
+    }
+    int stages_, per_update_;
+};
+
+Plan pipemare(int p, int n, int mini_batches, const ScheduleOptions& options = {}) {
+    Shape shape = shape_of(schedule_named("pipemare"), p, n * mini_batches);
+    shape.per_update = n;
+    return make_plan(schedule_named("pipemare"), shape,
+                     {.schedule = options, .weights = {}, .prediction = Prediction::PipeMare});
+}
+
+// F of stage j is (2(P - j) + 1) / N mini-batches late in the mean, B not at all.
+TEST(PipeMare, TasksReadTheVersionsOfItsSlots) {
+    for (const int p : {1, 2, 3, 5})
+        for (const int n : {1, 2, 3, 8}) {
+            const int mini_batches = 2 * p + 4;
+            const Plan plan = pipemare(p, n, mini_batches);
+            const Slots slots(p, n);
+            std::vector<int> late(static_cast<std::size_t>(p), 0);
+            for (const TraceEvent& event : simulate(plan, uniform(p, 10, 20, 10)).events) {
+                const int stage = event.task.stage + 1, mb = event.task.microbatch;
+                if (event.task.op == Op::Forward) {
+                    EXPECT_EQ(event.version, slots.forward(stage, mb)) << p << " " << n << " " << print(event.task);
+                    if (mb >= n * (mini_batches - 1))
+                        late[event.task.stage] += mb / n - event.version;
+                } else if (event.task.op == Op::Backward) {
+                    EXPECT_EQ(event.version, slots.backward(stage, mb)) << p << " " << n << " " << print(event.task);
+                    EXPECT_EQ(event.version, mb / n);
+                }
+            }
+            const VersionTable table = versions_of(plan);
+            for (int stage = 1; stage <= p; ++stage) {
+                EXPECT_EQ(late[stage - 1], 2 * (p - stage) + 1);
+                EXPECT_DOUBLE_EQ(table.delay[stage - 1], (2.0 * (p - stage) + 1) / n);
+            }
+            EXPECT_EQ(table.back, table.delay);
+            EXPECT_EQ(table.held, Replicas(static_cast<std::size_t>(p), 1));
+        }
+}
+
+// Synchronous steps read the version of their number and correct nothing; then the slots begin.
+TEST(PipeMare, BeginsWithSynchronousSteps) {
+    for (const int p : {1, 2, 4})
+        for (const int n : {1, 3})
+            for (const int synchronous : {1, 3, 99}) {
+                const Plan plan = pipemare(p, n, 12, {.synchronous_steps = synchronous});
+                const int first = std::min(synchronous, 12);
+                const Slots slots(p, n);
+                const VersionTable table = versions_of(plan);
+                for (int stage = 0; stage < p; ++stage)
+                    for (int mb = 0; mb < 12 * n; ++mb) {
+                        const bool flushed = mb < first * n;
+                        const int own = mb - first * n;
+                        EXPECT_EQ(table.forward[stage][mb], flushed ? mb / n : first + slots.forward(stage + 1, own));
+                        EXPECT_EQ(table.backward[stage][mb], mb / n);
+                        const double back = back_of({Op::Backward, stage, mb}, table, plan);
+                        EXPECT_EQ(back, own < n ? 0 : table.back[stage]) << p << " " << n << " " << stage << " " << mb;
+                        EXPECT_EQ(back_of({Op::Forward, stage, mb}, table, plan), 0);
+                    }
+            }
+}
+
+// A corrected B takes three trips of an update's five, a U eleven: a copy, and three corrections. The average of the
+// steps and the corrected weights are a block each.
+TEST(PipeMare, CostsTimeAndMemory) {
+    Costs costs = uniform(3, 10, 20, 10);
+    for (int stage = 0; stage < 3; ++stage) {
+        costs.stage[stage].update = 5;
+        costs.bytes[stage].weights = 1000;
+    }
+    const Plan plan = pipemare(3, 2, 8);
+    const VersionTable table = versions_of(plan);
+    for (const TraceEvent& event : simulate(plan, costs).events) {
+        const Ns more = back_of(event.task, table, plan) > 0 ? 3 : 0;
+        if (event.task.op == Op::Forward || event.task.op == Op::Backward) {
+            EXPECT_EQ(event.end - event.start, event.task.op == Op::Forward ? 10 : 30 + more);
+        }
+        if (event.task.op == Op::Update) {
+            EXPECT_EQ(event.end - event.start, 5 + 11);
+        }
+    }
+    const auto memory = memory_of(plan, buffers_of(plan, costs, table));
+    for (int device = 0; device < 3; ++device) {
+        const MemoryUse peak = peak_of(memory[device]);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::Weights)], 1000);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::Optimizer)], 2000);
+        EXPECT_EQ(peak[static_cast<int>(MemoryKind::StashedWeights)], 1000);
+    }
+}
+
 TEST(Prediction, IsPartOfThePlan) {
     const Plan plain = plan_of("pipedream", 3, 6, 1, with_policy(WeightPolicy::Latest));
     Plan predicted = plain;

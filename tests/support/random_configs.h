@@ -130,11 +130,8 @@ private:
     }
 
     std::string pipeline() {
-        static constexpr const char* kSchedules[] = {
-            "naive", "gpipe", "1f1b",      "eager-1f1b",    "interleaved",  "bfs",    "zb-h1", "zb-h2", "zb1p",
-            "zb-v",  "1f1b",  "pipedream", "pipedream-2bw", "forward-only", "v-half", "v-min", "hanayo"};
-        const std::string schedule = kSchedules[below(17)];
-        const bool two = schedule_named(schedule).chunks == 2;
+        const Schedule& schedule = schedules()[static_cast<std::size_t>(below(static_cast<int>(schedules().size())))];
+        const bool two = schedule.chunks == 2;
         const bool huge = !tame_ && uniform_ && one_in(40);  // more than any memory holds
         const bool many = !tame_ && !huge && one_in(100);    // micro-batches: what takes longest of all that fits
         int stages = two && one_in(2) ? 2 * stages_ : stages_;
@@ -142,8 +139,8 @@ private:
         const int micro_batches = huge   ? 100'000 + below(900'000)
                                   : many ? 1000 + below(9000)
                                          : 1 + below(one_in(4) ? 40 : 9);
-        std::string text =
-            fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule, stages, micro_batches);
+        std::string text = fmt::format("pipeline: {{schedule: {}, stages: {}, micro_batches: {}", schedule.name, stages,
+                                       micro_batches);
         if (one_in(3))
             text += ", micro_batch_size: " + pick({"1", "3", tame_ ? "4" : "1000000", tame_ ? "2" : "65536"});
         if (one_in(8))
@@ -167,7 +164,7 @@ private:
         if (one_in(8))
             text += ", weights: " + pick({"flush", "stash", "vertical_sync", "latest", "double_buffer"});
         if (one_in(12))
-            text += ", prediction: " + pick({"spectrain", "pipeoptim"});
+            text += ", prediction: " + pick({"spectrain", "pipeoptim", "pipemare"});
         if (one_in(8))
             text += ", drain: " + pick({"fifo", "lifo"});
         if (one_in(8))

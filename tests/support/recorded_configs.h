@@ -1,6 +1,8 @@
 // The configs of tests/recorded/.
 #pragma once
 
+#include "schedules/orders/schedule.h"
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -117,19 +119,12 @@ search: {profile_batch: 4}
     return kFiles;
 }
 
-inline const std::vector<std::string>& recorded_schedules() {
-    static const std::vector<std::string> kSchedules = {
-        "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved",   "bfs",         "zb-h1",
-        "zb-h2", "zb1p",  "zb-v", "pipedream",  "pipedream-2bw", "forward-only"};
-    return kSchedules;
-}
-
 // Adds `file` under every schedule with each of `variants`, which are settings with spaces between them.
 inline void add_recorded(std::vector<RecordedConfig>& to, const std::string& file,
                          const std::vector<std::vector<std::string>>& variants) {
-    for (const std::string& schedule : recorded_schedules())
+    for (const Schedule& schedule : schedules())
         for (const std::vector<std::string>& variant : variants) {
-            to.push_back({file, {"pipeline.schedule=" + schedule}});
+            to.push_back({file, {"pipeline.schedule=" + std::string(schedule.name)}});
             to.back().set.insert(to.back().set.end(), variant.begin(), variant.end());
         }
 }
@@ -151,7 +146,7 @@ inline std::vector<RecordedConfig> recorded_runs() {
     add_recorded(configs, "gpt.yaml", {{}, {"training.clip_norm=0.5", "pipeline.recompute=[0]"}});
     add_recorded(configs, "unet.yaml", {{}});
     for (const char* weights : {"stash", "vertical_sync", "latest", "double_buffer", "flush"})
-        for (const char* prediction : {"none", "spectrain", "pipeoptim"})
+        for (const char* prediction : {"none", "spectrain", "pipeoptim", "pipemare"})
             configs.push_back({"mlp.yaml",
                                {"pipeline.schedule=pipedream", std::string("pipeline.weights=") + weights,
                                 std::string("pipeline.prediction=") + prediction}});

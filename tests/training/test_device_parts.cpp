@@ -216,7 +216,7 @@ TEST(KeptState, IsTheStateAtTheTimeOfKeeping) {
         Holders holders(kMlp, kOneDevice);
         Holders::Device& device = *holders.devices[0];
         StageMemory& memory = device.memory();
-        KeptState kept(holders.kernels, 0, device.stages, OptimizerKind::Sgd);
+        KeptState kept(holders.kernels, 0, device.stages, holders.plan.job);
         std::ranges::fill(holders.weights(memory.weights(0)), 4.0f);
         std::ranges::fill(holders.weights(memory.states(0)), 7.0f);
         kept.keep(copies);
@@ -241,7 +241,7 @@ TEST(KeptState, NamesTheStatesOfAnOptimizer) {
     const OptimizerStates states = device.stages.at(0).states(0);
     std::ranges::fill(holders.weights(states.block(0)), 5.0f);
     std::ranges::fill(holders.weights(states.block(1)), 6.0f);
-    KeptState kept(holders.kernels, 0, device.stages, OptimizerKind::AdamW);
+    KeptState kept(holders.kernels, 0, device.stages, holders.plan.job);
     kept.keep(true);
     const DeviceState state = kept.take();
     ASSERT_EQ(state.states.size(), 2 * state.parameters.size());
@@ -258,7 +258,7 @@ TEST(KeptState, OfAShardedOptimizerIsZeroInThePartsOfOthers) {
     double all = 0, elements = 0;
     for (const auto& device : holders.devices) {
         std::ranges::fill(holders.weights(device->memory().states(0)), 1.0f);
-        KeptState kept(holders.kernels, device->number, device->stages, OptimizerKind::Sgd);
+        KeptState kept(holders.kernels, device->number, device->stages, holders.plan.job);
         kept.keep(true);
         const DeviceState state = kept.take();
         elements = 0;

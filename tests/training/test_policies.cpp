@@ -25,7 +25,8 @@ std::map<std::string, std::vector<std::string>> policies() {
             {"vertical_sync", pipedream("vertical_sync")},
             {"latest", pipedream("latest")},
             {"spectrain", pipedream("latest", "spectrain")},
-            {"pipeoptim", pipedream("latest", "pipeoptim")}};
+            {"pipeoptim", pipedream("latest", "pipeoptim")},
+            {"pipemare", {"pipeline.schedule=pipemare"}}};
 }
 
 Execution execution_of(const std::vector<std::string>& policy, int steps, const std::vector<std::string>& more) {
@@ -33,6 +34,11 @@ Execution execution_of(const std::vector<std::string>& policy, int steps, const 
 }
 
 bool predicts(const std::string& policy) { return policy == "spectrain" || policy == "pipeoptim"; }
+
+// Whether a mini-batch has all micro-batches of a step.
+bool is_per_step(const std::string& policy) {
+    return policy == "flush" || policy == "double_buffer" || policy == "pipemare";
+}
 
 TEST(Policies, EqualTheirOraclesOverTwentySteps) {
     for (const char* backend : {"reference", "cpu"}) {
@@ -44,7 +50,7 @@ TEST(Policies, EqualTheirOraclesOverTwentySteps) {
                 const Execution execution = execution_of(
                     policy, 20, {fmt::format("run.backend={}", backend), "training.optimizer=" + optimizer});
                 const RunResult run = execution.run();
-                EXPECT_EQ(run.losses.size(), name == "flush" || name == "double_buffer" ? 20u : 80u);
+                EXPECT_EQ(run.losses.size(), is_per_step(name) ? 20u : 80u);
                 const std::string what = fmt::format("{} with {} on {}", name, optimizer, backend);
                 expect_equal(run, execution.oracle(), what);
                 EXPECT_TRUE(hashes.try_emplace(run.weights_hash, what).second)
@@ -82,7 +88,7 @@ TEST(Policies, OfEmulatedDevicesEqualTheirOraclesToo) {
 }
 
 TEST(Prediction, OfRecomputedStagesGivesTheSameNumbers) {
-    for (const char* name : {"spectrain", "pipeoptim"}) {
+    for (const char* name : {"spectrain", "pipeoptim", "pipemare"}) {
         const RunResult kept = execution_of(policies()[name], 4, {}).run();
         expect_equal(execution_of(policies()[name], 4, {"pipeline.recompute=all"}).run(), kept, name);
     }
@@ -147,7 +153,7 @@ TEST(Prediction, ContinuesWithTheMomentum) {
 }
 
 TEST(Prediction, TakesThePredictedMemory) {
-    for (const char* name : {"latest", "spectrain", "pipeoptim"})
+    for (const char* name : {"latest", "spectrain", "pipeoptim", "pipemare"})
         for (const char* recompute : {"none", "all"}) {
             const Execution execution =
                 execution_of(policies()[name], 1, {fmt::format("pipeline.recompute={}", recompute)});

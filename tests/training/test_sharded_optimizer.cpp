@@ -51,9 +51,10 @@ TEST(ShardedOptimizer, ChangesNoBitInAnySchedule) {
                     if (some.picks())
                         expect_same_when_sharded(
                             kMlp,
-                            replicated(std::string(schedule.name), replicas,
-                                       {std::string("run.backend=") + backend, "training.steps=2",
-                                        fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
+                            replicated(
+                                std::string(schedule.name), replicas,
+                                {std::string("run.backend=") + backend, "training.steps=2", "pipeline.prediction=none",
+                                 fmt::format("pipeline.micro_batches={}", schedule.asynchronous() ? 6 : 5)}));
 }
 
 // Of replicas of a pipeline whose devices hold several stages.

@@ -5,6 +5,7 @@
 #include "exec/system/threads.h"
 #include "job/config/config.h"
 #include "job/load.h"
+#include "schedules/orders/schedule.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/virtual/network.h"
 #include "tests/virtual/world.h"
@@ -373,11 +374,14 @@ std::vector<Subject> make_subjects() {
             std::tie(subject.hash_after.emplace_back(), subject.duration) = run_alone(job_of("threads", done));
         subjects.push_back(std::move(subject));
     };
-    for (const char* schedule :
-         {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "pipedream", "pipedream-2bw"})
-        add(fmt::format("schedule: {}, micro_batches: 4", schedule));
-    for (const char* schedule : {"interleaved", "bfs", "zb1p", "zb-v"})
-        add(fmt::format("schedule: {}, micro_batches: 2, stages: 4", schedule), {}, 2);
+    for (const Schedule& schedule : schedules())
+        if (schedule.trains && schedule.chunks == 1)
+            add(fmt::format("schedule: {}, micro_batches: {}", schedule.name, schedule.name == "dualpipe" ? 8 : 4));
+    for (const Schedule& schedule : schedules())
+        if (schedule.chunks > 1)
+            add(fmt::format("schedule: {}, micro_batches: {}, stages: 4", schedule.name,
+                            schedule.name == "dualpipe-v" ? 4 : 2),
+                {}, 2);
     for (const char* transfer : {"communicator: one, receive: deferred, protocol: rendezvous", "exchange: blocking",
                                  "protocol: rendezvous", "protocol: rendezvous, eager_limit: 100 B"})
         add("schedule: 1f1b, micro_batches: 4", fmt::format("transfer: {{{}}}", transfer), 3);
