@@ -92,11 +92,13 @@ std::string unread_option(const Config& config, std::string_view option) {
         return "the plan is in a file";
     return schedule_of(config).option == option
                ? ""
-               : fmt::format("schedule {} does not read it ({} do)", name, fmt::join(readers, " and "));
+               : fmt::format("schedule {} does not read it ({} {})", name, fmt::join(readers, " and "),
+                             readers.size() == 1 ? "does" : "do");
 }
 
 std::string no_drain(const Config& config, const Plan*) { return unread_option(config, "drain"); }
 std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
+std::string no_slices(const Config& config, const Plan*) { return unread_option(config, "slices"); }
 
 std::string no_holders(const Config& config, const Plan* plan) {
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
@@ -170,6 +172,7 @@ constexpr KeyRow kKeys[] = {
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
+    {"pipeline.slices", Read::ByPlans, no_slices},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

@@ -117,7 +117,8 @@ struct PipelineConfig {
     Prediction prediction = Prediction::None;                    // how the policy latest predicts weights
     enum class Rules { None, MindSpore } rules = Rules::None;    // MindSpore's are stricter
     ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;  // for gpipe and bfs
-    int group = 0;  // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
+    int group = 0;   // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
+    int slices = 2;  // for seq1f1b: of each micro-batch
 };
 
 template <>

@@ -210,6 +210,8 @@ constexpr ConfigKey kPipelineKeys[] = {
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
     {"group", if_given(integer_key<kPipeline, &Pipeline::group>(1, kMostBatches)), KeyShown::IfSet, "PyTorch's rule",
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"slices", integer_key<kPipeline, &Pipeline::slices>(1, kMostSlices), KeyShown::IfSet, "",
+     "seq1f1b: equal parts that the sequences of every micro-batch are cut into"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",
@@ -220,7 +222,6 @@ constexpr ConfigKey kPipelineKeys[] = {
      "stages that save nothing in `F` and recompute it before the backward pass; see "
      "[schedules.md](schedules.md#recompute). Without backward passes it has no effect"},
     {"waves", kLaterKey},
-    {"slices", kLaterKey},
 };
 
 // Sets the samples of a mini-batch: all micro-batches are full, or the last one is smaller.

@@ -225,8 +225,8 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
             const auto& [own_end, summed] = endings[k].of_mini_batch[mini_batch];
             const int last = shape.last_of(mini_batch);
             if (needs_sum(shape, stage) && !summed)
-                sums.insert({tied ? end : own_end, {Op::SumGradients, stage, last}});
-            updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
+                sums.insert({tied ? end : own_end, shape.task(Op::SumGradients, stage, last)});
+            updates.insert({tied || shape.global_norm ? end : own_end, shape.task(Op::Update, stage, last)});
         }
     }
     return in_sequence(shape, sequence, sums, updates);
@@ -246,7 +246,7 @@ void add_recomputes(Plan& plan, const std::vector<int>& stages) {
             if (!is_transfer(task.op) && !std::exchange(in_pair, task.with_next))
                 pair = std::ssize(longer);
             if (makes_input_gradient(task.op) && is_recomputed(task.stage))
-                longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slice});
+                longer.insert(longer.begin() + pair++, {Op::Recompute, task.stage, task.microbatch, task.slices});
             longer.push_back(task);
         }
         order = std::move(longer);

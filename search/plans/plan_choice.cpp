@@ -263,7 +263,8 @@ std::vector<std::string> searched_schedules(const Config& config) {
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
         // others train differently, or not at all; bounds hold for one order of a plan's tasks, whatever the split
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.needs_costs : schedule.usual)
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.needs_costs && !schedule.cuts_sequences
+                : schedule.usual)
             names.emplace_back(schedule.name);
     return names;
 }
@@ -274,6 +275,9 @@ const Schedule& searched_schedule(const Config& config, const std::string& name)
         const Schedule& schedule = schedule_named(config, name);
         if (schedule.needs_costs)
             fail("schedule {} orders tasks by the costs of a split, and a search tries many splits", schedule.name);
+        if (schedule.cuts_sequences)
+            fail("schedule {} orders slices of micro-batches, and a search divides the layers for whole ones",
+                 schedule.name);
         return schedule;
     } catch (const Error& error) {
         fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,

@@ -42,7 +42,7 @@ const Values kCounts{"0",
 const Values kSchedules{"naive",        "gpipe",    "1f1b",       "eager-1f1b", "interleaved",
                         "bfs",          "zb-h1",    "zb-h2",      "zb1p",       "zb-v",
                         "chimera",      "dualpipe", "dualpipe-v", "pipedream",  "pipedream-2bw",
-                        "forward-only", "v-half",   "v-min",      "hanayo"};
+                        "forward-only", "v-half",   "v-min",      "hanayo",     "seq1f1b"};
 
 struct Key {
     const char* name;
@@ -71,6 +71,7 @@ const Key kKeys[] = {
     {"pipeline.recompute", {"all", "none", "[0]", "[1]", "[2147483647]"}},
     {"pipeline.weights", {"flush", "stash", "latest", "vertical_sync", "double_buffer"}},
     {"pipeline.group", kCounts},
+    {"pipeline.slices", kCounts},
     {"pipeline.drain", {"fifo", "lifo"}},
     {"training.steps", kCounts},
     {"transfer.receive", {"early", "deferred"}},
@@ -90,7 +91,8 @@ training: {steps: 3}
 // Legal configs that only take long are not simulated.
 bool is_small(const Config& config) {
     const double steps = config.training.steps, stages = config.pipeline.stages;
-    return stages * config.pipeline.micro_batches * steps < 400 && config.cluster.devices.size() < 64;
+    return stages * config.pipeline.micro_batches * config.pipeline.slices * steps < 800 &&
+           config.cluster.devices.size() < 64;
 }
 
 }  // namespace

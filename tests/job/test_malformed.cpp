@@ -141,7 +141,6 @@ constexpr const char* kNotHere = "is not in this version";
 INSTANTIATE_TEST_SUITE_P(
     NotInThisVersion, Rejected,
     testing::Values(Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
-                    Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
                     Rejection{"{workload: {model: mlp}, run: {gradient_order: micro_batch}}", kNotHere},
                     Rejection{"workload: {model: uniform, overlapped_forward_backward: 1 us}", kNotHere}));
 

@@ -1,5 +1,6 @@
 #include "workloads/stages/stage_layout.h"
 
+#include "workloads/costs/costs.h"
 #include "workloads/stages/gradient_layout.h"
 #include "workloads/stages/stage_view.h"
 #include "workloads/stages/transients.h"
@@ -80,6 +81,11 @@ void place_saved_state(const StageView& view, StageLayout& layout) {
         layout.saved[layer] = slot_at_end(layout.until_input, Region::UntilInput, bytes.saved_until_input);
         layout.kept[layer] = slot_at_end(layout.until_weight, Region::UntilWeight, bytes.kept_until_weight);
         layout.gradient_kept += bytes.gradient_until_weight;
+        if (const Layer& own = view.graph[layer]; is_attention(own.kind)) {
+            const int shared_by = own.kind == LayerKind::GroupedAttention ? own.heads / own.key_value_heads : 1;
+            layout.slice_gradient[layer] =
+                slot_at_end(layout.slice_gradients, Region::SliceGradients, 2 * aligned(bytes.output / shared_by));
+        }
     }
 }
 
@@ -104,6 +110,7 @@ StageLayout layout_of(const StageView& view, Bytes data_bytes) {
     layout.copies.resize(all);
     layout.saved.resize(all);
     layout.kept.resize(all);
+    layout.slice_gradient.resize(all);
     layout.norms.resize(all);
     layout.weight_offset.resize(all);
     layout.statistics_offset.resize(all);
@@ -146,7 +153,8 @@ StageBytes stage_bytes(const StageLayout& layout) {
             .backward_workspace = layout.backward.workspace,
             .input_workspace = layout.backward_input.workspace,
             .weight_workspace = layout.weight_workspace,
-            .recompute_workspace = layout.recompute_workspace};
+            .recompute_workspace = layout.recompute_workspace,
+            .slice_gradients = layout.slice_gradients};
 }
 
 }  // namespace pw
