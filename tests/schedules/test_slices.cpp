@@ -77,10 +77,18 @@ bool depends(const Task& later, const Task& earlier) {
     return earlier.op == Op::Backward ? later.slice() == earlier.slice() - 1 : later.slice() == earlier.slice();
 }
 
+// Without transfers, an error names the task itself and not the transfer that brings its tensor.
+Plan without_transfers(Plan plan) {
+    for (std::vector<Task>& order : plan.order)
+        std::erase_if(order, [](const Task& task) { return is_transfer(task.op); });
+    return plan;
+}
+
 TEST(Slices, AreRefusedInAWrongOrder) {
     for (const int k : {2, 3})
         for (const int p : {1, 3}) {
-            const Plan plan = seq_plan(p, 3, k);
+            const Plan plan = without_transfers(seq_plan(p, 3, k));
+            EXPECT_NO_THROW(check(plan));
             for (int device = 0; device < p; ++device) {
                 std::vector<int> computing;  // positions
                 for (int position = 0; position < std::ssize(plan.order[device]); ++position)
@@ -101,7 +109,7 @@ TEST(Slices, AreRefusedInAWrongOrder) {
 }
 
 TEST(Slices, AreRefusedIfOneIsMissing) {
-    Plan plan = seq_plan(2, 2, 2);
+    Plan plan = without_transfers(seq_plan(2, 2, 2));
     std::erase_if(plan.order[1], [](const Task& task) { return print(task) == "1B1.1"; });
     expect_says(refusal([&] { check(plan); }), {"1B1.1"});
 }

@@ -123,7 +123,9 @@ Job job_of(const char* yaml, const std::vector<std::string>& set = {}) {
 
 TEST(Slices, KeepTheSamplesPerStep) {
     const Job job = job_of(kSmall, {"cluster.devices=1", "pipeline.split=even"});
-    const Metrics metrics = metrics_of(simulate(job.plan, job.costs));
+    Trace trace = simulate(job.plan, job.costs);
+    add_config(trace, job.config);
+    const Metrics metrics = metrics_of(trace);
     EXPECT_NEAR(metrics.samples_per_second * static_cast<double>(metrics.step_time) / 1e9, 8, 1e-9);
 }
 
