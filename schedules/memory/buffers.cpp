@@ -94,9 +94,15 @@ private:
         Bytes workspace = 0;
         for (const Task& task : plan_.order[device])
             if (Bytes StageBytes::*const need = facts_of(task.op).workspace; need != nullptr)
-                workspace = std::max(workspace, scaled_bytes(costs_.bytes[task.stage].*need,
-                                                             costs_.length_of(task.microbatch, task.stage).bytes));
+                workspace = std::max(workspace, workspace_of(task, costs_.bytes[task.stage].*need));
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
+    }
+
+    // The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
+    Bytes workspace_of(const Task& task, Bytes whole) const {
+        const double length = costs_.length_of(task.microbatch, task.stage).bytes;
+        const Bytes scratch = costs_.slices.empty() ? 0 : std::min(whole, costs_.bytes[task.stage].weight_workspace);
+        return scratch + scaled_bytes(whole - scratch, length);
     }
 
     Bytes shard_of(Bytes bytes, int stage) const {

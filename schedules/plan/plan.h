@@ -53,7 +53,7 @@ struct Shape {
     int stages = 1;
     int microbatches = 1;  // micro-batches of the whole plan; with slices, the number of slices
     // Slices of the sequence that every micro-batch is cut into. A plan counts and numbers slices as it does
-    // micro-batches: slice q of micro-batch i is number i * slices + q. Only what depends on samples tells them apart.
+    // micro-batches: slice q of micro-batch i is number i * slices + q. They differ only where samples are counted.
     int slices = 1;
     int copies = 1;  // of the whole pipeline; each has devices / copies devices
     // The devices of each stage, ascending. Empty: stage s is on device s mod devices.

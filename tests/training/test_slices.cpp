@@ -3,6 +3,7 @@
 #include "tests/support/predicted_memory.h"
 #include "tests/support/refusal.h"
 #include "tests/support/whole_model.h"
+#include "workloads/costs/slices.h"
 #include "workloads/models/gpt.h"
 #include "workloads/models/llama.h"
 
@@ -179,6 +180,26 @@ TEST(Slices, TrainAsWholeSequencesDo) {
                 }
             }
         }
+}
+
+// From a profile of whole micro-batches, byte for byte.
+TEST(Slices, ReserveThePredictedMemory) {
+    for (const char* model : {"gpt, blocks: 2", "llama, blocks: 2, key_value_heads: 1, inner: 96"}) {
+        const std::string yaml = fmt::format(
+            "workload: {{model: {}, sequence_length: 64, vocabulary: 32, embedding: 64, heads: 2}}\n"
+            "pipeline: {{micro_batches: 4, micro_batch_size: 2}}\ntraining: {{steps: 1}}\nrun: {{backend: cpu}}\n",
+            model);
+        const Profile profile = measured(yaml.c_str(), 2);
+        for (const int slices : {2, 4}) {
+            const Execution execution(yaml.c_str(), sliced_on(2, "cpu", slices));
+            const Job& job = execution.job();
+            Costs costs = costs_of(*job.model, job.split, profile, 2);
+            add_settings(costs, job.config);
+            cut_in_slices(costs, slices);
+            EXPECT_EQ(execution.run().arena, reserved_of(job.plan, costs, job.versions, job.config.transfer))
+                << model << ' ' << slices;
+        }
+    }
 }
 
 TEST(Slices, MayHaveASmallerLastMicroBatch) {

@@ -1,6 +1,5 @@
 #include "workloads/stages/stage_layout.h"
 
-#include "workloads/costs/costs.h"
 #include "workloads/stages/gradient_layout.h"
 #include "workloads/stages/stage_view.h"
 #include "workloads/stages/transients.h"
@@ -75,17 +74,22 @@ void place_inputs(const StageView& view, Bytes data_bytes, StageLayout& layout) 
     }
 }
 
+// The bytes of an attention's keys, or of its values: they have as many heads as the output, or fewer.
+Bytes bytes_of_keys(const Layer& layer, const LayerBytes& bytes) {
+    constexpr Bytes kUnit = 64;  // sizes are multiples of it
+    const Bytes shared_by = layer.kind == LayerKind::GroupedAttention ? layer.heads / layer.key_value_heads : 1;
+    return (bytes.output / kUnit + shared_by - 1) / shared_by * kUnit;
+}
+
 void place_saved_state(const StageView& view, StageLayout& layout) {
     for (const int layer : view.layers) {
         const LayerBytes& bytes = view.bytes[layer];
         layout.saved[layer] = slot_at_end(layout.until_input, Region::UntilInput, bytes.saved_until_input);
         layout.kept[layer] = slot_at_end(layout.until_weight, Region::UntilWeight, bytes.kept_until_weight);
         layout.gradient_kept += bytes.gradient_until_weight;
-        if (const Layer& own = view.graph[layer]; is_attention(own.kind)) {
-            const int shared_by = own.kind == LayerKind::GroupedAttention ? own.heads / own.key_value_heads : 1;
-            layout.slice_gradient[layer] =
-                slot_at_end(layout.slice_gradients, Region::SliceGradients, 2 * aligned(bytes.output / shared_by));
-        }
+        if (is_attention(view.kind(layer)))
+            layout.slice_gradient[layer] = slot_at_end(layout.slice_gradients, Region::SliceGradients,
+                                                       2 * bytes_of_keys(view.graph[layer], bytes));
     }
 }
 
