@@ -276,8 +276,10 @@ const Schedule& searched_schedule(const Config& config, const std::string& name)
         if (schedule.needs_costs)
             fail("schedule {} orders tasks by the costs of a split, and a search tries many splits", schedule.name);
         if (schedule.cuts_sequences)
-            fail("schedule {} orders slices of micro-batches, and a search divides the layers for whole ones",
-                 schedule.name);
+            fail(
+                "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
+                "search with another schedule, such as 1f1b",
+                schedule.name);
         return schedule;
     } catch (const Error& error) {
         fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
