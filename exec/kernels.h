@@ -32,6 +32,14 @@ struct JoinedAdd {
     const std::byte* saved = nullptr;    // the add's saved block, or null
 };
 
+// An earlier slice of the sequence, as attention reads it: its input tensors, and the gradients of its keys and values.
+struct EarlierSlice {
+    const std::byte* inputs[3] = {};
+    // Written by the I of the last slice of the sequence, added to by those of others: keys, then values, from the
+    // middle of the block on; {samples, rows, heads that have keys, width of a head}.
+    std::byte* gradients = nullptr;
+};
+
 // All data that a pass may access. A member that a pass does not use may be null.
 struct LayerArgs {
     std::span<const std::byte* const> inputs;  // tensors the layer reads
@@ -54,10 +62,13 @@ struct LayerArgs {
     std::byte* weight_gradient = nullptr;  // a block like `weights`, written by W; by I for norms and position bias
     bool accumulate = false;               // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
-    std::uint64_t seed = 0;       // for F of dropout: dropout_seed of the first sample
-    std::span<const int> labels;  // for the loss: [sample][position]; in shared memory
-    double loss_scale = 1;        // 1 / samples of the mini-batch
-    double* loss = nullptr;       // written by F of the loss: sum over the samples; in shared memory
+    int slice = 0;                               // of Layer::slices: whose rows the tensors have
+    std::span<const EarlierSlice> earlier;       // for attention: those before it
+    const std::byte* later_gradients = nullptr;  // for I of attention: what later slices added; null for the last one
+    std::uint64_t seed = 0;                      // for F of dropout: dropout_seed of the first sample
+    std::span<const int> labels;                 // for the loss: [sample][position]; in shared memory
+    double loss_scale = 1;                       // 1 / samples of the mini-batch
+    double* loss = nullptr;                      // written by F of the loss: sum over the samples; in shared memory
 };
 
 // The statistics that the F tasks of a mini-batch wrote to LayerArgs::statistics, in ascending order of the

@@ -55,19 +55,23 @@ StageSplit one_stage(const StageSplit& split) {
     return whole;
 }
 
-// One stage: each backward follows its forward, in the order of `sums`, which is empty for a plan that only
-// evaluates.
-std::vector<Task> whole_model_order(int microbatches, const std::vector<int>& sums) {
+// One stage: each backward follows its forward, or those of all slices of its micro-batch, in the order of `sums`,
+// which is empty for a plan that only evaluates.
+std::vector<Task> whole_model_order(const Shape& shape, const std::vector<int>& sums) {
     std::vector<Task> order;
     if (sums.empty())
-        for (int mb = 0; mb < microbatches; ++mb)
-            order.push_back({Op::Forward, 0, mb});
+        for (int mb = 0; mb < shape.microbatches; ++mb)
+            order.push_back(shape.task(Op::Forward, 0, mb));
+    std::vector<char> begun(static_cast<std::size_t>(shape.whole_of(shape.microbatches)), 0);
     for (const int mb : sums) {
-        order.push_back({Op::Forward, 0, mb});
-        order.push_back({Op::Backward, 0, mb});
+        const int whole = shape.whole_of(mb);
+        for (int slice = 0; begun[whole] == 0 && slice < shape.slices; ++slice)
+            order.push_back(shape.task(Op::Forward, 0, whole * shape.slices + slice));
+        begun[whole] = 1;
+        order.push_back(shape.task(Op::Backward, 0, mb));
     }
     if (!sums.empty())
-        order.push_back({Op::Update, 0, microbatches - 1});
+        order.push_back(shape.task(Op::Update, 0, shape.microbatches - 1));
     return order;
 }
 
@@ -103,17 +107,17 @@ std::vector<Task> staged_order(const Plan& plan) {
         const int first = shape.first_of(mini_batch), last = shape.last_of(mini_batch);
         for (int mb = first; mb <= last; ++mb)
             for (int stage = 0; stage < shape.stages; ++stage)
-                order.push_back({Op::Forward, stage, mb});
+                order.push_back(shape.task(Op::Forward, stage, mb));
         for (int stage = shape.stages - 1; stage >= 0; --stage)
             for (const Task& task : backwards[stage])
                 if (task.microbatch >= first && task.microbatch <= last)
                     order.push_back(task);
         for (int stage = 0; stage < shape.stages; ++stage)
             if (!backwards[stage].empty() && needs_sum(shape, stage))
-                order.push_back({Op::SumGradients, stage, last});
+                order.push_back(shape.task(Op::SumGradients, stage, last));
         for (int stage = 0; stage < shape.stages; ++stage)
             if (!backwards[stage].empty())
-                order.push_back({Op::Update, stage, last});
+                order.push_back(shape.task(Op::Update, stage, last));
     }
     return order;
 }
@@ -138,7 +142,7 @@ Job oracle_of(const Job& job) {
         oracle.plan.shape.edges.reset();
         oracle.plan.shape.ties.clear();
         const std::vector<int> sums = microbatches_of(backwards_of(job.plan, 0), Op::BackwardInput);
-        oracle.plan.order = {whole_model_order(job.plan.shape.microbatches, sums)};
+        oracle.plan.order = {whole_model_order(oracle.plan.shape, sums)};
         oracle.versions = versions_of(oracle.plan);
         return oracle;
     }

@@ -123,6 +123,9 @@ void check_runnable(const Job& job) {
             "pipeline.micro_batch_lengths",
             fmt::format("devices of {} run micro-batches of equal length", name_of(job.config.run.backend)),
             "simulate it, set run.backend: emulated, or remove the key");
+    if (job.plan.shape.slices > 1 && job.config.run.backend == RunConfig::Backend::Cuda)
+        job.config.fail_at("pipeline.slices", "devices of cuda run whole micro-batches",
+                           "simulate it, choose another run.backend, or write slices: 1");
     if (job.config.cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
         job.config.fail_at("cluster.dispatcher",
                            fmt::format("every device of {} has its own dispatcher", name_of(job.config.run.backend)),

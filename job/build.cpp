@@ -7,6 +7,7 @@
 #include "job/settings.h"
 #include "job/transformer_job.h"
 #include "schedules/plan/durations.h"
+#include "workloads/costs/slices.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/models/recomputed_layers.h"
 #include "workloads/stages/ties.h"
@@ -295,6 +296,7 @@ Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<cons
     costs.lengths = config.pipeline.micro_batch_lengths;
     costs.cluster = std::move(cluster);
     add_settings(costs, config);
+    cut_in_slices(costs, shape.slices);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     if (is_transformer(config))
         add_replicas(costs, transformer_job_of(config), split, config.pipeline.micro_batch_size);

@@ -136,6 +136,7 @@ std::string no_correction(const Config&, const Plan* plan) {
                ? ""
                : fmt::format("prediction: {} averages no steps", name_of(plan->prediction));
 }
+std::string no_slices(const Config& config, const Plan*) { return unread_option(config, "slices"); }
 
 std::string no_holders(const Config& config, const Plan* plan) {
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
@@ -228,6 +229,7 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.synchronous_steps", Read::ByPlans, no_synchronous_steps},
     {"training.anneal_steps", Read::ByPlans, no_delays},
     {"training.correction_decay", Read::ByPlans, no_correction},
+    {"pipeline.slices", Read::ByPlans, no_slices},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

@@ -3,11 +3,13 @@
 #include "job/build.h"
 #include "job/config/blocks.h"
 #include "job/plan.h"
+#include "job/plan_checks.h"
 #include "job/rules.h"
 #include "job/settings.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/durations.h"
+#include "workloads/costs/slices.h"
 #include "workloads/size_text.h"
 
 #include <algorithm>
@@ -68,11 +70,13 @@ Job uniform_job(Config config, Notices& notices) {
     job.config = std::move(config);
     job.mode = executed_mode(job.config);
     check_rules(job.config, nullptr);
+    check_slices(job.config, nullptr);
     check_profile_exists(job.config);
     const auto costs_of_shape = [&](const Shape& shape) {
         Costs costs = uniform_costs(job.config, stages_per_device(shape));
         costs.cluster = cluster_of(job.config, {});
         add_settings(costs, job.config);
+        cut_in_slices(costs, shape.slices);
         return costs;
     };
     add_plan(job, {}, costs_of_shape, notices);
@@ -88,6 +92,7 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
     job.mode = executed_mode(job.config);
     check_normalise(job.config, model);
     check_rules(job.config, &model);
+    check_slices(job.config, &model);
     job.split = make_split(job.config, model, job.profile);
     const auto costs_of_shape = [&](const Shape& shape) {
         return complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,

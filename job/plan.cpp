@@ -257,8 +257,9 @@ Shape unplaced_shape(const Config& config, const Schedule& schedule, const Stage
     shape.devices = static_cast<int>(config.cluster.devices.size());
     shape.stages = config.pipeline.stages;
     const int mini_batches = schedule.asynchronous() ? steps : 1;
-    shape.microbatches =
-        at_its_place(config, [&] { return microbatches_of_plan(config.pipeline.micro_batches, mini_batches); });
+    shape.slices = schedule.cuts_sequences ? config.pipeline.slices : 1;
+    shape.microbatches = at_its_place(
+        config, [&] { return microbatches_of_plan(config.pipeline.micro_batches, mini_batches, shape.slices); });
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
     shape.edges = links.edges;
     shape.ties = links.ties;

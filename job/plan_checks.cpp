@@ -5,6 +5,7 @@
 #include "workloads/costs/micro_batch_sizes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 #include <numeric>
 #include <string>
@@ -130,6 +131,54 @@ void check_mini_batch(const Config& config, const Schedule& schedule) {
                        fmt::format("write mini_batch: {}, leave it out, or choose a schedule that updates once per "
                                    "mini-batch, such as 1f1b or pipedream-2bw",
                                    std::int64_t{sizes.per_mini_batch} * sizes.full));
+}
+
+namespace {
+
+bool is_sequence(const Model& model) {
+    const auto reads_later_rows = [&](const auto number) {
+        const Layer& layer = model.layers[number];
+        return facts_of(layer.kind).rows == RowsRead::Any && layer.kind != LayerKind::Profiled;
+    };
+    const auto [first, end] = boost::vertices(model.layers);
+    return std::none_of(first, end, reads_later_rows);
+}
+
+// Returns the number of slices nearest to `slices` that divides a sequence.
+int nearest_divisor(int tokens, int slices) {
+    int nearest = 1;
+    for (int count = 1; count <= std::min(tokens, kMostSlices); ++count)
+        if (tokens % count == 0 && std::abs(count - slices) <= std::abs(nearest - slices))
+            nearest = count;
+    return nearest;
+}
+
+}  // namespace
+
+void check_slices(const Config& config, const Model* model) {
+    if (config.pipeline.schedule.ends_with(".csv") || !schedule_of(config).cuts_sequences)
+        return;
+    const int slices = config.pipeline.slices;
+    if (slices == 1)
+        return;
+    if (!config.pipeline.recompute.empty())
+        config.fail_at("pipeline.recompute",
+                       "later slices read the keys and values of earlier ones, which stages that recompute do not keep",
+                       "leave pipeline.recompute out, or write slices: 1");
+    if (model == nullptr)
+        return;
+    if (!is_sequence(*model))
+        config.fail_at(
+            "pipeline.schedule",
+            fmt::format("schedule {} cuts sequences into slices, and {} has layers that mix their rows other "
+                        "than by causal attention",
+                        config.pipeline.schedule, model->name),
+            "take a model such as gpt or llama, or another schedule, such as 1f1b");
+    const int tokens = config.workload.options.sequence_length;
+    if (cost_source_of(config).source != CostSource::File && tokens % slices != 0)
+        config.fail_at(
+            "pipeline.slices", fmt::format("{} tokens are not {} equal slices", tokens, slices),
+            fmt::format("write slices: {}, or another workload.sequence_length", nearest_divisor(tokens, slices)));
 }
 
 bool clips_gradients(const Config& config) { return config.training.clip_norm > 0; }

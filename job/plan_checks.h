@@ -14,6 +14,9 @@ namespace pw {
 void check_stages(const Config& config, const Schedule& schedule, const Shape& shape);
 // Schedules that update after every micro-batch need micro-batches of one size.
 void check_mini_batch(const Config& config, const Schedule& schedule);
+// Schedules of slices need sequences that can be cut: no layer may read rows after the own one, unless its times are
+// all that is known of it. `model` is null for a uniform workload.
+void check_slices(const Config& config, const Model* model);
 // If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
 void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps);
 // Throws the error of a schedule about a plan.

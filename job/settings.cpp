@@ -26,6 +26,7 @@ constexpr SettingKey kSettingKeys[] = {
     {Setting::MicroBatches, "pipeline.micro_batches"},
     {Setting::MicroBatchSize, "pipeline.micro_batch_size"},
     {Setting::Group, "pipeline.group"},
+    {Setting::Slices, "pipeline.slices"},
     {Setting::StageReplicas, "pipeline.replicas"},
     {Setting::Recompute, "pipeline.recompute"},
     {Setting::Steps, "training.steps"},

@@ -53,7 +53,7 @@ constexpr IntColumn<TraceEvent> kEventColumns[] = {
     {"device", [](const TraceEvent& event) -> std::int64_t { return event.device; }},
     {"op", [](const TraceEvent& event) -> std::int64_t { return static_cast<int>(event.task.op); }},
     {"stage", [](const TraceEvent& event) -> std::int64_t { return event.task.stage; }},
-    {"microbatch", [](const TraceEvent& event) -> std::int64_t { return event.task.microbatch; }},
+    {"microbatch", [](const TraceEvent& event) -> std::int64_t { return event.task.whole(); }},
     {"peer", [](const TraceEvent& event) -> std::int64_t { return event.task.peer; }},
     {"rank", [](const TraceEvent& event) -> std::int64_t { return event.rank; }},
     {"version", [](const TraceEvent& event) -> std::int64_t { return event.version; }},

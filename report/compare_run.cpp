@@ -89,6 +89,10 @@ void advise(const Job& job, int turns, Comparison& comparison) {
 }  // namespace
 
 int turns_for(const Job& job, std::optional<int> asked) {
+    if (asked.value_or(0) > 0 && job.plan.shape.slices > 1)
+        job.config.fail_at("pipeline.slices",
+                           "a plan of slices does not take turns with probes, which have whole micro-batches",
+                           "leave --interleave out, or write slices: 1");
     if (asked.value_or(0) > 0 && !can_interleave(job))
         job.config.fail_at(
             "run.backend",

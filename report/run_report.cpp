@@ -66,7 +66,7 @@ std::vector<double> samples_after(const Job& job, std::size_t updates) {
         const auto steps = static_cast<std::int64_t>(k) / shape.updates();
         const int update = static_cast<int>(static_cast<std::int64_t>(k) % shape.updates());
         const std::int64_t microbatches = steps * shape.microbatches + shape.last_of(update) + 1;
-        samples.push_back(static_cast<double>(sizes.first_sample(microbatches)));
+        samples.push_back(static_cast<double>(sizes.first_sample(microbatches / shape.slices)));
     }
     return samples;
 }

@@ -147,7 +147,7 @@ std::vector<double> recompute_times(const TaskKinds& kinds, const std::vector<do
 }
 
 Recurrence::Times with_equal_stages(const TimedPlan& timed) {
-    using Class = std::tuple<Op, bool, bool, bool, int>;
+    using Class = std::tuple<Op, bool, bool, bool, int, int>;
     struct Share {
         double all = 0;
         int count = 0;
@@ -155,9 +155,14 @@ Recurrence::Times with_equal_stages(const TimedPlan& timed) {
     const std::vector<TaskKinds::Kind>& kinds = timed.kinds.all();
     const std::vector<double> means = mean_times(timed), recomputed = recompute_times(timed.kinds, means);
     const auto class_of = [&](const TaskKinds::Kind& kind) {
-        const auto at = static_cast<std::size_t>(kind.microbatch);
-        return Class{kind.op, kind.last_microbatch, kind.accumulates, kind.predicts,
-                     timed.lengths.empty() ? 0 : timed.lengths[at % timed.lengths.size()]};
+        const Shape& shape = timed.plan.shape;
+        const auto at = static_cast<std::size_t>(shape.whole_of(kind.microbatch));
+        return Class{kind.op,
+                     kind.last_microbatch,
+                     kind.accumulates,
+                     kind.predicts,
+                     timed.lengths.empty() ? 0 : timed.lengths[at % timed.lengths.size()],
+                     shape.slice_of(kind.microbatch)};
     };
     const auto holders_of = [&](const TaskKinds::Kind& kind) {
         return static_cast<double>(timed.graph.index().devices_of(kind.stage).size());

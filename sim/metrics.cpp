@@ -139,13 +139,13 @@ Ns covered(const std::vector<Interval>& intervals, Ns from, Ns to) {
 
 // Returns the idle time right before F, B and I while a tensor of that very task is under way.
 Ns exposed_communication(Events events, Ns start_of_step) {
-    using Tensor = std::tuple<int, int, int>;  // stage, micro-batch, slice
+    using Tensor = std::pair<int, int>;  // stage, micro-batch
     using Arrival = std::pair<Tensor, Interval>;
     std::vector<Arrival> activations, gradients;
     for (const TraceEvent& event : events)
         if (const Task& task = event.task; is_recv(task.op))
             (carries_gradients(task.op) ? gradients : activations)
-                .push_back({{task.stage, task.microbatch, task.slice}, {event.start, event.end}});
+                .push_back({{task.stage, task.microbatch}, {event.start, event.end}});
     for (std::vector<Arrival>* all : {&activations, &gradients})
         if (!std::is_sorted(all->begin(), all->end()))
             std::sort(all->begin(), all->end());
@@ -158,7 +158,7 @@ Ns exposed_communication(Events events, Ns start_of_step) {
             return;
         const bool forward = reads(task.op, Op::RecvForward);
         const std::vector<Arrival>& all = forward ? activations : gradients;
-        const Tensor tensor{task.stage, task.microbatch, task.slice};
+        const Tensor tensor{task.stage, task.microbatch};
         for (auto at = forward ? find_activation(tensor) : find_gradient(tensor);
              at != all.end() && at->first == tensor; ++at)
             own.push_back(at->second);
@@ -310,7 +310,7 @@ void StepMetrics::add(std::span<const TraceEvent> own) {
             (op == Op::Update ? device.updates : device.sums) += event.end - event.start;
         splits |= op == Op::BackwardInput || op == Op::BackwardWeight;
         if (event.task.stage == head_.stages - 1 && (op == Op::Forward || op == Op::Update))
-            (op == Op::Forward ? microbatches_ : updates_).push_back(event.task.microbatch);
+            (op == Op::Forward ? microbatches_ : updates_).push_back(event.task.whole());
     }
     device.idle = metrics_.makespan - device.busy;
     device.exposed_communication = exposed_communication(own, start_);

@@ -34,8 +34,8 @@ int columns_for(const Picture& picture) {
 std::string cell_of(const Box& box, bool several_stages, int width) {
     const Task& task = box.event->task;
     const std::string letters{letters_of(task.op)};
-    const std::string choices[] = {several_stages ? print(task) : letters + std::to_string(task.microbatch),
-                                   letters + std::to_string(task.microbatch), letters};
+    const std::string choices[] = {several_stages ? print(task) : letters + number_of(task), letters + number_of(task),
+                                   letters};
     for (const std::string& choice : choices)
         if (static_cast<int>(choice.size()) <= width)
             return choice + std::string(width - choice.size(), '-');

@@ -109,9 +109,9 @@ private:
         std::string name =
             is_transfer(task.op)
                 ? fmt::format("device {} {} {} {} {} stage {}", event.device, is_recv(task.op) ? "receives" : "sends",
-                              words_in_legend(task.op), task.microbatch, is_recv(task.op) ? "from" : "to", task.peer)
+                              words_in_legend(task.op), number_of(task), is_recv(task.op) ? "from" : "to", task.peer)
                 : fmt::format("device {}: {}{} of stage {}", event.device, letters_of(task.op),
-                              is_compute(task.op) ? std::to_string(task.microbatch) : "", task.stage);
+                              is_compute(task.op) ? number_of(task) : "", task.stage);
         name += fmt::format(", {:.6g} to {:.6g} {}", script_.in_unit(event.start - begin),
                             script_.in_unit(event.end - begin), script_.picture.time.name);
         if (is_transfer(task.op) && event.bytes > 0)
@@ -120,7 +120,7 @@ private:
     }
 
     bool fits(const Box& box, int font) const {
-        const std::string number = std::to_string(box.event->task.microbatch);
+        const std::string number = number_of(box.event->task);
         return text_width(number, font) + 2 <= script_.pixels(box.end - box.start);
     }
 
@@ -179,7 +179,7 @@ private:
         const std::string version = version_label(*box.event);
         if (numbered && fits(box, font_))
             texts_[{colour, font_}] +=
-                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), task.microbatch);
+                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), number_of(task));
         if (versions && text_width(version, 7) + 2 <= width)
             texts_[{colour, 7}] +=
                 fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 + (is_compute(task.op) ? 8 : 0), version);

@@ -19,6 +19,7 @@ struct Setting {
         MicroBatches,
         MicroBatchSize,
         Group,
+        Slices,
         StageReplicas,
         Recompute,
         Steps,

@@ -25,7 +25,7 @@ public:
         for_pieces([&](std::int64_t sample, std::int64_t piece, std::int64_t at) {
             const float* x = floats(args.inputs[0]) + at;
             float* y = floats(args.output) + at;
-            const auto first = static_cast<std::uint32_t>(piece * piece_);
+            const auto first = static_cast<std::uint32_t>((args.slice * pieces_ + piece) * piece_);
             const Drop drop{dropout_key(args.seed, sample), dropout_threshold(layer_.probability), scale_};
             if (!save)
                 std::copy_n(x, piece_, y);

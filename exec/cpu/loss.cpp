@@ -1,5 +1,6 @@
 // The losses. A thread takes one sample at a time, so that every sum has the same order for any number of threads.
-// There are usually a few thousand values, hence plain loops in double.
+// There are usually a few thousand values, hence plain loops in double. A slice has its part of the mean over the
+// sequence.
 #include "exec/cpu/layers.h"
 #include "exec/cpu/parallel.h"
 
@@ -98,7 +99,7 @@ private:
         return std::log(sum) - (static_cast<double>(logits[place_[right]]) - largest);
     }
 
-    double divisor() const override { return static_cast<double>(shape_.positions); }
+    double divisor() const override { return static_cast<double>(shape_.positions * layer_.slices); }
 };
 
 class MeanSquaredError : public Loss {
@@ -118,7 +119,7 @@ private:
         return sum;
     }
 
-    double divisor() const override { return static_cast<double>(shape_.classes * shape_.positions); }
+    double divisor() const override { return static_cast<double>(shape_.classes * shape_.positions * layer_.slices); }
 };
 
 }  // namespace

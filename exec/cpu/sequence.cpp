@@ -66,18 +66,20 @@ private:
     std::int64_t rows_, width_;
 };
 
-// weights: a vector per position, as large as a sample.
+// weights: a vector per position of the whole sequence.
 class PositionBias : public CpuLayer {
 public:
-    PositionBias(const Layer& layer, int samples) : CpuLayer(layer, samples), values_(layer.input.elements()) {
-        bytes_.weights = aligned(values_ * kFloatBytes);
+    PositionBias(const Layer& layer, int samples)
+        : CpuLayer(layer, samples), values_(layer.input.elements()), all_values_(values_ * layer.slices) {
+        bytes_.weights = aligned(all_values_ * kFloatBytes);
     }
 
     void forward(const LayerArgs& args, bool) override {
         for_columns([&](std::int64_t first, std::int64_t count) {
             for (std::int64_t n = 0; n < samples_; ++n)
-                add_rows(floats(args.inputs[0]) + n * values_ + first, floats(args.weights) + first,
-                         floats(args.output) + n * values_ + first, count);
+                add_rows(floats(args.inputs[0]) + n * values_ + first,
+                         floats(args.weights) + args.slice * values_ + first, floats(args.output) + n * values_ + first,
+                         count);
         });
     }
 
@@ -86,7 +88,7 @@ public:
             clear(args.weight_gradient, bytes_.weights);
         const float* dy = floats(args.output_gradient);
         for_columns([&](std::int64_t first, std::int64_t count) {
-            float* sum = floats(args.weight_gradient) + first;
+            float* sum = floats(args.weight_gradient) + args.slice * values_ + first;
             for (std::int64_t n = 0; n < samples_; ++n) {
                 add_rows(sum, dy + n * values_ + first, sum, count);
                 if (args.input_gradients[0])
@@ -101,7 +103,7 @@ public:
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
-        return {{floats(weights), floats(weights) + values_}};
+        return {{floats(weights), floats(weights) + all_values_}};
     }
 
 private:
@@ -113,7 +115,7 @@ private:
         });
     }
 
-    std::int64_t values_;
+    std::int64_t values_, all_values_;  // of a slice and of all
 };
 
 // Layer norm and RMS norm. weights: scale, and the layer norm's shift. saved: of every row the layer norm's mean, and 1
@@ -251,7 +253,7 @@ public:
           length_(layer.input.height),
           width_(layer.input.width),
           half_(width_ / layer.heads / 2) {
-        for (std::int64_t row = 0; row < length_; ++row)
+        for (std::int64_t row = 0; row < length_ * layer.slices; ++row)
             for (std::int64_t i = 0; i < half_; ++i) {
                 const double angle = rotary_angle(layer.rotary_base, half_, row, i);
                 cosines_.push_back(static_cast<float>(std::cos(angle)));
@@ -259,18 +261,18 @@ public:
             }
     }
 
-    void forward(const LayerArgs& args, bool) override { turn(args.inputs[0], 1, args.output); }
+    void forward(const LayerArgs& args, bool) override { turn(args.slice, args.inputs[0], 1, args.output); }
 
     void backward_input(const LayerArgs& args) override {
         if (args.input_gradients[0])
-            turn(args.output_gradient, -1, args.input_gradients[0]);
+            turn(args.slice, args.output_gradient, -1, args.input_gradients[0]);
     }
 
 private:
-    void turn(const std::byte* from, float direction, std::byte* to) const {
+    void turn(int slice, const std::byte* from, float direction, std::byte* to) const {
         in_shares(samples_ * length_, [&](std::int64_t first, std::int64_t count) {
             for (std::int64_t row = first; row < first + count; ++row) {
-                const std::int64_t position = row % length_ * half_;
+                const std::int64_t position = (slice * length_ + row % length_) * half_;
                 turn_heads(floats(from) + row * width_,
                            {cosines_.data() + position, sines_.data() + position, direction, half_},
                            floats(to) + row * width_, layer_.heads);
@@ -279,7 +281,7 @@ private:
     }
 
     std::int64_t length_, width_, half_;  // half of a head
-    std::vector<float> cosines_, sines_;  // {rows of a sample, half of a head}
+    std::vector<float> cosines_, sines_;  // {rows of a sequence, half of a head}
 };
 
 }  // namespace

@@ -113,6 +113,8 @@ std::uint64_t EmulatedDevice::activation_of(const Task& task) const {
     std::uint64_t tag = mix(static_cast<std::uint64_t>(task.stage), static_cast<std::uint64_t>(mb));
     tag = mix(tag, static_cast<std::uint64_t>(step_));
     tag = mix(tag, weights_for(task, version));
+    if (run_.job.plan.shape.slice_of(mb) > 0)
+        tag = mix(tag, stages_.at(task.stage).forward[mb - 1]);
     const std::vector<EdgeBytes>& edges = run_.plan.edges;
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
         if (edges[edge].to == task.stage)
@@ -127,14 +129,17 @@ void EmulatedDevice::forward(const Task& task) {
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge)
         if (edges[edge].from == task.stage)
             run_.write(true, edge, mb, mix(tag, static_cast<std::uint64_t>(edge)));
-    if (task.stage + 1 == run_.job.plan.shape.stages)
-        run_.losses[mb] = fraction(tag) * run_.plan.sizes.of(mb);
+    const Shape& shape = run_.job.plan.shape;
+    if (task.stage + 1 == shape.stages)
+        run_.losses[mb] = fraction(tag) * run_.plan.sizes.of(shape.whole_of(mb)) / shape.slices;
 }
 
 void EmulatedDevice::backward_input(const Task& task) {
     StageState& state = stages_.at(task.stage);
     const int mb = task.microbatch, version = run_.job.versions.backward[task.stage][mb];
     std::uint64_t tag = mix(state.forward[mb], weights_for(task, version));
+    if (const Shape& shape = run_.job.plan.shape; shape.slice_of(mb) + 1 < shape.slices)
+        tag = mix(tag, state.gradient[mb + 1]);
     const std::vector<EdgeBytes>& edges = run_.plan.edges;
     for (int edge = 0; edge < static_cast<int>(edges.size()); ++edge) {
         if (edges[edge].from == task.stage)
@@ -301,7 +306,7 @@ void Emulation::wait_for_buckets(int sum) const {
 Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const {
     const EdgeBytes& bytes = plan.edges[edge];
     const auto size = static_cast<std::size_t>(
-        scaled_bytes(is_forward ? bytes.forward : bytes.backward, job.costs.length_of(microbatch).bytes));
+        scaled_bytes(is_forward ? bytes.forward : bytes.backward, job.costs.length_of(microbatch, bytes.from).bytes));
     const std::size_t length = std::min(size / kTag * kTag, sizeof(SentTags::start));
     if (buffer == nullptr || length == 0)
         return {};

@@ -23,7 +23,8 @@ std::byte* EdgeBuffers::made(bool forward, int edge, int microbatch) const {
 
 std::int64_t RunPlan::samples_of(int update) const {
     const Shape& shape = job.plan.shape;
-    return sizes.first_sample(shape.last_of(update) + 1) - sizes.first_sample(shape.first_of(update));
+    return sizes.first_sample(shape.whole_of(shape.last_of(update) + 1)) -
+           sizes.first_sample(shape.whole_of(shape.first_of(update)));
 }
 
 bool RunPlan::trains() const {

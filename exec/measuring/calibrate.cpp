@@ -169,7 +169,7 @@ private:
     bool sends_messages() const { return emulates_link() || is_on_ranks(); }
 
     bool is_last(const Task& task, const Plan& plan) const {
-        return is_compute(task.op) && plan.shape.ends_mini_batch(task.microbatch) && !job_.costs.last.empty();
+        return is_compute(task.op) && plan.shape.is_in_last_of_mini_batch(task.microbatch) && !job_.costs.last.empty();
     }
 
     // A prediction must not mix calibrated and other times.

@@ -45,7 +45,8 @@ Ns slowest_reference_work(const CorePlan& cores, Ranks& ranks) {
 
 bool can_interleave(const Job& job) {
     const RunConfig::Backend backend = job.config.run.backend;
-    return job.model && (backend == RunConfig::Backend::Cpu || backend == RunConfig::Backend::Reference);
+    return job.model && job.plan.shape.slices == 1 &&
+           (backend == RunConfig::Backend::Cpu || backend == RunConfig::Backend::Reference);
 }
 
 InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options) {

@@ -19,7 +19,7 @@ struct InterleavedRun {
 };
 
 // Returns whether the job's backend can be calibrated in this way: its kernels must compute on the cores of the
-// devices' threads.
+// devices' threads. Probes have whole micro-batches, so that plans of slices have none.
 bool can_interleave(const Job& job);
 
 // Runs the job in `turns` turns, or in fewer so that each has at least two steps. All ranks call it together; only

@@ -1,4 +1,4 @@
-// The losses: the mean over a sample's positions, summed over the samples.
+// The losses: the mean over a sample's positions, summed over the samples. A slice has its part of that mean.
 #include "exec/reference/layers.h"
 
 #include <cmath>
@@ -70,7 +70,7 @@ private:
         return std::log(sum) - (logit(label) - largest);
     }
 
-    double divisor() const override { return static_cast<double>(this->shape_.positions); }
+    double divisor() const override { return static_cast<double>(this->shape_.positions * this->layer_.slices); }
 };
 
 template <class Real>
@@ -91,7 +91,9 @@ private:
         return sum;
     }
 
-    double divisor() const override { return static_cast<double>(this->shape_.classes * this->shape_.positions); }
+    double divisor() const override {
+        return static_cast<double>(this->shape_.classes * this->shape_.positions * this->layer_.slices);
+    }
 };
 
 }  // namespace

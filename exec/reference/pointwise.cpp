@@ -114,7 +114,8 @@ public:
         const std::uint32_t threshold = dropout_threshold(this->layer_.probability);
         for (std::int64_t i = 0; i < this->outputs_; ++i) {
             const DropoutKey key = dropout_key(args.seed, i / elements);
-            const bool passed = dropout_bits(key, static_cast<std::uint32_t>(i % elements)) >= threshold;
+            const std::int64_t element = args.slice * elements + i % elements;
+            const bool passed = dropout_bits(key, static_cast<std::uint32_t>(element)) >= threshold;
             y[i] = passed ? x[i] * scale_ : Real{0};
             args.saved[i] = std::byte{passed};
         }

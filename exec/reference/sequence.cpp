@@ -65,24 +65,25 @@ private:
     std::int64_t width_, values_;
 };
 
-// weights: a vector per position, as large as a sample.
+// weights: a vector per position of the whole sequence.
 template <class Real>
 class PositionBias : public PlainLayer<Real> {
 public:
-    PositionBias(const Layer& layer, int samples) : PlainLayer<Real>(layer, samples), values_(layer.input.elements()) {
-        this->bytes_.weights = bytes_of<Real>(values_);
+    PositionBias(const Layer& layer, int samples)
+        : PlainLayer<Real>(layer, samples), values_(layer.input.elements()), all_values_(values_ * layer.slices) {
+        this->bytes_.weights = bytes_of<Real>(all_values_);
     }
 
     void forward(const LayerArgs& args, bool) override {
         const Real* x = this->reals(args.inputs[0]);
-        const Real* bias = this->reals(args.weights);
+        const Real* bias = this->reals(args.weights) + args.slice * values_;
         for (std::int64_t i = 0; i < this->inputs_; ++i)
             this->reals(args.output)[i] = x[i] + bias[i % values_];
     }
 
     void backward_input(const LayerArgs& args) override {
         const Real* dy = this->reals(args.output_gradient);
-        Real* gradient = this->reals(args.weight_gradient);
+        Real* gradient = this->reals(args.weight_gradient) + args.slice * values_;
         if (!args.accumulate)
             std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
         for (std::int64_t i = 0; i < values_; ++i) {
@@ -101,11 +102,11 @@ public:
     }
 
     std::vector<std::vector<float>> store(const std::byte* weights, const std::byte*) const override {
-        return {this->read(weights, values_)};
+        return {this->read(weights, all_values_)};
     }
 
 private:
-    std::int64_t values_;
+    std::int64_t values_, all_values_;  // of a slice and of all
 };
 
 // Layer norm and RMS norm. weights: scale, and the layer norm's shift. saved: of every row the layer norm's mean, and 1
@@ -280,21 +281,21 @@ public:
         : PlainLayer<Real>(layer, samples), half_(layer.input.width / layer.heads / 2) {}
 
     void forward(const LayerArgs& args, bool) override {
-        turn(this->reals(args.inputs[0]), 1, this->reals(args.output));
+        turn(args.slice, this->reals(args.inputs[0]), 1, this->reals(args.output));
     }
 
     void backward_input(const LayerArgs& args) override {
         if (args.input_gradients[0])
-            turn(this->reals(args.output_gradient), -1, this->reals(args.input_gradients[0]));
+            turn(args.slice, this->reals(args.output_gradient), -1, this->reals(args.input_gradients[0]));
     }
 
 private:
-    void turn(const Real* from, double direction, Real* to) const {
+    void turn(int slice, const Real* from, double direction, Real* to) const {
         const std::int64_t length = this->layer_.input.height, heads = this->layer_.heads;
         for (std::int64_t head = 0; head < this->samples_ * length * heads; ++head, from += 2 * half_, to += 2 * half_)
             for (std::int64_t i = 0; i < half_; ++i) {
-                const double angle =
-                    direction * rotary_angle(this->layer_.rotary_base, half_, head / heads % length, i);
+                const double angle = direction * rotary_angle(this->layer_.rotary_base, half_,
+                                                              slice * length + head / heads % length, i);
                 const double first = real(from[i]), second = real(from[half_ + i]);
                 to[i] = static_cast<Real>(first * std::cos(angle) - second * std::sin(angle));
                 to[half_ + i] = static_cast<Real>(second * std::cos(angle) + first * std::sin(angle));

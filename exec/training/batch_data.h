@@ -1,8 +1,9 @@
-// The samples, labels and losses of a step, by micro-batch.
+// The samples, labels and losses of a step, by micro-batch or slice of it.
 #pragma once
 
 #include "exec/kernels.h"
 #include "exec/training/shared_array.h"
+#include "schedules/plan/plan.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/dataset.h"
 
@@ -14,8 +15,8 @@ namespace pw {
 
 class BatchData {
 public:
-    BatchData(const Dataset& data, const MicroBatchSizes& sizes, int microbatches)
-        : data_(data), sizes_(sizes), microbatches_(microbatches) {}
+    BatchData(const Dataset& data, const MicroBatchSizes& sizes, const Shape& shape)
+        : data_(data), sizes_(sizes), shape_(shape) {}
 
     // Make room for the data of a stage: a stage that reads data needs samples, one with the loss layer needs
     // labels and losses.
@@ -35,11 +36,12 @@ public:
 private:
     template <class Value>
     std::span<const Value> of(const Value* all, int per_sample, int microbatch) const;
+    int samples_of(int microbatch) const { return sizes_.of(shape_.whole_of(microbatch)); }
     std::size_t count() const;  // the number of samples with micro-batches of full size
 
     const Dataset& data_;
     const MicroBatchSizes& sizes_;
-    const int microbatches_;
+    const Shape& shape_;
     SharedArray<Sample> samples_;
     SharedArray<int> labels_;  // [sample][position]
     SharedArray<double> losses_;

@@ -81,7 +81,8 @@ void Training::refuse_loss(int step, int microbatch) {
     if (!not_finite_ || microbatch < *not_finite_)
         not_finite_ = microbatch;
     step_not_finite_ = step;
-    fail_with(ExitCode::RunFailed, "the loss of micro-batch {} is not finite", microbatch);
+    fail_with(ExitCode::RunFailed, "the loss of micro-batch {} is not finite",
+              number_of(job.plan.shape.task(Op::Forward, 0, microbatch)));
 }
 
 // The step is the repeat of a synchronous plan, and the mini-batch of an asynchronous one.
@@ -95,7 +96,8 @@ void Training::explain() {
         return;
     const int microbatch = *not_finite_, devices = job.plan.shape.devices;
     const std::string fact =
-        fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch), microbatch);
+        fmt::format("{}: the loss of micro-batch {} is not finite", place_of(step_not_finite_, microbatch),
+                    number_of(job.plan.shape.task(Op::Forward, 0, microbatch)));
     if (plan.map.size() > 1)
         fail_with(ExitCode::RunFailed, "{}; the first such layer cannot be found across ranks{}", fact, kHelpNotFinite);
     std::vector<std::unique_ptr<Memory>> taken;
@@ -107,7 +109,7 @@ void Training::explain() {
     for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
         const int device = plan.graph.holder(stage, microbatch);
         (void)open_kernels(job.config, devices)(device);  // for this thread
-        const Task forward{Op::Forward, stage, microbatch};
+        const Task forward = job.plan.shape.task(Op::Forward, stage, microbatch);
         const int layer = devices_[device]->first_not_finite(forward, tensors);
         if (layer < 0)
             continue;

@@ -1,6 +1,7 @@
 // Heads in the rows of a sequence: the columns of attention's tensors.
 #pragma once
 
+#include "workloads/costs/costs.h"
 #include "workloads/models/layer_graph.h"
 
 #include <cstddef>
@@ -39,8 +40,21 @@ struct AttentionColumns {
         return sample * rows * in.row_width + in.column + own * head_width;
     }
 
+    // Return the same for keys or values whose gradients are kept for an earlier slice (EarlierSlice::gradients), and
+    // the width of their rows.
+    std::int64_t first_kept(std::int64_t head, const HeadColumns& in) const {
+        const std::int64_t sample = head / heads, own = head % heads / in.shared_by;
+        return sample * rows * kept_width() + own * head_width;
+    }
+    std::int64_t kept_width() const { return heads / keys.shared_by * head_width; }
+
     std::int64_t heads, rows, head_width;  // per sample
     HeadColumns queries, keys, values, output;
 };
+
+// Returns the bytes of the kept gradients of keys; those of values follow. `output` is LayerBytes::output of the layer.
+inline Bytes kept_bytes(Bytes output, const AttentionColumns& columns) {
+    return aligned(output / columns.keys.shared_by);
+}
 
 }  // namespace pw

@@ -72,16 +72,16 @@ std::vector<LayerBytes> Training::layer_bytes(bool last) const {
 }
 
 std::vector<StageLayout> Training::layouts_at(int samples, const std::vector<LayerBytes>& bytes) const {
-    const Bytes input = any_device().kernels().data_bytes(job.model->input, samples);
+    const Bytes input = any_device().kernels().data_bytes(model.input, samples);
     std::vector<StageLayout> layouts;
     for (int stage = 0; stage < job.split.stages(); ++stage)
-        layouts.push_back(layout_stage(job.model->layers, job.split, stage, bytes, input));
+        layouts.push_back(layout_stage(model.layers, job.split, stage, bytes, input));
     return layouts;
 }
 
 Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vector<LayerBytes>& bytes) const {
     Costs costs;
-    costs.edges = edge_bytes(job.model->layers, job.split, bytes);
+    costs.edges = edge_bytes(model.layers, job.split, bytes);
     costs.sent_copies = false;
     costs.optimizer = job.config.training.optimizer;
     costs.shard_optimizer = job.config.training.shard_optimizer;

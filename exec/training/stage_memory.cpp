@@ -10,7 +10,7 @@ StageMemory::StageMemory(const Job& job, int device, int stage, int gradient_par
       slot_of(weight_slots(job.plan, job.versions, stage, device)),
       optimizers(slots),
       parts(static_cast<std::size_t>(gradient_parts)) {
-    for (auto* rows : {&left_statistics, &data, &until_input, &until_weight, &gradient_kept, &dropped,
+    for (auto* rows : {&left_statistics, &data, &until_input, &until_weight, &gradient_kept, &slice_gradients, &dropped,
                        &first_until_again, &first_until_input, &first_until_weight})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
 }
@@ -46,6 +46,9 @@ void StageMemory::place(const Buffer& buffer, std::byte* address) {
             break;
         case BufferUse::GradientKept:
             gradient_kept[buffer.microbatch] = address;
+            break;
+        case BufferUse::SliceGradients:
+            slice_gradients[buffer.microbatch] = address;
             break;
         case BufferUse::Dropped:
             dropped[buffer.microbatch] = address;

@@ -44,9 +44,10 @@ struct StageMemory {
     std::byte* predicted = nullptr;           // weights
     std::vector<std::byte*> left_statistics;  // [micro-batch], written by F
     std::vector<GradientPart> parts;
-    bool is_summed = false;                                                            // since the last U
-    std::vector<std::byte*> data, until_input, until_weight, gradient_kept, dropped;   // [micro-batch]
-    std::vector<std::byte*> first_until_again, first_until_input, first_until_weight;  // [micro-batch]
+    bool is_summed = false;  // since the last U
+    // [micro-batch]
+    std::vector<std::byte*> data, until_input, until_weight, gradient_kept, slice_gradients, dropped;
+    std::vector<std::byte*> first_until_again, first_until_input, first_until_weight;
 };
 
 }  // namespace pw

@@ -30,6 +30,8 @@ std::byte* tensor_at(const Slot& slot, const Places& places) {
             return at(places.first_until_weight, slot.offset);
         case Region::GradientKept:
             return at(places.gradient_kept, slot.offset);
+        case Region::SliceGradients:
+            return at(places.slice_gradients, slot.offset);
         case Region::Workspace:
             return at(places.workspace, slot.offset);
         case Region::Inbox:
@@ -68,6 +70,7 @@ StageProgram::StageProgram(const Model& model, const StageSplit& split, int stag
         has_loss_ |= is_loss(model.layers[layer].kind);
     }
     call_.inputs.reserve(8);
+    call_.earlier.reserve(16);
     call_.input_gradients.reserve(8);
 }
 
@@ -111,6 +114,22 @@ void StageProgram::bind_parameters(int layer, const Places& places, LayerArgs& a
     args.kept = tensor_at(layout_.kept[layer], places);
 }
 
+void StageProgram::bind_slices(int layer, const Places& places) const {
+    LayerArgs& args = call_.args;
+    args.slice = static_cast<int>(places.earlier.size());
+    if (!is_attention(model_.layers[layer].kind))
+        return;
+    call_.earlier.clear();
+    for (const Places& earlier : places.earlier) {
+        EarlierSlice& slice = call_.earlier.emplace_back();
+        for (std::size_t k = 0; k < layout_.input[layer].size(); ++k)
+            slice.inputs[k] = tensor_at(layout_.input[layer][k], earlier);
+        slice.gradients = tensor_at(layout_.slice_gradient[layer], earlier);
+    }
+    args.earlier = call_.earlier;
+    args.later_gradients = tensor_at(layout_.slice_gradient[layer], places);
+}
+
 void StageProgram::bind_forward(int layer, const Places& places) const {
     LayerArgs& args = call_.args = {};
     call_.inputs.clear();
@@ -123,6 +142,7 @@ void StageProgram::bind_forward(int layer, const Places& places) const {
     args.labels = places.labels;
     args.loss = places.loss;
     bind_parameters(layer, places, args);
+    bind_slices(layer, places);
 }
 
 // An add reads the inputs of its norms, and the blocks that they have saved.
@@ -184,6 +204,7 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
     args.output_gradient = gradient_at(pass.output_gradient[layer], places);
     args.scratch = at(places.workspace, pass.scratch);
     bind_parameters(layer, places, args);
+    bind_slices(layer, places);
 }
 
 void StageProgram::join_add(int add, const PassLayout& pass, const Places& places) const {

@@ -21,6 +21,7 @@ struct Places {
     std::byte* first_until_input = nullptr;
     std::byte* first_until_weight = nullptr;
     std::byte* gradient_kept = nullptr;
+    std::byte* slice_gradients = nullptr;
     std::byte* workspace = nullptr;
     // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
     std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
@@ -30,6 +31,8 @@ struct Places {
     std::span<const int> labels;                       // in shared memory, like the loss
     std::int64_t training_seed = 1, first_sample = 0;  // for dropout; first_sample: number in the endless sequence
     double* loss = nullptr;  // the sum over the samples, written by F of the stage with the loss layer
+    // The regions of earlier slices of the micro-batch, by slice.
+    std::vector<Places> earlier;
 };
 
 // Whether a block of gradients already has values: those of layers that add to it in I, and those of layers that
@@ -99,10 +102,12 @@ private:
         LayerArgs args;
         std::vector<const std::byte*> inputs, norms;
         std::vector<std::byte*> input_gradients;
+        std::vector<EarlierSlice> earlier;
     };
     const Layer& owner_of_parameters(int layer) const;
     void bind_forward(int layer, const Places& places) const;
     void bind_parameters(int layer, const Places& places, LayerArgs& args) const;
+    void bind_slices(int layer, const Places& places) const;
     void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
     void bind_saving_forward(int layer, const Places& places) const;
     void join_add(int add, const PassLayout& pass, const Places& places) const;

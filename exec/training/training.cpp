@@ -12,7 +12,12 @@ namespace pw {
 Training::Training(const RunPlan& the_plan, const RunOptions& options)
     : plan(the_plan),
       job(the_plan.job),
-      data(open_dataset(job.config, *job.model)),
+      model(cut_in_slices(*job.model, job.plan.shape.slices)),
+      data([&] {
+          Dataset whole = open_dataset(job.config, *job.model);
+          whole.cut(job.plan.shape.slices);
+          return whole;
+      }()),
       dump_(options.dump),
       save_(options.save),
       record_(job, !dump_.empty()) {
@@ -39,7 +44,8 @@ bool Training::uses_cores() const { return any_device().kernels().on_host(); }
 
 std::int64_t Training::first_sample(int step, int microbatch) const {
     const std::int64_t before = plan.resumed == nullptr ? 0 : plan.resumed->samples;
-    return before + plan.sizes.first_sample(std::int64_t{step} * job.plan.shape.microbatches + microbatch);
+    return before + plan.sizes.first_sample((std::int64_t{step} * job.plan.shape.microbatches + microbatch) /
+                                            job.plan.shape.slices);
 }
 
 Sample Training::sample(std::int64_t index) const {

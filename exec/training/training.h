@@ -71,6 +71,7 @@ public:
 
     const RunPlan& plan;
     const Job& job;
+    const Model model;  // of a slice, if the plan has slices
     const Dataset data;
 
 protected:

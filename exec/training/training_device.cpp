@@ -15,7 +15,7 @@ namespace pw {
 // The bucket thread is made here, so that it may run on every core of the process. A thread made by a device's
 // thread runs on that device's cores only.
 TrainingDevice::TrainingDevice(Training& run, int device)
-    : device_(device), run_(run), batch_(run.data, run.plan.sizes, run.job.plan.shape.microbatches) {
+    : device_(device), run_(run), batch_(run.data, run.plan.sizes, run.job.plan.shape) {
     const std::vector<Task>& order = run_.job.plan.order[device_];
     for (const int stage : run_.job.plan.shape.stages_of(device_)) {
         HeldStage& held =
@@ -48,7 +48,7 @@ void TrainingDevice::prepare() {
     kernels_ = open();
     for (auto& [stage, held] : stages_) {
         const auto program = [&, stage = stage](int samples) {
-            return std::make_unique<StageProgram>(*job.model, job.split, stage, *kernels_, samples);
+            return std::make_unique<StageProgram>(run_.model, job.split, stage, *kernels_, samples);
         };
         held.program = program(sizes.full);
         if (!sizes.is_even())
@@ -158,7 +158,11 @@ void TrainingDevice::begin_step(int step) {
     if (!run_.job.plan.asynchronous)
         for (auto& [stage, held] : stages_)
             held.memory.newest = 0;
-    batch_.set([&](int mb, int number) { return run_.sample(run_.first_sample(step, mb) + number); });
+    batch_.set([&](int mb, int number) {
+        Sample sample = run_.sample(run_.first_sample(step, mb) + number);
+        sample.first = run_.job.plan.shape.slice_of(mb) * run_.model.input.height;
+        return sample;
+    });
 }
 
 void TrainingDevice::end_step() {
@@ -207,7 +211,7 @@ void TrainingDevice::has_run(int node) {
 
 StageProgram& TrainingDevice::program_of(const Task& task) const {
     const HeldStage& held = stages_.at(task.stage);
-    return held.last && run_.job.plan.shape.ends_mini_batch(task.microbatch) ? *held.last : *held.program;
+    return held.last && run_.job.plan.shape.is_in_last_of_mini_batch(task.microbatch) ? *held.last : *held.program;
 }
 
 GradientPart& TrainingDevice::part_of(const Task& task) {
@@ -249,6 +253,7 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     places.first_until_input = memory.first_until_input[mb];
     places.first_until_weight = memory.first_until_weight[mb];
     places.gradient_kept = memory.gradient_kept[mb];
+    places.slice_gradients = memory.slice_gradients[mb];
     places.workspace = workspace_;
     places.weights = weights_for(task, version);
     places.statistics = held.saves ? memory.left_statistics[mb] : memory.statistics;
@@ -257,6 +262,7 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     places.training_seed = run_.job.config.training.seed;
     places.first_sample = run_.first_sample(step_, mb);
     places.loss = batch_.loss(mb);
+    bind_earlier(task);
     const EdgeBuffers& tensors = run_.plan.tensors;
     for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge) {
         const bool in = run_.plan.edges[edge].to == task.stage, out = run_.plan.edges[edge].from == task.stage;
@@ -266,6 +272,25 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
         places.gradient_out[edge] = in ? tensors.made(false, edge, mb) : nullptr;
     }
     return places;
+}
+
+// Later slices read the inputs of earlier ones, which stay until the backwards of these.
+void TrainingDevice::bind_earlier(const Task& task) {
+    HeldStage& held = stages_.at(task.stage);
+    const StageMemory& memory = held.memory;
+    const int slices = run_.job.plan.shape.slice_of(task.microbatch);
+    held.places.earlier.resize(static_cast<std::size_t>(slices));
+    for (int slice = 0; slice < slices; ++slice) {
+        Places& places = held.places.earlier[static_cast<std::size_t>(slice)];
+        const int mb = task.microbatch - slices + slice;
+        places.until_input = memory.until_input[mb];
+        places.until_weight = memory.until_weight[mb];
+        places.slice_gradients = memory.slice_gradients[mb];
+        places.tensor_in.resize(run_.plan.edges.size());
+        for (int edge = 0; edge < static_cast<int>(run_.plan.edges.size()); ++edge)
+            places.tensor_in[edge] =
+                run_.plan.edges[edge].to == task.stage ? run_.plan.tensors.landed(true, edge, mb) : nullptr;
+    }
 }
 
 void TrainingDevice::compute(const Task& task, int node) {

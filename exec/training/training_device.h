@@ -77,6 +77,7 @@ private:
     GradientPart& part_of(const Task& task);
     const std::byte* weights_for(const Task& task, int version);
     const Places& bind(const Task& task, int version);
+    void bind_earlier(const Task& task);
     void compute(const Task& task, int node);
     void open_bucket_thread() const;
     BucketedSum* buckets_of_sum(const Task& sum) {

@@ -236,6 +236,8 @@ constexpr ConfigKey kPipelineKeys[] = {
      "[schedules.md](schedules.md#pairs)"},
     {"synchronous_steps", integer_key<kPipeline, &Pipeline::synchronous_steps>(0, 1'000'000'000), KeyShown::IfSet, "",
      "pipemare: the first steps of a run, which are flushed as in 1f1b"},
+    {"slices", integer_key<kPipeline, &Pipeline::slices>(1, kMostSlices), KeyShown::IfSet, "",
+     "seq1f1b: equal parts that the sequences of every micro-batch are cut into"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",
@@ -260,7 +262,6 @@ constexpr ConfigKey kPipelineKeys[] = {
      "with `recompute`: how many further `R` of a device run before its first backward, while it waits for the "
      "gradient"},
     {"waves", kLaterKey},
-    {"slices", kLaterKey},
 };
 
 // Sets the samples of a mini-batch: all micro-batches are full, or the last one is smaller.

@@ -184,7 +184,7 @@ void refuse_what_has_no_cell(const Task& task) {
             "{}: PyTorch's format has no transfers between stages that are not neighbours\n  help: use "
             "--format csv, which leaves transfers out, or --format text",
             print(task));
-    if (task.slice != 0)
+    if (task.is_sliced())
         fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
 }
 

@@ -106,11 +106,18 @@ private:
         Bytes workspace = 0, of_first = 0;  // of the first task of a pair that overlap
         for (const Task& task : plan_.order[device])
             if (Bytes StageBytes::*const need = facts_of(task.op).workspace; need != nullptr) {
-                const Bytes own = scaled_bytes(costs_.bytes[task.stage].*need, costs_.length_of(task.microbatch).bytes);
+                const Bytes own = workspace_of(task, costs_.bytes[task.stage].*need);
                 workspace = std::max(workspace, of_first + own);
                 of_first = task.with_next && overlaps_pairs(costs_) ? own : 0;
             }
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
+    }
+
+    // The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
+    Bytes workspace_of(const Task& task, Bytes whole) const {
+        const double length = costs_.length_of(task.microbatch, task.stage).bytes;
+        const Bytes scratch = costs_.slices.empty() ? 0 : std::min(whole, costs_.bytes[task.stage].weight_workspace);
+        return scratch + scaled_bytes(whole - scratch, length);
     }
 
     Bytes shard_of(Bytes bytes, int stage) const {
@@ -123,9 +130,10 @@ private:
     void reserve() {
         std::size_t each = 0;  // per micro-batch
         for (const StageBytes& bytes : costs_.bytes)
-            for (const Bytes size : {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept,
-                                     bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight,
-                                     bytes.statistics, bytes.until_input + bytes.until_weight})
+            for (const Bytes size :
+                 {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept, bytes.slice_gradients,
+                  bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight, bytes.statistics,
+                  bytes.until_input + bytes.until_weight})
                 each += size > 0 ? 1 : 0;
         for (const EdgeBytes& bytes : costs_.edges)
             each += (bytes.forward > 0 ? 2 : 0) + (bytes.backward > 0 ? 2 : 0);
@@ -169,7 +177,7 @@ private:
         const int again = positions.again(task.microbatch);
         const int saved = again < 0 ? first : again;
         const int input = positions.input(task.microbatch), weight = positions.weight(task.microbatch);
-        const double length = costs_.length_of(task.microbatch).bytes;
+        const double length = costs_.length_of(task.microbatch, task.stage).bytes;
         const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
             add({use, kind, scaled_bytes(size, length), device, task.stage, task.microbatch, -1, -1, from, last});
         };
@@ -184,6 +192,10 @@ private:
                    first, first);
         activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
                    weight);
+        const Shape& shape = plan_.shape;
+        if (const int later = shape.slices - 1 - shape.slice_of(task.microbatch); later > 0 && input > first)
+            activation(BufferUse::SliceGradients, MemoryKind::Activations, bytes.slice_gradients,
+                       positions.input(task.microbatch + later), input);
         if (bytes.statistics > 0)
             if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
                 update != update_at_.end())
@@ -225,7 +237,8 @@ private:
                 last = of_reader.weight(mb);
             add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
                  forward ? MemoryKind::Inputs : MemoryKind::Communication,
-                 scaled_bytes(size, costs_.length_of(mb).bytes), device, receiver_stage, mb, number, -1, first, last});
+                 scaled_bytes(size, costs_.length_of(mb, bytes.from).bytes), device, receiver_stage, mb, number, -1,
+                 first, last});
         }
     }
 
@@ -248,8 +261,8 @@ private:
             if (number < 0)
                 continue;
             const EdgeBytes& carried = costs_.edges[number];
-            const Bytes bytes =
-                scaled_bytes(forward ? carried.forward : carried.backward, costs_.length_of(task.microbatch).bytes);
+            const Bytes bytes = scaled_bytes(forward ? carried.forward : carried.backward,
+                                             costs_.length_of(task.microbatch, carried.from).bytes);
             if (bytes == 0)
                 continue;
             const int device = graph_.device_of(node), position = graph_.position_of(node);

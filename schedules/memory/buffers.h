@@ -28,8 +28,9 @@ enum class BufferUse {
     Data,       // input data of a micro-batch
     UntilInput,
     UntilWeight,
-    GradientKept,  // these three: workloads/stages/stage_layout.h; with R, R makes the first two
-    Dropped,       // UntilInput and UntilWeight together, as F makes them if R follows; it ends with F
+    GradientKept,    // these three: workloads/stages/stage_layout.h; with R, R makes the first two
+    SliceGradients,  // of the keys and values of a slice: from the backward of the last slice to its own
+    Dropped,         // UntilInput and UntilWeight together, as F makes them if R follows; it ends with F
     FirstUntilAgain,
     FirstUntilInput,
     FirstUntilWeight,  // these three: workloads/stages/stage_layout.h; F makes them

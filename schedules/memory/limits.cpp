@@ -117,8 +117,13 @@ Blame blame_for(Op op) {
 
 }  // namespace
 
-int microbatches_of_plan(int micro_batches, int steps) {
-    const std::int64_t all = std::int64_t{micro_batches} * steps;
+int microbatches_of_plan(int micro_batches, int steps, int slices) {
+    const std::int64_t all = std::int64_t{micro_batches} * steps * slices;
+    if (all > kMostTasks && slices > 1)
+        fail_about({Setting::Slices},
+                   "{} micro-batches of {} slices are {} slices, but a plan has at most {} tasks\n  help: cut "
+                   "micro-batches into fewer slices",
+                   micro_batches, slices, all, kMostTasks);
     if (all > kMostTasks)
         fail_about({Setting::Steps},
                    "an asynchronous plan has the micro-batches of all steps: {} steps of {} are {}, but a plan has at "

@@ -20,9 +20,9 @@ inline constexpr Ns kLongestPlan = Ns{1} << 60;          // 36 years: sums of ti
 // 2 EiB: the sum of all buffers, whether they live at the same time or not
 inline constexpr Bytes kLargestPlan = Bytes{1} << 61;
 
-// Returns the number of micro-batches of an asynchronous plan with `micro_batches` in each of `steps`. Refuses more
-// than a plan can have.
-int microbatches_of_plan(int micro_batches, int steps);
+// Returns the number of micro-batches of an asynchronous plan with `micro_batches` in each of `steps`; with slices, the
+// number of slices. Refuses more than a plan can have.
+int microbatches_of_plan(int micro_batches, int steps, int slices = 1);
 
 // Refuses a plan with more than kMostTasks, or one that takes more than memory_for_plans() to make, prove and simulate.
 void refuse_large(const Shape& shape);

@@ -14,7 +14,8 @@ Shape copy_of(const Schedule& schedule, const Shape& shape, int copy) {
         return shape;
     Shape one = shape;
     one.devices /= shape.copies;
-    one.microbatches = (shape.microbatches - copy + shape.copies - 1) / shape.copies;
+    const int whole = shape.whole_of(shape.microbatches);
+    one.microbatches = (whole - copy + shape.copies - 1) / shape.copies * shape.slices;
     one.copies = 1;
     one.placement.clear();
     one.serving.clear();
@@ -67,7 +68,7 @@ std::vector<Tasks> orders_of(const Schedule& schedule, const Request& request) {
         for (int device = 0; device < one.devices; ++device) {
             Tasks& own = all[device * copies + copy] = lists[device];
             for (Task& task : own)
-                task.microbatch = task.microbatch * copies + copy;
+                task.microbatch = (one.whole_of(task.microbatch) * copies + copy) * one.slices + task.slice();
         }
     }
     return all;

@@ -78,9 +78,9 @@ struct Schedule {
     std::span<const WeightPolicy> policies = kFlushed;  // the first one is the default
     Prediction prediction = Prediction::None;           // the default
     // Formulas for people. p is the number of devices, d a device, m the number of micro-batches, v of stages per
-    // device, N the group; F, B, I and W are the times of forwards, backwards, backwards for inputs and backwards for
-    // weights of all stages of a device. `bubble` is the idle time of a device in a step with equal stages, `in_flight`
-    // the most micro-batches whose activations device d holds.
+    // device, N the group, k of slices; F, B, I and W are the times of forwards, backwards, backwards for inputs and
+    // backwards for weights of all stages of a device. `bubble` is the idle time of a device in a step with equal
+    // stages, `in_flight` the most micro-batches whose activations device d holds.
     std::string_view bubble = {}, in_flight = {};
     // Returns the compute tasks of every device, in order. Throws Error (BadInput) with the rule and, after "help:",
     // the nearest legal values if the schedule is not defined for the shape.
@@ -89,6 +89,7 @@ struct Schedule {
     std::string_view one_stage = {};  // looped: the schedule that it equals with one stage on each device
     bool trains = true;               // has backwards; else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
+    bool cuts_sequences = false;      // orders slices of micro-batches (Shape::slices)
     bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
     bool usual = false;               // programs that train on clusters have it, and searches for them try it
     OtherPrograms elsewhere = {};

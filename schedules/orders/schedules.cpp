@@ -16,21 +16,21 @@ namespace pw {
 
 // The rows, each in the file of its schedule.
 extern const Schedule kNaive, kGpipe, kOneFOneB, kEagerOneFOneB, kInterleaved, kBreadthFirst, kZbH1, kZbH2, kZb1p, kZbV,
-    kVHalf, kVMin, kHanayo, kChimera, kDualPipe, kDualPipeV, kPipedream, kPipedream2bw, kPipemare, kForwardOnly, kAuto,
-    kAutoV;
+    kVHalf, kVMin, kHanayo, kSeq1f1b, kChimera, kDualPipe, kDualPipeV, kPipedream, kPipedream2bw, kPipemare,
+    kForwardOnly, kAuto, kAutoV;
 
 std::span<const Schedule> schedules() {
-    static const Schedule all[] = {kNaive,    kGpipe,       kOneFOneB, kEagerOneFOneB, kInterleaved, kBreadthFirst,
-                                   kZbH1,     kZbH2,        kZb1p,     kZbV,           kVHalf,       kVMin,
-                                   kHanayo,   kChimera,     kDualPipe, kDualPipeV,     kPipedream,   kPipedream2bw,
-                                   kPipemare, kForwardOnly, kAuto,     kAutoV};
+    static const Schedule all[] = {kNaive,        kGpipe,    kOneFOneB,    kEagerOneFOneB, kInterleaved, kBreadthFirst,
+                                   kZbH1,         kZbH2,     kZb1p,        kZbV,           kVHalf,       kVMin,
+                                   kHanayo,       kSeq1f1b,  kChimera,     kDualPipe,      kDualPipeV,   kPipedream,
+                                   kPipedream2bw, kPipemare, kForwardOnly, kAuto,          kAutoV};
     return all;
 }
 
 namespace {
 
 // Names of published schedules that have no row: the error about such a name says so and suggests no similar one.
-constexpr std::string_view kNotHere[] = {"bpipe", "gems", "seq1f1b", "terapipe", "xpipe", "zb-1p", "zb-2p"};
+constexpr std::string_view kNotHere[] = {"bpipe", "gems", "terapipe", "xpipe", "zb-1p", "zb-2p"};
 
 // "Basic_1F1B" and "basic-1f1b" are one name.
 std::string plain(std::string_view text) {

@@ -36,18 +36,19 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
         for (int mb = 0; mb < plan.shape.microbatches; ++mb) {
             const auto has = [&](std::span<const int> nodes) { return !nodes.empty() && nodes[mb] >= 0; };
             if (!has(forwards))
-                fail("plan '{}': no device runs {}", plan.schedule, print({Op::Forward, stage, mb}));
+                fail("plan '{}': no device runs {}", plan.schedule, print(plan.shape.task(Op::Forward, stage, mb)));
             if (!trains)
                 continue;
             const bool whole = has(wholes), input = has(inputs), weight = has(weights);
             if (whole && (input || weight))
                 fail("plan '{}': both {} and {} are listed; B is I and W in one", plan.schedule,
-                     print({Op::Backward, stage, mb}),
-                     print({input ? Op::BackwardInput : Op::BackwardWeight, stage, mb}));
+                     print(plan.shape.task(Op::Backward, stage, mb)),
+                     print(plan.shape.task(input ? Op::BackwardInput : Op::BackwardWeight, stage, mb)));
             if (!whole && !(input && weight))
                 fail("plan '{}': no device runs {}", plan.schedule,
-                     print({!input && !weight ? Op::Backward : (input ? Op::BackwardWeight : Op::BackwardInput), stage,
-                            mb}));
+                     print(plan.shape.task(
+                         !input && !weight ? Op::Backward : (input ? Op::BackwardWeight : Op::BackwardInput), stage,
+                         mb)));
         }
     }
 }
@@ -84,7 +85,7 @@ void check_closing(const Plan& plan, int device, const Task& wanted, int at, int
             "plan '{}': no task of device {} runs {}\n  help: it is the {} of stage {} after micro-batch {}: add it to "
             "the device's tasks",
             plan.schedule, device, print(wanted), wanted.op == Op::Update ? "update" : "sum of gradients", wanted.stage,
-            wanted.microbatch);
+            wanted.whole());
     if (order[at] != wanted)
         fail("plan '{}': {}: {} should be {}", plan.schedule, place(device, at), print(order[at]), print(wanted));
     if (gradient > at)
@@ -103,8 +104,8 @@ void check_updates(const Plan& plan, const ShapeIndex& index, const PlaceName& p
         for (const int stage : index.stages_of(device)) {
             const auto check_all = [&](Op op, int LastPositions::*at) {
                 for (int mini_batch = 0; mini_batch < plan.shape.updates(); ++mini_batch)
-                    check_closing(plan, device, {op, stage, plan.shape.last_of(mini_batch)}, of_stage[mini_batch].*at,
-                                  of_stage[mini_batch].gradient, place);
+                    check_closing(plan, device, plan.shape.task(op, stage, plan.shape.last_of(mini_batch)),
+                                  of_stage[mini_batch].*at, of_stage[mini_batch].gradient, place);
             };
             if (needs_sum(plan.shape, stage))
                 check_all(Op::SumGradients, &LastPositions::sum);
@@ -142,7 +143,7 @@ void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& pl
         const int device = graph.device_of(node), server = plan.shape.server_of(task.stage, task.microbatch);
         if (server != device)
             fail("plan '{}': {}: {} belongs on device {}, which serves micro-batch {} on stage {}", plan.schedule,
-                 place(device, graph.position_of(node)), print(task), server, task.microbatch, task.stage);
+                 place(device, graph.position_of(node)), print(task), server, number_of(task), task.stage);
     }
 }
 

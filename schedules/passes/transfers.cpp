@@ -62,7 +62,7 @@ private:
     void visit_peers(Op transfer, const Task& task, int device, Visit& visit) const {
         for (const int peer : index_.peers_of(transfer, task.stage))
             if (const int other = holder_[cell_of(peer, task.microbatch)]; other >= 0 && other != device)
-                visit(Task{transfer, task.stage, task.microbatch, task.slice, peer}, other);
+                visit(Task{transfer, task.stage, task.microbatch, task.slices, peer}, other);
     }
 
     ShapeIndex index_;

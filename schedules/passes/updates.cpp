@@ -225,8 +225,8 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
             const auto& [own_end, summed] = endings[k].of_mini_batch[mini_batch];
             const int last = shape.last_of(mini_batch);
             if (needs_sum(shape, stage) && !summed)
-                sums.insert({tied ? end : own_end, {Op::SumGradients, stage, last}});
-            updates.insert({tied || shape.global_norm ? end : own_end, {Op::Update, stage, last}});
+                sums.insert({tied ? end : own_end, shape.task(Op::SumGradients, stage, last)});
+            updates.insert({tied || shape.global_norm ? end : own_end, shape.task(Op::Update, stage, last)});
         }
     }
     return in_sequence(shape, sequence, sums, updates);

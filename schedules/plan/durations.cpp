@@ -56,8 +56,8 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
     const StageCost& cost = (smaller ? last : stages)[kind.stage];
     Ns time = time_of(kind.op, cost);
-    if (!costs.lengths.empty())
-        if (const double factor = factor_of(kind.op, cost, costs.length_of(kind.microbatch)); factor != 1)
+    if (!costs.lengths.empty() || !costs.slices.empty())
+        if (const double factor = factor_of(kind.op, cost, costs.length_of(kind.microbatch, kind.stage)); factor != 1)
             time = bounded(static_cast<double>(time) * factor);
     if (kind.predicts)
         time += time_to_predict(kind.op, cost, costs.optimizer);
@@ -205,10 +205,12 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         if (is_recv(graph.task(node).op))
             of_[graph.inputs(node).front()] = graph.device_of(node);  // for now, the receiver of each SEND
     // Numbers of the kinds found so far. Those of sends are by edge, gradients and batch, and by their devices; those
-    // of other tasks by stage of the device, operation, batch and accumulation. A batch is a class, and whether it is
-    // the last one of its mini-batch.
+    // of other tasks by stage of the device, operation, batch and accumulation. A batch is a class, a slice, and
+    // whether it is in the last micro-batch of its mini-batch.
+    const auto slices = static_cast<std::size_t>(plan.shape.slices);
     const std::size_t batches =
-        classes.empty() ? 2 : 2 * (static_cast<std::size_t>(*std::max_element(classes.begin(), classes.end())) + 1);
+        2 * slices *
+        (classes.empty() ? 1 : static_cast<std::size_t>(*std::max_element(classes.begin(), classes.end())) + 1);
     std::vector<int> of_sends(static_cast<std::size_t>(graph.index().edges() + 1) * 2 * batches, kNone), of_tasks;
     std::map<std::array<int, 3>, int> of_pairs;
     std::vector<char> begun;  // by stage of the device: whether it has gradients to add to
@@ -223,10 +225,10 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
         }
         if (is_recv(task.op))
             continue;
-        const std::size_t last = plan.shape.ends_mini_batch(task.microbatch) ? 1 : 0;
-        const auto at = static_cast<std::size_t>(task.microbatch);
-        const std::size_t batch =
-            2 * static_cast<std::size_t>(classes.empty() ? 0 : classes[at % classes.size()]) + last;
+        const std::size_t last = plan.shape.is_in_last_of_mini_batch(task.microbatch) ? 1 : 0;
+        const auto number = static_cast<std::size_t>(task.microbatch), at = number / slices;
+        const auto of_class = static_cast<std::size_t>(classes.empty() ? 0 : classes[at % classes.size()]);
+        const std::size_t batch = 2 * (of_class * slices + number % slices) + last;
         const bool predicting = predicts(task, versions, plan);
         bool accumulates = false;
         int receiver = kNone;
@@ -404,8 +406,11 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
     }
 }
 
-Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs)
-    : shape_(shape), index_(index), lengths_(costs.lengths) {
+Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
+    const std::size_t lengths =
+        std::max<std::size_t>(1, costs.lengths.size()) * std::max<std::size_t>(1, costs.slices.size());
+    for (std::size_t number = 0; lengths > 1 && number < lengths; ++number)
+        lengths_.push_back(costs.length_of(static_cast<int>(number), 0).bytes);
     const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
         Loads loads;
         for (std::vector<Bytes>& kind : loads)
@@ -429,11 +434,11 @@ Bytes Traffic::bytes(const Task& task) const {
     const int number = index_.edge(edge.from, edge.to);
     if (number < 0)
         return 0;
-    const bool smaller = !last_.front().empty() && shape_.ends_mini_batch(task.microbatch);
+    const bool smaller = !last_.front().empty() && shape_.is_in_last_of_mini_batch(task.microbatch);
     const Bytes bytes = (smaller ? last_ : full_)[carries_gradients(task.op) ? 1 : 0][number];
     if (lengths_.empty())
         return bytes;
-    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes);
+    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()]);
 }
 
 std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {

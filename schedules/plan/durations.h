@@ -24,8 +24,8 @@ std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths);
 
 // Tasks of one kind take equally long, whatever the costs are. A kind is one operation of a stage on a device,
 // separated further: the last micro-batch of a mini-batch may be smaller, the first gradients are not added to others,
-// and micro-batches differ in length. SENDs of one direction of an edge between two devices are a kind, too. A RECV has
-// no kind.
+// and micro-batches and the slices of one differ in length. SENDs of one direction of an edge between two devices are a
+// kind, too. A RECV has no kind.
 class TaskKinds {
 public:
     struct Kind {
@@ -106,8 +106,8 @@ private:
 
     const Shape& shape_;
     const ShapeIndex& index_;
-    std::vector<MicroBatchLength> lengths_;  // Costs::lengths
-    Loads full_, last_;                      // empty if the last micro-batch of a mini-batch is not smaller
+    std::vector<double> lengths_;  // of bytes, by micro-batch of a step or slice of it; empty: all are 1
+    Loads full_, last_;            // empty if the last micro-batch of a mini-batch is not smaller
 };
 
 // Return whether transfers that share a capacity (workloads/cluster/routes.h) may run at the same time and together

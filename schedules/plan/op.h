@@ -55,10 +55,12 @@ enum class PeerStages : std::uint8_t { None, Before, After };
 // One kind of task that an operation waits for. B also satisfies a `made_by` of BackwardInput or BackwardWeight.
 struct OpInput {
     enum class From : std::uint8_t {
-        Stage,        // the same micro-batch of the same stage
-        Peers,        // the same micro-batch of the stages of `received_by`, through a RECV if on another device
-        OtherEnd,     // the task at the other end of the transfer
-        SinceUpdate,  // all tasks of the stage in the device's list since its last U
+        Stage,         // the same micro-batch of the same stage
+        EarlierSlice,  // the previous slice of the same micro-batch on the same stage, if there is one
+        LaterSlice,    // the next one
+        Peers,         // the same micro-batch of the stages of `received_by`, through a RECV if on another device
+        OtherEnd,      // the task at the other end of the transfer
+        SinceUpdate,   // all tasks of the stage in the device's list since its last U
     };
     From from;
     Op made_by;
@@ -87,10 +89,12 @@ struct OpFacts {
 
 namespace op_inputs {
 using From = OpInput::From;
-inline constexpr OpInput kForward[] = {{From::Peers, Op::Forward, Op::RecvForward}};
+// A slice attends to the keys and values of earlier ones, so that it adds to the gradients of these.
+inline constexpr OpInput kForward[] = {{From::Peers, Op::Forward, Op::RecvForward}, {From::EarlierSlice, Op::Forward}};
 inline constexpr OpInput kBackward[] = {{From::Stage, Op::Forward},
                                         {.from = From::Stage, .made_by = Op::Recompute, .if_any = true},
-                                        {From::Peers, Op::BackwardInput, Op::RecvBackward}};
+                                        {From::Peers, Op::BackwardInput, Op::RecvBackward},
+                                        {From::LaterSlice, Op::BackwardInput}};
 inline constexpr OpInput kAfterForward[] = {{From::Stage, Op::Forward}};
 inline constexpr OpInput kAfterInput[] = {{From::Stage, Op::BackwardInput}};
 inline constexpr OpInput kUpdate[] = {{From::SinceUpdate, Op::BackwardWeight}, {From::SinceUpdate, Op::SumGradients}};

@@ -32,7 +32,7 @@ int Shape::server_of(int stage, int microbatch) const {
     if (serving.empty() && placement.empty())
         return stage % devices;
     const std::vector<int>& turns = (serving.empty() ? placement : serving)[stage];
-    return turns[static_cast<std::size_t>(microbatch) % turns.size()];
+    return turns[static_cast<std::size_t>(whole_of(microbatch)) % turns.size()];
 }
 
 int Shape::devices_before(int stage) const {
@@ -79,6 +79,12 @@ int Shape::last_of(int mini_batch) const {
 }
 
 bool Shape::ends_mini_batch(int microbatch) const { return last_of(mini_batch_of(microbatch)) == microbatch; }
+
+bool Shape::is_in_last_of_mini_batch(int microbatch) const {
+    return whole_of(last_of(mini_batch_of(microbatch))) == whole_of(microbatch);
+}
+
+Task Shape::task(Op op, int stage, int microbatch) const { return {op, stage, microbatch, slices > 1 ? slices : 0}; }
 
 std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas) {
     std::vector<std::vector<int>> placement;

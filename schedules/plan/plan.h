@@ -54,7 +54,9 @@ constexpr Edge edge_of(const Task& transfer) {
 struct Shape {
     int devices = 1;
     int stages = 1;
-    int microbatches = 1;  // micro-batches of the whole plan
+    int microbatches = 1;  // micro-batches of the whole plan; with slices, the number of slices
+    // Slices of the sequence that every micro-batch is cut into. A plan counts and numbers slices as it does
+    // micro-batches: slice q of micro-batch i is number i * slices + q. They differ only where samples are counted.
     int slices = 1;
     int copies = 1;  // of the whole pipeline; each has devices / copies devices
     // The devices of each stage, ascending. Empty: stage s is on device s mod devices.
@@ -62,7 +64,7 @@ struct Shape {
     // The devices that serve each stage's micro-batches in turn. Empty: its holders, each equally often.
     std::vector<std::vector<int>> serving;
     std::optional<std::vector<Edge>> edges;  // stages between which tensors flow; absent: the chain
-    int per_update = 0;                      // micro-batches of a mini-batch; 0: all
+    int per_update = 0;                      // micro-batches of a mini-batch (with slices, slices); 0: all
     std::vector<Edge> ties;                  // stages that share parameters, from < to: S adds up the gradients of both
     bool global_norm = false;                // every U, update, waits for the gradients of all stages
 
@@ -77,6 +79,10 @@ struct Shape {
     int first_of(int mini_batch) const;  // its first micro-batch
     int last_of(int mini_batch) const;
     bool ends_mini_batch(int microbatch) const;
+    int whole_of(int microbatch) const { return microbatch / slices; }  // the micro-batch of a slice
+    int slice_of(int microbatch) const { return microbatch % slices; }
+    bool is_in_last_of_mini_batch(int microbatch) const;  // whether it is the last micro-batch or a slice of that
+    Task task(Op op, int stage, int microbatch) const;    // with the name that it has in a plan of this shape
 };
 
 // Places stage s on replicas[s] consecutive devices, after those of the stages before it.

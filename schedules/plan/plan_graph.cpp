@@ -38,11 +38,15 @@ bool in_shape(const Task& task, const Shape& shape, const ShapeIndex& index, int
 void refuse_foreign(const Task& task, const Plan& plan, const ShapeIndex& index, int device, int position) {
     if (!in_shape(task, plan.shape, index, device))
         fail("plan '{}': device {} step {}: {} is not a task of this device ({} stages, {} micro-batches)",
-             plan.schedule, device, position, print(task), plan.shape.stages, plan.shape.microbatches);
+             plan.schedule, device, position, print(task), plan.shape.stages,
+             plan.shape.whole_of(plan.shape.microbatches));
 }
 
 PlanGraph::PlanGraph(const Plan& plan)
-    : stages_(plan.shape.stages), microbatches_(plan.shape.microbatches), index_(plan.shape) {
+    : stages_(plan.shape.stages),
+      microbatches_(plan.shape.microbatches),
+      slices_(plan.shape.slices),
+      index_(plan.shape) {
     add_nodes(plan);
     connect(plan);
     connect_barriers(plan);
@@ -122,7 +126,7 @@ int PlanGraph::find_in_shape(const Task& task) const {
     if (const int node = at_cell_of(task); node >= 0)
         return node;
     const std::optional<Op> whole = facts_of(task.op).whole;
-    return whole ? at_cell_of({*whole, task.stage, task.microbatch, task.slice}) : -1;
+    return whole ? at_cell_of({*whole, task.stage, task.microbatch}) : -1;
 }
 
 int PlanGraph::paired_with(int node) const {
@@ -140,7 +144,7 @@ int PlanGraph::holder(int stage, int microbatch) const {
 template <class Visit>
 void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
     const auto task_of = [&](Op op, int stage, int peer = -1) {
-        return Task{op, stage, task.microbatch, task.slice, peer};
+        return Task{op, stage, task.microbatch, task.slices, peer};
     };
     const auto is_received_from = [&](int maker) {
         if (!has_transfers_)
@@ -149,6 +153,11 @@ void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
         return forward < 0 || device_[forward] != device;
     };
     const auto visit_task = [&](const Task& input) { visit(input, find_in_shape(input)); };
+    const auto visit_slice = [&](Op op, int step) {
+        const int slice = task.microbatch % slices_ + step;
+        if (slice >= 0 && slice < slices_)
+            visit_task({op, task.stage, task.microbatch + step, task.slices});
+    };
     for (const OpInput& input : facts_of(task.op).inputs)
         switch (input.from) {
             case OpInput::From::Stage: {
@@ -157,6 +166,12 @@ void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
                     visit(made, node);
                 break;
             }
+            case OpInput::From::EarlierSlice:
+                visit_slice(input.made_by, -1);
+                break;
+            case OpInput::From::LaterSlice:
+                visit_slice(input.made_by, 1);
+                break;
             case OpInput::From::Peers:
                 for (const int maker : index_.peers_of(*input.received_by, task.stage))
                     visit_task(is_received_from(maker) ? task_of(*input.received_by, task.stage, maker)

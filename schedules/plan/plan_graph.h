@@ -68,7 +68,7 @@ private:
     template <class Visit>
     void visit_inputs(const Task& task, int device, Visit visit) const;
 
-    int stages_ = 0, microbatches_ = 0;
+    int stages_ = 0, microbatches_ = 0, slices_ = 1;
     ShapeIndex index_;
     bool has_transfers_ = false;
     std::vector<Task> tasks_;

@@ -1,9 +1,18 @@
 #include "schedules/plan/task.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <iterator>
 
 namespace pw {
+
+namespace {
+
+// U and S are of whole mini-batches.
+bool has_slice(const Task& task) { return task.is_sliced() && !is_closing(task.op); }
+
+}  // namespace
 
 void append(std::string& text, const Task& task) {
     const auto append_number = [&](int number) {
@@ -12,15 +21,19 @@ void append(std::string& text, const Task& task) {
     };
     append_number(task.stage);
     text += letters_of(task.op);
-    append_number(task.microbatch);
-    if (task.slice > 0) {
+    append_number(task.whole());
+    if (has_slice(task)) {
         text += '.';
-        append_number(task.slice);
+        append_number(task.slice());
     }
     if (is_transfer(task.op)) {
         text += is_send(task.op) ? '>' : '<';
         append_number(task.peer);
     }
+}
+
+std::string number_of(const Task& task) {
+    return has_slice(task) ? fmt::format("{}.{}", task.whole(), task.slice()) : std::to_string(task.whole());
 }
 
 std::string print(const Task& task) {
@@ -30,7 +43,7 @@ std::string print(const Task& task) {
 }
 
 Task other_end(const Task& transfer) {
-    return {*facts_of(transfer.op).other_end, transfer.peer, transfer.microbatch, transfer.slice, transfer.stage};
+    return {*facts_of(transfer.op).other_end, transfer.peer, transfer.microbatch, transfer.slices, transfer.stage};
 }
 
 }  // namespace pw

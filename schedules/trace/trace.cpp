@@ -48,7 +48,8 @@ Trace without_hash(const Plan& plan) {
     trace.schedule = plan.schedule;
     trace.devices = plan.shape.devices;
     trace.stages = plan.shape.stages;
-    trace.micro_batches = plan.shape.microbatches;
+    trace.micro_batches = plan.shape.whole_of(plan.shape.microbatches);
+    trace.slices = plan.shape.slices;
     trace.asynchronous = plan.asynchronous;
     trace.ties = plan.shape.ties;
     const ShapeIndex index(plan.shape);

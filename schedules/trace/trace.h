@@ -54,6 +54,7 @@ struct Trace {
     int devices = 0;
     int stages = 0;
     int micro_batches = 0;  // of a mini-batch
+    int slices = 1;         // Shape::slices
     int micro_batch_size = 1;
     std::int64_t mini_batch = 0;  // samples; 0: all micro-batches are full
     bool asynchronous = false;

@@ -15,12 +15,11 @@ namespace pw {
 namespace {
 
 // The task of an event: each runs once. U and S run on each holder of their stage.
-using EventKey = std::array<int, 6>;  // step, op, stage, micro-batch, slice, peer or device
+using EventKey = std::array<int, 5>;  // step, op, stage, micro-batch, peer or device
 
 EventKey key_of(int step, const Task& task, int device) {
-    return {step,       static_cast<int>(task.op),
-            task.stage, task.microbatch,
-            task.slice, is_closing(task.op) ? -2 - device : task.peer};
+    return {step, static_cast<int>(task.op), task.stage, task.microbatch,
+            is_closing(task.op) ? -2 - device : task.peer};
 }
 
 class TraceCheck {
@@ -78,14 +77,14 @@ private:
     }
 
     void check_event(const TraceEvent& event) const {
-        const auto& [stage, microbatch, peer, slice, op, with_next] = event.task;
+        const int stage = event.task.stage;
         const std::vector<int>& held = trace_.stages_of[static_cast<std::size_t>(event.device)];
         if (std::find(held.begin(), held.end(), stage) == held.end())
             reject("{}: the device does not hold stage {}", print(event), stage);
-        if (!trace_.asynchronous && microbatch >= trace_.micro_batches)
+        if (!trace_.asynchronous && event.task.whole() >= trace_.micro_batches)
             reject("{}: the plan has {} micro-batches", print(event), trace_.micro_batches);
         if (!has_right_peer(event.task, trace_.stages))
-            reject("{}: {} is no stage at its other end", print(event), peer);
+            reject("{}: {} is no stage at its other end", print(event), event.task.peer);
     }
 
     void index_events() {
@@ -106,7 +105,7 @@ private:
     }
 
     bool runs(int step, Op op, int stage, int microbatch) const {
-        const std::pair<EventKey, std::size_t> wanted{{step, static_cast<int>(op), stage, microbatch, 0, -1}, 0};
+        const std::pair<EventKey, std::size_t> wanted{{step, static_cast<int>(op), stage, microbatch, -1}, 0};
         const auto found = std::lower_bound(index_.begin(), index_.end(), wanted);
         return found != index_.end() &&
                std::equal(found->first.begin(), found->first.begin() + 4, wanted.first.begin());
@@ -115,7 +114,7 @@ private:
     // Checks that every stage runs every micro-batch in every step, forward and, if the plan trains, backward. A part
     // of a trace begins at a later step.
     void check_complete() const {
-        int first = trace_.events.front().step, steps = 0, microbatches = trace_.micro_batches;
+        int first = trace_.events.front().step, steps = 0, microbatches = trace_.micro_batches * trace_.slices;
         bool trains = false;
         for (const TraceEvent& event : trace_.events) {
             first = std::min(first, event.step);
@@ -168,6 +167,16 @@ private:
                     if (const std::optional<Op> whole = facts_of(input.made_by).whole)
                         expect_after(event, made_here(event, *whole));
                     break;
+                case OpInput::From::EarlierSlice:
+                    if (event.task.slice() > 0)
+                        expect_after(event, made_here(event, input.made_by, -1));
+                    break;
+                case OpInput::From::LaterSlice:
+                    if (event.task.slice() + 1 < trace_.slices) {
+                        expect_after(event, made_here(event, input.made_by, 1));
+                        expect_after(event, made_here(event, *facts_of(input.made_by).whole, 1));
+                    }
+                    break;
                 case OpInput::From::OtherEnd:
                     check_receive(event);
                     break;
@@ -176,9 +185,9 @@ private:
             }
     }
 
-    const TraceEvent* made_here(const TraceEvent& event, Op made_by) const {
+    const TraceEvent* made_here(const TraceEvent& event, Op made_by, int slices_later = 0) const {
         const Task& task = event.task;
-        const TraceEvent* made = find(event.step, {made_by, task.stage, task.microbatch, task.slice}, event.device);
+        const TraceEvent* made = find(event.step, {made_by, task.stage, task.microbatch + slices_later}, event.device);
         return made != nullptr && made->device == event.device ? made : nullptr;
     }
 

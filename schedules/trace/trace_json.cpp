@@ -127,31 +127,30 @@ private:
         put_event(R"({{"ph":"X","name":"{}{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{)"
                   R"("step":{},"device":{},"rank":{},"op":"{}","stage":{},"microbatch":{},"slice":{},"peer":{},)"
                   R"("start_ns":{},"end_ns":{},"bytes":{},"version":{}{}{}}}}})",
-                  op, task.microbatch, kThreadNames[row_of(task.op)], event.device, tid, micros(event.start),
-                  micros(event.end - event.start), event.step, event.device, event.rank, op, task.stage,
-                  task.microbatch, task.slice, task.peer, event.start, event.end, event.bytes, event.version,
+                  op, number_of(task), kThreadNames[row_of(task.op)], event.device, tid, micros(event.start),
+                  micros(event.end - event.start), event.step, event.device, event.rank, op, task.stage, task.whole(),
+                  task.slice(), task.peer, event.start, event.end, event.bytes, event.version,
                   event.ahead > 0 ? fmt::format(",\"ahead\":{}", event.ahead) : "",
                   task.with_next ? ",\"with_next\":true" : "");
     }
 
     // An arrow from every SEND to its RECV. A flow event belongs to the slice that contains its time.
     void write_arrows() {
-        using Key = std::tuple<int, Op, int, int, int, int>;  // step, op, stage, peer, micro-batch, slice
+        using Key = std::tuple<int, Op, int, int, int>;  // step, op, stage, peer, micro-batch
         const auto step_of = [&](const TraceEvent& event) { return trace_.asynchronous ? 0 : event.step; };
         std::map<Key, std::size_t> receives;
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
-            const auto& [stage, microbatch, peer, slice, op, with_next] = trace_.events[i].task;
+            const auto& [stage, microbatch, peer, slices, op, with_next] = trace_.events[i].task;
             if (is_recv(op))
-                receives[{step_of(trace_.events[i]), op, stage, peer, microbatch, slice}] = i;
+                receives[{step_of(trace_.events[i]), op, stage, peer, microbatch}] = i;
         }
         int id = 0;
         for (std::size_t i = 0; i < trace_.events.size(); ++i) {
             const TraceEvent& send = trace_.events[i];
-            const auto& [stage, microbatch, peer, slice, op, with_next] = send.task;
+            const auto& [stage, microbatch, peer, slices, op, with_next] = send.task;
             if (!is_send(op))
                 continue;
-            const auto receive =
-                receives.find({step_of(send), *facts_of(op).other_end, peer, stage, microbatch, slice});
+            const auto receive = receives.find({step_of(send), *facts_of(op).other_end, peer, stage, microbatch});
             if (receive == receives.end())
                 continue;
             const TraceEvent& end = trace_.events[receive->second];

@@ -110,6 +110,7 @@ public:
         });
         const JsonPlace place{path_, root, "file", help_};
         check_versions();
+        number_slices();
         if (foreign_ && !(place.has("otherData") && place.object_at("otherData").has("plan_hash"))) {
             make_header(place);
             return std::move(trace_);
@@ -157,7 +158,8 @@ private:
         TraceEvent event{small("step", 0), device, small("rank", 0), Task{*op, 0, 0}, 0, 0, 0, -1};
         event.task.stage = args.small("stage");
         event.task.microbatch = args.small("microbatch");
-        event.task.slice = may_lack(args, "slice") ? 0 : static_cast<std::uint16_t>(args.small("slice", 0, 65'535));
+        slices_.push_back(
+            may_lack(args, "slice") ? 0 : static_cast<std::uint16_t>(args.small("slice", 0, kMostSlices - 1)));
         event.task.peer = is_transfer(*op) ? args.small("peer", -1) : small("peer", -1, -1);
         event.task.with_next = args.object.contains("with_next") && args.flag("with_next");
         if (place.has("ts") && may_lack(args, "start_ns")) {
@@ -183,6 +185,22 @@ private:
             sample.use[kind] = args.integer(name_of(static_cast<MemoryKind>(kind)).data(), 0, kMaxTime / kMemoryKinds);
         trace_.memory.push_back(sample);
         sample_places_.push_back(index_);
+    }
+
+    // Numbers the slices of micro-batches when the number of slices is known.
+    void number_slices() {
+        for (const std::uint16_t slice : slices_)
+            trace_.slices = std::max(trace_.slices, slice + 1);
+        for (std::size_t i = 0; trace_.slices > 1 && i < slices_.size(); ++i) {
+            Task& task = trace_.events[i].task;
+            if (task.microbatch >= std::numeric_limits<int>::max() / trace_.slices)
+                fail(
+                    "trace '{}': traceEvents[{}].args: micro-batch {} of {} slices, but a plan has at most {}\n  help: "
+                    "{}",
+                    path_, places_[i], task.microbatch, trace_.slices, std::numeric_limits<int>::max(), help_);
+            task = {task.op,       task.stage, task.microbatch * trace_.slices + slices_[i],
+                    trace_.slices, task.peer,  task.with_next};
+        }
     }
 
     // Sets the facts of the trace that follow from its tasks.
@@ -254,8 +272,9 @@ private:
     const bool foreign_;
     const char* const help_;
     Trace trace_;
-    std::string left_out_;   // the first missing key that only traces of other programs may omit
-    std::size_t index_ = 0;  // of the event that is being read
+    std::string left_out_;               // the first missing key that only traces of other programs may omit
+    std::size_t index_ = 0;              // of the event that is being read
+    std::vector<std::uint16_t> slices_;  // of events
     std::vector<std::size_t> places_, sample_places_;  // of events and samples in traceEvents
 };
 
@@ -349,7 +368,7 @@ void complete_from_tasks(Trace& trace, const std::string& path) {
         held.emplace(event.device, event.task.stage);
         trace.devices = std::max(trace.devices, event.device + 1);
         trace.stages = std::max(trace.stages, event.task.stage + 1);
-        trace.micro_batches = std::max(trace.micro_batches, event.task.microbatch + 1);
+        trace.micro_batches = std::max(trace.micro_batches, event.task.whole() + 1);
     }
     if (std::int64_t{trace.stages} * trace.micro_batches > std::ssize(trace.events))
         fail("trace '{}': {} tasks are not all of {} micro-batches on {} stages\n  help: {}", path, trace.events.size(),

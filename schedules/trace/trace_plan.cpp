@@ -54,7 +54,7 @@ Plan plan_of(const Trace& trace, bool global_norm) {
         const Task& task = event.task;
         plan.order[static_cast<std::size_t>(event.device)].push_back(task);
         plan.shape.microbatches = std::max(plan.shape.microbatches, task.microbatch + 1);
-        plan.shape.slices = std::max(plan.shape.slices, task.slice + 1);
+        plan.shape.slices = std::max<int>(plan.shape.slices, task.slices);
         if (task.op == Op::Update)
             first_update = std::min(first_update, task.microbatch + 1);
         if (is_transfer(task.op))

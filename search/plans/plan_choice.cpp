@@ -294,15 +294,21 @@ std::vector<std::string> searched_schedules(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (all ? !schedule.asynchronous() && schedule.trains
-                : schedule.usual)  // others train differently, or not at all
+        // others train differently, or not at all, or need slices of micro-batches
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
             names.emplace_back(schedule.name);
     return names;
 }
 
 const Schedule& searched_schedule(const Config& config, const std::string& name) {
     try {
-        return schedule_named(config, name);
+        const Schedule& schedule = schedule_named(config, name);
+        if (schedule.cuts_sequences)
+            fail(
+                "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
+                "search with another schedule, such as 1f1b",
+                schedule.name);
+        return schedule;
     } catch (const Error& error) {
         fail_at(config, config.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
                 "search takes schedules by name: `pipewright list schedules`");

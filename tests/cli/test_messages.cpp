@@ -58,7 +58,7 @@ TEST_F(Messages, UnknownSchedulesHaveANearestName) {
                 {set("pipeline.schedule=qqqqq"), {"no schedule 'qqqqq'", "help: the schedules are naive, gpipe"}},
                 {"search mlp.yaml --set search.schedules=[1fb1]", {"did you mean '1f1b'?"}},
                 {"compare mlp.yaml --schedules naive,1fb1", {"no schedule '1fb1'", "did you mean '1f1b'?"}}});
-    for (const char* name : {"BPipe", "seq1f1b", "xpipe"})
+    for (const char* name : {"BPipe", "terapipe", "xpipe"})
         expect({set(fmt::format("pipeline.schedule={}", name)), {"is not in this version", "help: the schedules are"}});
     EXPECT_EQ(run_well("simulate four.yaml --json --set pipeline.schedule=VPP").json()["schedule"], "interleaved");
     EXPECT_TRUE(contains(run_well("list schedules").out, "vpp"));

@@ -76,6 +76,7 @@ const Key kKeys[] = {
     {"pipeline.recompute_ahead", {"0", "1", "1000000", "-1"}},
     {"pipeline.weights", {"flush", "stash", "latest", "vertical_sync", "double_buffer"}},
     {"pipeline.group", kCounts},
+    {"pipeline.slices", kCounts},
     {"pipeline.drain", {"fifo", "lifo"}},
     {"training.steps", kCounts},
     {"transfer.receive", {"early", "deferred"}},
@@ -95,7 +96,8 @@ training: {steps: 3}
 // Legal configs that only take long are not simulated.
 bool is_small(const Config& config) {
     const double steps = config.training.steps, stages = config.pipeline.stages;
-    return stages * config.pipeline.micro_batches * steps < 400 && config.cluster.devices.size() < 64;
+    return stages * config.pipeline.micro_batches * config.pipeline.slices * steps < 800 &&
+           config.cluster.devices.size() < 64;
 }
 
 }  // namespace

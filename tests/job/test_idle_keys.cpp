@@ -67,6 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kUniform, "cluster.memory_bandwidth=1 TB/s", "cluster.memory_bandwidth", "its own times"},
                     Case{kMlp, "pipeline.drain=lifo", "pipeline.drain", "1f1b does not read it (gpipe and bfs do)"},
                     Case{kMlp, "pipeline.group=4", "pipeline.group", "(interleaved and zb1p do)"},
+                    Case{kMlp, "pipeline.slices=4", "pipeline.slices", "(seq1f1b does)"},
                     Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
                     Case{kMlp, "training.betas=[0.8, 0.9]", "training.betas", "optimizer sgd does not read it"},
                     Case{kMlp, "training.epsilon=1e-6", "training.epsilon", "optimizer sgd does not read it"},
@@ -117,6 +118,7 @@ TEST(IdleKeys, AreNoneWhereTheyAreRead) {
              {"workload.classes=30", "workload.image_size=5", "cluster.compute=1 TFLOP/s"},
              {"pipeline.schedule=gpipe", "pipeline.drain=lifo"},
              {"pipeline.schedule=interleaved", "pipeline.stages=4", "pipeline.group=2"},
+             {"pipeline.schedule=seq1f1b", "pipeline.slices=1"},
              {"pipeline.stages=1", "pipeline.replicas=[2]", "training.shard_optimizer=true", "transfer.sums=two_level",
               "transfer.sum_bucket=1 MB"},
              {"training.shard_optimizer=false", "transfer.sum_bucket=0 B"}})

@@ -140,7 +140,6 @@ TEST_P(Rejected, WithPlaceAndHelp) {
 constexpr const char* kNotHere = "is not in this version";
 INSTANTIATE_TEST_SUITE_P(NotInThisVersion, Rejected,
                          testing::Values(Rejection{"{workload: {model: mlp}, pipeline: {waves: 2}}", kNotHere},
-                                         Rejection{"{workload: {model: mlp}, pipeline: {slices: 2}}", kNotHere},
                                          Rejection{"{workload: {model: mlp}, run: {gradient_order: micro_batch}}",
                                                    kNotHere}));
 

@@ -244,7 +244,8 @@ TEST(Orders, NamesOfOtherToolsAreAccepted) {
         {"basic_1f1b", "1f1b"},     {"zbv-formatted", "zb-v"}, {"interleave", "interleaved"},
         {"VHalf", "v-half"},        {"V_Min", "v-min"},        {"Hanayo", "hanayo"},
         {"zb1p", "zb1p"},           {"ZB_H1", "zb-h1"},        {"PipeDream-2BW", "pipedream-2bw"},
-        {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"},    {"DualPipeV", "dualpipe-v"}};
+        {"PIPEDREAM", "pipedream"}, {"VPP", "interleaved"},    {"DualPipeV", "dualpipe-v"},
+        {"Seq1F1B", "seq1f1b"},     {"seq_1f1b", "seq1f1b"}};
     for (const auto& [alias, name] : names)
         EXPECT_EQ(schedule_named(alias).name, name);
     for (const char* wrong : {"", " ", "2f2b", "zbv zbvzerobubble"})

@@ -19,6 +19,12 @@ TEST(PlanChoices, SchedulesThatOrderByCostsAreRefused) {
                 {"schedule both-ways orders tasks by the costs of a split, and a search tries many splits"});
 }
 
+TEST(PlanChoices, SchedulesOfSlicesAreRefused) {
+    Random random(1);
+    const Config config = random_config(random, "seq1f1b");
+    expect_says(refusal([&] { (void)choices_of(config, 4); }), {"schedule seq1f1b orders slices of micro-batches"});
+}
+
 TEST(PlanChoices, TakeLinksAndWhatDevicesShareAlong) {
     Config config;
     config.cluster.devices.resize(3);

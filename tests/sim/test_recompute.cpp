@@ -404,6 +404,7 @@ TEST(Recompute, TakesNoLongerThanInsideTheBackward) {
         ClusterEdit(costs)->kind.clear();
         costs.last.clear();
         costs.lengths.clear();  // which F and B may have apart
+        costs.slices.clear();
         Costs longer = costs;
         for (const int stage : recomputed)
             for (Ns* time : {&longer.stage[stage].backward, &longer.stage[stage].backward_input})

@@ -7,6 +7,7 @@
 #include "tests/support/dice.h"
 #include "tests/support/relaxed_times.h"
 #include "tests/support/shapes.h"
+#include "workloads/costs/slices.h"
 #include "workloads/error.h"
 
 #include <iterator>
@@ -41,6 +42,10 @@ inline Shape random_shape(Random& random, const Schedule& schedule) {
     }
     if (schedule.updates == Updates::PerMiniBatch)
         shape.per_update = pick(random, shape.devices, 2 * shape.devices);
+    if (schedule.cuts_sequences) {
+        shape.slices = pick(random, 1, 3);
+        shape.microbatches *= shape.slices;
+    }
     shape.global_norm = !schedule.asynchronous() && pick(random, 0, 3) == 0;
     if (shape.stages > 2 && pick(random, 0, 3) == 0) {  // a skip past stages
         shape.edges.emplace();
@@ -83,6 +88,7 @@ inline Costs random_costs(Random& random, const Shape& shape) {
     }
     costs.dispatch = pick(random, 0, 2);
     costs.sent_copies = pick(random, 0, 1) != 0;
+    cut_in_slices(costs, shape.slices);
     return costs;
 }
 

@@ -54,17 +54,17 @@ class Execution {
 public:
     Execution(const char* yaml, const std::vector<std::string>& set) {
         Notices notices;
-        job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), notices);
+        job_ = make_job(loaded(yaml, set), notices);
     }
     // Takes another model than the one that the file names.
     Execution(const char* yaml, const std::vector<std::string>& set, Model model) {
         Notices notices;
-        job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), std::move(model), notices);
+        job_ = make_job(loaded(yaml, set), std::move(model), notices);
     }
     // Takes another schedule than the one that the file names.
     Execution(const char* yaml, const std::vector<std::string>& set, const Schedule& schedule) {
         Notices notices;
-        job_ = make_job(load_config(folder_.write("config.yaml", yaml), set), schedule, notices);
+        job_ = make_job(loaded(yaml, set), schedule, notices);
     }
 
     const Job& job() const { return job_; }
@@ -72,6 +72,12 @@ public:
     RunResult oracle() const { return pw::run(oracle_of(job_), {}); }
 
 private:
+    // Micro-batches are whole unless the test says otherwise: not every model can be cut.
+    Config loaded(const char* yaml, std::vector<std::string> set) const {
+        set.insert(set.begin(), "pipeline.slices=1");
+        return load_config(folder_.write("config.yaml", yaml), set);
+    }
+
     TemporaryFolder folder_;
     Job job_;
 };

@@ -314,7 +314,7 @@ TEST(StageShare, OfAllHoldersFillEveryBucket) {
 TEST(BatchData, HasTheSamplesAndLabelsOfEveryMicroBatch) {
     Holders holders(kMlp, with(kOneDevice, {"pipeline.mini_batch=11"}));
     const Dataset data = open_dataset(holders.plan.job.config, *holders.plan.job.model);
-    BatchData batch(data, holders.plan.sizes, 4);  // micro-batches of 3, 3, 3 and 2
+    BatchData batch(data, holders.plan.sizes, holders.plan.job.plan.shape);  // micro-batches of 3, 3, 3 and 2
     EXPECT_TRUE(batch.samples(0).empty());
     EXPECT_EQ(batch.loss(0), nullptr);
     batch.add_samples(holders.kernels);

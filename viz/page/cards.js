@@ -11,7 +11,7 @@ function taskRows(panel, box) {
   const rows = [["stage", boxes.stage[box]], ["micro-batch", boxes.microbatch[box]], ...spanRows(boxes, box)];
   if (op.transfer)
     rows.push([op.receive ? "from stage" : "to stage", boxes.peer[box]], ["size", bytesText(boxes.bytes[box])]);
-  if (boxes.slice[box])
+  if (isSliced(panel))
     rows.push(["slice", boxes.slice[box]]);
   if (boxes.version[box] >= 0)
     rows.push(["weight version", boxes.version[box]]);

@@ -55,7 +55,7 @@ function makeGlyphs(size) {
   Object.assign(glyphs, {size, font: fontFamily(), masks: {}});
   const sheet = document.createElement("canvas"), draw = sheet.getContext("2d", {willReadFrequently: true});
   sheet.width = sheet.height = glyphs.height = Math.ceil(size * 1.2);
-  for (const letter of "0123456789FBIWRUSv+") {
+  for (const letter of "0123456789FBIWRUSv+.") {
     draw.font = `${size}px ${fontFamily()}`;
     draw.textBaseline = "middle";
     draw.fillStyle = "#fff";
@@ -242,8 +242,10 @@ function finishBox(picture, under, place, x0, x1, rounded, pattern, mark) {
 
 // The longest text that fits, the same for all boxes of an operation that are as wide.
 function labelsOf(panel) {
-  const digits = panel.digits ??= String(panel.boxes.microbatch.reduce((a, b) => Math.max(a, b), 0)).length;
-  const stages = panel.stageDigits ??= String(panel.boxes.stage.reduce((a, b) => Math.max(a, b), 0)).length;
+  const most = column => column.reduce((a, b) => Math.max(a, b), 0);
+  const digits = panel.digits ??= String(most(panel.boxes.microbatch)).length +
+    (isSliced(panel) ? 1 + String(most(panel.boxes.slice)).length : 0);  // a point is no wider than a digit
+  const stages = panel.stageDigits ??= String(most(panel.boxes.stage)).length;
   const zero = glyphs.masks["0"].width;
   const alone = Math.max(...facts.legend.map(({op}) => ops[op]).filter(op => !op.transfer).map(op => textWidth(op.letters)));
   return ops.map(op => {
@@ -251,9 +253,9 @@ function labelsOf(panel) {
       return [];
     const letter = alone, named = [];
     if (panel.chunks > 1 && op.compute)
-      named.push([letter + (stages + digits) * zero + 5, (b, i) => b.stage[i] + op.letters + b.microbatch[i]]);
+      named.push([letter + (stages + digits) * zero + 5, (b, i) => b.stage[i] + op.letters + numberOf(panel, i)]);
     if (op.compute)
-      named.push([letter + digits * zero + 5, (b, i) => op.letters + b.microbatch[i]]);
+      named.push([letter + digits * zero + 5, (b, i) => op.letters + numberOf(panel, i)]);
     return [...named, [alone + 2, () => op.letters]];
   });
 }

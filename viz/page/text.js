@@ -37,11 +37,18 @@ function roundStep(range, count) {
   return decade * ([1, 2, 5, 10].find(factor => factor * decade >= raw) || 10);
 }
 
+// Whether its micro-batches are cut into slices.
+const isSliced = panel => panel.sliced ??= panel.boxes.slice.some(slice => slice > 0);
+
+// The number of a task's micro-batch, with its slice: "7", "7.1".
+const numberOf = (panel, box) =>
+  panel.boxes.microbatch[box] + (isSliced(panel) ? "." + panel.boxes.slice[box] : "");
+
 // "2F7", and of transfers "2SEND_F7>3".
 function taskName(panel, box) {
-  const {op, stage, microbatch, peer} = panel.boxes, fact = ops[op[box]];
+  const {op, stage, peer} = panel.boxes, fact = ops[op[box]];
   const end = fact.transfer ? (fact.receive ? "<" : ">") + peer[box] : "";
-  return stage[box] + fact.letters + microbatch[box] + end;
+  return stage[box] + fact.letters + numberOf(panel, box) + end;
 }
 
 function deviceName(panel, device) {
@@ -60,11 +67,12 @@ function queryOf(text) {
     const column = {mb: "microbatch"}[found[1]] || found[1], wanted = +found[2];
     return boxes => boxes[column] && (i => boxes[column][i] === wanted);
   }
-  found = words.match(/^(\d*)(sendf|sendb|recvf|recvb|[a-z])(\d*)(?:[<>]\d+)?$/);
+  found = words.match(/^(\d*)(sendf|sendb|recvf|recvb|[a-z])(\d*)(?:\.(\d+))?(?:[<>]\d+)?$/);
   const op = found ? ops.findIndex(fact => fact.letters.toLowerCase().replace("_", "") === found[2]) : -1;
   if (op < 0)
     return null;
-  const [, stage, , microbatch] = found;
+  const [, stage, , microbatch, slice] = found;
   return boxes => i => boxes.op[i] === op && (stage === "" || boxes.stage[i] === +stage) &&
-                       (microbatch === "" || boxes.microbatch[i] === +microbatch);
+                       (microbatch === "" || boxes.microbatch[i] === +microbatch) &&
+                       (slice === undefined || boxes.slice[i] === +slice);
 }

@@ -168,6 +168,19 @@ bool overlaps_pairs(const Costs& costs) {
            std::ranges::any_of(costs.stage, [](const StageCost& cost) { return cost.pair.has_value(); });
 }
 
+MicroBatchLength Costs::length_of(int microbatch, int on_stage) const {
+    const auto number = static_cast<std::size_t>(microbatch), parts = std::max<std::size_t>(1, slices.size());
+    MicroBatchLength length = lengths.empty() ? MicroBatchLength{} : lengths[number / parts % lengths.size()];
+    if (slices.empty())
+        return length;
+    const MicroBatchLength& share = slices[number % parts][static_cast<std::size_t>(on_stage)];
+    length.forward *= share.forward;
+    length.backward_input *= share.backward_input;
+    length.backward_weight *= share.backward_weight;
+    length.bytes *= share.bytes;
+    return length;
+}
+
 // Digits beyond the last one of a double do not round a size up.
 Bytes scaled_bytes(Bytes bytes, double length) {
     return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
@@ -359,6 +372,10 @@ Costs CostTable::times_of(const StageSplit& split) const {
     Costs costs;
     for (const std::vector<int>& layers : split.layers) {
         costs.stage.push_back(stage_cost(layers, alone_));
+        StageCost& attention = costs.attention.emplace_back();
+        for (const int layer : layers)
+            if (is_attention(model_.layers[layer].kind))
+                attention += alone_[layer];
         if (!busy_.empty())
             costs.busy.push_back(stage_cost(layers, busy_));
         StageBytes& bytes = costs.bytes.emplace_back();

@@ -103,6 +103,10 @@ struct Costs {
     std::vector<EdgeBytes> last_edges;
     // By micro-batch of a step, the same in every step; if empty, all micro-batches have length 1.
     std::vector<MicroBatchLength> lengths;
+    // [slice][stage]: the length of a slice of a micro-batch as a share of the whole; if empty, micro-batches are
+    // whole.
+    std::vector<std::vector<MicroBatchLength>> slices;
+    std::vector<StageCost> attention;  // by stage: the part of `stage` that is causal attention; empty if not known
     std::shared_ptr<const Cluster> cluster = default_cluster();
     // How S of each stage moves its bytes; if empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
@@ -121,9 +125,8 @@ struct Costs {
     bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size
 
-    MicroBatchLength length_of(int microbatch) const {
-        return lengths.empty() ? MicroBatchLength{} : lengths[static_cast<std::size_t>(microbatch) % lengths.size()];
-    }
+    // Returns the length of a micro-batch, or of the slice with this number (schedules/plan/plan.h), on a stage.
+    MicroBatchLength length_of(int microbatch, int on_stage) const;
 };
 
 // Returns whether some pair of tasks takes another time than one task after the other.

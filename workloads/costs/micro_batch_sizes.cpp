@@ -23,7 +23,8 @@ StageBytes larger_of(const StageBytes& a, const StageBytes& b) {
             .backward_workspace = std::max(a.backward_workspace, b.backward_workspace),
             .input_workspace = std::max(a.input_workspace, b.input_workspace),
             .weight_workspace = std::max(a.weight_workspace, b.weight_workspace),
-            .recompute_workspace = std::max(a.recompute_workspace, b.recompute_workspace)};
+            .recompute_workspace = std::max(a.recompute_workspace, b.recompute_workspace),
+            .slice_gradients = std::max(a.slice_gradients, b.slice_gradients)};
 }
 
 }  // namespace

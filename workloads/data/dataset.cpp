@@ -245,7 +245,7 @@ Dataset::Normalisation Dataset::normalisation(int channel) const {
 void Dataset::labels_at(const Sample& sample, std::span<int> labels) const {
     assert(std::ssize(labels) == labels_read_.elements());
     if (!tokens_.empty())
-        return read_successors(sample.place, labels);
+        return read_successors(sample, labels);
     const std::uint16_t* stored = labels_.data() + sample.place * labels_stored_.elements();
     const Sample shown = labels_stored_.elements() == 1 ? Sample{} : sample;  // the label of an image stays its own
     int* out = labels.data();
@@ -266,7 +266,7 @@ int Dataset::label(std::int64_t index) const {
 void Dataset::read_at(const Sample& sample, std::span<float> image) const {
     assert(image.size() == static_cast<std::size_t>(input_.elements()));
     if (!tokens_.empty())
-        return read_tokens(sample.place, image);
+        return read_tokens(sample, image);
     const std::uint8_t* planes = pixels_.data() + sample.place * stored_.elements();
     const bool whole = sample.row == 0 && sample.column == 0 && !sample.flip;
     float* out = image.data();

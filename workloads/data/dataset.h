@@ -51,11 +51,14 @@ public:
     // Sets the changes from now on; values of `changes.mean` and of `deviation` are one per channel, or none.
     void change(const ImageChanges& changes);
 
+    // Cuts sequences into equal slices: from now on one of them is read, from token Sample::first on.
+    void cut(int slices);
+
     Dims input() const { return input_; }
     int classes() const { return classes_; }
     int samples() const {
         return static_cast<int>(tokens_.empty() ? std::ssize(labels_) / labels_stored_.elements()
-                                                : (std::ssize(tokens_) - 1) / input_.elements());
+                                                : (std::ssize(tokens_) - 1) / stored_.elements());
     }
     int labels_per_sample() const { return static_cast<int>(labels_read_.elements()); }
 
@@ -95,8 +98,8 @@ public:
 private:
     Dataset(Dims stored, Dims input, int classes, std::int64_t seed);
     static std::vector<Tap> taps(int from, int to);
-    void read_tokens(int place, std::span<float> out) const;
-    void read_successors(int place, std::span<int> out) const;
+    void read_tokens(const Sample& sample, std::span<float> out) const;
+    void read_successors(const Sample& sample, std::span<int> out) const;
 
     Dims input_;   // as delivered
     Dims stored_;  // as stored

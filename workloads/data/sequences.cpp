@@ -69,14 +69,18 @@ Dataset Dataset::text(const std::string& file, int length, int vocabulary, std::
 }
 
 // Sequence `place` starts at the end of the previous one; the label of its last token is the first token of the next.
-void Dataset::read_tokens(int place, std::span<float> out) const {
-    const auto length = static_cast<std::ptrdiff_t>(out.size());
-    std::copy_n(tokens_.begin() + place * length, length, out.begin());
+void Dataset::read_tokens(const Sample& sample, std::span<float> out) const {
+    std::copy_n(tokens_.begin() + sample.place * stored_.elements() + sample.first, out.size(), out.begin());
 }
 
-void Dataset::read_successors(int place, std::span<int> out) const {
-    const auto length = static_cast<std::ptrdiff_t>(out.size());
-    std::copy_n(tokens_.begin() + place * length + 1, length, out.begin());
+void Dataset::read_successors(const Sample& sample, std::span<int> out) const {
+    std::copy_n(tokens_.begin() + sample.place * stored_.elements() + sample.first + 1, out.size(), out.begin());
+}
+
+void Dataset::cut(int slices) {
+    assert(slices == 1 || (!tokens_.empty() && input_.height % slices == 0));
+    input_.height /= slices;
+    labels_read_.height /= slices;
 }
 
 }  // namespace pw

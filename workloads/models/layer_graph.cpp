@@ -66,6 +66,21 @@ LossShape loss_shape(const Layer& loss) {
     return {input.channels, pixels, pixels, 1};
 }
 
+Model cut_in_slices(const Model& model, int slices) {
+    Model cut = model;
+    if (slices == 1)
+        return cut;
+    cut.input.height /= slices;
+    for (std::size_t number = 0; number < boost::num_vertices(cut.layers); ++number) {
+        Layer& layer = cut.layers[number];
+        layer.slices = slices;
+        layer.input.height /= slices;
+        if (!is_loss(layer.kind))
+            layer.output.height /= slices;
+    }
+    return cut;
+}
+
 int labels_per_sample(const Model& model) {
     return static_cast<int>(loss_shape(model.layers[num_vertices(model.layers) - 1]).positions);
 }

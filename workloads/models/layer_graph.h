@@ -44,6 +44,7 @@ struct Layer {
     double rotary_base = 0;                   // rotary: angles of a pair fall from 1 to nearly 1 / base per position
     int vocabulary = 0;                       // embedding: rows of its table
     double probability = 0;                   // dropout
+    int slices = 1;                           // of a sequence; input and output are those of one slice
     std::string tied_to = {};                 // row linear without bias: the embedding whose table it shares
     // `finish_layer` derives the rest from the fields above.
     std::int64_t parameters = 0;  // trained numbers; a shared table counts, because the layer has a copy
@@ -90,5 +91,8 @@ struct Model {
 };
 
 int labels_per_sample(const Model& model);  // as many as its loss takes
+
+// Returns the model of one of equal slices of its sequences; its parameters are those of the whole model.
+Model cut_in_slices(const Model& model, int slices);
 
 }  // namespace pw

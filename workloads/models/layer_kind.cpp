@@ -58,7 +58,7 @@ Parameters of_embedding(const Layer& layer) {
 }
 
 Parameters of_position_bias(const Layer& layer) {
-    return {weight(layer, {layer.input.height, layer.input.width}, sequence_start())};
+    return {weight(layer, {layer.input.height * layer.slices, layer.input.width}, sequence_start())};
 }
 
 Parameters of_layer_norm(const Layer& layer) {
@@ -104,34 +104,35 @@ using enum LayerKind;
 using enum LayerRole;
 using enum Reread;
 using enum Statistics;
+using enum RowsRead;
 
 // clang-format off
 constexpr LayerFacts kLayerFacts[] = {
-    // kind, name, role, inputs, reread, statistics,        parameters, products of F, of I for each, masks
-    {Convolution, "convolution", Module, 1, ByWeightGradient, None,    of_convolution, by_convolution, 1, no_masks},
-    {BatchNorm, "batch norm", Module, 1, ByInputGradient, PerChannel,  of_batch_norm, no_products, 0, if_relu},
-    {Relu, "relu", Module, 1, ByInputGradient, None,                   none, no_products, 0, no_masks},
-    {Add, "add", Function, 2, Never, None,                             none, no_products, 0, if_relu},
-    {Concat, "concat", Function, 2, Never, None,                       none, no_products, 0, no_masks},
-    {MaxPool, "max pool", Module, 1, Never, None,                      none, no_products, 0, per_output},
-    {AveragePool, "average pool", Module, 1, Never, None,              none, no_products, 0, no_masks},
-    {Upsample, "upsample", Module, 1, Never, None,                     none, no_products, 0, no_masks},
-    {Linear, "linear", Module, 1, ByWeightGradient, None,              of_linear, by_linear, 1, no_masks},
-    {Dropout, "dropout", Module, 1, Never, None,                       none, no_products, 0, per_output},
-    {Embedding, "embedding", Module, 1, ByWeightGradient, None,        of_embedding, no_products, 0, no_masks},
-    {PositionBias, "position bias", Module, 1, Never, None,            of_position_bias, no_products, 0, no_masks},
-    {LayerNorm, "layer norm", Module, 1, ByInputGradient, PerRow,      of_layer_norm, no_products, 0, no_masks},
-    {Gelu, "gelu", Module, 1, ByInputGradient, None,                   none, no_products, 0, no_masks},
-    {RowLinear, "row linear", Module, 1, ByWeightGradient, None,       of_row_linear, by_row_linear, 1, no_masks},
+    // kind, name, role, inputs, reread, statistics, rows read,                parameters, products of F, of I for each, masks
+    {Convolution, "convolution", Module, 1, ByWeightGradient, None, Any,     of_convolution, by_convolution, 1, no_masks},
+    {BatchNorm, "batch norm", Module, 1, ByInputGradient, PerChannel, Any,   of_batch_norm, no_products, 0, if_relu},
+    {Relu, "relu", Module, 1, ByInputGradient, None, Own,                    none, no_products, 0, no_masks},
+    {Add, "add", Function, 2, Never, None, Own,                              none, no_products, 0, if_relu},
+    {Concat, "concat", Function, 2, Never, None, Any,                        none, no_products, 0, no_masks},
+    {MaxPool, "max pool", Module, 1, Never, None, Any,                       none, no_products, 0, per_output},
+    {AveragePool, "average pool", Module, 1, Never, None, Any,               none, no_products, 0, no_masks},
+    {Upsample, "upsample", Module, 1, Never, None, Any,                      none, no_products, 0, no_masks},
+    {Linear, "linear", Module, 1, ByWeightGradient, None, Any,               of_linear, by_linear, 1, no_masks},
+    {Dropout, "dropout", Module, 1, Never, None, Own,                        none, no_products, 0, per_output},
+    {Embedding, "embedding", Module, 1, ByWeightGradient, None, Own,         of_embedding, no_products, 0, no_masks},
+    {PositionBias, "position bias", Module, 1, Never, None, Own,             of_position_bias, no_products, 0, no_masks},
+    {LayerNorm, "layer norm", Module, 1, ByInputGradient, PerRow, Own,       of_layer_norm, no_products, 0, no_masks},
+    {Gelu, "gelu", Module, 1, ByInputGradient, None, Own,                    none, no_products, 0, no_masks},
+    {RowLinear, "row linear", Module, 1, ByWeightGradient, None, Own,        of_row_linear, by_row_linear, 1, no_masks},
     // Both factors of its products are tensors, and I makes the gradients of both.
-    {Attention, "attention", Module, 1, ByInputGradient, None,         none, by_attention, 2, of_scores},
-    {GroupedAttention, "grouped attention", Function, 3, ByInputGradient, None, none, by_attention, 2, of_scores},
-    {Rotary, "rotary", Function, 1, Never, None,                       none, no_products, 0, no_masks},
-    {RmsNorm, "RMS norm", Module, 1, ByInputGradient, DeviationPerRow, of_rms_norm, no_products, 0, no_masks},
-    {GatedSilu, "gated silu", Function, 2, ByInputGradient, None,      none, no_products, 0, no_masks},
-    {CrossEntropy, "cross entropy", Loss, 1, Never, None,              none, no_products, 0, of_classes},
-    {MeanSquaredError, "mean squared error", Loss, 1, Never, None,     none, no_products, 0, of_classes},
-    {Profiled, "profiled", Module, 0, ByInputGradient, None,           none, no_products, 0, no_masks},
+    {Attention, "attention", Module, 1, ByInputGradient, None, UpToOwn,      none, by_attention, 2, of_scores},
+    {GroupedAttention, "grouped attention", Function, 3, ByInputGradient, None, UpToOwn, none, by_attention, 2, of_scores},
+    {Rotary, "rotary", Function, 1, Never, None, Own,                        none, no_products, 0, no_masks},
+    {RmsNorm, "RMS norm", Module, 1, ByInputGradient, DeviationPerRow, Own,  of_rms_norm, no_products, 0, no_masks},
+    {GatedSilu, "gated silu", Function, 2, ByInputGradient, None, Own,       none, no_products, 0, no_masks},
+    {CrossEntropy, "cross entropy", Loss, 1, Never, None, Own,               none, no_products, 0, of_classes},
+    {MeanSquaredError, "mean squared error", Loss, 1, Never, None, Own,      none, no_products, 0, of_classes},
+    {Profiled, "profiled", Module, 0, ByInputGradient, None, Any,            none, no_products, 0, no_masks},
 };
 // clang-format on
 
@@ -155,6 +156,8 @@ const LayerFacts& facts_of(LayerKind kind) {
 std::string_view name_of(LayerKind kind) { return facts_of(kind).name; }
 
 bool is_loss(LayerKind kind) { return facts_of(kind).role == LayerRole::Loss; }
+
+bool is_attention(LayerKind kind) { return facts_of(kind).rows == RowsRead::UpToOwn; }
 
 bool rereads_input_for_input_gradient(LayerKind kind) { return facts_of(kind).reread == Reread::ByInputGradient; }
 

@@ -49,6 +49,9 @@ enum class Reread { Never, ByInputGradient, ByWeightGradient };
 // The values of which F, forward, keeps mean and deviation for the backward pass; of a row perhaps the deviation only.
 enum class Statistics { None, PerChannel, PerRow, DeviationPerRow };
 
+// The rows of its inputs that a row of a layer's output depends on, if its tensors are sequences.
+enum class RowsRead { Own, UpToOwn, Any };
+
 struct LayerFacts {
     LayerKind kind;
     std::string_view name;  // for people
@@ -56,6 +59,7 @@ struct LayerFacts {
     int inputs;  // tensors that it reads; 0: any number
     Reread reread;
     Statistics statistics;
+    RowsRead rows;
     // The parameters include shared ones (Layer::tied_to): the layer has a copy of them.
     std::vector<ParameterShape> (*parameters)(const Layer& layer);
     double (*multiply_accumulates)(const Layer& layer);  // of the forward F, per sample
@@ -69,6 +73,7 @@ const LayerFacts& facts_of(LayerKind kind);
 
 std::string_view name_of(LayerKind kind);
 bool is_loss(LayerKind kind);
+bool is_attention(LayerKind kind);  // causal
 bool rereads_input_for_input_gradient(LayerKind kind);
 bool rereads_input_for_weight_gradient(LayerKind kind);
 bool has_weight_pass(LayerKind kind);  // whether W, backward for weights, does anything

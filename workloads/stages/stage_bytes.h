@@ -20,6 +20,9 @@ struct StageBytes {
     // The workspaces are by pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
     Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
     Bytes recompute_workspace = 0;
+    // Gradients of keys and values, which later slices of a micro-batch add to before the slice's own I; only with
+    // slices.
+    Bytes slice_gradients = 0;
     // Gradients and states of the optimizer, if they are not as large as the weights and by the optimizer's row.
     std::optional<TrainingBytes> training = {};
 };

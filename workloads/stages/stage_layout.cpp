@@ -87,12 +87,22 @@ void place_inputs(const StageView& view, Bytes data_bytes, StageLayout& layout) 
     }
 }
 
+// The bytes of an attention's keys, or of its values: they have as many heads as the output, or fewer.
+Bytes bytes_of_keys(const Layer& layer, const LayerBytes& bytes) {
+    constexpr Bytes kUnit = 64;  // sizes are multiples of it
+    const Bytes shared_by = layer.kind == LayerKind::GroupedAttention ? layer.heads / layer.key_value_heads : 1;
+    return (bytes.output / kUnit + shared_by - 1) / shared_by * kUnit;
+}
+
 void place_saved_state(const StageView& view, StageLayout& layout) {
     for (const int layer : view.layers) {
         const LayerBytes& bytes = view.bytes[layer];
         layout.saved[layer] = slot_until_input(view, layer, bytes.saved_until_input, layout);
         layout.kept[layer] = slot_until_weight(view, layer, bytes.kept_until_weight, layout);
         layout.gradient_kept += bytes.gradient_until_weight;
+        if (is_attention(view.kind(layer)))
+            layout.slice_gradient[layer] = slot_at_end(layout.slice_gradients, Region::SliceGradients,
+                                                       2 * bytes_of_keys(view.graph[layer], bytes));
     }
 }
 
@@ -117,6 +127,7 @@ StageLayout layout_of(const StageView& view, Bytes data_bytes) {
     layout.copies.resize(all);
     layout.saved.resize(all);
     layout.kept.resize(all);
+    layout.slice_gradient.resize(all);
     layout.norms.resize(all);
     layout.weight_offset.resize(all);
     layout.statistics_offset.resize(all);
@@ -162,7 +173,8 @@ StageBytes stage_bytes(const StageLayout& layout) {
             .backward_workspace = layout.backward.workspace,
             .input_workspace = layout.backward_input.workspace,
             .weight_workspace = layout.weight_workspace,
-            .recompute_workspace = layout.recompute_workspace};
+            .recompute_workspace = layout.recompute_workspace,
+            .slice_gradients = layout.slice_gradients};
 }
 
 }  // namespace pw

@@ -35,6 +35,7 @@ enum class Region {
     FirstUntilInput,   // to I or B
     FirstUntilWeight,  // to W or B
     GradientKept,      // output gradients kept from I to W (empty in B)
+    SliceGradients,    // from the I or B of the last slice to that of the own one
     Workspace,         // dies with the task
     Inbox,             // a landing buffer on this stage's device: Slot.edge says which boundary
     Outbox,            // the other end's landing buffer, written in place
@@ -76,6 +77,7 @@ struct StageLayout {
     std::vector<std::vector<int>> norms;               // [add][position]: the batch norm that it is run with, or -1
     std::vector<Slot> saved;                           // LayerBytes::saved_until_input
     std::vector<Slot> kept;                            // LayerBytes::kept_until_weight
+    std::vector<Slot> slice_gradient;                  // of attention: gradients of keys, then values; only with slices
     std::vector<Bytes> weight_offset;                  // in the stage's block of weights (and gradients, momentum)
     std::vector<Bytes> statistics_offset;              // in the stage's block of running averages
     Bytes forward_workspace = 0, forward_scratch = 0;  // size; offset of the scratch in it
@@ -86,7 +88,7 @@ struct StageLayout {
     Bytes weight_workspace = 0;  // W: scratch only
     // Region sizes.
     Bytes weights = 0, statistics = 0;
-    Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0;
+    Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0, slice_gradients = 0;
     Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
 };
 
