@@ -79,13 +79,7 @@ Prediction prediction_of(const Config& config, const Schedule& schedule, WeightP
 
 PlanOptions options_of(const Config& config, const Schedule& schedule) {
     PlanOptions options;
-    options.schedule.drain = config.pipeline.drain;
-    options.schedule.group = config.pipeline.group;
-    options.schedule.activations = config.pipeline.activations;
-    options.schedule.aim = config.pipeline.aim;
-    options.schedule.effort = config.pipeline.effort;
-    options.schedule.concatenation = config.pipeline.concatenation;
-    options.schedule.synchronous_steps = config.pipeline.synchronous_steps;
+    options.schedule = schedule_options_of(config);
     options.weights = policy_of(config, schedule);
     options.prediction = prediction_of(config, schedule, *options.weights);
     options.recompute = config.pipeline.recompute;
@@ -157,6 +151,17 @@ ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vect
 }
 
 }  // namespace
+
+ScheduleOptions schedule_options_of(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    return {.drain = pipeline.drain,
+            .group = pipeline.group,
+            .activations = pipeline.activations,
+            .aim = pipeline.aim,
+            .effort = pipeline.effort,
+            .concatenation = pipeline.concatenation,
+            .synchronous_steps = pipeline.synchronous_steps};
+}
 
 const Schedule& schedule_named(const Config& config, std::string_view name) {
     const Schedule* const own = config.pipeline.own_schedule;

@@ -25,6 +25,7 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 // Returns the row with this name: the config's own (PipelineConfig::own_schedule), or that of the table. Throws as
 // schedule_named() without a config does.
 const Schedule& schedule_named(const Config& config, std::string_view name);
+ScheduleOptions schedule_options_of(const Config& config);
 // Returns the row of the schedule that a config names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Config& config);
 

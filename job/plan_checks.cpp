@@ -161,7 +161,7 @@ void check_slices(const Config& config, const Model* model) {
     const int slices = config.pipeline.slices;
     if (slices == 1)
         return;
-    if (!config.pipeline.recompute.empty())
+    if (!config.pipeline.recompute.stages.empty())
         config.fail_at("pipeline.recompute",
                        "later slices read the keys and values of earlier ones, which stages that recompute do not keep",
                        "leave pipeline.recompute out, or write slices: 1");

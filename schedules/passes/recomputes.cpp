@@ -67,7 +67,7 @@ private:
             if (std::ranges::binary_search(recomputation_.stages, task.stage) &&
                 !saved_.contains({task.stage, task.microbatch}))
                 recomputes_.emplace(place_of(task, start),
-                                    Task{Op::Recompute, task.stage, task.microbatch, task.slice});
+                                    Task{Op::Recompute, task.stage, task.microbatch, task.slices});
         }
     }
 

@@ -1,6 +1,7 @@
 #include "search/clusters/choice_bounds.h"
 
 #include "job/build.h"
+#include "job/plan.h"
 #include "job/transformer_job.h"
 #include "search/clusters/cluster_bounds.h"
 #include "search/plans/plan_choice.h"
@@ -146,7 +147,7 @@ private:
 
     const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(config_, std::get<0>(key)); }
     ScheduleOptions options() const {
-        return {config_.pipeline.drain, config_.pipeline.group, config_.pipeline.concatenation};
+        return schedule_options_of(config_);
     }
 
     static void write(Packet& packet, const OrdersOfKey& orders) {
