@@ -16,6 +16,35 @@ namespace pw {
 
 namespace {
 
+// The positions of a stage's tasks in the list of their device, by micro-batch; -1 for none.
+class TaskPositions {
+public:
+    TaskPositions(const PlanGraph& graph, int stage) : graph_(graph) {
+        for (std::size_t row = 0; row < kComputing.size(); ++row)
+            nodes_[row] = graph.nodes(kComputing[row].op, stage);
+    }
+
+    // Returns the last task of the micro-batch whose operation is one of `ops`.
+    int node(int mb, OpSet ops) const {
+        int last = -1;
+        for (std::size_t row = 0; row < kComputing.size(); ++row)
+            if (is_in(kComputing[row].op, ops) && !nodes_[row].empty())
+                last = std::max(last, nodes_[row][static_cast<std::size_t>(mb)]);
+        return last;
+    }
+    int again(int mb) const { return position(node(mb, kSavesAgain)); }
+    // Without a backward, F is the last task.
+    int input(int mb) const { return or_forward(node(mb, kMakesInputGradients), mb); }
+    int weight(int mb) const { return or_forward(node(mb, kMakesWeightGradients), mb); }
+
+private:
+    int position(int node) const { return node < 0 ? -1 : graph_.position_of(node); }
+    int or_forward(int node, int mb) const { return position(node < 0 ? this->node(mb, kSavesFirst) : node); }
+
+    const PlanGraph& graph_;
+    std::array<std::span<const int>, kComputing.size()> nodes_;
+};
+
 class Collector {
 public:
     Collector(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions, bool early,
@@ -140,39 +169,10 @@ private:
         buffers_.reserve(each * static_cast<std::size_t>(plan_.shape.microbatches));
     }
 
-    // The positions of a stage's tasks in the list of their device, by micro-batch; -1 for none.
-    class Positions {
-    public:
-        Positions(const PlanGraph& graph, int stage) : graph_(graph) {
-            for (std::size_t row = 0; row < kComputing.size(); ++row)
-                nodes_[row] = graph.nodes(kComputing[row].op, stage);
-        }
-
-        // Returns the last task of the micro-batch whose operation is one of `ops`.
-        int node(int mb, OpSet ops) const {
-            int last = -1;
-            for (std::size_t row = 0; row < kComputing.size(); ++row)
-                if (is_in(kComputing[row].op, ops) && !nodes_[row].empty())
-                    last = std::max(last, nodes_[row][static_cast<std::size_t>(mb)]);
-            return last;
-        }
-        int again(int mb) const { return position(node(mb, kSavesAgain)); }
-        // Without a backward, F is the last task.
-        int input(int mb) const { return or_forward(node(mb, kMakesInputGradients), mb); }
-        int weight(int mb) const { return or_forward(node(mb, kMakesWeightGradients), mb); }
-
-    private:
-        int position(int node) const { return node < 0 ? -1 : graph_.position_of(node); }
-        int or_forward(int node, int mb) const { return position(node < 0 ? this->node(mb, kSavesFirst) : node); }
-
-        const PlanGraph& graph_;
-        std::array<std::span<const int>, kComputing.size()> nodes_;
-    };
-
     void add_activations(int node) {
         const Task& task = graph_.task(node);
         const StageBytes& bytes = costs_.bytes[task.stage];
-        const Positions positions(graph_, task.stage);
+        const TaskPositions positions(graph_, task.stage);
         const int device = graph_.device_of(node), first = graph_.position_of(node);
         const int again = positions.again(task.microbatch);
         const int saved = again < 0 ? first : again;
@@ -212,7 +212,7 @@ private:
         const Op send_op = forward ? Op::SendForward : Op::SendBackward;
         const OpSet readers = ops_that([&](const OpFacts& op) { return reads(op.op, *facts_of(send_op).other_end); });
         const OpSet makers = forward ? kSavesFirst : kMakesInputGradients;
-        const Positions of_reader(graph_, receiver_stage), of_maker(graph_, sender_stage);
+        const TaskPositions of_reader(graph_, receiver_stage), of_maker(graph_, sender_stage);
         const int row = graph_.index().edge(bytes.from, bytes.to);
         const std::span<const int> sends = row < 0 ? std::span<const int>{} : graph_.nodes(send_op, row);
         for (int mb = 0; size > 0 && mb < plan_.shape.microbatches; ++mb) {

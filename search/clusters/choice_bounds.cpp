@@ -146,9 +146,7 @@ private:
     }
 
     const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(config_, std::get<0>(key)); }
-    ScheduleOptions options() const {
-        return schedule_options_of(config_);
-    }
+    ScheduleOptions options() const { return schedule_options_of(config_); }
 
     static void write(Packet& packet, const OrdersOfKey& orders) {
         put(packet, orders.too_large);

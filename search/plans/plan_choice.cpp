@@ -294,8 +294,10 @@ std::vector<std::string> searched_schedules(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        // others train differently, or not at all, or need slices of micro-batches
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
+        // others train differently, or not at all, or need slices of micro-batches, or the costs of a split
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences &&
+                      !(schedule.needs_costs && searches_cluster(config))
+                : schedule.usual)
             names.emplace_back(schedule.name);
     return names;
 }

@@ -343,6 +343,7 @@ TEST(ClusterSearch, RefusesListsThatLeaveNothing) {
                 {"{mini_batch: 7", "7 sequences cannot be divided"});
     expect_says(refused("search.schedules=[pipedream]"), {"search.schedules", "updates without a flush"});
     expect_says(refused("search.schedules=[forward-only]"), {"search.schedules", "has no backward passes"});
+    expect_says(refused("search.schedules=[auto]"), {"search.schedules", "orders tasks by their costs"});
     expect_says(refused("search.zero=[4]"), {"search.zero", "3"});
     expect_says(refused("search.tensor=[2, 2]"), {"'2' is listed twice in 'search.tensor'"});
     expect_says(refused("search.recompute=[none, all]"), {"search.recompute[1]", "selective"});

@@ -9,16 +9,6 @@
 namespace pw {
 namespace {
 
-TEST(PlanChoices, SchedulesThatOrderByCostsAreRefused) {
-    Schedule schedule = kBidirectional;
-    schedule.needs_costs = true;
-    Random random(1);
-    Config config = random_config(random, std::string(schedule.name));
-    config.pipeline.own_schedule = &schedule;
-    expect_says(refusal([&] { (void)choices_of(config, 4); }),
-                {"schedule both-ways orders tasks by the costs of a split, and a search tries many splits"});
-}
-
 TEST(PlanChoices, SchedulesOfSlicesAreRefused) {
     Random random(1);
     const Config config = random_config(random, "seq1f1b");
@@ -31,6 +21,7 @@ TEST(PlanChoices, TakeLinksAndWhatDevicesShareAlong) {
     config.cluster.links = {{2, 0, {7, 1e9}}, {0, 1, {8, 1e9}}};
     config.cluster.shared = {{{0, 2}, 2e9}, {{1}, 3e9}, {{0, 1}, 4e9}};
     PlanChoice choice;
+    choice.schedule = "gpipe";
     choice.devices = {2, 0};
     const ClusterConfig chosen = config_of(config, choice).cluster;
     EXPECT_EQ(chosen.links, (std::vector<ClusterConfig::PairLink>{{0, 1, {7, 1e9}}}));

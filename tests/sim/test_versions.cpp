@@ -402,9 +402,9 @@ TEST(Config, PredictsWeightsUnderLatestOnly) {
     EXPECT_EQ(from_config("schedule: pipedream, weights: latest, prediction: none").prediction, Prediction::None);
     for (const char* wrong : {"schedule: pipedream", "schedule: pipedream, weights: stash", "schedule: 1f1b",
                               "schedule: pipedream-2bw, micro_batches: 2", "schedule: mine.csv"})
-        expect_says(
-            refusal([&] { from_config(fmt::format("prediction: spectrain, {}", wrong)); }),
-            {"cfg.yaml:2:", "predicts no weights", "pipeline.schedule: pipedream and pipeline.weights: latest"});
+        expect_says(refusal([&] { from_config(fmt::format("prediction: spectrain, {}", wrong)); }),
+                    {"cfg.yaml:2:", "predicts no weights",
+                     "pipeline.schedule: pipedream or pipemare and pipeline.weights: latest"});
     expect_says(
         refusal([] {
             from_config(

@@ -1,0 +1,121 @@
+// Searches of schedules that order tasks by costs: their bounds against every split in every schedule's order with the
+// same placement, and their plans as simulated.
+#include "job/build.h"
+#include "job/plan.h"
+#include "schedules/orders/schedule.h"
+#include "schedules/plan/durations.h"
+#include "search/plans/makespan.h"
+#include "search/plans/trial.h"
+#include "sim/metrics.h"
+#include "tests/search/random_problem.h"
+#include "tests/support/every_split.h"
+#include "tests/support/thoroughness.h"
+#include "workloads/error.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace pw {
+namespace {
+
+// Returns the metrics of a split in the order of a schedule; nothing if that is not defined for the config.
+std::optional<Metrics> metrics_in(const SearchProblem& problem, Config config, const std::string& schedule,
+                                  StageSplit split) {
+    config.pipeline.schedule = schedule;
+    const Profile profile = problem.profile_at(config.pipeline.micro_batch_size);
+    const StageLinks links = links_of(problem.model.layers, split);
+    group_readers(split, config.run);
+    const auto costs_in = [&](const Shape& shape) {
+        Costs costs = costs_of(problem.model, split, profile, config.pipeline.micro_batch_size);
+        costs.lengths = config.pipeline.micro_batch_lengths;
+        costs.cluster = cluster_of(config, profile);
+        add_settings(costs, config);
+        add_gradient_sums(costs, shape, {}, config.sums);
+        return costs;
+    };
+    try {
+        const Plan plan = proven_plan(config, links, config.training.steps, costs_in).plan;
+        return metrics_of(simulate(plan, costs_in(plan.shape), problem.mode));
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+bool fits(const Metrics& metrics, const Config& config) {
+    for (std::size_t device = 0; device < metrics.devices.size(); ++device)
+        if (*metrics.devices[device].reserved_memory > config.cluster.devices[device].memory)
+            return false;
+    return true;
+}
+
+std::vector<std::string> placed_as(const std::string& name, int stages, int devices) {
+    const auto place = [&](const Schedule& schedule) {
+        Shape shape;
+        shape.devices = devices;
+        shape.stages = stages;
+        const bool placed = place_stages(schedule, shape);
+        std::vector<std::vector<int>> holders;
+        for (int stage = 0; placed && stage < stages; ++stage)
+            holders.push_back(shape.devices_of(stage));
+        return holders;
+    };
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        if (schedule.trains && !schedule.asynchronous() && !schedule.cuts_sequences &&
+            place(schedule) == place(schedule_named(name)))
+            names.emplace_back(schedule.name);
+    return names;
+}
+
+class OrdersByCosts : public testing::TestWithParam<std::string> {};
+
+TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
+    Random random(GetParam() == "auto" ? 26u : 27u);
+    int compared = 0;
+    for (int round = 0; round < (soaks() ? 60 : 8); ++round) {
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        Config config = random_config(random, GetParam());
+        config.search.recompute = SearchConfig::Recompute::None;
+        const SearchProblem problem{config, model, [&profile](int) { return profile; }, {}};
+        SearchResult result;
+        try {
+            result = search_plans(problem, {.tasks = 2'000'000});
+        } catch (const Error&) {
+            continue;
+        }
+        for (const FoundPlan& plan : result.plans) {
+            const Config chosen = config_of(config, plan.choice);
+            const std::optional<Metrics> own =
+                metrics_in(problem, config_of(problem, plan), plan.choice.schedule, plan.split);
+            ASSERT_TRUE(own) << print(plan.choice);
+            EXPECT_EQ(plan.step_time, own->step_time) << print(plan.choice);
+            EXPECT_EQ(plan.fits, fits(*own, chosen)) << print(plan.choice);
+            int tried = 0;
+            StageSplit split;
+            const auto devices = static_cast<int>(plan.choice.devices.size());
+            for_each_split(model.layers, plan.choice.stages, split, [&](const StageSplit& whole) {
+                if (++tried > (soaks() ? 2000 : 40))
+                    return;
+                for (const std::string& schedule : placed_as(GetParam(), plan.choice.stages, devices))
+                    if (const auto metrics = metrics_in(problem, chosen, schedule, whole);
+                        metrics && fits(*metrics, chosen)) {
+                        ++compared;
+                        EXPECT_LE(plan.lower_bound, metrics->step_time)
+                            << print(plan.choice) << " in the order of " << schedule << ", round " << round;
+                    }
+            });
+        }
+    }
+    EXPECT_GT(compared, 100);
+}
+
+std::string name_of_row(const testing::TestParamInfo<std::string>& schedule) {
+    return schedule.param == "auto" ? "auto" : "auto_v";
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, OrdersByCosts, testing::Values("auto", "auto-v"), name_of_row);
+
+}  // namespace
+}  // namespace pw
