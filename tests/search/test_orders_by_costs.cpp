@@ -73,11 +73,12 @@ class OrdersByCosts : public testing::TestWithParam<std::string> {};
 TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
     Random random(GetParam() == "auto" ? 26u : 27u);
     int compared = 0;
-    for (int round = 0; round < (soaks() ? 60 : 8); ++round) {
+    for (int round = 0; round < (soaks() ? 60 : 5); ++round) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
         Config config = random_config(random, GetParam());
         config.search.recompute = SearchConfig::Recompute::None;
+        config.pipeline.effort = soaks() ? 1 : 0.2;
         const SearchProblem problem{config, model, [&profile](int) { return profile; }, {}};
         SearchResult result;
         try {
@@ -96,7 +97,7 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
             StageSplit split;
             const auto devices = static_cast<int>(plan.choice.devices.size());
             for_each_split(model.layers, plan.choice.stages, split, [&](const StageSplit& whole) {
-                if (++tried > (soaks() ? 2000 : 40))
+                if (++tried > (soaks() ? 2000 : 10))
                     return;
                 for (const std::string& schedule : placed_as(GetParam(), plan.choice.stages, devices))
                     if (const auto metrics = metrics_in(problem, chosen, schedule, whole);
