@@ -112,14 +112,14 @@ std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Clu
     return bandwidths;
 }
 
-Ns time_of(const SumRound& round, Bytes bytes, const Cluster& cluster) {
+double time_of(const SumRound& round, Bytes bytes, const Cluster& cluster) {
     const auto all = static_cast<double>(bytes);
     const std::vector<double> bandwidths = bandwidths_of(round, all / round.parts, cluster);
-    Ns longest = 0;
+    double longest = 0;
     for (std::size_t message = 0; message < round.messages.size(); ++message) {
         const Ns latency = sum_link_of(round.messages[message], cluster).latency;
-        const Ns moving = bytes == 0 ? 0 : bounded(all * round.steps / round.parts / bandwidths[message] * 1e9);
-        longest = std::max(longest, bounded_sum(bounded_product(round.steps, latency), moving));
+        const double moving = bytes == 0 ? 0 : all * round.steps / round.parts / bandwidths[message] * 1e9;
+        longest = std::max(longest, static_cast<double>(bounded_product(round.steps, latency)) + moving);
     }
     return longest;
 }
@@ -183,8 +183,10 @@ StageSum timed_sum(std::vector<SumRound> rounds, Bytes bytes, const Cluster& clu
     StageSum sum{bytes, std::move(rounds), 0};
     if (sum.rounds.empty())
         return sum;
+    double alone = 0;  // rounded once, whatever the number of rounds
     for (const SumRound& round : sum.rounds)
-        sum.alone = bounded_sum(sum.alone, time_of(round, bytes, cluster));
+        alone += time_of(round, bytes, cluster);
+    sum.alone = bounded(alone);
     return sum;
 }
 
