@@ -148,7 +148,7 @@ Ns span_of_room(const OrderModel::Amounts& room, const std::vector<StageVisits>&
             }
         span = std::max(span, held / static_cast<double>(room[limit]));
     }
-    return static_cast<Ns>(std::floor(span * (1 - 1e-12)));
+    return static_cast<Ns>(std::ceil(span * (1 - 1e-12)));  // of whole nanoseconds
 }
 
 }  // namespace
