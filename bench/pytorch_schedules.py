@@ -48,7 +48,8 @@ REFUSED = {
     ("to", "forward-only"),  # PyTorch requires a backward pass of every micro-batch
     ("from", "1F1B"),        # Schedule1F1B._get_pipeline_order() counts the last rank's micro-batches from 1
 }
-TWO_HOLDERS = {"chimera", "dualpipe"}  # left out: PyTorch's runtime has one copy of a stage
+# Left out: PyTorch's runtime has one copy of a stage, and no slices of sequences.
+NOT_IN_PYTORCH = {"chimera", "dualpipe", "seq1f1b"}
 EXPORTS = {"csv": ("compute_only", []), "csv-comms": ("compute_comms", []),
            "csv-comms, deferred": ("compute_comms", ["--set", "transfer.receive=deferred"])}
 CONTROLS = {"csv-comms, edge": ("compute_comms", ["--set", "transfer.communicator=edge"])}
@@ -261,7 +262,7 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for p in map(int, arguments.processes.split(",")):
-            for schedule in (name for name in schedules if name not in TWO_HOLDERS):
+            for schedule in (name for name in schedules if name not in NOT_IN_PYTORCH):
                 rows += [to_pytorch("to", schedule, form, p, Path(folder)) for form in EXPORTS]
             for schedule in ("zb1p", "zb-v"):
                 rows += [to_pytorch("control", schedule, form, p, Path(folder)) for form in CONTROLS]
