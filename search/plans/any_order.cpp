@@ -1,19 +1,13 @@
 #include "search/plans/any_order.h"
 
-#include "job/plan.h"
 #include "schedules/passes/passes.h"
-
-#include <utility>
 
 namespace pw {
 
-Plan plan_of_any_order(const Config& config) {
-    StageLinks chain{.edges = std::vector<Edge>{}, .ties = {}};
-    for (int stage = 0; stage + 1 < config.pipeline.stages; ++stage)
-        chain.edges->push_back({stage, stage + 1});
+Plan plan_of_any_order(const Config& config, const StageLinks& links) {
     Plan plan;
     plan.schedule = config.pipeline.schedule;
-    plan.shape = shape_of(config, chain, config.training.steps);
+    plan.shape = shape_of(config, links, config.training.steps);
     plan.order.resize(static_cast<std::size_t>(plan.shape.devices));
     for (int stage = 0; stage < plan.shape.stages; ++stage)
         for (const Op op : {Op::Forward, Op::BackwardInput, Op::BackwardWeight})

@@ -4,7 +4,6 @@
 #include "job/job.h"
 #include "job/plan.h"
 #include "schedules/memory/buffers.h"
-#include "schedules/plan/durations.h"
 #include "schedules/plan/versions.h"
 #include "search/plans/any_order.h"
 #include "sim/metrics.h"
@@ -20,12 +19,11 @@ namespace {
 constexpr std::int64_t kMostKeptTasks = 500'000;  // about a kilobyte each
 
 Plan plan_of_chain(const Config& config) {
-    if (schedule_of(config).needs_costs)
-        return plan_of_any_order(config);
     StageLinks chain{.edges = std::vector<Edge>{}, .ties = {}};
     for (int stage = 0; stage + 1 < config.pipeline.stages; ++stage)
         chain.edges->push_back({stage, stage + 1});
-    return make_plan(config, chain, config.training.steps);
+    return schedule_of(config).needs_costs ? plan_of_any_order(config, chain)
+                                           : make_plan(config, chain, config.training.steps);
 }
 
 }  // namespace

@@ -162,7 +162,10 @@ bool are_placed_alike(const Search& search, const PlanChoice& one, const PlanCho
         shape.stages = choice.stages;
         shape.copies = choice.copies;
         place_stages(schedule_named(search.problem.config, choice.schedule), shape);
-        return shape.placement;
+        std::vector<std::vector<int>> holders;
+        for (int stage = 0; stage < shape.stages; ++stage)
+            holders.push_back(shape.devices_of(stage));
+        return holders;
     };
     return renamed == other && places(one) == places(other);
 }

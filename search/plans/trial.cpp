@@ -334,10 +334,11 @@ void Trial::adopt(const Trial& other, Deadline& deadline) {
 
 void Trial::refine(double effort, Deadline& deadline) {
     deadline.check();
+    const double before = judge().config().pipeline.effort;
     judge().set_effort(effort);
     const std::optional<Ns> time = judge().step_time(found_.split);
     if (!time || *time >= found_.step_time || judge().shortage(found_.split))
-        return;
+        return judge().set_effort(before);
     found_.step_time = best_.time = *time;
     found_.effort = effort;
     found_.reserved = judge().reserved(found_.split);

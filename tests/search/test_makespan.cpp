@@ -2,7 +2,7 @@
 #include "job/build.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
 #include "sim/metrics.h"

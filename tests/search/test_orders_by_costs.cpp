@@ -3,7 +3,7 @@
 #include "job/build.h"
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
 #include "sim/metrics.h"
@@ -93,6 +93,9 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
             ASSERT_TRUE(own) << print(plan.choice);
             EXPECT_EQ(plan.step_time, own->step_time) << print(plan.choice);
             EXPECT_EQ(plan.fits, fits(*own, chosen)) << print(plan.choice);
+            ASSERT_EQ(plan.reserved.size(), own->devices.size());
+            for (std::size_t device = 0; device < plan.reserved.size(); ++device)
+                EXPECT_EQ(plan.reserved[device], *own->devices[device].reserved_memory) << print(plan.choice);
             int tried = 0;
             StageSplit split;
             const auto devices = static_cast<int>(plan.choice.devices.size());

@@ -6,7 +6,6 @@
 #include "report/predict.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
-#include "schedules/plan/durations.h"
 #include "schedules/plan/versions.h"
 #include "search/plans/makespan.h"
 #include "search/plans/trial.h"
