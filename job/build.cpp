@@ -6,7 +6,7 @@
 #include "job/rules.h"
 #include "job/settings.h"
 #include "job/transformer_job.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "workloads/costs/slices.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/models/recomputed_layers.h"

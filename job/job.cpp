@@ -8,7 +8,7 @@
 #include "job/settings.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/traffic.h"
 #include "workloads/costs/slices.h"
 #include "workloads/size_text.h"
 

@@ -1,4 +1,5 @@
 #include "sim/event_queue.h"
+#include "schedules/plan/traffic.h"
 
 #include "workloads/bounded.h"
 #include "workloads/error.h"

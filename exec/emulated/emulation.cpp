@@ -3,6 +3,7 @@
 
 #include "exec/engine/arena.h"
 #include "exec/engine/pin.h"
+#include "schedules/plan/contention.h"
 #include "schedules/plan/durations.h"
 #include "workloads/error.h"
 #include "workloads/random.h"

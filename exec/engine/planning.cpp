@@ -2,7 +2,9 @@
 
 #include "exec/engine/guards.h"
 #include "exec/engine/ranks_of_run.h"
+#include "schedules/plan/contention.h"
 #include "schedules/plan/durations.h"
+#include "schedules/plan/traffic.h"
 
 #include <algorithm>
 #include <limits>

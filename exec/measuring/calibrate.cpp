@@ -1,8 +1,8 @@
 #include "exec/measuring/calibrate.h"
 
 #include "exec/measuring/turns.h"
-#include "schedules/plan/durations.h"
 #include "schedules/plan/plan_graph.h"
+#include "schedules/plan/traffic.h"
 #include "workloads/error.h"
 #include "workloads/median.h"
 

@@ -2,6 +2,7 @@
 
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
+#include "schedules/plan/traffic.h"
 #include "workloads/bounded.h"
 #include "workloads/cluster/cluster.h"
 

@@ -1,4 +1,5 @@
 #include "schedules/plan/durations.h"
+#include "schedules/plan/traffic.h"
 
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
@@ -128,60 +129,6 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
             if (const StageSum* sum = sum_in_buckets(kind.stage, costs))
                 durations[number] -= sum->alone - sum->last_bucket();
     return durations;
-}
-
-std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
-    std::set<int> devices;
-    for (const int stage : {tie.from, tie.to})
-        for (const int device : shape.devices_of(stage))
-            devices.insert(device);
-    return {devices.begin(), devices.end()};
-}
-
-bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
-
-// By capacity, the share that each lane or sum could use. The messages of a lane follow each other. A lane is its
-// number, the sum of a stage is -1 - stage.
-using Uses = std::vector<std::map<int, double>>;
-
-void add_uses_of_messages(const PlanGraph& graph, const TransferMode& mode, const Cluster& cluster, Uses& uses) {
-    const LaneTable table(graph, mode.communicator);
-    std::set<std::array<int, 3>> pairs;  // lane, sender, receiver
-    for (int send = 0; send < graph.size(); ++send)
-        if (is_send(graph.task(send).op) && table.partner[send] >= 0)
-            pairs.insert({table.lane_of[send], graph.device_of(send), graph.device_of(table.partner[send])});
-    for (const auto& [lane, from, to] : pairs)
-        for (const int capacity : cluster.routes.takes(from, to)) {
-            double& use = uses[capacity][lane];
-            use = std::max(use, std::min(cluster.link_of(from, to).bandwidth, cluster.routes.most(from, to)));
-        }
-}
-
-// The messages of one round of a sum share capacities too; the duration of the sum includes that.
-void add_uses_of_sums(const std::vector<StageSum>& sums, const Cluster& cluster, Uses& uses) {
-    for (std::size_t stage = 0; stage < sums.size(); ++stage)
-        for (const SumRound& round : sums[stage].rounds) {
-            std::map<int, double> of_round;
-            for (const SumRound::Pair& pair : round.messages)
-                for (const int capacity : cluster.routes.takes(pair.from, pair.to))
-                    of_round[capacity] += std::min(adapters_of(pair, cluster) * sum_link_of(pair, cluster).bandwidth,
-                                                   cluster.routes.most(pair.from, pair.to));
-            for (const auto& [capacity, use] : of_round) {
-                double& most = uses[capacity][-1 - static_cast<int>(stage)];
-                most = std::max(most, std::min(use, cluster.routes.capacities()[capacity]));
-            }
-        }
-}
-
-bool is_short(const Uses& uses, const Routes& routes) {
-    for (std::size_t capacity = 0; capacity < uses.size(); ++capacity) {
-        double all = 0;
-        for (const auto& [lane_or_sum, use] : uses[capacity])
-            all += use;
-        if (all > routes.capacities()[capacity])
-            return true;
-    }
-    return false;
 }
 
 }  // namespace
@@ -370,111 +317,6 @@ std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const
         if (!is_transfer(graph.task(node).op))
             all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];
     return all;
-}
-
-void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties, SumAlgorithm algorithm) {
-    costs.stage_sums.clear();
-    costs.stage_gathers.clear();
-    for (int stage = 0; stage < shape.stages; ++stage) {
-        const std::vector<int> holders = shape.devices_of(stage);
-        const bool sharded = costs.shard_optimizer && holders.size() > 1;
-        std::vector<SumRound> rounds =
-            rounds_of(algorithm, holders, costs.cluster->host, sharded ? SumPart::Scatter : SumPart::All);
-        const Bytes weights = costs.bytes[stage].weights;
-        const Bytes gradients = training_bytes(weights, costs.optimizer).gradients;
-        const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
-        const int buckets = overlaps ? buckets_of(gradients, costs.sum_bucket) : 1;
-        StageSum& sum =
-            costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), gradients, *costs.cluster));
-        sum.buckets = buckets;
-        Ns time = sum.alone;
-        for (const StageTie& tie : ties)
-            if (is_of(tie, stage))
-                time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, *costs.cluster, algorithm).alone);
-        std::reverse(rounds.begin(), rounds.end());
-        const StageSum& gather = costs.stage_gathers.emplace_back(
-            sharded ? timed_sum(std::move(rounds), weights, *costs.cluster) : StageSum{});
-        for (std::vector<StageCost>* all : {&costs.stage, &costs.busy}) {
-            if (all->empty())
-                continue;
-            StageCost& cost = (*all)[stage];
-            cost.sum_gradients = time;
-            cost.gather_weights = gather.alone;
-            if (sharded)
-                cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
-        }
-    }
-}
-
-Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
-    const std::size_t lengths =
-        std::max<std::size_t>(1, costs.lengths.size()) * std::max<std::size_t>(1, costs.slices.size());
-    for (std::size_t number = 0; lengths > 1 && number < lengths; ++number)
-        lengths_.push_back(costs.length_of(static_cast<int>(number), 0).bytes);
-    const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
-        Loads loads;
-        for (std::vector<Bytes>& kind : loads)
-            kind.resize(static_cast<std::size_t>(index.edges()));
-        for (const EdgeBytes& edge : edges)
-            if (const int number = index.edge(edge.from, edge.to); number >= 0) {
-                loads[0][number] = edge.forward;
-                loads[1][number] = edge.backward;
-            }
-        return loads;
-    };
-    full_ = loads_of(costs.edges);
-    if (!costs.last_edges.empty())
-        last_ = loads_of(costs.last_edges);
-}
-
-Bytes Traffic::bytes(const Task& task) const {
-    if (!is_transfer(task.op))
-        return 0;
-    const Edge edge = edge_of(task);
-    const int number = index_.edge(edge.from, edge.to);
-    if (number < 0)
-        return 0;
-    const bool smaller = !last_.front().empty() && shape_.is_in_last_of_mini_batch(task.microbatch);
-    const Bytes bytes = (smaller ? last_ : full_)[carries_gradients(task.op) ? 1 : 0][number];
-    if (lengths_.empty())
-        return bytes;
-    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()]);
-}
-
-std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {
-    std::vector<Bytes> moved;
-    for (int node = 0; node < graph.size(); ++node)
-        moved.push_back(bytes(graph.task(node)));
-    return moved;
-}
-
-bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
-    const Routes& routes = costs.cluster->routes;
-    if (routes.capacities().empty())
-        return false;
-    Uses uses(routes.capacities().size());
-    add_uses_of_messages(graph, mode, *costs.cluster, uses);
-    return is_short(uses, routes);
-}
-
-bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs) {
-    const Routes& routes = costs.cluster->routes;
-    if (routes.capacities().empty())
-        return false;
-    Uses uses(routes.capacities().size());
-    add_uses_of_messages(graph, mode, *costs.cluster, uses);
-    add_uses_of_sums(costs.stage_sums, *costs.cluster, uses);
-    add_uses_of_sums(costs.stage_gathers, *costs.cluster, uses);  // never at the same time as its stage's sum
-    return is_short(uses, routes);
-}
-
-bool may_wait_for_calls(const Shape& shape, const Costs& costs) {
-    if (!costs.cluster->dispatch_by_host || costs.dispatch == 0)
-        return false;
-    std::set<int> hosts;
-    for (int device = 0; device < shape.devices; ++device)
-        hosts.insert(costs.cluster->host_of(device));
-    return std::ssize(hosts) < shape.devices;
 }
 
 }  // namespace pw

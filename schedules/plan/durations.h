@@ -82,39 +82,4 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
 // Returns TaskKinds::bucket_delays() by node.
 std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                                  const VersionTable& versions);
-// Works out how S, the sum of gradients, runs on every stage of the shape, and what it costs. The holders sum with the
-// cluster's algorithm `sums`, over the links between their hosts; then all devices that share a parameter sum. With
-// `costs.shard_optimizer` S leaves each holder its part of the sum, U updates that part and then distributes the new
-// weights; the part is taken from the time of U, so call this once. With `costs.sum_bucket` S sums in buckets: its
-// duration is what remains after the backward, or the W, that makes the last gradients. Stages that share a parameter
-// with another one sum everything at once.
-void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
-                       SumAlgorithm algorithm = SumAlgorithm::Ring);
-
-// What transfers move.
-class Traffic {
-public:
-    Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs);
-
-    // Returns the bytes that a task moves. A smaller last micro-batch moves fewer, the length of a micro-batch scales
-    // them; tasks and edges without data move 0.
-    Bytes bytes(const Task& task) const;
-    std::vector<Bytes> bytes(const PlanGraph& graph) const;  // by node
-
-private:
-    using Loads = std::array<std::vector<Bytes>, 2>;  // [0: activations, 1: gradients][edge]
-
-    const Shape& shape_;
-    const ShapeIndex& index_;
-    std::vector<double> lengths_;  // of bytes, by micro-batch of a step or slice of it; empty: all are 1
-    Loads full_, last_;            // empty if the last micro-batch of a mini-batch is not smaller
-};
-
-// Return whether transfers that share a capacity (workloads/cluster/routes.h) may run at the same time and together
-// need more than it has: the first for messages, the second for messages and sums of gradients, or two sums.
-bool may_share_links(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
-bool may_share_with_sums(const PlanGraph& graph, const TransferMode& mode, const Costs& costs);
-
-// Returns whether the calls of one device may wait for those of another: they have one dispatcher, and calls take time.
-bool may_wait_for_calls(const Shape& shape, const Costs& costs);
 }  // namespace pw

@@ -5,7 +5,7 @@
 #include "job/plan.h"
 #include "schedules/memory/limits.h"
 #include "schedules/orders/schedule.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "search/plans/makespan.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

@@ -4,7 +4,7 @@
 #include "job/plan.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/copies.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "schedules/plan/sum_groups.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

@@ -1,6 +1,6 @@
 // A dispatcher that several devices share, against hand counts and a simulation nanosecond by nanosecond.
 #include "schedules/orders/schedule.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "schedules/plan/plan_graph.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"

@@ -1,5 +1,4 @@
 // Explanations of random plans: their parts add up, and slack is what a task may take longer.
-#include "schedules/plan/durations.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"

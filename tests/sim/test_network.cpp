@@ -1,5 +1,5 @@
 // The capacities that messages take besides their links, calculated by hand. Links are of 1 GB/s, a byte takes 1 ns.
-#include "schedules/plan/durations.h"
+#include "schedules/plan/contention.h"
 #include "sim/simulate.h"
 #include "tests/support/arrivals.h"
 #include "tests/support/shapes.h"

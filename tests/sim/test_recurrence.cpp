@@ -1,6 +1,6 @@
 // Times from one pass over a plan against those from a queue of events, and against the least that fulfil every rule.
 #include "schedules/passes/passes.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "sim/metrics.h"
 #include "sim/replay.h"
 #include "sim/simulate.h"

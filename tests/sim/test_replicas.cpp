@@ -5,7 +5,7 @@
 #include "schedules/csv/csv.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/interleavings.h"

@@ -1,5 +1,5 @@
 // Sums of gradients as messages over the same links as all others. Unless it says otherwise, 1 GB/s: a byte takes 1 ns.
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
 #include "tests/support/shapes.h"

@@ -3,7 +3,7 @@
 
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "tests/support/dice.h"
 #include "tests/support/relaxed_times.h"
 #include "tests/support/shapes.h"

@@ -1,5 +1,5 @@
 // Layers that share a parameter, in one stage or in two: one gradient, one step, copies that stay equal.
-#include "schedules/plan/durations.h"
+#include "schedules/plan/gradient_sums.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
 #include "sim/simulate.h"

@@ -1,0 +1,49 @@
+#include "schedules/plan/traffic.h"
+
+#include <algorithm>
+
+namespace pw {
+
+Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
+    const std::size_t lengths =
+        std::max<std::size_t>(1, costs.lengths.size()) * std::max<std::size_t>(1, costs.slices.size());
+    for (std::size_t number = 0; lengths > 1 && number < lengths; ++number)
+        lengths_.push_back(costs.length_of(static_cast<int>(number), 0).bytes);
+    const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
+        Loads loads;
+        for (std::vector<Bytes>& kind : loads)
+            kind.resize(static_cast<std::size_t>(index.edges()));
+        for (const EdgeBytes& edge : edges)
+            if (const int number = index.edge(edge.from, edge.to); number >= 0) {
+                loads[0][number] = edge.forward;
+                loads[1][number] = edge.backward;
+            }
+        return loads;
+    };
+    full_ = loads_of(costs.edges);
+    if (!costs.last_edges.empty())
+        last_ = loads_of(costs.last_edges);
+}
+
+Bytes Traffic::bytes(const Task& task) const {
+    if (!is_transfer(task.op))
+        return 0;
+    const Edge edge = edge_of(task);
+    const int number = index_.edge(edge.from, edge.to);
+    if (number < 0)
+        return 0;
+    const bool smaller = !last_.front().empty() && shape_.is_in_last_of_mini_batch(task.microbatch);
+    const Bytes bytes = (smaller ? last_ : full_)[carries_gradients(task.op) ? 1 : 0][number];
+    if (lengths_.empty())
+        return bytes;
+    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()]);
+}
+
+std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {
+    std::vector<Bytes> moved;
+    for (int node = 0; node < graph.size(); ++node)
+        moved.push_back(bytes(graph.task(node)));
+    return moved;
+}
+
+}  // namespace pw
