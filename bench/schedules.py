@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from accuracy_cpu import without_neighbours
+from accuracy_cpu import call, without_neighbours
 from records import write_records
 
 MICRO_BATCH_SIZE, STEPS, TURNS, BASE = 4, 4, 2, "1f1b"
@@ -38,16 +38,6 @@ def config_of(cluster, schedule, profile=None):
             "pipeline": {"schedule": schedule, "split": "auto", "micro_batches": cluster["micro_batches"],
                          "micro_batch_size": MICRO_BATCH_SIZE},
             "training": {"steps": STEPS, "learning_rate": 0.001}, "run": {"backend": cluster["backend"]}}
-
-
-def call(program, command, config, folder, *more):
-    path = os.path.join(folder, "config.yaml")
-    with open(path, "w") as file:
-        json.dump(config, file)
-    done = subprocess.run([program, command, path, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command} {config['pipeline']}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def schedules_of(program):
