@@ -42,7 +42,7 @@ const Values kCounts{"0",
 Values names_of_schedules() {
     Values names;
     for (const Schedule& schedule : schedules())
-        names.emplace_back(schedule.name);
+        names.push_back(schedule.name.data());  // of a literal
     return names;
 }
 const Values kSchedules = names_of_schedules();
@@ -78,6 +78,9 @@ const Key kKeys[] = {
     {"pipeline.group", kCounts},
     {"pipeline.slices", kCounts},
     {"pipeline.drain", {"fifo", "lifo"}},
+    {"pipeline.activations", kCounts},
+    {"pipeline.aim", {"step", "span"}},
+    {"pipeline.effort", {"0.001", "0.01", "0", "-1"}},
     {"training.steps", kCounts},
     {"transfer.receive", {"early", "deferred"}},
     {"transfer.protocol", {"eager", "rendezvous"}},
@@ -89,7 +92,7 @@ const Key kKeys[] = {
 constexpr const char* kBase = R"(
 workload: {model: uniform, forward: 3 us, backward_input: 2 us, backward_weight: 1 us, activation: 1 MB, output: 1 kB}
 cluster: {devices: 2, link: {latency: 1 us, bandwidth: 1 GB/s}}
-pipeline: {schedule: 1f1b, micro_batches: 4}
+pipeline: {schedule: 1f1b, micro_batches: 4, effort: 0.001}
 training: {steps: 3}
 )";
 
