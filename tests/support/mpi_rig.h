@@ -46,6 +46,8 @@ protected:
              {std::pair("OMPI_MCA_plm", "isolated"), std::pair("OMPI_MCA_pml", "ob1"),
               std::pair("OMPI_MCA_btl", "self,vader"), std::pair("HWLOC_COMPONENTS", "-gl,-opencl,-pci")})
             setenv(variable, value, 1);
+        // Launches that begin at the same time make one folder of sessions, and the second one may fail.
+        setenv("OMPI_MCA_orte_tmpdir_base", file("").c_str(), 1);
         setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);  // else a launch that fails ends a second later
         setenv("UCX_LOG_LEVEL", "fatal", 1);  // MPICH's UCX writes its errors to stdout, as without /sys
         setenv("PIPEWRIGHT_CUDA_MODULE", CUDA_ON_HOST, 1);
