@@ -210,7 +210,7 @@ TEST_F(Checkpoints, AreNotReadWithAFlippedBit) {
     write_checkpoint(root(), checkpoint_of(4, kSmall));
     write_checkpoint(root(), checkpoint_of(8, kSmall));
     Random random(7);
-    for (int flip = 0; flip < rounds(1000); ++flip) {
+    for (int flip = 0; flip < rounds(500); ++flip) {
         const char* const names[] = {"model.safetensors", "optimizer.safetensors", "complete"};
         const fs::path path = fs::path(folder(8)) / names[flip % 3];
         std::string text = read(path);

@@ -215,7 +215,7 @@ TEST_F(Profiles, AreComparedWithTheMachineOnEquallyManyCores) {
 // Whichever allocation is the first that does not fit, including those for neighbours.
 TEST_F(Profiles, EndWithAnErrorWhenMemoryEnds) {
     int refused = 0;
-    for (int mib = 226; mib >= 50; mib -= 44) {
+    for (int mib = 226; mib >= 50; mib -= 88) {
         const MayHave limit(static_cast<rlim_t>(mib) << 20);
         const Said said = run("profile large.yaml -o profile.yaml");
         if (said.code == 0)

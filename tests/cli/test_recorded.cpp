@@ -1,5 +1,5 @@
 // Output of pipewright for some five hundred configs, compared with tests/cli/recorded/: a change of structure does not
-// change it. Weights are those of every fifth config; PIPEWRIGHT_SOAK=1 computes all, PIPEWRIGHT_RECORD=1 writes the
+// change it. Weights are those of every tenth config; PIPEWRIGHT_SOAK=1 computes all, PIPEWRIGHT_RECORD=1 writes the
 // files again.
 #include "tests/support/cli_rig.h"
 #include "tests/support/recorded_configs.h"
@@ -35,7 +35,7 @@ std::string of_processor(const std::string& key) {
 bool records() { return std::getenv("PIPEWRIGHT_RECORD") != nullptr; }
 
 // One config in this many is run.
-std::size_t weights_stride() { return soaks() || records() ? 1 : 5; }
+std::size_t weights_stride() { return soaks() || records() ? 1 : 10; }
 
 std::string instruction_set() {
     const std::string flags = of_processor("flags") + " ";

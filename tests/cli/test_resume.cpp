@@ -25,8 +25,8 @@ cluster: {devices: 4}
 pipeline: {schedule: 1f1b, micro_batches: 8, micro_batch_size: 2}
 training: {steps: 6, weight_decay: 0.01}
 )");
-        write("resnet.yaml", R"(
-workload: {model: resnet50, image_size: 32, classes: 10}
+        write("unet.yaml", R"(
+workload: {model: unet, image_size: 16, classes: 4, base_channels: 8, levels: 2}
 cluster: {devices: 2}
 pipeline: {schedule: 1f1b, micro_batches: 4, micro_batch_size: 1}
 training: {steps: 3}
@@ -51,8 +51,8 @@ TEST_F(Resume, EqualsAnUninterruptedRun) {
     EXPECT_EQ(hash_of("four.yaml --resume all/step-00000004"), whole);
     EXPECT_TRUE(says(run_well("run four.yaml --resume all/step-00000004").err, "after step 4"));
     // the statistics and momenta of another model, the shared table of a third
-    const std::string images = hash_of("resnet.yaml --checkpoint images --checkpoint-every 1 --keep 9");
-    EXPECT_EQ(hash_of("resnet.yaml --resume images/step-00000001"), images);
+    const std::string images = hash_of("unet.yaml --checkpoint images --checkpoint-every 1 --keep 9");
+    EXPECT_EQ(hash_of("unet.yaml --resume images/step-00000001"), images);
     const std::string text = hash_of("gpt.yaml --checkpoint text --checkpoint-every 2");
     EXPECT_EQ(hash_of("gpt.yaml --resume text/step-00000002"), text);
 }

@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, UnderMpi, testing::ValuesIn(usual_mpis()), name_
 INSTANTIATE_TEST_SUITE_P(Ranks, UnderEveryMpi, testing::ValuesIn(kMpis), name_of_mpi);
 
 TEST_P(UnderEveryMpi, EverySchedule) {
-    OneIn some(is_mpich() ? 5 : 1);
+    OneIn some(is_mpich() ? 7 : 2);
     for (const Schedule& schedule : schedules())
         if (schedule.trains && !schedule.cuts_sequences && some.picks())
             expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages={}", schedule.name,
@@ -124,7 +124,6 @@ TEST_P(UnderMpi, ShardedOptimizersResumeFromCheckpoints) {
 TEST_P(UnderMpi, StatisticsOfBatchNorm) {
     expect_same("unet.yaml", {2, 4});
     expect_same("unet.yaml --set training.batch_norm=deferred", {4});
-    expect_same("resnet.yaml", {4});
 }
 
 TEST_P(UnderMpi, SavedParametersAndDumpsAreWhole) {

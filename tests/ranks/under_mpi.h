@@ -33,13 +33,6 @@ pipeline: {schedule: 1f1b, split: even, stages: 2, replicas: [2, 2], micro_batch
 training: {steps: 2}
 run: {timeout: 60 s}
 )");
-        write("resnet.yaml", R"(
-workload: {model: resnet50, image_size: 32, classes: 10}
-cluster: {devices: 4}
-pipeline: {schedule: 1f1b, stages: 2, replicas: [2, 2], micro_batches: 4, micro_batch_size: 2}
-training: {steps: 2}
-run: {timeout: 60 s}
-)");
     }
 };
 

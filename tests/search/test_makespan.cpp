@@ -184,7 +184,7 @@ TEST_P(Makespan, IsTheLeastOfAllPlans) {
 // The work after the last backward may overlap the way back, and the other way round.
 TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
     for (const bool input : {true, false})
-        expect_the_least(20261u, soaks() ? 3 : 2, [&](Profile& profile, const Config&) {
+        expect_the_least(20261u, soaks() ? 3 : 1, [&](Profile& profile, const Config&) {
             for (LayerProfile& layer : profile.layers)
                 for (auto& [samples, times] : layer.times) {
                     (input ? times.backward_input : times.backward_weight).median *= 20;
@@ -196,7 +196,7 @@ TEST_P(Makespan, IsTheLeastWhereOnePassOutweighsTheOther) {
 // The times are too long for rounded lengths to matter, and differ by operation.
 TEST_P(Makespan, IsTheLeastWhereMicroBatchesAreOfUnequalLength) {
     Random random(77);
-    expect_the_least(20265u, soaks() ? 12 : 2, [&](Profile& profile, Config& config) {
+    expect_the_least(20265u, soaks() ? 12 : 1, [&](Profile& profile, Config& config) {
         for (LayerProfile& layer : profile.layers)
             for (auto& [samples, times] : layer.times)
                 for (Measured* pass :
@@ -215,7 +215,7 @@ TEST_P(Makespan, IsTheLeastWhereMicroBatchesAreOfUnequalLength) {
 
 TEST_P(Makespan, IsTheLeastWhereDevicesShareADispatcher) {
     Random random(78);
-    expect_the_least(20264u, soaks() ? 12 : 2, [&](Profile& profile, Config& config) {
+    expect_the_least(20264u, soaks() ? 12 : 1, [&](Profile& profile, Config& config) {
         profile.dispatch.median = pick(random, 0, 1) ? pick(random, 1, 40) : pick(random, 100, 400);
         config.cluster.dispatcher = ClusterConfig::Dispatcher::PerHost;
         for (DeviceConfig& device : config.cluster.devices)
@@ -307,10 +307,10 @@ TEST_P(MakespanOfReplicas, IsTheLeastWithSumsInBucketsAndOptimizersInShards) {
     EXPECT_GT(faster, 5);
 }
 
-// Every one of them if there is time, else two: one whose B is whole, and one that divides it.
+// Without PIPEWRIGHT_SOAK=1 only 1f1b; zb-h1 takes 9 s.
 std::vector<std::string> schedules_with_replicas() {
     if (!soaks())
-        return {"1f1b", "zb-h1"};
+        return {"1f1b"};
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
         if (schedule.takes_replicas() && !schedule.asynchronous() && schedule.trains)
@@ -350,11 +350,11 @@ TEST_P(MakespanOfCopies, IsTheLeastOfAllPlans) {
     EXPECT_GT(faster, 0);
 }
 
-// Without PIPEWRIGHT_SOAK=1 all but zb1p, which takes 12 s.
+// Without PIPEWRIGHT_SOAK=1 neither bfs nor zb1p, which take 4 and 12 s.
 std::vector<std::string> schedules_of_copies() {
-    std::vector<std::string> names{"interleaved", "bfs", "zb-v"};
+    std::vector<std::string> names{"interleaved", "zb-v"};
     if (soaks())
-        names.push_back("zb1p");
+        names.insert(names.end(), {"bfs", "zb1p"});
     return names;
 }
 

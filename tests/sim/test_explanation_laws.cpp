@@ -62,7 +62,7 @@ void expect_tiled(const Explanation& all, const Trace& trace, int round) {
 // If devices or messages share something, tasks in an explanation take the times that they took while they shared it.
 TEST(Explanation, AddsUpAndItsSlackIsWhatATaskMayTakeLonger) {
     Random random(11);
-    for (int round = 0; round < rounds(600); ++round) {
+    for (int round = 0; round < rounds(250); ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
@@ -114,7 +114,7 @@ bool has_equal_shares(const Plan& plan) {
 TEST(Explanation, BlamesNothingThatDoesNotExist) {
     Random random(12);
     int with_lanes = 0, with_dependency = 0;
-    for (int round = 0; round < rounds(1000); ++round) {
+    for (int round = 0; round < rounds(400); ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;

@@ -134,7 +134,7 @@ TEST_P(Plans, AreWhollyThereWithinTheirMemory) {
         EXPECT_EQ(count_of(*plan, [](Op op) { return op == Op::Forward; }), all);
         EXPECT_EQ(count_of(*plan, makes_input_gradient), backwards);
         EXPECT_EQ(count_of(*plan, makes_weight_gradient), backwards);
-        if (!soaks() && p * v * m > 1024)
+        if (!soaks() && p * v * m > 512)
             return;
         const Trace trace = simulate(*plan, uneven(p * v));
         const Metrics metrics = metrics_of(trace);
@@ -149,7 +149,7 @@ TEST_P(Plans, AreWhollyThereWithinTheirMemory) {
 
 TEST_P(Plans, NeverDeadlockInAnyModeAndProtocol) {
     for_shapes([&](int p, int v, int m) {
-        if (!soaks() && (p * v * m > 1200 || (p > 8 && m % 2 == 1)))
+        if (!soaks() && (p * v * m > 500 || (p > 8 && m % 2 == 1)))
             return;
         for (const auto communicator : {Communicator::Edge, Communicator::Direction, Communicator::One})
             for (const auto receive : {TransferMode::Receive::Early, TransferMode::Receive::Deferred}) {

@@ -36,7 +36,7 @@ void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs&
 TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     Random random(2026);
     int compared = 0;
-    const int count = soaks() ? 200'000 : rounds(1500);
+    const int count = soaks() ? 200'000 : rounds(600);
     for (int round = 0; round < count; ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
@@ -61,7 +61,7 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
 TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
     Random random(40);
     int compared = 0;
-    for (int round = 0; round < rounds(6000); ++round) {
+    for (int round = 0; round < rounds(3000); ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
@@ -89,7 +89,7 @@ TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
 
 TEST(Simulator, TakesTheNumbersOfTheTraceWithoutIt) {
     Random random(7);
-    for (int round = 0; round < rounds(400); ++round) {
+    for (int round = 0; round < rounds(160); ++round) {
         const std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;
