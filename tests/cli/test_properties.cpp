@@ -270,8 +270,9 @@ TEST_F(BinaryProperties, HoldForAnyConfigAndCommand) {
         if (runs && drawn.text.find("model: mlp") != drawn.text.npos)
             command = "run cfg.yaml --json --set run.backend=reference";
         if (number % 5 == 0 && number % 3 == 0)
-            command +=
-                " --set 'sweep={pipeline.micro_batches: [1, 7, 200000], pipeline.schedule: [gpipe, 1f1b, zb-v]}'";
+            command += fmt::format(
+                " --set 'sweep={{pipeline.micro_batches: [1, 7, {}], pipeline.schedule: [gpipe, 1f1b, zb-v]}}'",
+                soaks() ? 200'000 : 20'000);
         try_command(command);
     }
 }

@@ -129,7 +129,7 @@ void add_upsamples(std::vector<LayerCase>& cases) {
 
 std::vector<LayerCase> all_cases() {
     std::vector<LayerCase> cases;
-    add_resnet50(cases, 64);
+    add_resnet50(cases, soaks() ? 64 : 32);
     add_block_widths(cases);
     add_losses(cases);
     add_concats(cases);

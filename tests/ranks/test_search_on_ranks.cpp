@@ -21,7 +21,7 @@ search: {mini_batch: 16, micro_batch_sizes: [1, 2]}
 )");
         write("llama.yaml", R"(
 workload: {model: llama-3-70b, sequence_length: 8192}
-cluster:  {hosts: 16, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}
+cluster:  {hosts: 8, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}
 training: {precision: bf16, optimizer: adamw}
 search:   {mini_batch: 1024, tokens: 15e12, price: 2}
 )");
