@@ -16,7 +16,8 @@ namespace pw {
 namespace {
 
 constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
-constexpr double kSlowest = 3;    // times the best step: slower plans are not what is searched
+constexpr double kSlowest = 3;  // times the best step: slower plans are not what is searched
+constexpr std::size_t kNextPlans = 3;
 constexpr double kNearLimit = 2;  // the limit is drawn if it is below this many times the largest plan
 
 // The plans that fit and for which no other is both faster and smaller, from the smallest one on.
@@ -104,6 +105,19 @@ void add_remarks(Chart& chart, const std::vector<PlanDot>& plans, Bytes limit) {
 }
 
 }  // namespace
+
+std::string less_memory_text(const std::vector<PlanDot>& plans, Bytes limit) {
+    std::vector<const PlanDot*> front = pareto_front(plans);
+    if (front.size() < 2)
+        return "";
+    std::reverse(front.begin(), front.end());
+    std::vector<std::string> texts;
+    for (std::size_t at = 1; at < front.size(); ++at)
+        if (at <= kNextPlans || at + 1 == front.size())
+            texts.push_back(fmt::format("{} with {} ({})", print_time(front[at]->step_time),
+                                        print_bytes_as(front[at]->memory, limit), short_name(*front[at], front)));
+    return fmt::format("less memory: {}\n", fmt::join(texts, "; "));
+}
 
 Chart chart_of(const std::vector<PlanDot>& plans, Bytes limit) {
     const Quantity size = has_decimal_units(limit) ? Quantity::DecimalSize : Quantity::Size;

@@ -184,6 +184,23 @@ std::string stages_text(const PlanSearch& search) {
     return table.print();
 }
 
+std::vector<std::string> short_parts(const PlanChoice& choice) {
+    const std::string name = print(choice);
+    std::vector<std::string> parts = {choice.schedule,
+                                      fmt::format("{}\u00d7{}", choice.micro_batches, choice.micro_batch_size),
+                                      fmt::format("{} stages", choice.stages)};
+    const std::size_t rest = name.find(',', name.find("micro-batches of"));
+    parts.push_back(rest == std::string::npos ? "" : name.substr(rest + 2));
+    return parts;
+}
+
+std::vector<PlanDot> dots_of(const PlanSearch& search) {
+    std::vector<PlanDot> dots;
+    for (const FoundPlan& plan : search.result.plans)
+        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice), short_parts(plan.choice)});
+    return dots;
+}
+
 }  // namespace
 
 namespace {
@@ -272,7 +289,8 @@ std::string to_text(const PlanSearch& search, std::size_t most) {
         fmt::format("{} of {} choices tried, {} fit{}, {} plans simulated{}\n\n", result.plans.size(), result.choices,
                     result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
                     result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
-    text += fmt::format("best: {}, step {}; {}\n{}", print(best.choice), print_time(best.step_time), proof_of(result),
+    text += fmt::format("best: {}, step {}; {}\n{}{}", print(best.choice), print_time(best.step_time), proof_of(result),
+                        less_memory_text(dots_of(search), common_limit(search.problem.config.cluster.devices)),
                         stages_text(search));
     const WorkloadConfig& workload = search.problem.config.workload;
     if (const std::string layout = megatron_layout(workload, search.problem.model.layers, best.split); !layout.empty())
@@ -390,26 +408,8 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file) 
                        proof_of(search.result), yaml_for(of_best, file), batch);
 }
 
-namespace {
-
-// "zb-v", "8 stages", "4\u00d78": micro-batches and their size.
-std::vector<std::string> short_parts(const PlanChoice& choice) {
-    const std::string name = print(choice);
-    std::vector<std::string> parts = {choice.schedule,
-                                      fmt::format("{}\u00d7{}", choice.micro_batches, choice.micro_batch_size),
-                                      fmt::format("{} stages", choice.stages)};
-    const std::size_t rest = name.find(',', name.find("micro-batches of"));
-    parts.push_back(rest == std::string::npos ? "" : name.substr(rest + 2));
-    return parts;
-}
-
-}  // namespace
-
 Chart chart_of(const PlanSearch& search) {
-    std::vector<PlanDot> dots;
-    for (const FoundPlan& plan : search.result.plans)
-        dots.push_back({plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice), short_parts(plan.choice)});
-    return chart_of(dots, common_limit(search.problem.config.cluster.devices));
+    return chart_of(dots_of(search), common_limit(search.problem.config.cluster.devices));
 }
 
 }  // namespace pw

@@ -3,6 +3,7 @@
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
 #include "report/notes.h"
+#include "report/plan_chart.h"
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/text/json_text.h"
@@ -174,6 +175,11 @@ std::optional<std::size_t> almost(const std::vector<SweepPoint>& points, std::si
     return found == best ? std::nullopt : std::optional(found);
 }
 
+// The samples that a step takes.
+long samples_of(const SweepPoint& point) {
+    return std::lround(rate_of(point) * static_cast<double>(point.report->metrics.step_time) * 1e-9);
+}
+
 // Returns the text of the last column, flush left among cells that are flush right.
 std::string verdict_of(const SweepPoint& point) {
     constexpr std::size_t kMost = 120;
@@ -184,7 +190,7 @@ std::string verdict_of(const SweepPoint& point) {
     const std::string verdict = fits(*point.report) ? "yes" : "no";
     if (!is_asynchronous(point))
         return verdict;
-    const long samples = std::lround(rate_of(point) * static_cast<double>(point.report->metrics.step_time) * 1e-9);
+    const long samples = samples_of(point);
     return fmt::format("{} (asynchronous, {} sample{} an update)", verdict, samples, samples == 1 ? "" : "s");
 }
 
@@ -209,6 +215,23 @@ std::string table_text(const Sweep& sweep) {
     return table.print();
 }
 
+// Returns the points that flush, if their steps have the same samples; else none.
+std::vector<PlanDot> comparable_plans(const Sweep& sweep) {
+    std::vector<PlanDot> plans;
+    std::optional<long> samples;
+    for (std::size_t i = 0; i < sweep.points.size(); ++i) {
+        const SweepPoint& point = sweep.points[i];
+        if (!point.report || is_asynchronous(point))
+            continue;
+        if (samples.value_or(samples_of(point)) != samples_of(point))
+            return {};
+        samples = samples_of(point);
+        plans.push_back({largest_reserved(*point.report), point.report->metrics.step_time, fits(*point.report),
+                         setting_of(sweep, i), point.texts});
+    }
+    return plans;
+}
+
 std::string best_text(const Sweep& sweep) {
     constexpr double kAlmost = 0.95;
     const Bytes limit = common_limit_of(sweep);
@@ -225,7 +248,8 @@ std::string best_text(const Sweep& sweep) {
     if (const auto fewer = best ? almost(sweep.points, *best, kAlmost) : std::nullopt)
         text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(sweep, *fewer),
                             print_percent(rate_of(sweep.points[*fewer]) / rate_of(sweep.points[*best])));
-    return text + (asynchronous && asynchronous != best ? line("best asynchronous", *asynchronous) : "");
+    text += asynchronous && asynchronous != best ? line("best asynchronous", *asynchronous) : "";
+    return text + less_memory_text(comparable_plans(sweep), limit);
 }
 
 // A number or a quoted text is what JSON reads in it, all else its YAML.

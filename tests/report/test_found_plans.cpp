@@ -92,6 +92,8 @@ TEST(PlanCharts, ShowThePlansThatFit) {
     ASSERT_EQ(chart.remarks.size(), 2u);
     EXPECT_EQ(chart.remarks[1],
               "not shown: \u2192 1 plan with more memory, up to 70 GB   \u2191 1 plan slower, up to 9.000 s");
+    EXPECT_EQ(less_memory_text(plans, 10 * kGb), "less memory: 1.500 s with 6 GB (1f1b); 2.000 s with 4 GB (gpipe)\n");
+    EXPECT_EQ(less_memory_text({plans.front(), plans.back()}, 10 * kGb), "");
     const Chart none = chart_of({plans.back()}, 10 * kGb);
     EXPECT_EQ(none.curves.size(), 1u);
     EXPECT_FALSE(none.x.most);
