@@ -11,6 +11,7 @@
 #include "tests/support/cli_rig.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 
 #include <fmt/format.h>
 
@@ -75,9 +76,12 @@ void expect_reserved(const Job& job, const Costs& costs, const std::string& what
 }
 
 TEST(Reserved, IsPredictedByteForByteForEverySchedule) {
+    OneIn some(3);
     for (const Schedule& schedule : schedules())
         for (const char* receive : {"early", "deferred"})
             for (const bool copies : {true, false}) {
+                if (!some.picks())
+                    continue;
                 const Emulation emulation(
                     {"pipeline.schedule=" + std::string(schedule.name), "transfer.receive=" + std::string(receive),
                      "cluster.devices=4", "pipeline.micro_batches=8",

@@ -9,6 +9,7 @@
 #include "sim/simulate.h"
 #include "tests/support/execution.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
@@ -184,6 +185,7 @@ Settings on_two_devices(const Schedule& schedule, const Settings& more) {
 }
 
 TEST(Uneven, EveryScheduleEqualsItsOracle) {
+    OneIn some(3);
     for (const Schedule& schedule : schedules()) {
         if (!takes_uneven(schedule))
             continue;
@@ -191,6 +193,8 @@ TEST(Uneven, EveryScheduleEqualsItsOracle) {
                                      Settings{"pipeline.mini_batch=10", "run.backend=cpu", "transfer.receive=deferred"},
                                      Settings{"pipeline.mini_batch=10", "run.backend=emulated"},
                                      Settings{"pipeline.mini_batch=11", "run.backend=cpu", "pipeline.recompute=all"}}) {
+            if (!some.picks())
+                continue;
             const Execution execution(kMlp, on_two_devices(schedule, more));
             expect_equal(execution.run(), execution.oracle(),
                          fmt::format("{} {}", schedule.name, fmt::join(more, " ")));
