@@ -8,6 +8,8 @@
 #include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/sum_groups.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
 #include "workloads/stages/ties.h"
@@ -278,6 +280,12 @@ Shape unplaced_shape(const Config& config, const Schedule& schedule, const Stage
     return shape;
 }
 
+// Plans of schedules that need costs are proven, and complete.
+StepTimes simulated_times(const Plan& plan, const Costs& costs, const TransferMode& mode) {
+    const Metrics metrics = metrics_of(simulate(plan, costs, mode));
+    return {metrics.makespan, metrics.span};
+}
+
 // Calls `make`, and reports the errors of the schedule at the keys of the config.
 template <class Make>
 auto at_its_keys(const Config& config, const StageLinks& links, const Schedule& schedule, const Shape& shape,
@@ -309,13 +317,20 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
         return plan_of_file(config, links, notices);
     const Schedule& schedule = schedule_of(config);
     const Shape shape = unplaced_shape(config, schedule, links, steps);
-    Shape where = at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
+    const Shape where = at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
     const PlanOptions options = options_of(config, schedule);
     std::optional<OrderCosts> costs;
-    if (schedule.needs_costs && costs_of)
-        costs = order_costs(where, costs_of(where), memory_of(config));
+    if (schedule.needs_costs && costs_of) {
+        Costs all = costs_of(where);
+        costs = order_costs(where, all, memory_of(config));
+        if (options.schedule.effort >= 1)
+            costs->simulated = [&, all = std::move(all),
+                                mode = executed_mode(config)](const std::vector<Tasks>& order) {
+                return simulated_times(with_order(schedule, where, order, options).plan, all, mode);
+            };
+    }
     return at_its_keys(config, links, schedule, shape, [&] {
-        ProvenPlan proven = ordered(schedule, std::move(where), options, costs ? &*costs : nullptr);
+        ProvenPlan proven = ordered(schedule, where, options, costs ? &*costs : nullptr);
         const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));

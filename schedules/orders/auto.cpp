@@ -15,6 +15,7 @@ namespace {
 
 // Effort is counted in passes that are placed or timed, so that the answer depends on the request alone.
 constexpr double kMostPlaced = 1e7, kMostTimed = 1e7, kMostTries = 200, kMostMoves = 1500;
+constexpr std::size_t kMostSimulated = 12;
 constexpr int kUsualLevels = 8;  // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 constexpr double kPatience[] = {0.75, 0, 1};
@@ -74,7 +75,8 @@ std::vector<PassLists> named_orders(const Request& request, const OrderModel& mo
 class Shortest {
 public:
     explicit Shortest(const Request& request)
-        : model_(request),
+        : costs_(*request.costs),
+          model_(request),
           timer_(model_),
           aim_(request.options.aim),
           effort_(request.options.effort),
@@ -97,13 +99,40 @@ public:
                 break;
             take(best, at_level(least, levels));
         }
-        return model_.order_of(best.lists);
+        return model_.order_of(costs_.simulated ? shortest_simulated(best).lists : best.lists);
     }
 
 private:
-    void take(TimedOrder& best, TimedOrder other) const {
+    void take(TimedOrder& best, TimedOrder other) {
+        if (costs_.simulated && !other.lists.empty())
+            found_.push_back(other);
         if (is_shorter(other.times, best.times, aim_))
             best = std::move(other);
+    }
+
+    TimedOrder simulated(TimedOrder order) const {
+        order.times = costs_.simulated(model_.order_of(order.lists));
+        return order;
+    }
+
+    // If the simulator has more rules than the model, other orders may be shorter: the shortest of those found on the
+    // way, and those of the other schedules.
+    TimedOrder shortest_simulated(const TimedOrder& by_model) {
+        TimedOrder best = simulated(by_model);
+        if (main_time(best.times, aim_) <= main_time(by_model.times, aim_))
+            return best;
+        std::stable_sort(found_.begin(), found_.end(), [&](const TimedOrder& one, const TimedOrder& other) {
+            return is_shorter(one.times, other.times, aim_);
+        });
+        found_.resize(std::min(found_.size(), kMostSimulated));
+        model_.limit_to(model_.levels());
+        for (const TimedOrder& order : named_)
+            if (fits(model_, order.lists))
+                found_.push_back(order);
+        for (TimedOrder& order : found_)
+            if (TimedOrder other = simulated(std::move(order)); is_shorter(other.times, best.times, aim_))
+                best = std::move(other);
+        return best;
     }
 
     TimedOrder at_level(const StepTimes& least, int levels) {
@@ -162,12 +191,13 @@ private:
                 }
     }
 
+    const OrderCosts& costs_;
     OrderModel model_;
     OrderTimer timer_;
     Aim aim_;
     double effort_;
     std::vector<OrderRules> rules_;
-    std::vector<TimedOrder> named_;
+    std::vector<TimedOrder> named_, found_;
     int left_ = 0;  // orders to try at a level
 };
 

@@ -46,7 +46,7 @@ OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
     using Holder = OrderCosts::Holder;
     const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };
     const auto raise = [](Ns& time, Ns other) { time = std::max(time, other); };
-    OrderCosts one{{}, {}, {}, {}, all.bytes, {}};
+    OrderCosts one{{}, {}, {}, {}, all.bytes, {}, {}};
     const auto longest = [](MicroBatchLength& length, const MicroBatchLength& other) {
         for (double MicroBatchLength::*const part : {&MicroBatchLength::forward, &MicroBatchLength::backward_input,
                                                      &MicroBatchLength::backward_weight, &MicroBatchLength::bytes})

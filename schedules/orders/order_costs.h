@@ -5,11 +5,19 @@
 #include "schedules/plan/plan.h"
 #include "workloads/costs/costs.h"
 
+#include <functional>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
 
 namespace pw {
+
+// The times of a step: of all devices together, and the longest of one device from its own start to its own end.
+struct StepTimes {
+    Ns step = std::numeric_limits<Ns>::max(), span = std::numeric_limits<Ns>::max();
+    auto operator<=>(const StepTimes&) const = default;
+};
 
 struct OrderCosts {
     struct Holder {
@@ -30,6 +38,9 @@ struct OrderCosts {
     std::vector<MicroBatchLength> lengths;                // by micro-batch; if empty, all are full
     std::vector<StageBytes> bytes;                        // by stage
     std::vector<Bytes> memory;                            // by device
+    // Returns the times of a step with these compute tasks, by all rules that the costs above leave out, the largest if
+    // the step never ends. Absent: the costs alone decide.
+    std::function<StepTimes(const std::vector<Tasks>& order)> simulated = {};
 };
 
 // Computes the costs of a placed shape. `memory` is that of each device.

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
 namespace pw {
@@ -17,12 +16,6 @@ namespace pw {
 // three, plus 0 for F, 1 for I and 2 for W.
 using Pass = int;
 using PassLists = std::vector<std::vector<Pass>>;  // by device
-
-// The times of a step: of all devices together, and the longest of one device from its own start to its own end.
-struct StepTimes {
-    Ns step = std::numeric_limits<Ns>::max(), span = std::numeric_limits<Ns>::max();
-    auto operator<=>(const StepTimes&) const = default;
-};
 
 using Aim = ScheduleOptions::Aim;
 constexpr Ns main_time(const StepTimes& times, Aim aim) { return aim == Aim::Step ? times.step : times.span; }

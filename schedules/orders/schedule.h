@@ -145,6 +145,8 @@ Shape placed(const Schedule& schedule, Shape shape);
 // then the check. Throws as placed() does, and if the schedule needs costs and has none.
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options = {},
                    const OrderCosts* costs = nullptr);
+// The same with these compute tasks of every device, in order, instead of the schedule's.
+ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> order, const PlanOptions& options = {});
 
 ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});

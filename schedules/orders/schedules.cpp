@@ -191,13 +191,18 @@ Shape placed(const Schedule& schedule, Shape shape) {
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options, const OrderCosts* costs) {
     if (schedule.needs_costs && costs == nullptr)
         fail("schedule {} orders tasks by their costs, and this plan has none", schedule.name);
+    std::vector<Tasks> order = orders_of(schedule, {shape, options.schedule, costs});
+    return with_order(schedule, std::move(shape), std::move(order), options);
+}
+
+ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> order, const PlanOptions& options) {
     Plan plan;
     plan.schedule = schedule.name;
     plan.weights = options.weights.value_or(schedule.policies.front());
     plan.asynchronous = schedule.asynchronous();
     plan.prediction = options.prediction;
     plan.shape = std::move(shape);
-    plan.order = orders_of(schedule, {plan.shape, options.schedule, costs});
+    plan.order = std::move(order);
     for (int stage = 0; schedule.missing_gradients != nullptr && stage < plan.shape.stages; ++stage)
         plan.missing_gradients.push_back(schedule.missing_gradients(plan.shape, stage));
     TransferMode mode = options.transfers;

@@ -25,8 +25,8 @@ inline std::string text_of(const std::filesystem::path& path) {
 inline const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"workloads", {}},
     {"schedules", {"workloads"}},
-    {"job", {"schedules", "workloads"}},
     {"sim", {"schedules", "workloads"}},
+    {"job", {"schedules", "sim", "workloads"}},
     {"search", {"job", "sim", "schedules", "workloads"}},
     {"exec", {"job", "schedules", "workloads"}},
     {"viz", {"schedules", "workloads"}},
