@@ -280,10 +280,15 @@ Shape unplaced_shape(const Config& config, const Schedule& schedule, const Stage
     return shape;
 }
 
-// Plans of schedules that need costs are proven, and complete.
-StepTimes simulated_times(const Plan& plan, const Costs& costs, const TransferMode& mode) {
+SimulatedOrder simulated_order(const Plan& plan, const Costs& costs, const TransferMode& mode,
+                               const std::vector<Bytes>& memory) {
     const Metrics metrics = metrics_of(simulate(plan, costs, mode));
-    return {metrics.makespan, metrics.span};
+    SimulatedOrder order{{metrics.makespan, metrics.span}};
+    for (std::size_t device = 0; device < memory.size(); ++device) {
+        const DeviceMetrics& own = metrics.devices[device];
+        order.fits = order.fits && own.reserved_memory.value_or(own.peak_memory) <= memory[device];
+    }
+    return order;
 }
 
 // Calls `make`, and reports the errors of the schedule at the keys of the config.
@@ -324,9 +329,8 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
         Costs all = costs_of(where);
         costs = order_costs(where, all, memory_of(config));
         if (options.schedule.effort >= 1)
-            costs->simulated = [&, all = std::move(all),
-                                mode = executed_mode(config)](const std::vector<Tasks>& order) {
-                return simulated_times(with_order(schedule, where, order, options).plan, all, mode);
+            costs->simulate = [&, all = std::move(all), mode = executed_mode(config)](const std::vector<Tasks>& order) {
+                return simulated_order(with_order(schedule, where, order, options).plan, all, mode, memory_of(config));
             };
     }
     return at_its_keys(config, links, schedule, shape, [&] {

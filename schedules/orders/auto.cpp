@@ -99,40 +99,47 @@ public:
                 break;
             take(best, at_level(least, levels));
         }
-        return model_.order_of(costs_.simulated ? shortest_simulated(best).lists : best.lists);
+        return model_.order_of(costs_.simulate ? simulated_best(best) : best.lists);
     }
 
 private:
     void take(TimedOrder& best, TimedOrder other) {
-        if (costs_.simulated && !other.lists.empty())
+        if (costs_.simulate && !other.lists.empty())
             found_.push_back(other);
         if (is_shorter(other.times, best.times, aim_))
             best = std::move(other);
     }
 
-    TimedOrder simulated(TimedOrder order) const {
-        order.times = costs_.simulated(model_.order_of(order.lists));
-        return order;
+    struct Simulated {
+        PassLists lists;
+        SimulatedOrder order;
+    };
+    Simulated simulated(const TimedOrder& order) const {
+        return {order.lists, costs_.simulate(model_.order_of(order.lists))};
     }
 
-    // If the simulator has more rules than the model, other orders may be shorter: the shortest of those found on the
-    // way, and those of the other schedules.
-    TimedOrder shortest_simulated(const TimedOrder& by_model) {
-        TimedOrder best = simulated(by_model);
-        if (main_time(best.times, aim_) <= main_time(by_model.times, aim_))
-            return best;
+    // If the simulator has more rules than the model, another order may be shorter, or the only one that fits: one of
+    // those found on the way, or of the other schedules.
+    PassLists simulated_best(const TimedOrder& by_model) {
+        Simulated best = simulated(by_model);
+        if (best.order.fits && main_time(best.order.times, aim_) <= main_time(by_model.times, aim_))
+            return best.lists;
         std::stable_sort(found_.begin(), found_.end(), [&](const TimedOrder& one, const TimedOrder& other) {
             return is_shorter(one.times, other.times, aim_);
         });
-        found_.resize(std::min(found_.size(), kMostSimulated));
+        const auto consider = [&](const TimedOrder& order) {
+            Simulated other = simulated(order);
+            if (other.order.fits != best.order.fits ? other.order.fits
+                                                    : is_shorter(other.order.times, best.order.times, aim_))
+                best = std::move(other);
+        };
         model_.limit_to(model_.levels());
         for (const TimedOrder& order : named_)
             if (fits(model_, order.lists))
-                found_.push_back(order);
-        for (TimedOrder& order : found_)
-            if (TimedOrder other = simulated(std::move(order)); is_shorter(other.times, best.times, aim_))
-                best = std::move(other);
-        return best;
+                consider(order);
+        for (std::size_t at = 0; at < found_.size() && (at < kMostSimulated || !best.order.fits); ++at)
+            consider(found_[at]);
+        return best.lists;
     }
 
     TimedOrder at_level(const StepTimes& least, int levels) {

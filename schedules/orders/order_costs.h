@@ -19,6 +19,12 @@ struct StepTimes {
     auto operator<=>(const StepTimes&) const = default;
 };
 
+// What the simulator says of an order.
+struct SimulatedOrder {
+    StepTimes times;
+    bool fits = true;  // the memory of the devices
+};
+
 struct OrderCosts {
     struct Holder {
         int stage, device;
@@ -38,9 +44,9 @@ struct OrderCosts {
     std::vector<MicroBatchLength> lengths;                // by micro-batch; if empty, all are full
     std::vector<StageBytes> bytes;                        // by stage
     std::vector<Bytes> memory;                            // by device
-    // Returns the times of a step with these compute tasks, by all rules that the costs above leave out, the largest if
-    // the step never ends. Absent: the costs alone decide.
-    std::function<StepTimes(const std::vector<Tasks>& order)> simulated = {};
+    // Simulates a step with these compute tasks, by all rules, many of which the costs above leave out. Absent: the costs
+    // alone decide.
+    std::function<SimulatedOrder(const std::vector<Tasks>& order)> simulate = {};
 };
 
 // Computes the costs of a placed shape. `memory` is that of each device.

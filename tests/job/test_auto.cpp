@@ -10,13 +10,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 namespace pw {
 namespace {
 
-Metrics simulated(const std::string& text, const std::string& schedule) {
+Metrics simulated(const std::string& text, const std::vector<std::string>& set) {
     Notices notices;
-    const Job job = make_job(load(text, {"pipeline.schedule=" + schedule}), notices);
+    const Job job = make_job(load(text, set), notices);
     return metrics_of(simulate(job.plan, job.costs, job.mode));
 }
 
@@ -27,18 +29,28 @@ int most_held(const Metrics& metrics) {
     return most;
 }
 
-std::string random_config(Random& random, int limit, int devices, const char* aim) {
+Bytes most_reserved(const Metrics& metrics) {
+    Bytes most = 0;
+    for (const DeviceMetrics& device : metrics.devices)
+        most = std::max(most, device.reserved_memory.value_or(device.peak_memory));
+    return most;
+}
+
+constexpr const char* kNamed[] = {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2"};
+
+std::string random_config(Random& random, int devices) {
     std::string times[3];
     for (std::string& list : times)
         for (int stage = 0; stage < devices; ++stage)
             list += fmt::format("{}{} us", stage == 0 ? "" : ", ", pick(random, 500, 1500));
     return fmt::format(
-        "workload: {{model: uniform, forward: [{}], backward_input: [{}], backward_weight: [{}], output: 1 MB}}\n"
+        "workload: {{model: uniform, forward: [{}], backward_input: [{}], backward_weight: [{}], output: 1 MB, "
+        "activation: 3 MB, activation_until_weight: 1 MB, weights: 5 MB}}\n"
         "cluster: {{devices: {}, dispatch: {} us, link: {{latency: {} us, bandwidth: 10 GB/s}}}}\n"
-        "pipeline: {{schedule: auto, micro_batches: {}, activations: {}, aim: {}}}\n"
+        "pipeline: {{schedule: auto, micro_batches: {}}}\n"
         "transfer: {{receive: {}, protocol: rendezvous, communicator: {}}}\n",
-        times[0], times[1], times[2], devices, pick(random, 0, 50), pick(random, 0, 300), pick(random, 4, 20), limit,
-        aim, pick(random, 0, 2) > 0 ? "deferred" : "early", pick(random, 0, 1) == 1 ? "one" : "direction");
+        times[0], times[1], times[2], devices, pick(random, 0, 50), pick(random, 0, 300), pick(random, 4, 20),
+        pick(random, 0, 2) > 0 ? "deferred" : "early", pick(random, 0, 1) == 1 ? "one" : "direction");
 }
 
 TEST(AutoOrders, AreNeverLongerThanSchedulesThatFitWhereMessagesWait) {
@@ -47,17 +59,41 @@ TEST(AutoOrders, AreNeverLongerThanSchedulesThatFitWhereMessagesWait) {
     for (int round = 0; round < rounds(12); ++round) {
         const int devices = pick(random, 2, 6), limit = pick(random, 1, 2) * devices;
         const bool by_span = pick(random, 0, 1) == 1;
-        const std::string text = random_config(random, limit, devices, by_span ? "span" : "step");
+        const std::string text = random_config(random, devices);
         SCOPED_TRACE(text);
-        const Metrics own = simulated(text, "auto");
+        const Metrics own = simulated(text, {"pipeline.schedule=auto", fmt::format("pipeline.activations={}", limit),
+                                             by_span ? "pipeline.aim=span" : "pipeline.aim=step"});
         EXPECT_LE(most_held(own), limit);
         Ns best = std::numeric_limits<Ns>::max();
         const auto time = [&](const Metrics& metrics) { return by_span ? metrics.span : metrics.makespan; };
-        for (const char* schedule : {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2"})
-            if (const Metrics metrics = simulated(text, schedule); most_held(metrics) <= limit)
+        for (const std::string schedule : kNamed)
+            if (const Metrics metrics = simulated(text, {"pipeline.schedule=" + schedule}); most_held(metrics) <= limit)
                 best = std::min(best, time(metrics));
         EXPECT_LE(time(own), best);
         shorter += time(own) < best;
+    }
+    EXPECT_GT(shorter, 0);
+}
+
+// Buffers of messages, which the limit of the orders leaves out, count in the memory of a device.
+TEST(AutoOrders, FitWhereSchedulesFit) {
+    Random random(20262);
+    int shorter = 0;
+    for (int round = 0; round < rounds(12); ++round) {
+        const std::string text = random_config(random, pick(random, 2, 6));
+        SCOPED_TRACE(text);
+        std::vector<Metrics> all;
+        for (const std::string schedule : kNamed)
+            all.push_back(simulated(text, {"pipeline.schedule=" + schedule}));
+        const Bytes memory = most_reserved(all[static_cast<std::size_t>(pick(random, 0, std::ssize(all) - 1))]);
+        Ns best = std::numeric_limits<Ns>::max();
+        for (const Metrics& metrics : all)
+            if (most_reserved(metrics) <= memory)
+                best = std::min(best, metrics.makespan);
+        const Metrics own = simulated(text, {"pipeline.schedule=auto", fmt::format("cluster.memory={} B", memory)});
+        EXPECT_LE(most_reserved(own), memory);
+        EXPECT_LE(own.makespan, best);
+        shorter += own.makespan < best;
     }
     EXPECT_GT(shorter, 0);
 }
