@@ -19,14 +19,14 @@ from accuracy_cpu import call
 from records import write_records
 
 NAMED = ("naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2")
-SPLITS = ("[layer2.0]", "[layer4.0]")
+SPLITS = ("layer2.0", "layer4.0")  # the first layer of the second stage
 LIMITS = (1, 2, 3)
 MICRO_BATCHES, MICRO_BATCH_SIZE, STEPS = 8, 4, 6
 
 
 def config_of(schedule, split, limit, profile=None):
     cluster = {"devices": 2, **({"profile": profile} if profile else {})}
-    pipeline = {"schedule": schedule, "split": split, "micro_batches": MICRO_BATCHES, "micro_batch_size": MICRO_BATCH_SIZE}
+    pipeline = {"schedule": schedule, "split": [split], "micro_batches": MICRO_BATCHES, "micro_batch_size": MICRO_BATCH_SIZE}
     if schedule == "auto":
         pipeline["activations"] = limit
     return {"workload": {"model": "resnet50", "image_size": 32, "classes": 10}, "cluster": cluster, "pipeline": pipeline,
@@ -63,7 +63,7 @@ def main():
     steps = {(row["round"], row["split"], row["limit"], row["schedule"]): row["measured_step_ns"] for row in rounds}
     lines = []
     for split in SPLITS:
-        lines.append(f"split {split}, medians of {count} rounds; micro-batches held until W")
+        lines.append(f"second stage from {split}, medians of {count} rounds; micro-batches held until W")
         lines.append(f"{'limit':>5}  {'schedule':<12}{'held':>5}{'predicted':>12}{'measured':>12}{'predicted / auto':>18}{'measured / auto':>17}")
         for limit in LIMITS:
             own = predicted[split, limit, "auto"]["step_time_ns"]

@@ -44,8 +44,8 @@ struct OrderCosts {
     std::vector<MicroBatchLength> lengths;                // by micro-batch; if empty, all are full
     std::vector<StageBytes> bytes;                        // by stage
     std::vector<Bytes> memory;                            // by device
-    // Simulates a step with these compute tasks, by all rules, many of which the costs above leave out. Absent: the costs
-    // alone decide.
+    // Simulates a step with these compute tasks, by all rules, many of which the costs above leave out. Absent: the
+    // costs alone decide.
     std::function<SimulatedOrder(const std::vector<Tasks>& order)> simulate = {};
 };
 

@@ -49,8 +49,6 @@ enum class Updates {
     PerMiniBatch,   // asynchronous: every shape.per_update micro-batches are a mini-batch
 };
 
-using Tasks = std::vector<Task>;
-
 struct OrderCosts;  // schedules/orders/order_costs.h
 
 // What a schedule orders, with its options.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <vector>
 
 namespace pw {
 
@@ -44,6 +45,7 @@ struct Task {
 };
 
 static_assert(sizeof(Task) == 16);  // a plan has millions
+using Tasks = std::vector<Task>;
 
 // "3F7": stage 3, forward, micro-batch 7. "3F7.1": its slice 1. Transfers name the other end: "3SEND_F7>4",
 // "4RECV_F7<3".
