@@ -330,7 +330,12 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
         costs = order_costs(where, all, memory_of(config));
         if (options.schedule.effort >= 1)
             costs->simulate = [&, all = std::move(all), mode = executed_mode(config)](const std::vector<Tasks>& order) {
-                return simulated_order(with_order(schedule, where, order, options).plan, all, mode, memory_of(config));
+                try {
+                    return simulated_order(with_order(schedule, where, order, options).plan, all, mode,
+                                           memory_of(config));
+                } catch (const Error&) {  // it would wait forever in its lanes
+                    return SimulatedOrder{{}, false};
+                }
             };
     }
     return at_its_keys(config, links, schedule, shape, [&] {
