@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Bubble rates of the schedule auto next to those of ZB-1p and ZB-2p ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241,
-tables 5 and 9), with the times and the memory of the paper, and how far the span may be from the least.
+tables 5 and 9), with the times and the memory of the paper, and how far the span may be from the least. The limit of the paper
+is on held activations, as that of auto is with an effort below 1; else the arena that a device reserves has to fit.
 
     bench/order_rates.py PIPEWRIGHT
 """
@@ -31,7 +32,7 @@ def prediction(pipewright, row, pipelines):
             f"backward_weight: {weight} us, activation: {activation} B, activation_until_weight: {until_weight} B}}\n"
             f"cluster: {{devices: {devices}, memory: {pipelines * devices * activation} B, "
             f"link: {{latency: {latency} us, bandwidth: inf}}}}\n"
-            f"pipeline: {{schedule: auto, micro_batches: {batches}, aim: span}}\n")
+            f"pipeline: {{schedule: auto, micro_batches: {batches}, aim: span, effort: 0.99}}\n")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "row.yaml")
         with open(path, "w") as file:

@@ -91,13 +91,16 @@ public:
     // makes a step longer.
     std::vector<Tasks> order() {
         TimedOrder best;
+        bool one_fits = !costs_.simulate || !model_.limits_bytes();
         const int levels = model_.limits_bytes() ? model_.levels() : rounded_level(model_.levels());
         for (int level = levels; level > 0; level = rounded_level(level - 1)) {
             model_.limit_to(level);
             const StepTimes least = least_times(model_);
-            if (main_time(best.times, aim_) <= main_time(least, aim_))
+            if (one_fits && main_time(best.times, aim_) <= main_time(least, aim_))
                 break;
-            take(best, at_level(least, levels));
+            TimedOrder order = at_level(least, levels);
+            one_fits = one_fits || simulated(order).order.fits;
+            take(best, std::move(order));
         }
         return model_.order_of(costs_.simulate ? simulated_best(best) : best.lists);
     }
