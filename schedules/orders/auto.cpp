@@ -16,7 +16,7 @@ namespace {
 // Effort is counted in passes that are placed or timed, so that the answer depends on the request alone.
 constexpr double kMostPlaced = 1e7, kMostTimed = 1e7, kMostTries = 200, kMostMoves = 1500;
 constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
-constexpr int kUsualLevels = 8;  // that share the effort; most of more are not tried
+constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 constexpr double kPatience[] = {0.75, 0, 1};
 constexpr double kLag[] = {0, 1};
@@ -88,8 +88,8 @@ public:
     }
 
     // An order for less memory is also one for more: it is tried unless it cannot be shorter, so that more memory never
-    // makes a step longer. If no order so far fits the memory of the simulator, which counts more, one for less memory is
-    // tried, too.
+    // makes a step longer. If no order so far fits the memory of the simulator, which counts more, one for less memory
+    // is tried, too.
     std::vector<Tasks> order() {
         TimedOrder best;
         bool one_fits = !costs_.simulate || !model_.limits_bytes();
