@@ -277,7 +277,7 @@ protected:
 
 TEST_F(LargeNumbers, TakeNoMemoryInATrace) {
     const MayHave limit(rlim_t{256} << 20);
-    OneIn some(2);
+    OneIn some(5);
     for (const std::int64_t number : {std::int64_t{2'147'483'647}, std::int64_t{1} << 61}) {
         const auto enlarge = [&](Json& object, const char* where, auto place) {
             for (const auto& [key, value] : object.items()) {

@@ -161,7 +161,7 @@ bool is_taken(Act act) {
 TEST(Properties, HoldForAnyPredictedConfig) {
     limit_this_process();
     const TemporaryFolder folder;
-    const int count = rounds(1'200);
+    const int count = rounds(800);
     int predictions = 0, searches = 0;
     for (int number = 0; number < count && !testing::Test::HasFailure(); ++number) {
         const std::uint64_t seed = first_seed() * 1'000'000 + static_cast<std::uint64_t>(number);

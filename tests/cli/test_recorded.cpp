@@ -35,8 +35,8 @@ std::string of_processor(const std::string& key) {
 bool records() { return std::getenv("PIPEWRIGHT_RECORD") != nullptr; }
 
 // One config in this many is predicted, and one is run.
-std::size_t predictions_stride() { return soaks() || records() ? 1 : 3; }
-std::size_t weights_stride() { return soaks() || records() ? 1 : 10; }
+std::size_t predictions_stride() { return soaks() || records() ? 1 : 5; }
+std::size_t weights_stride() { return soaks() || records() ? 1 : 15; }
 
 std::string instruction_set() {
     const std::string flags = of_processor("flags") + " ";

@@ -101,7 +101,7 @@ std::string random_search(Random& random) {
 
 TEST_F(SearchFiles, SimulateToTheClaimedTime) {
     Random random(11);
-    for (int instance = 0; instance < rounds(8); ++instance) {
+    for (int instance = 0; instance < rounds(5); ++instance) {
         const std::string cluster = random_cluster(random);
         best_of(cluster, random_search(random));
         if (HasFailure())

@@ -31,20 +31,16 @@ foreach(file IN LISTS package)
   endif()
 endforeach()
 
-# Every public header can be included from the prefix alone, in any order.
+# Every public header can be included from the prefix alone, in any order: by a program that also runs a job.
 file(COPY ${SOURCE}/examples DESTINATION ${FOLDER})
 file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/*.h)
 list(REVERSE headers)
 list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"\n")
 list(JOIN headers "" headers)
-file(WRITE ${FOLDER}/headers/headers.cpp "${headers}")
 file(WRITE ${FOLDER}/headers/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(headers LANGUAGES CXX)\n"
      "find_package(pipewright REQUIRED)\nadd_subdirectory(../examples examples)\n"
-     "add_library(headers OBJECT headers.cpp)\ntarget_link_libraries(headers PRIVATE pipewright::pipewright)\n"
      "add_executable(run run.cpp)\ntarget_link_libraries(run PRIVATE pipewright::pipewright)\n")
-file(WRITE ${FOLDER}/headers/run.cpp "#include <cstdio>
-#include <exec/execute.h>
-#include <job/load.h>
+file(WRITE ${FOLDER}/headers/run.cpp "${headers}#include <cstdio>
 int main(int, char** values) {
     pw::Notices notices;
     const pw::Job job = pw::make_job(pw::load_config(values[1], {\"run.backend=cuda\", \"training.steps=2\"}), notices);

@@ -3,6 +3,7 @@
 #include "schedules/csv/csv.h"
 #include "tests/support/bidirectional.h"
 #include "tests/support/mpi_rig.h"
+#include "tests/support/thoroughness.h"
 
 #include <cstdlib>
 #include <string>
@@ -47,10 +48,12 @@ run: {timeout: 60 s}
 };
 
 TEST_P(BidirectionalOnRanks, EqualTheirOracle) {
+    OneIn some(2);
     for (const char* set :
          {"transfer.receive=early", "transfer.receive=deferred", "transfer.communicator=one", "training.clip_norm=0.05",
           "training.shard_optimizer=true", "pipeline.recompute=all", "transfer.sum_bucket=1KiB"})
-        expect_oracle(fmt::format("mlp.yaml --set {}", set), {2, 3, 4});
+        if (some.picks())
+            expect_oracle(fmt::format("mlp.yaml --set {}", set), {2, 3, 4});
 }
 
 // The first and the last stage share a table: each of its holders has the other stage, too.

@@ -2,6 +2,7 @@
 // NCCL.
 #include "tests/support/many_readers.h"
 #include "tests/support/mpi_rig.h"
+#include "tests/support/thoroughness.h"
 
 #include <cstdlib>
 #include <string>
@@ -36,9 +37,11 @@ constexpr const char* kFourStages = "pipeline.split=[block1.add,block3.bn,block5
 constexpr const char* kReplicas = "pipeline.split=[block3] pipeline.replicas=[2,2]";
 
 TEST_P(FanOutOnRanks, OverMpi) {
-    for (const char* set : {"pipeline.schedule=zb-h1", "pipeline.schedule=pipedream", "transfer.receive=deferred",
-                            "run.fan_out_gradients=layer"})
-        expect_oracle(MANY_READERS, fmt::format("{} {}", kFourStages, set));
+    OneIn some(2);
+    for (const char* set : {"pipeline.schedule=zb-h1", "pipeline.schedule=pipedream", "run.fan_out_gradients=layer",
+                            "transfer.receive=deferred"})
+        if (some.picks())
+            expect_oracle(MANY_READERS, fmt::format("{} {}", kFourStages, set));
     expect_oracle(MANY_READERS, kReplicas);
 }
 

@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, UnderMpi, testing::ValuesIn(usual_mpis()), name_
 INSTANTIATE_TEST_SUITE_P(Ranks, UnderEveryMpi, testing::ValuesIn(kMpis), name_of_mpi);
 
 TEST_P(UnderEveryMpi, EverySchedule) {
-    OneIn some(is_mpich() ? 7 : 2);
+    OneIn some(is_mpich() ? 7 : 3);
     for (const Schedule& schedule : schedules())
         if (schedule.trains && !schedule.cuts_sequences && some.picks())
             expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages={}", schedule.name,

@@ -21,9 +21,9 @@ search: {mini_batch: 16, micro_batch_sizes: [1, 2]}
 )");
         write("llama.yaml", R"(
 workload: {model: llama-3-70b, sequence_length: 8192}
-cluster:  {hosts: 4, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}
+cluster:  {hosts: 2, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}
 training: {precision: bf16, optimizer: adamw}
-search:   {mini_batch: 1024, tokens: 15e12, price: 2}
+search:   {mini_batch: 64, tokens: 15e12, price: 2}
 )");
         write("large.yaml", R"(
 workload: {model: llama-3.1-405b, sequence_length: 8192}

@@ -5,6 +5,7 @@
 #include "search/clusters/cluster_bounds.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -176,7 +177,10 @@ void expect_the_same(const Space& space) {
 }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
-    for (const char* memory : {"24 GB", "12 GB"}) {
+    OneIn some(2);
+    for (const char* memory : {"12 GB", "24 GB"}) {
+        if (!some.picks())
+            continue;
         SCOPED_TRACE(memory);
         Space space = small_space();
         space.base.replace(space.base.find("24 GB"), 5, memory);

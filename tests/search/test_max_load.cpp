@@ -5,6 +5,7 @@
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_stack.h"
+#include "tests/support/thoroughness.h"
 
 #include <gtest/gtest.h>
 
@@ -235,7 +236,7 @@ TEST(MaxLoad, BackwardNodesFollowTheirForwardMates) {
 
 TEST(MaxLoad, EveryPlacementOfSmallInstancesIsBeaten) {
     int infeasible = 0;
-    for (unsigned seed = 0; seed < 800; ++seed) {
+    for (unsigned seed = 0; seed < (soaks() ? 800u : 300u); ++seed) {
         const PlacementInstance instance = random_placement(seed);
         const Partition partition = max_load_partition(instance);
         const double least = least_by_trying(instance);

@@ -73,7 +73,7 @@ class OrdersByCosts : public testing::TestWithParam<std::string> {};
 TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
     Random random(GetParam() == "auto" ? 26u : 27u);
     int compared = 0;
-    for (int round = 0; round < (soaks() ? 60 : 3); ++round) {
+    for (int round = 0; round < (soaks() ? 60 : 2); ++round) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
         Config config = random_config(random, GetParam());

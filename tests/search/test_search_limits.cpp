@@ -74,7 +74,7 @@ TEST(SearchLimits, BoundsNoMoreThanRoundedTimes) {
 // Times of a few nanoseconds, so that rounding weighs.
 TEST(SearchLimits, BoundIsNeverAboveAPlanWhateverTheSpeeds) {
     Random random(12);
-    for (int round = 0; round < rounds(200); ++round) {
+    for (int round = 0; round < rounds(100); ++round) {
         EqualLayers chain(pick(random, 2, 4), 2);
         for (LayerProfile& layer : chain.profile.layers) {
             LayerTimes& times = layer.times[1];
@@ -172,7 +172,7 @@ TEST(SearchLimits, TriesNothingWhenTheTimeIsUp) {
 
 TEST(MakespanSearch, DoesNotDependOnThreads) {
     Random random(7);
-    for (int round = 0; round < 6; ++round) {
+    for (int round = 0; round < (soaks() ? 6 : 3); ++round) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
         Config config = random_config(random, "1f1b");

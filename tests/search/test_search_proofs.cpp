@@ -403,7 +403,7 @@ private:
 
 // No plan refutes the answer, whatever the search was given to try and however soon it had to end.
 TEST(SearchProofs, HoldForEveryPlan) {
-    const int most = soaks() ? 20'000 : rounds(250);
+    const int most = soaks() ? 20'000 : rounds(150);
     Seen seen;
     int left_out = 0;
     for (unsigned seed = 0; seed < static_cast<unsigned>(most + left_out); ++seed) {

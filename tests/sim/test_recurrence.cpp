@@ -36,7 +36,7 @@ void expect_least_times(const Plan& plan, const TransferMode& mode, const Costs&
 TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
     Random random(2026);
     int compared = 0;
-    const int count = soaks() ? 200'000 : rounds(600);
+    const int count = soaks() ? 200'000 : rounds(300);
     for (int round = 0; round < count; ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
@@ -61,7 +61,7 @@ TEST(Recurrence, TimesAreThoseOfTheEventsAndTheLeastOfAll) {
 TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
     Random random(40);
     int compared = 0;
-    for (int round = 0; round < rounds(3000); ++round) {
+    for (int round = 0; round < rounds(1500); ++round) {
         std::optional<Drawn> drawn = draw(random);
         if (!drawn)
             continue;

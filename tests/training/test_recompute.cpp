@@ -33,8 +33,11 @@ std::string some_layers(const Model& model, Random& random) {
 
 TEST(RecomputedLayers, OfAnMlpGiveTheSameNumbersAndThePredictedMemory) {
     Random random(7);
+    OneIn some(3);
     for (const char* backend : {"reference", "cpu", "emulated"})
         for (const char* schedule : {"1f1b", "zb-h1", "interleaved", "pipedream"}) {
+            if (!some.picks())
+                continue;
             const std::vector<std::string> set{
                 std::string("run.backend=") + backend,        "cluster.devices=2",   "pipeline.micro_batches=6",
                 std::string("pipeline.schedule=") + schedule, "pipeline.split=even", "training.steps=2"};
