@@ -31,7 +31,8 @@ std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     const OrderCosts costs = order_costs(job.plan.shape, job.costs, std::move(memory));
     ScheduleOptions options;
     options.activations = pipeline.activations;
-    const StepTimes least = least_times(OrderModel({job.plan.shape, options, &costs}));
+    const StepTimes least =
+        least_times(OrderModel({job.plan.shape, options, &costs}), {metrics.step_time, metrics.span});
     return OrderGap{least.step, least.span, above(metrics.step_time, least.step), above(metrics.span, least.span),
                     pipeline.aim == Aim::Span};
 }

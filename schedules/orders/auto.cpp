@@ -19,7 +19,7 @@ constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best on
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 constexpr double kPatience[] = {0.75, 0, 1};
-constexpr double kLag[] = {0, 1};
+constexpr double kLag[] = {0, 1.5};
 
 std::vector<OrderRules> all_rules(bool looped) {
     using Stages = OrderRules::Stages;

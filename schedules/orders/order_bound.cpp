@@ -1,5 +1,7 @@
 #include "schedules/orders/order_bound.h"
 
+#include "schedules/orders/crossing_bound.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -197,6 +199,15 @@ StepTimes least_times(const OrderModel& model) {
         all = {std::max(all.step, own.step), std::max(all.span, own.span)};
     }
     return all;
+}
+
+StepTimes least_times(const OrderModel& model, const StepTimes& found) {
+    StepTimes least = least_times(model);
+    if (least.step < found.step || least.span < found.span) {
+        const Ns by_crossings = least_time_by_crossings(model, found.step);
+        least = {std::max(least.step, by_crossings), std::max(least.span, by_crossings)};
+    }
+    return least;
 }
 
 }  // namespace pw

@@ -1,4 +1,5 @@
 // The schedule that finds its order: published rates, every order of small instances, and laws of random ones.
+#include "schedules/orders/crossing_bound.h"
 #include "schedules/orders/order_bound.h"
 #include "schedules/orders/order_costs.h"
 #include "schedules/orders/order_model.h"
@@ -36,6 +37,7 @@ Instance instance_of(const Schedule& schedule, int p, int m, Costs costs, Bytes 
 struct Solved {
     Metrics metrics;
     StepTimes least;
+    Ns crossings;  // if the step were a quarter longer
     Plan plan;
 };
 
@@ -47,7 +49,9 @@ Solved solve(const Schedule& schedule, const Instance& one, int activations, Aim
     Solved solved;
     solved.plan = ordered(schedule, one.shape, options, &costs).plan;
     solved.metrics = metrics_of(simulate(solved.plan, one.costs));
-    solved.least = least_times(OrderModel({one.shape, options.schedule, &costs}));
+    const OrderModel model({one.shape, options.schedule, &costs});
+    solved.least = least_times(model, {solved.metrics.step_time, solved.metrics.span});
+    solved.crossings = least_time_by_crossings(model, solved.metrics.step_time * 5 / 4);
     return solved;
 }
 
@@ -112,24 +116,26 @@ TEST(Auto, FindsSpansThatAreProvenOptimal) {
         const Solved solved = solve(schedule, instance_of(schedule, row.p, row.m, costs, row.memory), 0, Aim::Span);
         EXPECT_EQ(solved.metrics.span, row.span) << row.p << ' ' << row.m << ' ' << row.memory;
         EXPECT_LE(solved.least.span, row.span);
+        EXPECT_LE(solved.crossings, row.span);
     }
 }
 
-// All lists of one device that take the micro-batches in order.
+// All lists of one device that take the micro-batches in order. F takes two of the room, and I frees `first` of them.
 using Kinds = std::vector<int>;
-void add_lists(int m, int room, std::array<int, 3> done, Kinds& list, std::vector<Kinds>& all) {
+void add_lists(int m, int room, int first, std::array<int, 3> done, Kinds& list, std::vector<Kinds>& all) {
     if (done[2] == m) {
         all.push_back(list);
         return;
     }
     for (int kind = 0; kind < 3; ++kind) {
-        const bool may = kind == 0 ? done[0] < m && done[0] - done[2] < room : done[kind] < done[kind - 1];
+        const int used = 2 * done[0] - first * done[1] - (2 - first) * done[2];
+        const bool may = kind == 0 ? done[0] < m && used + 2 <= room : done[kind] < done[kind - 1];
         if (!may)
             continue;
         std::array<int, 3> next = done;
         ++next[kind];
         list.push_back(kind);
-        add_lists(m, room, next, list, all);
+        add_lists(m, room, first, next, list, all);
         list.pop_back();
     }
 }
@@ -193,6 +199,7 @@ TEST(Auto, IsTheShortestOfAllOrdersOfSmallInstances) {
         for (const auto& [p, m] : {std::pair(2, 3), std::pair(3, 2), std::pair(2, 4)})
             for (int room = 1; room <= (m == 4 ? 2 : m); ++room) {
                 Passes passes{{}, pick(random, 0, 3)};
+                const int first = pick(random, 0, 2);
                 Costs costs = uniform(p, 1, 1, 1, passes.latency);
                 for (StageCost& stage : costs.stage) {
                     passes.times.push_back({pick(random, 1, 9), pick(random, 1, 9), pick(random, 1, 9)});
@@ -201,14 +208,58 @@ TEST(Auto, IsTheShortestOfAllOrdersOfSmallInstances) {
                     stage.backward_weight = passes.times.back()[2];
                     stage.backward = stage.backward_input + stage.backward_weight;
                 }
+                for (StageBytes& bytes : costs.bytes) {
+                    bytes.until_input = first;
+                    bytes.until_weight = 2 - first;
+                }
                 std::vector<Kinds> all;
                 Kinds list;
-                add_lists(m, room, {}, list, all);
+                add_lists(m, 2 * room, first, {}, list, all);
                 const Ns least = least_end(passes, all, m);
-                const Solved solved = solve(schedule, instance_of(schedule, p, m, costs), room);
-                EXPECT_EQ(solved.metrics.step_time, least) << p << ' ' << m << ' ' << room << " round " << round;
+                const Solved solved = solve(schedule, instance_of(schedule, p, m, costs, 2 * room), 0);
+                EXPECT_EQ(solved.metrics.step_time, least)
+                    << p << ' ' << m << ' ' << room << ' ' << first << " round " << round;
                 EXPECT_LE(solved.least.step, least);
+                EXPECT_LE(solved.crossings, least)
+                    << p << ' ' << m << ' ' << room << ' ' << first << " round " << round;
             }
+}
+
+// Steps proven the least by OR-Tools' CP-SAT: instances 66 and 67 of bench/order_gaps.py.
+struct TightLine {
+    int m, room;
+    std::vector<std::array<Ns, 3>> passes;  // F, I and W by device
+    std::vector<Ns> down, up;               // latencies
+    Ns step;
+};
+
+TEST(Auto, CrossingsBoundStepsWithLittleRoom) {
+    const Schedule& schedule = schedule_named("auto");
+    const TightLine lines[] = {
+        {15, 2, {{{1445, 956, 1382}, {752, 801, 1302}, {1305, 762, 1073}}}, {48, 94}, {253, 239}, 64296},
+        {9, 2, {{{1495, 773, 939}, {978, 1467, 999}, {925, 1110, 1136}}}, {142, 20}, {104, 90}, 42521}};
+    for (const TightLine& line : lines) {
+        const auto p = static_cast<int>(line.passes.size());
+        Costs costs = uniform(p, 1, 1, 1);
+        for (int device = 0; device < p; ++device) {
+            StageCost& stage = costs.stage[device];
+            const auto& [forward, input, weight] = line.passes[device];
+            stage.forward = forward, stage.backward_input = input, stage.backward_weight = weight;
+            stage.backward = input + weight;
+        }
+        {
+            ClusterEdit cluster(costs);
+            for (int device = 0; device + 1 < p; ++device) {
+                cluster->own_links[{device, device + 1}].latency = line.down[device];
+                cluster->own_links[{device + 1, device}].latency = line.up[device];
+            }
+        }
+        const Solved solved = solve(schedule, instance_of(schedule, p, line.m, costs), line.room);
+        EXPECT_EQ(solved.metrics.step_time, line.step);
+        EXPECT_LE(solved.least.step, line.step);
+        EXPECT_GE(static_cast<double>(solved.least.step), 0.995 * static_cast<double>(line.step));
+        EXPECT_LE(solved.crossings, line.step);
+    }
 }
 
 TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
@@ -247,6 +298,7 @@ TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
             EXPECT_LE(solved.metrics.step_time, before) << "with more memory, round " << round;
             before = solved.metrics.step_time;
             EXPECT_GE(solved.metrics.step_time, solved.least.step);
+            EXPECT_GE(solved.metrics.step_time, solved.crossings);
             for (const auto& [held, step] : others)
                 if (held <= activations * v)
                     EXPECT_LE(solved.metrics.step_time, step) << "round " << round << " p " << p << " m " << m;
