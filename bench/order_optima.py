@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Orders of the schedule auto and their lower bounds against a solver that knows neither: the pipelines of order_gaps.py as
-job shops for OR-Tools' CP-SAT (pip install ortools). Its order must not be shorter than the lower bound, nor its own bound
-above the order of auto.
+"""Orders of the schedule auto and their lower bounds against a solver by others: the pipelines of order_gaps.py as job
+shops for OR-Tools' CP-SAT (pip install ortools). Its order must not be shorter than the lower bound, nor its own bound above
+the order of auto.
 
     bench/order_optima.py [--seconds SECONDS] PIPEWRIGHT [INSTANCE...]
 """

@@ -16,8 +16,8 @@ constexpr Ns kNoTime = std::numeric_limits<Ns>::max();
 // Times that are computed; no bound is known when they do not suffice.
 constexpr double kMostComputed = 1e7;
 constexpr double kMostStates = 200;  // of a layer
-// Of a step, the time in which as many micro-batches as there is room for go forward and back, one such group after
-// another: below it, the work of a device says more.
+// The share of a step that micro-batches take to go forward and back, as many at once as there is room for. With less,
+// the work of a device says more.
 constexpr double kLeastShare = 0.75;
 
 // A stage with the shortest passes of all micro-batches.
