@@ -102,6 +102,11 @@ std::string no_concatenation(const Config& config, const Plan*) { return unread_
 std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
 std::string no_auto(const Config& config, const Plan*) { return unread_option(config, "activations"); }
 
+std::string no_order_of_lengths(const Config& config, const Plan* plan) {
+    return config.pipeline.micro_batch_lengths.empty() ? "all micro-batches are equal (pipeline.micro_batch_lengths)"
+                                                       : no_auto(config, plan);
+}
+
 std::string no_recomputed_stages(const Config& config, const Plan*) {
     return config.pipeline.recompute.stages.empty() ? "no stage is recomputed (pipeline.recompute)" : "";
 }
@@ -220,6 +225,7 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.activations", Read::ByPlans, no_auto},
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},
+    {"pipeline.micro_batch_order", Read::ByPlans, no_order_of_lengths},
     {"pipeline.concatenation", Read::ByPlans, no_concatenation},
     {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
     {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},

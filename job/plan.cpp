@@ -161,6 +161,7 @@ ScheduleOptions schedule_options_of(const Config& config) {
             .activations = pipeline.activations,
             .aim = pipeline.aim,
             .effort = pipeline.effort,
+            .micro_batches = pipeline.micro_batch_order,
             .concatenation = pipeline.concatenation,
             .synchronous_steps = pipeline.synchronous_steps};
 }

@@ -124,7 +124,8 @@ struct PipelineConfig {
     int group = 0;        // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
     int activations = 0;  // for auto: micro-batches in flight on a device; 0: by its memory
     ScheduleOptions::Aim aim = ScheduleOptions::Aim::Step;
-    double effort = 1;          // for auto: multiples of the usual number of orders that are tried
+    double effort = 1;  // for auto: multiples of the usual number of orders that are tried
+    ScheduleOptions::MicroBatches micro_batch_order = ScheduleOptions::MicroBatches::Given;  // for auto
     int synchronous_steps = 0;  // for pipemare: steps at the beginning of a run that are flushed
     int slices = 2;             // for seq1f1b: of each micro-batch
 };

@@ -226,6 +226,10 @@ constexpr ConfigKey kPipelineKeys[] = {
      "auto, auto-v: what is shortened, the `step` or the `span` ([metrics.md](metrics.md))"},
     {"effort", number_key<kPipeline, &Pipeline::effort>(0.001, 1000), KeyShown::IfSet, "",
      "auto, auto-v: how many orders are tried, in multiples of the usual number"},
+    {"micro_batch_order", choice_key<kPipeline, &Pipeline::micro_batch_order>(), KeyShown::IfSet, "",
+     "auto, auto-v, with `micro_batch_lengths`: whether the micro-batches of a step run in the `given` order, or in "
+     "`any`, "
+     "which the schedule chooses"},
     {"concatenation", choice_key<kPipeline, &Pipeline::concatenation>(), KeyShown::IfSet, "",
      "chimera with more micro-batches than devices: how its units follow each other, see "
      "[schedules.md](schedules.md#chimera)"},

@@ -4,6 +4,7 @@
 #include "schedules/orders/order_bound.h"
 #include "schedules/orders/order_model.h"
 #include "schedules/orders/order_moves.h"
+#include "schedules/orders/own_order.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -212,7 +213,12 @@ private:
     int left_ = 0;  // orders to try at a level
 };
 
-std::vector<Tasks> shortest_order(const Request& request) { return Shortest(request).order(); }
+std::vector<Tasks> shortest_order(const Request& request) {
+    const auto order = [](const Request& own) { return Shortest(own).order(); };
+    return request.options.micro_batches == ScheduleOptions::MicroBatches::Any && !request.costs->lengths.empty()
+               ? in_own_order(request, order)
+               : order(request);
+}
 
 }  // namespace
 

@@ -23,9 +23,16 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
         all.occupations[{from, to}] = occupied;
         all.messages[{from, to}] = bounded_sum(occupied, link.latency);
     };
+    Costs full;
+    if (!costs.lengths.empty()) {
+        full = costs;
+        full.lengths.clear();
+    }
     for (int stage = 0; stage < shape.stages; ++stage)
         for (const int device : index.devices_of(stage)) {
-            const auto on_device = [&](Op op) { return duration_of(op, stage, device, costs); };
+            const auto on_device = [&](Op op) {
+                return duration_of(op, stage, device, costs.lengths.empty() ? costs : full);
+            };
             const double accumulate = static_cast<double>(costs.stage[stage].accumulate) / cluster.speed_of(device);
             all.times[{stage, device}] = {on_device(Op::Forward),       on_device(Op::Backward),
                                           on_device(Op::BackwardInput), on_device(Op::BackwardWeight),

@@ -25,6 +25,8 @@ struct ScheduleOptions {
     // auto: what it shortens, the step of all devices, or the longest time from a device's own start to its own end
     enum class Aim { Step, Span } aim = Aim::Step;
     double effort = 1;  // auto: how many orders it tries, in multiples of its usual number
+    // auto: whether micro-batches of unequal length run in their order, or in any
+    enum class MicroBatches { Given, Any } micro_batches = MicroBatches::Given;
     // chimera with more micro-batches than devices.
     enum class Concatenation { Direct, ForwardDoubling } concatenation = Concatenation::Direct;
     int synchronous_steps = 0;  // pipemare: mini-batches at the beginning that are flushed
@@ -37,6 +39,10 @@ inline constexpr Choice<ScheduleOptions::Drain> kChoices<ScheduleOptions::Drain>
 template <>
 inline constexpr Choice<ScheduleOptions::Aim> kChoices<ScheduleOptions::Aim>[] = {{"step", ScheduleOptions::Aim::Step},
                                                                                   {"span", ScheduleOptions::Aim::Span}};
+
+template <>
+inline constexpr Choice<ScheduleOptions::MicroBatches> kChoices<ScheduleOptions::MicroBatches>[] = {
+    {"given", ScheduleOptions::MicroBatches::Given}, {"any", ScheduleOptions::MicroBatches::Any}};
 
 template <>
 inline constexpr Choice<ScheduleOptions::Concatenation> kChoices<ScheduleOptions::Concatenation>[] = {

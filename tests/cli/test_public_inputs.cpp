@@ -175,6 +175,8 @@ TEST_F(PublicInputs, MicroBatchesOfUnequalLength) {
     };
     EXPECT_NEAR(sorted("2, 1.75, 1.5, 1, 0.875, 0.5, 0.25, 0.125"), 151, 1e-3);
     EXPECT_NEAR(sorted("0.125, 0.25, 0.5, 0.875, 1, 1.5, 1.75, 2"), 148.5, 1e-3);
+    const std::string chosen = "--set pipeline.schedule=auto --set pipeline.micro_batch_order=any";
+    EXPECT_LE(ms_of_step("equal.yaml --set pipeline.micro_batch_lengths=lengths.csv " + chosen), 138);
 }
 
 TEST_F(PublicInputs, CountedStepsOfTwoSchedules) {

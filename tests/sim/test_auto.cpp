@@ -15,6 +15,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <set>
 
 namespace pw {
 namespace {
@@ -259,6 +260,49 @@ TEST(Auto, CrossingsBoundStepsWithLittleRoom) {
         EXPECT_LE(solved.least.step, line.step);
         EXPECT_GE(static_cast<double>(solved.least.step), 0.995 * static_cast<double>(line.step));
         EXPECT_LE(solved.crossings, line.step);
+    }
+}
+
+// Micro-batches in any order take no longer than in the given or a sorted one, and of few the best order is found.
+TEST(Auto, OrdersMicroBatchesOfUnequalLength) {
+    const Schedule& schedule = schedule_named("auto");
+    Random random(18);
+    for (int round = 0; round < rounds(6); ++round) {
+        const int p = pick(random, 2, 5), m = round % 2 == 0 ? 3 : pick(random, 4, 12);
+        Costs costs = uniform(p, 100, 100, 100);
+        for (int mb = 0; mb < m; ++mb) {
+            const double length = 0.1 * pick(random, 2, 30);
+            costs.lengths.push_back({length, length, length, length});
+        }
+        const auto step_of = [&](ScheduleOptions::MicroBatches order) {
+            const Instance one = instance_of(schedule, p, m, costs);
+            const OrderCosts own = order_costs(one.shape, costs, one.memory);
+            PlanOptions options;
+            options.schedule.micro_batches = order;
+            const Plan plan = ordered(schedule, one.shape, options, &own).plan;
+            std::set<Task> tasks;
+            for (const Tasks& list : plan.order)
+                tasks.insert(list.begin(), list.end());
+            for (int stage = 0; stage < p; ++stage)
+                for (int mb = 0; mb < m; ++mb)
+                    EXPECT_TRUE(tasks.contains({Op::Forward, stage, mb})) << stage << ' ' << mb;
+            const Metrics metrics = metrics_of(simulate(plan, costs));
+            const OrderModel model({one.shape, options.schedule, &own});
+            EXPECT_LE(least_times(model, {metrics.step_time, metrics.span}).step, metrics.step_time);
+            return metrics.step_time;
+        };
+        const Ns any = step_of(ScheduleOptions::MicroBatches::Any);
+        std::vector<MicroBatchLength>& lengths = costs.lengths;
+        EXPECT_LE(any, step_of(ScheduleOptions::MicroBatches::Given));
+        const auto is_shorter_one = [](const MicroBatchLength& one, const MicroBatchLength& other) {
+            return one.forward < other.forward;
+        };
+        std::sort(lengths.begin(), lengths.end(), is_shorter_one);
+        Ns least = std::numeric_limits<Ns>::max();
+        do
+            least = std::min(least, step_of(ScheduleOptions::MicroBatches::Given));
+        while (m == 3 && std::next_permutation(lengths.begin(), lengths.end(), is_shorter_one));
+        EXPECT_LE(any, least) << p << ' ' << m << " round " << round;
     }
 }
 
