@@ -50,6 +50,30 @@ std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Shape& one, co
     }
 }
 
+// Gives the devices of a copy the lists of one pipeline.
+void add_copy(std::vector<Tasks>& all, const std::vector<Tasks>& lists, const Shape& one, int copy, int copies) {
+    for (int device = 0; device < one.devices; ++device) {
+        Tasks& own = all[device * copies + copy] = lists[device];
+        for (Task& task : own)
+            task.microbatch = (one.whole_of(task.microbatch) * copies + copy) * one.slices + task.slice();
+    }
+}
+
+// Returns the costs of one copy. It can be simulated with the others if all have its order.
+OrderCosts costs_of_one(const Schedule& schedule, const Request& request) {
+    const int copies = request.shape.copies;
+    OrderCosts costs = costs_of_copies(*request.costs, copies);
+    const Shape one = copy_of(schedule, request.shape, 0);
+    if (request.costs->simulate && copy_of(schedule, request.shape, copies - 1).microbatches == one.microbatches)
+        costs.simulate = [&request, one, copies](const std::vector<Tasks>& lists) {
+            std::vector<Tasks> all(static_cast<std::size_t>(request.shape.devices));
+            for (int copy = 0; copy < copies; ++copy)
+                add_copy(all, lists, one, copy, copies);
+            return request.costs->simulate(all);
+        };
+    return costs;
+}
+
 }  // namespace
 
 // Copies with equally many micro-batches have one order.
@@ -59,17 +83,13 @@ std::vector<Tasks> orders_of(const Schedule& schedule, const Request& request) {
         return schedule.orders(request);
     std::optional<OrderCosts> costs;
     if (request.costs != nullptr)
-        costs = costs_of_copies(*request.costs, copies);
+        costs = costs_of_one(schedule, request);
     std::vector<Tasks> all(static_cast<std::size_t>(request.shape.devices)), lists;
     for (int copy = 0, served = -1; copy < copies; ++copy) {
         const Shape one = copy_of(schedule, request.shape, copy);
         if (std::exchange(served, one.microbatches) != one.microbatches)
             lists = orders_of_copy(schedule, one, request, costs ? &*costs : nullptr, copy);
-        for (int device = 0; device < one.devices; ++device) {
-            Tasks& own = all[device * copies + copy] = lists[device];
-            for (Task& task : own)
-                task.microbatch = (one.whole_of(task.microbatch) * copies + copy) * one.slices + task.slice();
-        }
+        add_copy(all, lists, one, copy, copies);
     }
     return all;
 }

@@ -52,7 +52,7 @@ struct OrderCosts {
 // Computes the costs of a placed shape. `memory` is that of each device.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory);
 // Returns those of one pipeline of Shape::copies, by its own devices: of each device and message the longest times of
-// the copies, and the least memory, so that all copies have one order.
+// the copies, and the least memory, so that all copies have one order; without a simulation.
 OrderCosts costs_of_copies(const OrderCosts& all, int copies);
 
 }  // namespace pw

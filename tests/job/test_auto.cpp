@@ -38,7 +38,7 @@ Bytes most_reserved(const Metrics& metrics) {
 
 constexpr const char* kNamed[] = {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2"};
 
-std::string random_config(Random& random, int devices) {
+std::string random_config(Random& random, int devices, int copies = 1) {
     std::string times[3];
     for (std::string& list : times)
         for (int stage = 0; stage < devices; ++stage)
@@ -47,10 +47,11 @@ std::string random_config(Random& random, int devices) {
         "workload: {{model: uniform, forward: [{}], backward_input: [{}], backward_weight: [{}], output: 1 MB, "
         "activation: 3 MB, activation_until_weight: 1 MB, weights: 5 MB}}\n"
         "cluster: {{devices: {}, dispatch: {} us, link: {{latency: {} us, bandwidth: 10 GB/s}}}}\n"
-        "pipeline: {{schedule: auto, micro_batches: {}}}\n"
+        "pipeline: {{schedule: auto, micro_batches: {}, replicas: {}}}\n"
         "transfer: {{receive: {}, protocol: rendezvous, communicator: {}}}\n",
-        times[0], times[1], times[2], devices, pick(random, 0, 50), pick(random, 0, 300), pick(random, 4, 20),
-        pick(random, 0, 2) > 0 ? "deferred" : "early", pick(random, 0, 1) == 1 ? "one" : "direction");
+        times[0], times[1], times[2], devices * copies, pick(random, 0, 50), pick(random, 0, 300),
+        pick(random, 4, 20) * copies, copies, pick(random, 0, 2) > 0 ? "deferred" : "early",
+        pick(random, 0, 1) == 1 ? "one" : "direction");
 }
 
 TEST(AutoOrders, AreNeverLongerThanSchedulesThatFitWhereMessagesWait) {
@@ -59,7 +60,7 @@ TEST(AutoOrders, AreNeverLongerThanSchedulesThatFitWhereMessagesWait) {
     for (int round = 0; round < rounds(12); ++round) {
         const int devices = pick(random, 2, 6), limit = pick(random, 1, 2) * devices;
         const bool by_span = pick(random, 0, 1) == 1;
-        const std::string text = random_config(random, devices);
+        const std::string text = random_config(random, devices, pick(random, 1, 2));
         SCOPED_TRACE(text);
         const Metrics own = simulated(text, {"pipeline.schedule=auto", fmt::format("pipeline.activations={}", limit),
                                              by_span ? "pipeline.aim=span" : "pipeline.aim=step"});
