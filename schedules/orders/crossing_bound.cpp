@@ -145,8 +145,8 @@ private:
         return static_cast<std::size_t>(microbatch - newest_ + window_) * stages_;
     }
 
-    // Returns the least step when I of a micro-batch starts at a time on the first stage. As many more micro-batches
-    // take their ways one after another as there is no room for together.
+    // Returns the least step if I of a micro-batch starts at a time on the first stage. The micro-batches after it for
+    // which there is no room at once go forward and back one after another.
     Ns least_step(int microbatch, Ns start) const {
         const LineStage& first = line_[0];
         const int others = microbatches_ - 1 - microbatch;

@@ -9,10 +9,10 @@ namespace pw {
 // micro-batches take forward and back; otherwise 0. An order that takes `found` is known: a shorter one is sought in a
 // relaxed decision diagram (Bergman, Cire, van Hoeve, Hooker, Decision Diagrams for Optimization, 2016, chapter 4).
 //
-// Where a micro-batch is under way when the next one starts, there is a stage up to which F of the next one runs before
-// I of the first, and from which on it runs after it. Each choice of these stages gives times for F and I, without W of
-// other micro-batches. A layer of the diagram has a state per choice, and what is too many is merged by the least of
-// all times.
+// If a micro-batch starts before an older one has ended, its F runs before I of the older one up to some stage, and
+// after it from the next stage on. Each choice of these stages gives times for F and I; W counts only where F waits for
+// its room. A layer of the diagram has a state per choice. If there are too many, some are merged into a state with the
+// least of their times.
 Ns least_time_by_crossings(const OrderModel& model, Ns found);
 
 }  // namespace pw
