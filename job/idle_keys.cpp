@@ -226,6 +226,7 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},
     {"pipeline.micro_batch_order", Read::ByPlans, no_order_of_lengths},
+    {"pipeline.current_plan", Read::ByPlans, no_auto},
     {"pipeline.concatenation", Read::ByPlans, no_concatenation},
     {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
     {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},

@@ -253,6 +253,33 @@ StageHolders holders_of_several(const Config& config) {
 
 namespace {
 
+// Returns the compute tasks of the plan in use, which has this shape.
+std::vector<Tasks> current_tasks(const Config& config, const Shape& shape) {
+    const std::string& path = config.pipeline.current_plan;
+    const auto refuse = [&](const std::string& fact) {
+        config.fail_at("pipeline.current_plan", fmt::format("{}: {}", path, fact),
+                       "export the plan of this pipeline with pipewright plan, or remove the key");
+    };
+    const auto size = [](const Shape& of) {
+        return fmt::format("{} devices, {} stages and {} micro-batches", of.devices, of.stages, of.microbatches);
+    };
+    const Plan plan = read_csv(path, config.transfer).plan;
+    if (size(plan.shape) != size(shape))
+        refuse(fmt::format("the plan has {}, this pipeline {}", size(plan.shape), size(shape)));
+    std::vector<Tasks> tasks = plan.order;
+    for (int device = 0; device < shape.devices; ++device) {
+        std::erase_if(tasks[device], [](const Task& task) { return task.op != Op::Forward && !is_backward(task.op); });
+        for (const Task& task : tasks[device])
+            if (const int server = shape.server_of(task.stage, task.microbatch); server != device)
+                refuse(fmt::format("the plan runs stage {} of micro-batch {} on device {}, schedule {} on device {}",
+                                   task.stage, task.microbatch, device, config.pipeline.schedule, server));
+        if (std::none_of(tasks[device].begin(), tasks[device].end(),
+                         [](const Task& task) { return is_backward(task.op); }))
+            refuse(fmt::format("the plan has no backwards on device {}", device));
+    }
+    return tasks;
+}
+
 std::vector<Bytes> memory_of(const Config& config) {
     std::vector<Bytes> memory;
     for (const DeviceConfig& device : config.cluster.devices)
@@ -324,9 +351,11 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
     const Schedule& schedule = schedule_of(config);
     const Shape shape = unplaced_shape(config, schedule, links, steps);
     const Shape where = at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
-    const PlanOptions options = options_of(config, schedule);
+    PlanOptions options = options_of(config, schedule);
     std::optional<OrderCosts> costs;
     if (schedule.needs_costs && costs_of) {
+        if (!config.pipeline.current_plan.empty())
+            options.current = current_tasks(config, where);
         Costs all = costs_of(where);
         costs = order_costs(where, all, memory_of(config));
         if (options.schedule.effort >= 1)

@@ -141,6 +141,7 @@ Job with_microbatches(const Job& job, int microbatches, int steps) {
     const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
     Job probe = job;
     probe.config.pipeline.micro_batches = microbatches;
+    probe.config.pipeline.current_plan.clear();
     if (job.config.pipeline.mini_batch > 0)
         probe.config.pipeline.mini_batch = std::int64_t{microbatches - 1} * sizes.full + sizes.last();
     probe.config.training.steps = steps;

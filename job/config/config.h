@@ -126,6 +126,7 @@ struct PipelineConfig {
     ScheduleOptions::Aim aim = ScheduleOptions::Aim::Step;
     double effort = 1;  // for auto: multiples of the usual number of orders that are tried
     ScheduleOptions::MicroBatches micro_batch_order = ScheduleOptions::MicroBatches::Given;  // for auto
+    std::string current_plan;   // for auto: the absolute path of a *.csv; empty: none
     int synchronous_steps = 0;  // for pipemare: steps at the beginning of a run that are flushed
     int slices = 2;             // for seq1f1b: of each micro-batch
 };

@@ -123,6 +123,8 @@ struct PlanOptions {
     Prediction prediction = Prediction::None;
     Recomputation recompute;
     TransferMode transfers;  // the plan is proven in these lanes, under rendezvous
+    // auto: the compute tasks of every device, in order, of a plan in use; it is kept unless the order found is shorter
+    std::vector<Tasks> current = {};
 };
 
 // Returns the fewest micro-batches that every stage divides evenly among its holders. Schedules that update as often as

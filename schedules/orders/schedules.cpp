@@ -1,5 +1,6 @@
 #include "schedules/memory/limits.h"
 #include "schedules/orders/copies.h"
+#include "schedules/orders/kept_order.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "workloads/error.h"
@@ -191,7 +192,10 @@ Shape placed(const Schedule& schedule, Shape shape) {
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options, const OrderCosts* costs) {
     if (schedule.needs_costs && costs == nullptr)
         fail("schedule {} orders tasks by their costs, and this plan has none", schedule.name);
-    std::vector<Tasks> order = orders_of(schedule, {shape, options.schedule, costs});
+    const Request request{shape, options.schedule, costs};
+    std::vector<Tasks> order = orders_of(schedule, request);
+    if (!options.current.empty() && costs != nullptr)
+        order = shorter_order(request, std::move(order), options.current);
     return with_order(schedule, std::move(shape), std::move(order), options);
 }
 

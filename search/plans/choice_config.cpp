@@ -94,6 +94,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     std::iota(recomputed.begin(), recomputed.end(), 0);
     chosen.pipeline.recompute = {.stages = std::move(recomputed), .saved = choice.saved, .ahead = choice.ahead};
     chosen.pipeline.recompute_layers = choice.layers;
+    chosen.pipeline.current_plan.clear();
     chosen.pipeline.replicas = choice.replicas;
     chosen.pipeline.copies = choice.copies;
     if (schedule_named(config, choice.schedule).needs_costs)

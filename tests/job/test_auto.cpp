@@ -1,10 +1,13 @@
 // The orders that `auto` chooses among when the simulator has rules that its own times leave out.
 #include "job/job.h"
+#include "schedules/csv/csv.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/config_text.h"
 #include "tests/support/dice.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/thoroughness.h"
+#include "workloads/error.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -97,6 +100,53 @@ TEST(AutoOrders, FitWhereSchedulesFit) {
         shorter += own.makespan < best;
     }
     EXPECT_GT(shorter, 0);
+}
+
+// The message of the error that a config ends with.
+std::string plan_refusal(const std::string& text, const std::vector<std::string>& set) {
+    try {
+        simulated(text, set);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(AutoOrders, KeepThePlanInUse) {
+    const TemporaryFolder folder;
+    const std::string text =
+        "workload: {model: uniform, forward: [9 us, 5 us], backward_input: 8 us, backward_weight: 6 us}\n"
+        "cluster: {devices: 2, link: {latency: 1 us}}\n"
+        "pipeline: {schedule: zb-h2, micro_batches: 6}\n";
+    const auto export_plan = [&](const std::string& name, const std::vector<std::string>& set) {
+        Notices notices;
+        const Job job = make_job(load(text, set), notices);
+        return "pipeline.current_plan=" + folder.write(name, print_csv(job.plan, true));
+    };
+    // By their times alone, orders are found with room for one micro-batch; that of the plan in use may take more.
+    const std::string plan = export_plan("plan.csv", {});
+    const std::vector<std::string> found = {"pipeline.schedule=auto", "pipeline.activations=1"};
+    EXPECT_EQ(simulated(text, {found[0], found[1], plan}).makespan, simulated(text, found).makespan)
+        << "it has no room";
+    const std::string effort = "pipeline.effort=0.001", faster = "workload.forward=[4 us, 3 us]";
+    EXPECT_LE(simulated(text, {found[0], effort, faster, "pipeline.activations=3", plan}).makespan,
+              simulated(text, {faster}).makespan);
+
+    const std::string other = export_plan("other.csv", {"pipeline.micro_batches=4"});
+    EXPECT_PRED_FORMAT2(testing::IsSubstring,
+                        "the plan has 2 devices, 2 stages and 4 micro-batches, this pipeline 2 devices, 2 stages and 6 "
+                        "micro-batches",
+                        plan_refusal(text, {found[0], other}));
+    const std::string v =
+        export_plan("v.csv", {"pipeline.schedule=zb-v", "pipeline.stages=4", "workload.forward=9 us"});
+    EXPECT_PRED_FORMAT2(testing::IsSubstring,
+                        "the plan runs stage 3 of micro-batch 0 on device 0, schedule auto on device 1",
+                        plan_refusal(text, {found[0], "pipeline.stages=4", "workload.forward=9 us", v}));
+    const std::string forwards = export_plan("forwards.csv", {"pipeline.schedule=forward-only"});
+    EXPECT_PRED_FORMAT2(testing::IsSubstring, "the plan has no backwards on device 0",
+                        plan_refusal(text, {found[0], forwards}));
+    EXPECT_PRED_FORMAT2(testing::IsSubstring, "/nowhere/plan.csv",
+                        plan_refusal(text, {found[0], "pipeline.current_plan=/nowhere/plan.csv"}));
 }
 
 }  // namespace

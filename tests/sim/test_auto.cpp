@@ -306,25 +306,29 @@ TEST(Auto, OrdersMicroBatchesOfUnequalLength) {
     }
 }
 
+// Uneven stages of p devices with `chunks` stages each, and a latency per link.
+Costs uneven(Random& random, int p, int chunks) {
+    Costs costs = uniform(p * chunks, 1, 1, 1);
+    for (StageCost& stage : costs.stage) {
+        stage.forward = pick(random, 50, 150);
+        stage.backward_input = pick(random, 50, 150);
+        stage.backward_weight = pick(random, 30, 120);
+        stage.backward = stage.backward_input + stage.backward_weight - pick(random, 0, 10);
+    }
+    ClusterEdit cluster(costs);
+    for (int device = 0; device + 1 < p; ++device)
+        cluster->own_links[{device, device + 1}].latency = cluster->own_links[{device + 1, device}].latency =
+            pick(random, 0, 60);
+    return costs;
+}
+
 TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
     Random random(7);
     for (int round = 0; round < std::max(1, rounds(6)); ++round) {
         const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
         const int p = pick(random, 3, soaks() ? 8 : 6), m = pick(random, 6, soaks() ? 32 : 16);
         const int v = schedule.chunks;
-        Costs costs = uniform(p * v, 1, 1, 1);
-        for (StageCost& stage : costs.stage) {
-            stage.forward = pick(random, 50, 150);
-            stage.backward_input = pick(random, 50, 150);
-            stage.backward_weight = pick(random, 30, 120);
-            stage.backward = stage.backward_input + stage.backward_weight - pick(random, 0, 10);
-        }
-        {
-            ClusterEdit cluster(costs);
-            for (int device = 0; device + 1 < p; ++device)
-                cluster->own_links[{device, device + 1}].latency = cluster->own_links[{device + 1, device}].latency =
-                    pick(random, 0, 60);
-        }
+        const Costs costs = uneven(random, p, v);
         const Instance one = instance_of(schedule, p, m, costs);
         std::vector<std::pair<int, Ns>> others;  // most held, step
         for (const Schedule& other : schedules())
@@ -348,6 +352,48 @@ TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
                     EXPECT_LE(solved.metrics.step_time, step) << "round " << round << " p " << p << " m " << m;
         }
         EXPECT_EQ(hash_of(solve(schedule, one, p).plan), hash_of(solve(schedule, one, p).plan));
+    }
+}
+
+// With the plan in use at hand, faster tasks never make a plan longer.
+TEST(Auto, KeepsThePlanInUseUnlessAnotherIsShorter) {
+    Random random(23);
+    for (int round = 0; round < rounds(10); ++round) {
+        const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
+        const int p = pick(random, 2, 6), m = pick(random, 4, 12), copies = round % 4 == 3 ? 2 : 1;
+        Instance one = instance_of(schedule, p, m, uneven(random, p, schedule.chunks));
+        if (copies > 1) {
+            one.shape.copies = copies;
+            one.shape.devices *= copies;
+            one.shape.placement.clear();
+            one.shape.serving.clear();
+            one.shape = placed(schedule, one.shape);
+            one.costs = uniform(p * schedule.chunks, 100, 90, 80);
+            one.memory.resize(static_cast<std::size_t>(p * copies), kNoMemory);
+        }
+        PlanOptions options;
+        options.schedule.activations = pick(random, 1, p);
+        const auto plan_with = [&](const std::vector<Tasks>& current) {
+            const OrderCosts costs = order_costs(one.shape, one.costs, one.memory);
+            PlanOptions own = options;
+            own.current = current;
+            return ordered(schedule, one.shape, own, &costs).plan;
+        };
+        const auto step_of = [&](const Plan& plan) { return metrics_of(simulate(plan, one.costs)).step_time; };
+        const Plan first = plan_with({});
+        std::vector<Tasks> tasks = first.order;
+        for (Tasks& list : tasks)
+            std::erase_if(list, [](const Task& task) { return task.op != Op::Forward && !is_backward(task.op); });
+        const Ns before = step_of(first);
+        StageCost& stage = one.costs.stage[pick(random, 0, p * schedule.chunks - 1)];
+        for (Ns StageCost::*const time : {&StageCost::forward, &StageCost::backward_input, &StageCost::backward_weight})
+            stage.*time -= stage.*time / pick(random, 2, 20);
+        stage.backward = std::min(stage.backward, stage.backward_input + stage.backward_weight);
+        const Plan next = plan_with(tasks);
+        EXPECT_LE(step_of(next), step_of(first)) << "round " << round;
+        EXPECT_LE(step_of(next), before) << "round " << round;
+        EXPECT_LE(step_of(next), step_of(plan_with({}))) << "round " << round;
+        EXPECT_LE(most_held(metrics_of(simulate(next, one.costs))), options.schedule.activations * schedule.chunks);
     }
 }
 
