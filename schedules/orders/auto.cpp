@@ -19,7 +19,11 @@ constexpr double kMostPlaced = 1e7, kMostTimed = 1e7, kMostTries = 200, kMostMov
 constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
-constexpr double kPatience[] = {0.75, 0, 1};
+struct Filling {
+    double patience;
+    bool level;
+};
+constexpr Filling kFilling[] = {{0.75, false}, {0, true}, {0, false}, {1, false}};
 constexpr double kLag[] = {0, 1.5};
 
 std::vector<OrderRules> all_rules(bool looped) {
@@ -34,10 +38,12 @@ std::vector<OrderRules> all_rules(bool looped) {
                     all.push_back(rules);
                 }
     };
-    for (const double patience : kPatience)
-        for (const double lag : kLag)
+    for (const Filling& filling : kFilling)
+        for (const double lag : kLag) {
+            add({.undelayed = true, .lag = lag, .patience = filling.patience, .level = filling.level});
             for (const double ahead : kAhead)
-                add({.ahead = ahead, .lag = lag, .patience = patience});
+                add({.ahead = ahead, .lag = lag, .patience = filling.patience, .level = filling.level});
+        }
     for (const double ahead : kAhead)
         add({.ahead = ahead, .whole = true});
     return all;

@@ -31,7 +31,7 @@ struct Device {
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
     int left_over = 0, lag = 0;     // W that could run, and how many of them wait for the end
-    Ns free_at = 0;
+    Ns free_at = 0, waited = 0;     // since its first pass
 };
 
 struct Choice {
@@ -77,6 +77,13 @@ private:
         const std::size_t at = kind == 0 ? queue.forwards : kind == 1 ? queue.inputs : queue.weights;
         return model_.number(queue.stage, queue.microbatches[at], kind);
     }
+    // Returns the pace at which F reaches and leaves a stage.
+    Ns slowest_forward(int stage) const {
+        Ns slowest = 1;
+        for (int before = 0; before <= stage; ++before)
+            slowest = std::max(slowest, model_.time(2 * model_.number(before, 0, 0)));
+        return slowest;
+    }
     int weight_kind() const { return rules_.whole ? 1 : 2; }
 
     const OrderModel& model_;
@@ -86,7 +93,7 @@ private:
     std::vector<int> missing_;
     std::vector<Ns> ready_, lane_;
     PassLists lists_;
-    Ns longest_path_ = 0;
+    Ns longest_path_ = 0, longest_wait_ = 0;
 };
 
 ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules)
@@ -132,7 +139,10 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowes
         const Ns weight = std::max<Ns>(1, model_.time(2 * (number + 2)));
         own.lag +=
             static_cast<int>(rules_.lag * static_cast<double>(longest_path_ - own_path) / static_cast<double>(weight));
-        ahead += 1 + std::ceil(rules_.ahead * static_cast<double>(trips[stage]) / static_cast<double>(slowest) - 1e-9);
+        const auto trip = static_cast<double>(trips[stage]);
+        ahead +=
+            1 + (rules_.undelayed ? std::floor(rules_.ahead * trip / static_cast<double>(slowest_forward(stage)) + 1e-9)
+                                  : std::ceil(rules_.ahead * trip / static_cast<double>(slowest) - 1e-9));
     }
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
     own.oldest = own.filling = first_of(own.left, 0);
@@ -210,7 +220,8 @@ Choice ListScheduling::choice_of(int device) const {
         return best;
     const Ns time = model_.time(2 * number_of(own.stages[weight.queue], 2));
     const auto delay = static_cast<Ns>(rules_.patience * static_cast<double>(time));
-    const bool fills = best.start == kNever || own.free_at + time <= best.start + delay;
+    const bool fills = best.start == kNever || own.free_at + time <= best.start + delay ||
+                       (rules_.level && own.waited + best.start - own.free_at > longest_wait_);
     return fills || (rules_.forward_first && lacks_room) ? weight : best;
 }
 
@@ -233,6 +244,9 @@ void ListScheduling::run(int device, const Choice& choice) {
     Device& own = devices_[device];
     StageQueue& queue = own.stages[choice.queue];
     const int number = number_of(queue, choice.kind);
+    if (!lists_[device].empty())
+        own.waited += choice.start - own.free_at;
+    longest_wait_ = std::max(longest_wait_, own.waited);
     const Pass pass = 2 * number + (choice.kind == 1 && rules_.whole ? 1 : 0);
     lists_[device].push_back(pass);
     Ns end = choice.start + model_.time(pass);

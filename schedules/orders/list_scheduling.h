@@ -7,15 +7,20 @@ namespace pw {
 
 // How a device chooses among passes that could begin at the same time, and when it waits.
 struct OrderRules {
-    // A device at `distance` devices' round trips from the last stage runs up to 1 + ahead * round trip / work forwards
-    // ahead of their I: 1 is about 1F1B's warm-up.
+    // A device runs up to 1 + ahead * round trip to the last stage / work forwards ahead of their I, rounded up: 1 is
+    // about 1F1B's warm-up. Undelayed: 1 + ahead * round trip / forward, rounded down, so that with 1 none delays the
+    // first I.
     double ahead = 1;
+    bool undelayed = false;
     bool forward_first = false;  // of an F and an I
     bool whole = false;          // I and W are one B
     // W waits while fewer of them are left than fill this share of the time from the start of a step to the device's
     // first F, and from its last I to the end: they run there.
     double lag = 0;
     double patience = 0;  // W may delay the next known pass by this share of its own time
+    // W also delays it where the device would otherwise have waited longer than all others ("Zero Bubble Pipeline
+    // Parallelism", section 3).
+    bool level = false;
     enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
 };
 
