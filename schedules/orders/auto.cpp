@@ -2,8 +2,8 @@
 
 #include "schedules/orders/list_scheduling.h"
 #include "schedules/orders/order_bound.h"
+#include "schedules/orders/order_changes.h"
 #include "schedules/orders/order_model.h"
-#include "schedules/orders/order_moves.h"
 #include "schedules/orders/own_order.h"
 #include "workloads/error.h"
 
@@ -14,9 +14,12 @@ namespace pw {
 
 namespace {
 
-// Effort is counted in passes that are placed or timed, so that the answer depends on the request alone.
-constexpr double kMostPlaced = 1e7, kMostTimed = 1e7, kMostTries = 200, kMostMoves = 1500;
+// Effort is counted in passes that are placed or timed, so that the answer depends on the request alone: of a step at
+// all levels, to try rules, to make exceptions from them, and to move passes.
+constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
+constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
+constexpr double kSlowerIfLooped = 5;       // to place a pass
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 struct Filling {
@@ -38,9 +41,10 @@ std::vector<OrderRules> all_rules(bool looped) {
                     all.push_back(rules);
                 }
     };
-    for (const Filling& filling : kFilling)
-        for (const double lag : kLag) {
-            add({.undelayed = true, .lag = lag, .patience = filling.patience, .level = filling.level});
+    for (const double lag : kLag)
+        for (const Filling& filling : kFilling) {
+            if (!looped)
+                add({.undelayed = true, .lag = lag, .patience = filling.patience, .level = filling.level});
             for (const double ahead : kAhead)
                 add({.ahead = ahead, .lag = lag, .patience = filling.patience, .level = filling.level});
         }
@@ -106,7 +110,7 @@ public:
             const StepTimes least = least_times(model_);
             if (one_fits && main_time(best.times, aim_) <= main_time(least, aim_))
                 break;
-            TimedOrder order = at_level(least, levels);
+            TimedOrder order = at_level(least);
             one_fits = one_fits || simulated(order).order.fits;
             take(best, std::move(order));
         }
@@ -153,27 +157,37 @@ private:
         return best.lists;
     }
 
-    TimedOrder at_level(const StepTimes& least, int levels) {
+    TimedOrder at_level(const StepTimes& least) {
         TimedOrder best;
         for (const TimedOrder& order : named_)
             if (is_shorter(order.times, best.times, aim_) && fits(model_, order.lists))
                 best = order;
-        const double passes = static_cast<double>(model_.passes()) * std::min(levels, kUsualLevels);
-        const int tries = static_cast<int>(std::max(effort_ * std::clamp(kMostPlaced / passes, 12.0, kMostTries), 1.0));
+        // Each level gets the same effort, whatever their number is.
+        const double timed = static_cast<double>(model_.passes()) * kUsualLevels;
+        const double placed = timed * (model_.stages() > model_.devices() ? kSlowerIfLooped : 1);
+        const int tries = static_cast<int>(std::max(effort_ * std::clamp(kMostPlaced / placed, 12.0, kMostTries), 1.0));
         left_ = tries;
         std::vector<Tried> first(kStarts);  // the best of each kind of rules
         for (std::size_t rule = 0; rule < rules_.size() && 2 * left_ > tries; ++rule)
             attempt(rules_[rule], first[start_of(rules_[rule])]);
-        std::stable_sort(first.begin(), first.end(), [&](const Tried& one, const Tried& other) {
+        const auto is_shorter_one = [&](const Tried& one, const Tried& other) {
             return is_shorter(one.order.times, other.order.times, aim_);
-        });
+        };
+        const auto may_shorten = [&](const Tried& one) {
+            return !one.order.lists.empty() && main_time(best.times, aim_) > main_time(least, aim_);
+        };
+        std::stable_sort(first.begin(), first.end(), is_shorter_one);
         for (Tried& one : first) {
-            if (!one.order.lists.empty() && main_time(best.times, aim_) > main_time(least, aim_))
+            if (may_shorten(one))
                 refine(one, least);
-            take(best, std::move(one.order));
+            take(best, one.order);
         }
-        const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / passes));
-        return improved(model_, timer_, std::move(best), least, aim_, moves);
+        if (const Tried& one = *std::min_element(first.begin(), first.end(), is_shorter_one); may_shorten(one)) {
+            const auto exceptions = static_cast<int>(effort_ * std::min(kMostExceptions, kMostExcepted / placed));
+            take(best, with_exceptions(model_, timer_, one.order, one.rules, least, aim_, exceptions));
+        }
+        const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / timed));
+        return moved(model_, timer_, std::move(best), least, aim_, moves);
     }
 
     static constexpr std::size_t kStarts = 4;

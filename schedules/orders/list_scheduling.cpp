@@ -28,6 +28,7 @@ struct Device {
     std::vector<OrderModel::Amounts> taken;  // by micro-batch: by its F that have begun
     int filling = 0;                         // the first micro-batch with such stages
     OrderModel::Amounts younger{};           // taken by those after it
+    OrderModel::Amounts whole{};             // of a micro-batch on all stages
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
     int left_over = 0, lag = 0;     // W that could run, and how many of them wait for the end
@@ -61,12 +62,16 @@ void note_forward(Device& own, int microbatch, const OrderModel::Amounts& taken)
 
 class ListScheduling {
 public:
-    ListScheduling(const OrderModel& model, const OrderRules& rules);
+    ListScheduling(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions);
     PassLists lists();
 
 private:
-    void prepare(int device, const std::vector<Ns>& trips, Ns slowest);
+    void prepare(int device, const std::vector<Ns>& trips);
     Choice choice_of(int device) const;
+    void choose(int device) {
+        choices_[device] = choice_of(device);
+        starts_[device] = choices_[device].start;
+    }
     bool may_run_ahead(const Device& own, const StageQueue& queue) const;
     bool has_room(const Device& own, const StageQueue& queue) const;
     bool comes_before(const Device& own, const Choice& one, const Choice& other) const;
@@ -88,38 +93,36 @@ private:
 
     const OrderModel& model_;
     const OrderRules& rules_;
+    const Exceptions* const exceptions_;
     std::vector<Device> devices_;
     std::vector<Choice> choices_;
+    std::vector<Ns> starts_;  // of the choices
     std::vector<int> missing_;
     std::vector<Ns> ready_, lane_;
     PassLists lists_;
     Ns longest_path_ = 0, longest_wait_ = 0;
 };
 
-ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules)
+ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions)
     : model_(model),
       rules_(rules),
+      exceptions_(exceptions),
       devices_(static_cast<std::size_t>(model.devices())),
       choices_(devices_.size()),
+      starts_(devices_.size(), kNever),
       missing_(model.inputs()),
       ready_(missing_.size(), 0),
       lane_(static_cast<std::size_t>(model.lanes()), 0),
       lists_(devices_.size()) {
     const std::vector<Ns> trips = model.round_trips(0);
-    Ns slowest = 1;
-    std::vector<Ns> work(devices_.size(), 0);
-    for (int number = 0; number < model.passes(); ++number)
-        work[model.device_of(number)] += model.time(2 * number);
-    for (const Ns time : work)
-        slowest = std::max(slowest, time / model.microbatches());
     for (int stage = 0; stage < model.stages(); ++stage)
         longest_path_ = std::max(longest_path_, model.time(2 * model.number(stage, 0, 0)) + trips[stage] +
                                                     model.time(2 * model.number(stage, 0, 1)));
     for (int device = 0; device < model.devices(); ++device)
-        prepare(device, trips, slowest);
+        prepare(device, trips);
 }
 
-void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowest) {
+void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
     Device& own = devices_[device];
     own.left.assign(static_cast<std::size_t>(model_.microbatches()), 0);
     own.forwards_left = own.left;
@@ -134,6 +137,8 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowes
                 ++own.forwards_left[mb];
             }
         own.stages.push_back(std::move(queue));
+        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+            own.whole[limit] += model_.held(stage).from_forward[limit];
         const int number = model_.number(stage, 0, 0);
         const Ns own_path = model_.time(2 * number) + trips[stage] + model_.time(2 * (number + 1));
         const Ns weight = std::max<Ns>(1, model_.time(2 * (number + 2)));
@@ -142,7 +147,7 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips, Ns slowes
         const auto trip = static_cast<double>(trips[stage]);
         ahead +=
             1 + (rules_.undelayed ? std::floor(rules_.ahead * trip / static_cast<double>(slowest_forward(stage)) + 1e-9)
-                                  : std::ceil(rules_.ahead * trip / static_cast<double>(slowest) - 1e-9));
+                                  : std::ceil(rules_.ahead * trip / static_cast<double>(model_.slowest_work()) - 1e-9));
     }
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
     own.oldest = own.filling = first_of(own.left, 0);
@@ -154,15 +159,12 @@ bool ListScheduling::may_run_ahead(const Device& own, const StageQueue& queue) c
 
 // Younger micro-batches leave a whole one's room to the first that has F left.
 bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const {
-    OrderModel::Amounts needed = model_.held(queue.stage).from_forward, all = needed;
-    if (queue.microbatches[queue.forwards] != own.filling)
-        for (const StageQueue& stage : own.stages)
-            for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-                all[limit] += model_.held(stage.stage).from_forward[limit];
+    const OrderModel::Amounts& needed = model_.held(queue.stage).from_forward;
     const OrderModel::Amounts& room = model_.room(static_cast<int>(&own - devices_.data()));
+    const bool is_younger = queue.microbatches[queue.forwards] != own.filling;
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         if (own.used[limit] + needed[limit] > room[limit] ||
-            (all != needed && own.younger[limit] + all[limit] > room[limit]))
+            (is_younger && own.younger[limit] + needed[limit] + own.whole[limit] > room[limit]))
             return false;
     return true;
 }
@@ -190,8 +192,9 @@ bool has_more(const Device& own) {
 
 Choice ListScheduling::choice_of(int device) const {
     const Device& own = devices_[device];
-    Choice best, weight;
+    Choice best, weight, excepted;
     bool lacks_room = false;
+    const PassKind exception = exceptions_ == nullptr ? kByRules : (*exceptions_)[device][lists_[device].size()];
     for (std::size_t at = 0; at < own.stages.size(); ++at) {
         const StageQueue& queue = own.stages[at];
         const auto consider = [&](int kind) {
@@ -201,6 +204,8 @@ Choice ListScheduling::choice_of(int device) const {
             const Choice choice{std::max(own.free_at, ready_[number]), at, kind};
             if (comes_before(own, choice, best))
                 best = choice;
+            if (kind == exception && comes_before(own, choice, excepted))
+                excepted = choice;
         };
         if (queue.has_forward() && may_run_ahead(own, queue)) {
             const bool room = has_room(own, queue);
@@ -216,6 +221,10 @@ Choice ListScheduling::choice_of(int device) const {
                                            own.stages[weight.queue].microbatches[own.stages[weight.queue].weights]))
             weight = {own.free_at, at, 2};
     }
+    if (exception == 2)
+        excepted = weight;
+    if (excepted.start != kNever)
+        return excepted;
     if (weight.start == kNever || (own.left_over <= own.lag && !lacks_room && has_more(own)))
         return best;
     const Ns time = model_.time(2 * number_of(own.stages[weight.queue], 2));
@@ -236,7 +245,7 @@ void ListScheduling::send(int number, Ns end) {
         ready_[message.reader] = std::max(ready_[message.reader], arrival);
         if (--missing_[message.reader] == 0)
             if (const int device = model_.device_of(message.reader); device != model_.device_of(number))
-                choices_[device] = choice_of(device);
+                choose(device);
     }
 }
 
@@ -271,7 +280,7 @@ void ListScheduling::run(int device, const Choice& choice) {
         note_forward(own, queue.microbatches[queue.forwards - 1], held.from_forward);
     own.free_at = end;
     send(number, end);
-    choices_[device] = choice_of(device);
+    choose(device);
 }
 
 // If all devices wait, one of them runs its W. Returns false if none has any.
@@ -279,7 +288,7 @@ bool ListScheduling::ends_lag() {
     for (int device = 0; device < model_.devices(); ++device)
         if (Device& own = devices_[device]; own.left_over > 0 && own.lag > 0) {
             own.lag = own.left_over - 1;
-            choices_[device] = choice_of(device);
+            choose(device);
             if (choices_[device].start != kNever)
                 return true;
         }
@@ -288,22 +297,23 @@ bool ListScheduling::ends_lag() {
 
 PassLists ListScheduling::lists() {
     for (int device = 0; device < model_.devices(); ++device)
-        choices_[device] = choice_of(device);
+        choose(device);
     for (;;) {
-        const auto first =
-            std::min_element(choices_.begin(), choices_.end(),
-                             [](const Choice& one, const Choice& other) { return one.start < other.start; });
-        if (first->start == kNever) {
+        const auto first = std::min_element(starts_.begin(), starts_.end());
+        if (*first == kNever) {
             if (!ends_lag())
                 return std::move(lists_);
             continue;
         }
-        run(static_cast<int>(first - choices_.begin()), Choice(*first));
+        const auto device = static_cast<int>(first - starts_.begin());
+        run(device, Choice(choices_[device]));
     }
 }
 
 }  // namespace
 
-PassLists scheduled(const OrderModel& model, const OrderRules& rules) { return ListScheduling(model, rules).lists(); }
+PassLists scheduled(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions) {
+    return ListScheduling(model, rules, exceptions).lists();
+}
 
 }  // namespace pw

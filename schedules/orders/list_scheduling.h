@@ -24,9 +24,15 @@ struct OrderRules {
     enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
 };
 
+// Exceptions from the rules, by device and position in its list, and one after its end: the kind of pass that it runs
+// there if the inputs of one are known to come and it keeps the limits.
+using PassKind = signed char;  // 0: F, 1: I, 2: W
+constexpr PassKind kByRules = -1;
+using Exceptions = std::vector<std::vector<PassKind>>;
+
 // Returns lists that keep the model's limits; whatever these are, no device waits forever. A device leaves the first
 // micro-batch that has F left on it the room of a whole one, besides what younger ones hold. So the oldest micro-batch
 // of all finds room wherever it still needs some.
-PassLists scheduled(const OrderModel& model, const OrderRules& rules);
+PassLists scheduled(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions = nullptr);
 
 }  // namespace pw

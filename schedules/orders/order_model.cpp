@@ -105,6 +105,11 @@ void OrderModel::connect(const Shape& shape) {
                 send(input, number(peer, mb, 1), true);
         }
     lanes_ = static_cast<int>(lanes.size());
+    std::vector<Ns> work(static_cast<std::size_t>(devices_), 0);
+    for (int pass = 0; pass < passes(); ++pass)
+        work[device_of(pass)] += time(2 * pass);
+    for (const Ns time : work)
+        slowest_work_ = std::max(slowest_work_, time / microbatches_);
 }
 
 void OrderModel::limit(const Request& request) {

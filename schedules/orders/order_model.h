@@ -56,6 +56,7 @@ public:
     Ns time(Pass pass) const { return times_[static_cast<std::size_t>(pass)]; }
     // Returns the additional time of the k-th B or W of a stage on a device, counted from 0.
     Ns closing_time(int stage, int device, int k) const;
+    Ns slowest_work() const { return slowest_work_; }  // of a device for a micro-batch, at least 1
     const std::vector<Message>& messages(int number) const { return messages_[static_cast<std::size_t>(number)]; }
     const std::vector<int>& inputs() const { return inputs_; }  // by number: how many messages it waits for
     const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
@@ -83,6 +84,7 @@ private:
     std::vector<std::vector<int>> stages_on_;
     std::vector<Ns> accumulate_, update_;  // by stage and device, as served_
     std::vector<Ns> times_;                // by pass
+    Ns slowest_work_ = 1;
     std::vector<std::vector<Message>> messages_;
     std::vector<int> inputs_;
     std::vector<Held> held_;

@@ -1,5 +1,6 @@
 // The schedule that finds its order: published rates, every order of small instances, and laws of random ones.
 #include "schedules/orders/crossing_bound.h"
+#include "schedules/orders/list_scheduling.h"
 #include "schedules/orders/order_bound.h"
 #include "schedules/orders/order_costs.h"
 #include "schedules/orders/order_model.h"
@@ -16,6 +17,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 
 namespace pw {
 namespace {
@@ -75,11 +77,15 @@ constexpr Row kRows[] = {{2304, 24, 8, 24, 18522, 18086, 9337, 601, .1585, .0433
                          {2304, 24, 8, 32, 18513, 18086, 9331, 626, .1242, .0039},
                          {4096, 32, 8, 24, 29718, 29444, 19927, 527, .1323, .0029},
                          {5120, 40, 16, 48, 11347, 11248, 8132, 377, .1397, .0066},
-                         {5120, 40, 16, 64, 11307, 11254, 8101, 379, .1088, .0054}};
+                         {5120, 40, 16, 64, 11307, 11254, 8101, 379, .1088, .0054},
+                         {4096, 32, 8, 64, 29935, 29621, 19388, 535, .0554, .0010},
+                         {6144, 48, 32, 96, 10419, 10207, 7715, 408, .1421, .0038},
+                         {6144, 48, 32, 256, 10402, 10248, 7698, 460, .0594, .0018}};
+constexpr std::size_t kUsualRows = 6;
 
 TEST(Auto, ReachesThePublishedRatesOfZeroBubbleSchedules) {
     const Schedule& schedule = schedule_named("auto");
-    for (const Row& row : kRows)
+    for (const Row& row : std::span(kRows).first(soaks() ? std::size(kRows) : kUsualRows))
         for (const int times : {1, 2}) {
             Costs costs = uniform(row.p, row.forward, row.input, row.weight, row.latency);
             const Bytes all = 34 * row.hidden + 5 * row.heads * 1024, later = 32 * row.hidden;
@@ -352,6 +358,36 @@ TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
                     EXPECT_LE(solved.metrics.step_time, step) << "round " << round << " p " << p << " m " << m;
         }
         EXPECT_EQ(hash_of(solve(schedule, one, p).plan), hash_of(solve(schedule, one, p).plan));
+    }
+}
+
+// Whatever the exceptions from the rules are, all passes run, within the limits.
+TEST(Auto, SchedulesWithAnyExceptions) {
+    Random random(31);
+    for (int round = 0; round < rounds(60); ++round) {
+        const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
+        const int p = pick(random, 2, 6), m = pick(random, 1, 12);
+        const Instance one = instance_of(schedule, p, m, uneven(random, p, schedule.chunks));
+        const OrderCosts costs = order_costs(one.shape, one.costs, one.memory);
+        ScheduleOptions options;
+        options.activations = pick(random, 1, p);
+        const OrderModel model({one.shape, options, &costs});
+        OrderRules rules{.ahead = 0.5 * pick(random, 1, 6)};
+        rules.undelayed = pick(random, 0, 1) == 1;
+        rules.forward_first = pick(random, 0, 1) == 1;
+        rules.whole = pick(random, 0, 4) == 0;
+        rules.lag = pick(random, 0, 2);
+        rules.level = pick(random, 0, 1) == 1;
+        const int passes = (rules.whole ? 2 : 3) * schedule.chunks * m;
+        Exceptions exceptions(static_cast<std::size_t>(p));
+        for (std::vector<PassKind>& list : exceptions)
+            for (int at = 0; at <= passes; ++at)
+                list.push_back(static_cast<PassKind>(pick(random, kByRules, 2)));
+        const PassLists lists = scheduled(model, rules, &exceptions);
+        EXPECT_TRUE(fits(model, lists)) << "round " << round;
+        EXPECT_LT(OrderTimer(model).times(lists).step, StepTimes{}.step) << "round " << round;
+        for (const std::vector<Pass>& list : lists)
+            EXPECT_EQ(std::ssize(list), passes) << "round " << round;
     }
 }
 
