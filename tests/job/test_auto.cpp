@@ -5,9 +5,9 @@
 #include "sim/simulate.h"
 #include "tests/support/config_text.h"
 #include "tests/support/dice.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thoroughness.h"
-#include "workloads/error.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -102,16 +102,6 @@ TEST(AutoOrders, FitWhereSchedulesFit) {
     EXPECT_GT(shorter, 0);
 }
 
-// The message of the error that a config ends with.
-std::string plan_refusal(const std::string& text, const std::vector<std::string>& set) {
-    try {
-        simulated(text, set);
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return {};
-}
-
 TEST(AutoOrders, KeepThePlanInUse) {
     const TemporaryFolder folder;
     const std::string text =
@@ -132,21 +122,19 @@ TEST(AutoOrders, KeepThePlanInUse) {
     EXPECT_LE(simulated(text, {found[0], effort, faster, "pipeline.activations=3", plan}).makespan,
               simulated(text, {faster}).makespan);
 
-    const std::string other = export_plan("other.csv", {"pipeline.micro_batches=4"});
-    EXPECT_PRED_FORMAT2(testing::IsSubstring,
-                        "the plan has 2 devices, 2 stages and 4 micro-batches, this pipeline 2 devices, 2 stages and 6 "
-                        "micro-batches",
-                        plan_refusal(text, {found[0], other}));
+    const auto refused = [&](const std::vector<std::string>& set, const std::string& part) {
+        expect_says(refusal([&] { simulated(text, set); }), {part});
+    };
+    refused(
+        {found[0], export_plan("other.csv", {"pipeline.micro_batches=4"})},
+        "the plan has 2 devices, 2 stages and 4 micro-batches, this pipeline 2 devices, 2 stages and 6 micro-batches");
     const std::string v =
         export_plan("v.csv", {"pipeline.schedule=zb-v", "pipeline.stages=4", "workload.forward=9 us"});
-    EXPECT_PRED_FORMAT2(testing::IsSubstring,
-                        "the plan runs stage 3 of micro-batch 0 on device 0, schedule auto on device 1",
-                        plan_refusal(text, {found[0], "pipeline.stages=4", "workload.forward=9 us", v}));
-    const std::string forwards = export_plan("forwards.csv", {"pipeline.schedule=forward-only"});
-    EXPECT_PRED_FORMAT2(testing::IsSubstring, "the plan has no backwards on device 0",
-                        plan_refusal(text, {found[0], forwards}));
-    EXPECT_PRED_FORMAT2(testing::IsSubstring, "/nowhere/plan.csv",
-                        plan_refusal(text, {found[0], "pipeline.current_plan=/nowhere/plan.csv"}));
+    refused({found[0], "pipeline.stages=4", "workload.forward=9 us", v},
+            "the plan runs stage 3 of micro-batch 0 on device 0, schedule auto on device 1");
+    refused({found[0], export_plan("forwards.csv", {"pipeline.schedule=forward-only"})},
+            "the plan has no backwards on device 0");
+    refused({found[0], "pipeline.current_plan=/nowhere/plan.csv"}, "/nowhere/plan.csv");
 }
 
 }  // namespace
