@@ -22,7 +22,9 @@ constexpr Ns main_time(const StepTimes& times, Aim aim) { return aim == Aim::Ste
 // The other time decides between orders that are equally long by the aim.
 constexpr bool is_shorter(const StepTimes& one, const StepTimes& other, Aim aim) {
     const Ns first = main_time(one, aim), second = main_time(other, aim);
-    return first != second ? first < second : one.step + one.span / 4 < other.step + other.span / 4;
+    if (first != second || first == StepTimes{}.step)  // StepTimes{} is of no order
+        return first < second;
+    return one.step + one.span / 4 < other.step + other.span / 4;
 }
 
 class OrderModel {
