@@ -14,12 +14,12 @@ namespace pw {
 
 namespace {
 
-// Effort is counted in passes that are placed or timed, so that the answer depends on the request alone: of a step at
-// all levels, to try rules, to make exceptions from them, and to move passes.
+// Effort is counted in passes that are placed or timed, so that the answer depends on the request alone. All levels
+// share these limits: of rules, of exceptions from them, and of moves.
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
-constexpr double kSlowerIfLooped = 5;       // to place a pass
+constexpr double kSlowerIfLooped = 5;       // times as long to place a pass
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 struct Filling {

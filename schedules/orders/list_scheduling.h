@@ -24,8 +24,8 @@ struct OrderRules {
     enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
 };
 
-// Exceptions from the rules, by device and position in its list, and one after its end: the kind of pass that it runs
-// there if the inputs of one are known to come and it keeps the limits.
+// Exceptions from the rules, by device and position in its list: the kind of pass that runs there, if one has its
+// inputs and keeps the limits. Each device has one entry more than passes.
 using PassKind = signed char;  // 0: F, 1: I, 2: W
 constexpr PassKind kByRules = -1;
 using Exceptions = std::vector<std::vector<PassKind>>;
