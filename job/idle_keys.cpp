@@ -91,10 +91,12 @@ std::string unread_option(const Config& config, std::string_view option) {
     const std::string& name = config.pipeline.schedule;
     if (name.ends_with(".csv"))
         return "the plan is in a file";
-    return schedule_of(config).option == option
-               ? ""
-               : fmt::format("schedule {} does not read it ({} {})", name, fmt::join(readers, " and "),
-                             readers.size() == 1 ? "does" : "do");
+    if (schedule_of(config).option == option)
+        return "";
+    const std::string_view last = readers.back();
+    readers.pop_back();
+    const std::string others = readers.empty() ? "" : fmt::format("{} and ", fmt::join(readers, ", "));
+    return fmt::format("schedule {} does not read it ({}{} {})", name, others, last, readers.empty() ? "does" : "do");
 }
 
 std::string no_drain(const Config& config, const Plan*) { return unread_option(config, "drain"); }

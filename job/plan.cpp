@@ -361,7 +361,7 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
         if (options.schedule.effort >= 1)
             costs->simulate = [&, all = std::move(all), mode = executed_mode(config)](const std::vector<Tasks>& order) {
                 try {
-                    return simulated_order(with_order(schedule, where, order, options).plan, all, mode,
+                    return simulated_order(with_order(schedule, where, order, options, &*costs).plan, all, mode,
                                            memory_of(config));
                 } catch (const Error&) {  // it would wait forever in its lanes
                     return SimulatedOrder{{}, false};

@@ -221,17 +221,17 @@ constexpr ConfigKey kPipelineKeys[] = {
      "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
     {"activations", if_given(integer_key<kPipeline, &Pipeline::activations>(1, kMostBatches)), KeyShown::IfSet,
      "the devices' memory, else the number of devices",
-     "auto, auto-v: the most micro-batches whose activations a device holds until `W`"},
+     "auto in any placement: the most micro-batches whose activations a device holds until `W`"},
     {"aim", choice_key<kPipeline, &Pipeline::aim>(), KeyShown::IfSet, "",
-     "auto, auto-v: what is shortened, the `step` or the `span` ([metrics.md](metrics.md))"},
+     "auto in any placement: what is shortened, the `step` or the `span` ([metrics.md](metrics.md))"},
     {"effort", number_key<kPipeline, &Pipeline::effort>(0.001, 1000), KeyShown::IfSet, "",
-     "auto, auto-v: how many orders are tried, in multiples of the usual number"},
+     "auto in any placement: how many orders are tried, in multiples of the usual number"},
     {"micro_batch_order", choice_key<kPipeline, &Pipeline::micro_batch_order>(), KeyShown::IfSet, "",
-     "auto, auto-v, with `micro_batch_lengths`: whether the micro-batches of a step run in the `given` order, or in "
-     "`any`, "
-     "which the schedule chooses"},
+     "auto in any placement, with `micro_batch_lengths`: whether the micro-batches of a step run in the `given` order, "
+     "or in `any`, which the schedule chooses"},
     {"current_plan", path_key<kPipeline, &Pipeline::current_plan>(), KeyShown::IfSet, "none",
-     "auto, auto-v: the plan in use, as CSV, which is kept unless the order found is shorter: so a plan never gets "
+     "auto in any placement: the plan in use, as CSV, which is kept unless the order found is shorter: so a plan never "
+     "gets "
      "longer where tasks get faster"},
     {"concatenation", choice_key<kPipeline, &Pipeline::concatenation>(), KeyShown::IfSet, "",
      "chimera with more micro-batches than devices: how its units follow each other, see "

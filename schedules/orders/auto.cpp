@@ -8,6 +8,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace pw {
@@ -19,7 +20,7 @@ namespace {
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
-constexpr double kSlowerIfLooped = 5;       // times as long to place a pass
+constexpr double kSlowerIfSeveral = 5;      // stages on a device: times as long to place a pass
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 struct Filling {
@@ -28,22 +29,29 @@ struct Filling {
 };
 constexpr Filling kFilling[] = {{0.75, false}, {0, true}, {0, false}, {1, false}};
 constexpr double kLag[] = {0, 1.5};
+struct Among {  // several stages
+    OrderRules::Stages stages;
+    bool in_order = false;
+};
+constexpr Among kAmong[] = {{OrderRules::Stages::Oldest},
+                            {OrderRules::Stages::Oldest, true},
+                            {OrderRules::Stages::Last},
+                            {OrderRules::Stages::First}};
 
-std::vector<OrderRules> all_rules(bool looped) {
-    using Stages = OrderRules::Stages;
+std::vector<OrderRules> all_rules(bool several_stages) {
     std::vector<OrderRules> all;
     const auto add = [&](OrderRules rules) {
         for (const bool forward_first : {false, true})
-            for (const Stages stages : {Stages::Oldest, Stages::Last, Stages::First})
-                if (looped || stages == Stages::Oldest) {
-                    rules.forward_first = forward_first;
-                    rules.stages = stages;
-                    all.push_back(rules);
-                }
+            for (const Among& among : std::span(kAmong).first(several_stages ? std::size(kAmong) : 1)) {
+                rules.forward_first = forward_first;
+                rules.stages = among.stages;
+                rules.in_order = among.in_order;
+                all.push_back(rules);
+            }
     };
     for (const double lag : kLag)
         for (const Filling& filling : kFilling) {
-            if (!looped)
+            if (!several_stages)
                 add({.undelayed = true, .lag = lag, .patience = filling.patience, .level = filling.level});
             for (const double ahead : kAhead)
                 add({.ahead = ahead, .lag = lag, .patience = filling.patience, .level = filling.level});
@@ -91,7 +99,7 @@ public:
           timer_(model_),
           aim_(request.options.aim),
           effort_(request.options.effort),
-          rules_(all_rules(model_.stages() > model_.devices())) {
+          rules_(all_rules(model_.has_several_stages())) {
         for (PassLists& lists : named_orders(request, model_)) {
             const StepTimes times = timer_.times(lists);
             named_.push_back({std::move(lists), times});
@@ -164,7 +172,7 @@ private:
                 best = order;
         // Each level gets the same effort, whatever their number is.
         const double timed = static_cast<double>(model_.passes()) * kUsualLevels;
-        const double placed = timed * (model_.stages() > model_.devices() ? kSlowerIfLooped : 1);
+        const double placed = timed * (model_.has_several_stages() ? kSlowerIfSeveral : 1);
         const int tries = static_cast<int>(std::max(effort_ * std::clamp(kMostPlaced / placed, 12.0, kMostTries), 1.0));
         left_ = tries;
         std::vector<Tried> first(kStarts);  // the best of each kind of rules
@@ -256,5 +264,12 @@ extern const Schedule kAutoV{.name = "auto-v",
                              .orders = shortest_order,
                              .option = "activations",
                              .needs_costs = true};
+
+extern const Schedule kAutoBidirectional{.name = "auto-bidirectional",
+                                         .summary = "the same in both directions, two copies of the weights",
+                                         .placement = kBothDirections,
+                                         .orders = shortest_order,
+                                         .option = "activations",
+                                         .needs_costs = true};
 
 }  // namespace pw

@@ -85,13 +85,6 @@ Tasks forward_doubling(const Holding& own) {
 }
 
 Tasks chimera(const Holding& own, const ScheduleOptions& options) {
-    check_both_directions(own.shape);
-    if (own.shape.microbatches < 2)
-        fail_about(
-            {Setting::MicroBatches},
-            "schedule chimera needs a micro-batch for each direction: this is {}\n  help: take 2 micro-batches or "
-            "more",
-            own.shape.microbatches);
     return options.concatenation == ScheduleOptions::Concatenation::Direct ? direct_units(own) : forward_doubling(own);
 }
 

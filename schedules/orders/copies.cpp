@@ -36,18 +36,25 @@ std::vector<std::vector<int>> on_copies(const std::vector<std::vector<int>>& dev
 
 namespace {
 
-// Throws what Schedule::orders throws, with the number of the copy.
+// Throws what `use` throws, with the number of the copy.
+template <class Use>
+auto of_copy(int copy, int copies, Use use) {
+    try {
+        return use();
+    } catch (const Error& error) {
+        if (copies == 1)
+            throw;
+        const std::string help = error.help().empty() ? "" : fmt::format("\n  help: in each replica: {}", error.help());
+        throw Error(error.code(), fmt::format("replica {} of {}: {}{}", copy, copies, error.fact(), help),
+                    error.settings());
+    }
+}
+
 std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Shape& one, const Request& request,
                                   const OrderCosts* costs, int copy) {
     if (one.microbatches == 0)
         return std::vector<Tasks>(static_cast<std::size_t>(one.devices));
-    try {
-        return schedule.orders({one, request.options, costs});
-    } catch (const Error& error) {
-        const std::string help = error.help().empty() ? "" : fmt::format("\n  help: in each replica: {}", error.help());
-        throw Error(error.code(), fmt::format("replica {} of {}: {}{}", copy, request.shape.copies, error.fact(), help),
-                    error.settings());
-    }
+    return of_copy(copy, request.shape.copies, [&] { return schedule.orders({one, request.options, costs}); });
 }
 
 // Gives the devices of a copy the lists of one pipeline.
@@ -75,6 +82,12 @@ OrderCosts costs_of_one(const Schedule& schedule, const Request& request) {
 }
 
 }  // namespace
+
+void check_copies(const Schedule& schedule, const Shape& shape) {
+    for (int copy = 0; copy < shape.copies && schedule.placement.check != nullptr; ++copy)
+        if (const Shape one = copy_of(schedule, shape, copy); one.microbatches > 0 || shape.copies == 1)
+            of_copy(copy, shape.copies, [&] { schedule.placement.check(one); });
+}
 
 // Copies with equally many micro-batches have one order.
 std::vector<Tasks> orders_of(const Schedule& schedule, const Request& request) {

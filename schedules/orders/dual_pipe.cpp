@@ -85,7 +85,6 @@ private:
 // device's own half of the pipeline are `near`.
 Tasks dual_pipe(const Holding& own, const ScheduleOptions&) {
     const int p = own.shape.devices, m = own.shape.microbatches, r = std::min(own.device, p - 1 - own.device);
-    check_both_directions(own.shape);
     if (m < 2 * p || m % 2 != 0)
         fail_about({Setting::MicroBatches, Setting::Devices},
                    "two directions of {} stages are filled by an even number of micro-batches, two per stage or more: "

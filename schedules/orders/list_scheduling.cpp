@@ -74,6 +74,7 @@ private:
     }
     bool may_run_ahead(const Device& own, const StageQueue& queue) const;
     bool has_room(const Device& own, const StageQueue& queue) const;
+    bool leaves_room_for_older(const Device& own, const StageQueue& queue) const;
     bool comes_before(const Device& own, const Choice& one, const Choice& other) const;
     void run(int device, const Choice& choice);
     bool ends_lag();
@@ -137,8 +138,6 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
                 ++own.forwards_left[mb];
             }
         own.stages.push_back(std::move(queue));
-        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            own.whole[limit] += model_.held(stage).from_forward[limit];
         const int number = model_.number(stage, 0, 0);
         const Ns own_path = model_.time(2 * number) + trips[stage] + model_.time(2 * (number + 1));
         const Ns weight = std::max<Ns>(1, model_.time(2 * (number + 2)));
@@ -149,6 +148,7 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
             1 + (rules_.undelayed ? std::floor(rules_.ahead * trip / static_cast<double>(slowest_forward(stage)) + 1e-9)
                                   : std::ceil(rules_.ahead * trip / static_cast<double>(model_.slowest_work()) - 1e-9));
     }
+    own.whole = model_.whole(device);
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
     own.oldest = own.filling = first_of(own.left, 0);
 }
@@ -166,7 +166,20 @@ bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const 
         if (own.used[limit] + needed[limit] > room[limit] ||
             (is_younger && own.younger[limit] + needed[limit] + own.whole[limit] > room[limit]))
             return false;
-    return true;
+    return !rules_.in_order || !is_younger || leaves_room_for_older(own, queue);
+}
+
+bool ListScheduling::leaves_room_for_older(const Device& own, const StageQueue& queue) const {
+    const int microbatch = queue.microbatches[queue.forwards];
+    OrderModel::Amounts needed = own.used;
+    for (const StageQueue& other : own.stages) {
+        const auto first = other.microbatches.begin() + static_cast<std::ptrdiff_t>(other.forwards);
+        const auto older = std::lower_bound(first, other.microbatches.end(), microbatch) - first;
+        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+            needed[limit] += (older + (&other == &queue ? 1 : 0)) * model_.held(other.stage).from_forward[limit];
+    }
+    const OrderModel::Amounts& room = model_.room(static_cast<int>(&own - devices_.data()));
+    return needed[0] <= room[0] && needed[1] <= room[1];
 }
 
 bool ListScheduling::comes_before(const Device& own, const Choice& one, const Choice& other) const {
@@ -204,7 +217,7 @@ Choice ListScheduling::choice_of(int device) const {
             const Choice choice{std::max(own.free_at, ready_[number]), at, kind};
             if (comes_before(own, choice, best))
                 best = choice;
-            if (kind == exception && comes_before(own, choice, excepted))
+            if (kind + 3 * static_cast<int>(at) == exception)
                 excepted = choice;
         };
         if (queue.has_forward() && may_run_ahead(own, queue)) {
@@ -216,13 +229,14 @@ Choice ListScheduling::choice_of(int device) const {
         }
         if (queue.has_input())
             consider(1);
-        if (!rules_.whole && queue.has_weight() &&
-            (weight.start == kNever || queue.microbatches[queue.weights] <
+        if (rules_.whole || !queue.has_weight())
+            continue;
+        if (2 + 3 * static_cast<int>(at) == exception)
+            excepted = {own.free_at, at, 2};
+        if ((weight.start == kNever || queue.microbatches[queue.weights] <
                                            own.stages[weight.queue].microbatches[own.stages[weight.queue].weights]))
             weight = {own.free_at, at, 2};
     }
-    if (exception == 2)
-        excepted = weight;
     if (excepted.start != kNever)
         return excepted;
     if (weight.start == kNever || (own.left_over <= own.lag && !lacks_room && has_more(own)))

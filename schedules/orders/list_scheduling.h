@@ -22,11 +22,12 @@ struct OrderRules {
     // Parallelism", section 3).
     bool level = false;
     enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
+    bool in_order = false;  // F also leaves the room that older micro-batches still need on the device
 };
 
-// Exceptions from the rules, by device and position in its list: the kind of pass that runs there, if one has its
-// inputs and keeps the limits. Each device has one entry more than passes.
-using PassKind = signed char;  // 0: F, 1: I, 2: W
+// Exceptions from the rules, by device and position in its list: the kind of pass that runs there, and its stage, if
+// one has its inputs and keeps the limits. Each device has one entry more than passes.
+using PassKind = signed char;  // 0: F, 1: I, 2: W; plus three times the position in OrderModel::stages_on()
 constexpr PassKind kByRules = -1;
 using Exceptions = std::vector<std::vector<PassKind>>;
 

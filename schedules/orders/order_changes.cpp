@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kHistory = 100;
 constexpr int kFarthest = 6;
+constexpr std::size_t kExceptedStages = 40;  // the first ones of a device
 
 struct ListPosition {
     int device, at;  // in the device's list
@@ -132,9 +133,7 @@ public:
         }
         PassKind& exception = exceptions_[where.device][where.at];
         const PassKind before = exception;
-        const int kind = lists()[where.device][where.at] / 2 % 3;
-        const int other = (kind + 1 + static_cast<int>(draw(2))) % 3;
-        exception = before != kByRules && draw(2) == 0 ? kByRules : static_cast<PassKind>(other);
+        exception = before != kByRules && draw(2) == 0 ? kByRules : other_kind(where);
         PassLists changed = scheduled(model_, rules_, &exceptions_);
         const StepTimes times = timer_.times(changed);
         if (!take(std::move(changed), times))
@@ -142,6 +141,16 @@ public:
     }
 
 private:
+    // Draws one that does not run there now.
+    PassKind other_kind(const ListPosition& where) {
+        const int number = lists()[where.device][where.at] / 2;
+        const std::vector<int>& stages = model_.stages_on(where.device);
+        const auto stage = std::ranges::find(stages, model_.stage_of(number)) - stages.begin();
+        const std::size_t kinds = 3 * std::min(stages.size(), kExceptedStages);
+        const std::size_t kind = static_cast<std::size_t>(number % 3 + 3 * stage) % kinds;
+        return static_cast<PassKind>((kind + 1 + draw(kinds - 1)) % kinds);
+    }
+
     OrderRules rules_;
     Exceptions exceptions_;
 };

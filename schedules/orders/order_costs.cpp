@@ -49,6 +49,32 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
     return all;
 }
 
+namespace {
+
+struct PassTime {
+    Op op;
+    Ns OrderCosts::Times::*time;
+};
+constexpr PassTime kPassTimes[] = {{Op::Forward, &OrderCosts::Times::forward},
+                                   {Op::Backward, &OrderCosts::Times::backward},
+                                   {Op::BackwardInput, &OrderCosts::Times::backward_input},
+                                   {Op::BackwardWeight, &OrderCosts::Times::backward_weight}};
+
+}  // namespace
+
+KnownTimes known_times(const OrderCosts& costs) {
+    const auto time = [&costs](const Task& task, int device) {
+        const auto own = costs.times.find({task.stage, device});
+        const auto pass = std::ranges::find(kPassTimes, task.op, &PassTime::op);
+        return own == costs.times.end() || pass == std::end(kPassTimes) ? Ns{0} : own->second.*pass->time;
+    };
+    const auto message = [&costs](const Task& from, int sender, const Task& to, int receiver) {
+        const auto own = costs.messages.find({{from.stage, sender}, {to.stage, receiver}});
+        return own == costs.messages.end() ? Ns{0} : own->second;
+    };
+    return {time, message};
+}
+
 OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
     using Holder = OrderCosts::Holder;
     const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };

@@ -2,6 +2,7 @@
 // the space there is.
 #pragma once
 
+#include "schedules/plan/known_times.h"
 #include "schedules/plan/plan.h"
 #include "workloads/costs/costs.h"
 
@@ -51,6 +52,8 @@ struct OrderCosts {
 
 // Computes the costs of a placed shape. `memory` is that of each device.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory);
+// Returns the times of tasks with full micro-batches; it refers to the costs.
+KnownTimes known_times(const OrderCosts& costs);
 // Returns those of one pipeline of Shape::copies, by its own devices: of each device and message the longest times of
 // the copies, and the least memory, so that all copies have one order; without a simulation.
 OrderCosts costs_of_copies(const OrderCosts& all, int copies);

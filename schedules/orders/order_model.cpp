@@ -124,16 +124,31 @@ void OrderModel::limit(const Request& request) {
         const std::int64_t asked = request.options.activations > 0 ? request.options.activations
                                    : limited                       ? kNoLimit
                                                                    : devices_;
-        Amounts one{};
-        for (const int stage : stages_on(device))
-            for (std::size_t limit = 0; limit < kLimits; ++limit)
-                one[limit] += held(stage).from_forward[limit];
         limits_bytes_ = limits_bytes_ || limited;
+        const Amounts one = most_of_a_microbatch(device);
         one_.push_back(one);
         all_room_.push_back(
-            {std::min(kNoLimit, bounded_product(asked, std::ssize(stages_on(device)))),
+            {std::min(kNoLimit, bounded_product(asked, one[0])),
              limited ? std::max(memory - fixed_bytes(stages_on(device), costs_.bytes), one[1]) : kNoLimit});
     }
+}
+
+// Not all stages of a device need to serve a micro-batch.
+OrderModel::Amounts OrderModel::most_of_a_microbatch(int device) const {
+    Amounts most{};
+    for (int mb = 0; mb < microbatches_; ++mb) {
+        Amounts one{};
+        for (const int stage : stages_on(device))
+            for (std::size_t limit = 0; device_of(number(stage, mb, 0)) == device && limit < kLimits; ++limit)
+                one[limit] += held(stage).from_forward[limit];
+        for (std::size_t limit = 0; limit < kLimits; ++limit)
+            most[limit] = std::max(most[limit], one[limit]);
+    }
+    return most;
+}
+
+bool OrderModel::has_several_stages() const {
+    return std::ranges::any_of(stages_on_, [](const std::vector<int>& stages) { return stages.size() > 1; });
 }
 
 int OrderModel::levels() const {

@@ -67,7 +67,11 @@ public:
     void limit_to(int microbatches);
     bool limits_bytes() const { return limits_bytes_; }
     const Amounts& room(int device) const { return room_[static_cast<std::size_t>(device)]; }
+    // Returns what a micro-batch takes on all its stages on a device.
+    const Amounts& whole(int device) const { return one_[static_cast<std::size_t>(device)]; }
     const std::vector<int>& stages_on(int device) const { return stages_on_[static_cast<std::size_t>(device)]; }
+    // Returns whether a device chooses among stages.
+    bool has_several_stages() const;
 
     // Returns by stage the least time from the end of F to the start of I.
     std::vector<Ns> round_trips(int microbatch) const;
@@ -78,6 +82,7 @@ public:
 private:
     void connect(const Shape& shape);
     void limit(const Request& request);
+    Amounts most_of_a_microbatch(int device) const;
 
     const OrderCosts& costs_;
     int devices_, stages_, microbatches_, lanes_ = 0;
@@ -90,7 +95,7 @@ private:
     std::vector<std::vector<Message>> messages_;
     std::vector<int> inputs_;
     std::vector<Held> held_;
-    std::vector<Amounts> one_, all_room_, room_;  // by device: of a micro-batch on all its stages
+    std::vector<Amounts> one_, all_room_, room_;  // by device: of a micro-batch on all its stages there
 };
 
 // Times lists again and again. Keeps a reference to the model.

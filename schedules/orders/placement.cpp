@@ -43,6 +43,11 @@ void check_both_directions(const Shape& shape) {
                    "two copies of the model in opposite directions need an even number of devices: this is {}\n  help: "
                    "take {}{} devices",
                    p, p > 1 ? std::to_string(p - 1) + " or " : "", p + 1);
+    if (shape.microbatches < 2)
+        fail_about({Setting::MicroBatches},
+                   "two copies of the model in opposite directions need a micro-batch each: this is {}\n  help: take 2 "
+                   "micro-batches or more",
+                   shape.microbatches);
 }
 
 }  // namespace pw

@@ -17,6 +17,8 @@ struct Placement {
     void (*place)(Shape& shape) = nullptr;
     // Whether the config may give each stage its own number of holders instead. A device then has one stage.
     bool replicas = false;
+    // When not null, throws Error (BadInput) for one pipeline that it cannot place, although its stages fit.
+    void (*check)(const Shape& one) = nullptr;
 
     bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }
 };
@@ -32,8 +34,8 @@ void place_in_waves(Shape& shape);
 // Two copies of the model in opposite directions: stage s is on devices s and p - 1 - s. Even micro-batches enter at
 // the first device, odd ones at the last.
 void place_in_both_directions(Shape& shape);
-// Throws Error (BadInput) with the nearest even numbers of devices unless the number is even, so that no device holds
-// one stage in both directions.
+// Throws Error (BadInput) with the nearest legal numbers unless the number of devices is even, so that no device holds
+// one stage in both directions, and each direction has a micro-batch.
 void check_both_directions(const Shape& shape);
 
 // Any number of stages, stage s on device s mod p.
@@ -45,7 +47,8 @@ inline constexpr Placement kLooped{"looped", "equally many stages", equally_many
 // Stages d and 2p - 1 - d on device d.
 inline constexpr Placement kV{"V", "two stages", two_per_device, place_in_waves};
 // Stages d and p - 1 - d on device d, each stage on two devices.
-inline constexpr Placement kBothDirections{"both directions", "two stages, one of each direction,", one_per_device,
-                                           place_in_both_directions};
+inline constexpr Placement kBothDirections{
+    "both directions",    "two stages, one of each direction,", one_per_device, place_in_both_directions, false,
+    check_both_directions};
 
 }  // namespace pw

@@ -152,7 +152,8 @@ Shape placed(const Schedule& schedule, Shape shape);
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options = {},
                    const OrderCosts* costs = nullptr);
 // The same with these compute tasks of every device, in order, instead of the schedule's.
-ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> order, const PlanOptions& options = {});
+ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> order, const PlanOptions& options = {},
+                      const OrderCosts* costs = nullptr);
 
 ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});

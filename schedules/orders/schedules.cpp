@@ -1,6 +1,7 @@
 #include "schedules/memory/limits.h"
 #include "schedules/orders/copies.h"
 #include "schedules/orders/kept_order.h"
+#include "schedules/orders/order_costs.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "workloads/error.h"
@@ -18,13 +19,14 @@ namespace pw {
 // The rows, each in the file of its schedule.
 extern const Schedule kNaive, kGpipe, kOneFOneB, kEagerOneFOneB, kInterleaved, kBreadthFirst, kZbH1, kZbH2, kZb1p, kZbV,
     kVHalf, kVMin, kHanayo, kSeq1f1b, kChimera, kDualPipe, kDualPipeV, kPipedream, kPipedream2bw, kPipemare,
-    kForwardOnly, kAuto, kAutoV;
+    kForwardOnly, kAuto, kAutoV, kAutoBidirectional;
 
 std::span<const Schedule> schedules() {
-    static const Schedule all[] = {kNaive,        kGpipe,    kOneFOneB,    kEagerOneFOneB, kInterleaved, kBreadthFirst,
-                                   kZbH1,         kZbH2,     kZb1p,        kZbV,           kVHalf,       kVMin,
-                                   kHanayo,       kSeq1f1b,  kChimera,     kDualPipe,      kDualPipeV,   kPipedream,
-                                   kPipedream2bw, kPipemare, kForwardOnly, kAuto,          kAutoV};
+    static const Schedule all[] = {
+        kNaive,        kGpipe,    kOneFOneB,    kEagerOneFOneB, kInterleaved, kBreadthFirst,
+        kZbH1,         kZbH2,     kZb1p,        kZbV,           kVHalf,       kVMin,
+        kHanayo,       kSeq1f1b,  kChimera,     kDualPipe,      kDualPipeV,   kPipedream,
+        kPipedream2bw, kPipemare, kForwardOnly, kAuto,          kAutoV,       kAutoBidirectional};
     return all;
 }
 
@@ -181,6 +183,7 @@ Shape placed(const Schedule& schedule, Shape shape) {
     } else {
         check_stages(schedule, shape);
         place_stages(schedule, shape);
+        check_copies(schedule, shape);
     }
     if (schedule.asynchronous() && schedule.takes_replicas() && shape.stages == shape.devices / shape.copies)
         shape.copies = 1;
@@ -196,10 +199,11 @@ ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& opt
     std::vector<Tasks> order = orders_of(schedule, request);
     if (!options.current.empty() && costs != nullptr)
         order = shorter_order(request, std::move(order), options.current);
-    return with_order(schedule, std::move(shape), std::move(order), options);
+    return with_order(schedule, std::move(shape), std::move(order), options, costs);
 }
 
-ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> order, const PlanOptions& options) {
+ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> order, const PlanOptions& options,
+                      const OrderCosts* costs) {
     Plan plan;
     plan.schedule = schedule.name;
     plan.weights = options.weights.value_or(schedule.policies.front());
@@ -211,7 +215,7 @@ ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> 
         plan.missing_gradients.push_back(schedule.missing_gradients(plan.shape, stage));
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
-    add_updates(plan);
+    add_updates(plan, costs != nullptr ? known_times(*costs) : KnownTimes{});
     add_transfers(plan, mode);
     add_recomputes(plan, options.recompute);
     std::shared_ptr<const Proof> proof = check(plan, mode);

@@ -1,6 +1,7 @@
 // Passes over a plan, and the one check that every plan must pass.
 #pragma once
 
+#include "schedules/plan/known_times.h"
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/recomputation.h"
@@ -21,8 +22,9 @@ void add_recomputes(Plan& plan, const Recomputation& recomputation);
 
 // Inserts S (sum of gradients, for stages with several holders or ties) and U (update) right after each stage's last B
 // or W of every mini-batch on every holder, where the order has none. Both carry the last micro-batch of the
-// mini-batch. S and U of tied stages, and with a global norm every U, follow the device's last task.
-void add_updates(Plan& plan);
+// mini-batch. S and U of tied stages, and with a global norm every U, follow the device's last task. Where a holder has
+// other stages, too, by these times S runs once the stage's last gradient is made and no holder is within a task.
+void add_updates(Plan& plan, const KnownTimes& times = {});
 
 // Adds a SEND right after the task that makes a tensor for a stage on another device, or after its pair, and its RECV
 // on the other side, ahead of the reader or its pair, in an order that cannot deadlock in the lanes of the mode under

@@ -4,6 +4,7 @@
 #include "schedules/plan/sum_groups.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <span>
 #include <tuple>
@@ -14,7 +15,7 @@ namespace pw {
 
 namespace {
 
-// Resequence the end of a step. No S or U is inserted into an overlapped pair, and the tensors of a task are sent
+// Returns the end of a step. No S or U is inserted into an overlapped pair, and the tensors of a task are sent
 // before anything else runs.
 int end_of_step(const std::vector<Task>& order, int position) {
     const int last = static_cast<int>(order.size()) - 1;
@@ -23,7 +24,7 @@ int end_of_step(const std::vector<Task>& order, int position) {
     return position;
 }
 
-// Resequence by stage whether a device computes gradients of its weights.
+// Returns by stage whether a device computes gradients of its weights.
 std::vector<bool> trained_stages(const Plan& plan) {
     std::vector<bool> trained(static_cast<std::size_t>(plan.shape.stages), false);
     for (const std::vector<Task>& order : plan.order)
@@ -46,7 +47,7 @@ struct StageEndings {
 };
 using Endings = std::vector<std::vector<StageEndings>>;  // by device, then by its stages
 
-// Resequence the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the previous
+// Returns the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the previous
 // one.
 std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIndex& index) {
     std::vector<StageEndings> endings(index.stages_of(device).size());
@@ -74,7 +75,7 @@ std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIn
     return endings;
 }
 
-// Resequence the last position of a task that computes or sums, or of the SENDs that follow it; -1 for none.
+// Returns the last position of a task that computes or sums, or of the SENDs that follow it; -1 for none.
 int end_of_work(const std::vector<Task>& order) {
     for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
         if (is_compute(order[position].op) || order[position].op == Op::SumGradients)
@@ -82,7 +83,7 @@ int end_of_work(const std::vector<Task>& order) {
     return -1;
 }
 
-// Resequence by stage the place of its S in the sequence of one mini-batch; the last entry is that of U. All devices
+// Returns by stage the place of its S in the sequence of one mini-batch; the last entry is that of U. All devices
 // sum in this one order, so that they do not wait for each other: stages from last to first, as backwards end, then
 // groups of tied stages.
 std::vector<int> sum_sequence(const Shape& shape) {
@@ -120,13 +121,14 @@ std::multimap<int, Task> in_sequence(const Shape& shape, const std::vector<int>&
     return ordered;
 }
 
-// Moves sums whose holders have other stages, too, to positions where devices do not wait for each other in a cycle. In
-// an order in which all tasks can run, a sum follows the last of its gradients and all earlier sums of the sequence.
-// Each holder then runs it after its own tasks up to there.
+// Moves sums whose holders have other stages, too, to positions where devices wait for each other as little as
+// possible, and never in a cycle. By the times, a sum runs once the last of its gradients is made, all earlier sums of
+// the sequence have run, and no holder is within a task. Each holder runs it after its own tasks that begin before.
 class SumPositions {
 public:
-    SumPositions(const Plan& plan, const ShapeIndex& index, const std::vector<int>& sequence, Endings& endings)
-        : plan_(plan), index_(index), endings_(endings) {
+    SumPositions(const Plan& plan, const ShapeIndex& index, const std::vector<int>& sequence, const KnownTimes& times,
+                 Endings& endings)
+        : plan_(plan), index_(index), times_(times), endings_(endings) {
         for (int stage = 0; stage < plan.shape.stages; ++stage)
             if (is_moved(stage))
                 stages_.push_back(stage);
@@ -136,19 +138,49 @@ public:
     void move() {
         if (stages_.empty() || has_equal_copies(plan_.shape))
             return;
-        const PlanGraph graph(plan_);
-        rank_.assign(plan_.order.size(), {});
-        for (std::size_t device = 0; device < plan_.order.size(); ++device)
-            rank_[device].assign(plan_.order[device].size(), graph.size());
-        int rank = 0;
-        for (const int node : graph.topological_order())
-            rank_[graph.device_of(node)][graph.position_of(node)] = rank++;
+        find_times();
         for (int mini_batch = 0; mini_batch < plan_.shape.updates(); ++mini_batch)
             for (const int stage : stages_)
                 move_sum(stage, mini_batch);
     }
 
 private:
+    struct Times {
+        Ns begin = std::numeric_limits<Ns>::max(), end = 0;
+    };
+
+    // At least 1, so that no task ends when its inputs begin.
+    Ns time_of(const Task& task, int device) const {
+        return !is_compute(task.op)      ? 0
+               : times_.task             ? std::max<Ns>(1, times_.task(task, device))
+               : task.op == Op::Backward ? 2
+                                         : 1;
+    }
+
+    void find_times() {
+        const PlanGraph graph(plan_);
+        found_.assign(plan_.order.size(), {});
+        for (std::size_t device = 0; device < plan_.order.size(); ++device)
+            found_[device].resize(plan_.order[device].size());
+        std::vector<Ns> ends(static_cast<std::size_t>(graph.size()), 0), free(plan_.order.size(), 0);
+        for (const int node : graph.topological_order()) {
+            const int device = graph.device_of(node);
+            const Task& task = graph.task(node);
+            const bool computes = is_compute(task.op);
+            Ns begin = computes ? free[device] : 0;
+            for (const int input : graph.inputs(node)) {
+                const int sender = graph.device_of(input);
+                const bool travels = times_.message && sender != device;
+                begin = std::max(begin,
+                                 ends[input] + (travels ? times_.message(graph.task(input), sender, task, device) : 0));
+            }
+            ends[node] = begin + time_of(task, device);
+            found_[device][graph.position_of(node)] = {begin, ends[node]};
+            if (computes)
+                free[device] = ends[node];
+        }
+    }
+
     Ending& ending_of(int stage, int device, int mini_batch) {
         return endings_[device][index_.row_of(device, stage)].of_mini_batch[mini_batch];
     }
@@ -159,19 +191,20 @@ private:
                std::ranges::any_of(holders, [&](int holder) { return index_.stages_of(holder).size() > 1; });
     }
 
-    int rank_at(int device, int position) const {
+    // Returns the times of the last task up to there that is no transfer.
+    Times times_at(int device, int position) const {
         while (position >= 0 && is_transfer(plan_.order[device][position].op))
             --position;
-        return position < 0 ? -1 : rank_[device][position];
+        return position < 0 ? Times{-1, 0} : found_[device][position];
     }
 
-    // Resequence the end of the last step on the device, from `position` on, that begins at `reached_` or earlier.
+    // Returns the end of the last step on the device, from `position` on, that begins before `reached_`.
     int last_reached(int device, int position) const {
         const std::vector<Task>& order = plan_.order[device];
         for (int next = position + 1; next < std::ssize(order); ++next) {
             if (is_transfer(order[next].op))
                 continue;
-            if (rank_[device][next] > reached_)
+            if (found_[device][next].begin >= reached_)
                 break;
             position = next = end_of_step(order, next);
         }
@@ -182,29 +215,25 @@ private:
         const std::span<const int> holders = index_.devices_of(stage);
         if (std::ranges::any_of(holders, [&](int holder) { return ending_of(stage, holder, mini_batch).summed; }))
             return;  // placed by the schedule
-        const auto reach = [&](int holder) {
-            return std::exchange(reached_,
-                                 std::max(reached_, rank_at(holder, ending_of(stage, holder, mini_batch).position))) !=
-                   reached_;
-        };
         for (const int holder : holders)
-            reach(holder);
-        for (bool moved = true; moved;) {  // a step that has begun may end later
-            moved = false;
+            reached_ = std::max(reached_, times_at(holder, ending_of(stage, holder, mini_batch).position).end);
+        for (Ns before = -1; before != reached_;) {  // so that no holder waits for a task of another one
+            before = reached_;
             for (const int holder : holders) {
                 int& position = ending_of(stage, holder, mini_batch).position;
                 position = last_reached(holder, position);
-                moved |= reach(holder);
+                reached_ = std::max(reached_, times_at(holder, position).end);
             }
         }
     }
 
     const Plan& plan_;
     const ShapeIndex& index_;
+    const KnownTimes& times_;
     Endings& endings_;
-    std::vector<int> stages_;             // in the sequence of their sums
-    std::vector<std::vector<int>> rank_;  // [device][position]: number of a task in that order
-    int reached_ = -1;                    // number of the last task before the sum
+    std::vector<int> stages_;                // in the sequence of their sums
+    std::vector<std::vector<Times>> found_;  // [device][position]
+    Ns reached_ = 0;                         // when the sum runs
 };
 
 // The S and U that a device's list lacks, by the position that they follow. Those of tied stages follow all tasks of
@@ -234,14 +263,14 @@ std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& ind
 
 }  // namespace
 
-void add_updates(Plan& plan) {
+void add_updates(Plan& plan, const KnownTimes& times) {
     const std::vector<bool> trained = trained_stages(plan);
     const std::vector<int> sequence = sum_sequence(plan.shape);
     const ShapeIndex index(plan.shape);
     Endings endings;
     for (int device = 0; device < plan.shape.devices; ++device)
         endings.push_back(endings_of(plan, device, index));
-    SumPositions(plan, index, sequence, endings).move();
+    SumPositions(plan, index, sequence, times, endings).move();
     for (int device = 0; device < plan.shape.devices; ++device) {
         std::vector<Task>& order = plan.order[device];
         const std::multimap<int, Task> missing = missing_updates(plan, index, trained, sequence, endings, device);

@@ -328,11 +328,20 @@ Costs uneven(Random& random, int p, int chunks) {
     return costs;
 }
 
+const Schedule& schedule_of(int round) {
+    constexpr const char* kNames[] = {"auto", "auto-bidirectional", "auto-v"};
+    return schedule_named(kNames[round % 3]);
+}
+
+int devices_of(const Schedule& schedule, int p) {
+    return schedule.placement.place == place_in_both_directions ? p + p % 2 : p;
+}
+
 TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
     Random random(7);
     for (int round = 0; round < std::max(1, rounds(6)); ++round) {
-        const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
-        const int p = pick(random, 3, soaks() ? 8 : 6), m = pick(random, 6, soaks() ? 32 : 16);
+        const Schedule& schedule = schedule_of(round);
+        const int p = devices_of(schedule, pick(random, 3, soaks() ? 8 : 6)), m = pick(random, 6, soaks() ? 32 : 16);
         const int v = schedule.chunks;
         const Costs costs = uneven(random, p, v);
         const Instance one = instance_of(schedule, p, m, costs);
@@ -365,8 +374,8 @@ TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
 TEST(Auto, SchedulesWithAnyExceptions) {
     Random random(31);
     for (int round = 0; round < rounds(60); ++round) {
-        const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
-        const int p = pick(random, 2, 6), m = pick(random, 1, 12);
+        const Schedule& schedule = schedule_of(round);
+        const int p = devices_of(schedule, pick(random, 2, 6)), m = pick(random, 2, 12);
         const Instance one = instance_of(schedule, p, m, uneven(random, p, schedule.chunks));
         const OrderCosts costs = order_costs(one.shape, one.costs, one.memory);
         ScheduleOptions options;
@@ -378,11 +387,13 @@ TEST(Auto, SchedulesWithAnyExceptions) {
         rules.whole = pick(random, 0, 4) == 0;
         rules.lag = pick(random, 0, 2);
         rules.level = pick(random, 0, 1) == 1;
+        rules.in_order = pick(random, 0, 1) == 1;
+        const int last = 3 * static_cast<int>(model.stages_on(0).size()) - 1;
         const int passes = (rules.whole ? 2 : 3) * schedule.chunks * m;
         Exceptions exceptions(static_cast<std::size_t>(p));
         for (std::vector<PassKind>& list : exceptions)
             for (int at = 0; at <= passes; ++at)
-                list.push_back(static_cast<PassKind>(pick(random, kByRules, 2)));
+                list.push_back(static_cast<PassKind>(pick(random, kByRules, last)));
         const PassLists lists = scheduled(model, rules, &exceptions);
         EXPECT_TRUE(fits(model, lists)) << "round " << round;
         EXPECT_LT(OrderTimer(model).times(lists).step, StepTimes{}.step) << "round " << round;
@@ -395,8 +406,9 @@ TEST(Auto, SchedulesWithAnyExceptions) {
 TEST(Auto, KeepsThePlanInUseUnlessAnotherIsShorter) {
     Random random(23);
     for (int round = 0; round < rounds(10); ++round) {
-        const Schedule& schedule = schedule_named(round % 3 == 2 ? "auto-v" : "auto");
-        const int p = pick(random, 2, 6), m = pick(random, 4, 12), copies = round % 4 == 3 ? 2 : 1;
+        const Schedule& schedule = schedule_of(round);
+        const int p = devices_of(schedule, pick(random, 2, 6)), m = pick(random, 4, 12),
+                  copies = round % 4 == 3 ? 2 : 1;
         Instance one = instance_of(schedule, p, m, uneven(random, p, schedule.chunks));
         if (copies > 1) {
             one.shape.copies = copies;

@@ -179,7 +179,7 @@ TEST(Copies, WithOneStagePerDeviceAreReplicasOfEveryStage) {
 }
 
 bool is_for_some_shapes(const Schedule& schedule) {
-    const std::string_view names[] = {"chimera", "dualpipe", "dualpipe-v"};
+    const std::string_view names[] = {"chimera", "dualpipe", "dualpipe-v", "auto-bidirectional"};
     return schedule.option == "group" || std::ranges::find(names, schedule.name) != std::end(names);
 }
 

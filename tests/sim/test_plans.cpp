@@ -80,7 +80,7 @@ std::pair<int, int> bound(const Schedule& schedule, int p, int v, int m, int d) 
         return at_most(p + 1, p + 1);
     if (schedule.name == "dualpipe-v")
         return at_most(2 * p + 1, 2 * p + 1);
-    if (schedule.name == "auto" || schedule.name == "auto-v")
+    if (schedule.name == "auto" || schedule.name == "auto-v" || schedule.name == "auto-bidirectional")
         return at_most(p * v, p * v);
     if (schedule.name == "pipemare")
         return at_most(2 * (p - d), 2 * (p - d));
