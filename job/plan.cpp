@@ -8,6 +8,7 @@
 #include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/sum_groups.h"
+#include "sim/early_recomputes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -344,10 +345,10 @@ Plan make_plan(const Config& config, const StageLinks& links, int steps) {
     return proven_plan(config, links, steps).plan;
 }
 
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
-                       std::vector<std::string>* notices) {
-    if (is_file(config.pipeline.schedule))
-        return plan_of_file(config, links, notices);
+namespace {
+
+ProvenPlan plan_of_schedule(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
+                            std::vector<std::string>* notices) {
     const Schedule& schedule = schedule_of(config);
     const Shape shape = unplaced_shape(config, schedule, links, steps);
     const Shape where = at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
@@ -375,6 +376,24 @@ ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps,
             notices->push_back(fmt::format("one stage per device: {} is {} here", schedule.name, other));
         return proven;
     });
+}
+
+// Proves the plan again with R in other places of the lists.
+void move_recomputes(const Config& config, ProvenPlan& proven, const CostsOfShape& costs_of) {
+    proven.plan =
+        with_early_recomputes(proven.plan, costs_of(proven.plan.shape), executed_mode(config), memory_of(config));
+    proven.proof = check(proven.plan, proven.proof->mode);
+}
+
+}  // namespace
+
+ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
+                       std::vector<std::string>* notices) {
+    ProvenPlan proven = is_file(config.pipeline.schedule) ? plan_of_file(config, links, notices)
+                                                          : plan_of_schedule(config, links, steps, costs_of, notices);
+    if (config.pipeline.recompute.ahead == Recomputation::kByCosts && costs_of)
+        move_recomputes(config, proven, costs_of);
+    return proven;
 }
 
 }  // namespace pw

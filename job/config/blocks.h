@@ -90,6 +90,9 @@ std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
 // Reads a list of names of layers, which must not be empty.
 std::vector<std::string> read_layer_names(const Yaml& at);
+// Read and print Recomputation::ahead: a number, or a word for by costs.
+int read_ahead(const KeyDomain& domain, const Yaml& at);
+std::string print_ahead(int ahead);
 // Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 

@@ -138,6 +138,14 @@ std::string print_recompute_layers(const Config& config) {
     return config.pipeline.recompute_layers.empty() ? "" : print_list(config.pipeline.recompute_layers, quoted);
 }
 
+void read_recompute_ahead(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
+    config.pipeline.recompute.ahead = read_ahead(domain, at);
+}
+
+std::string print_recompute_ahead(const Config& config) {
+    return config.pipeline.recompute.ahead == 0 ? "" : print_ahead(config.pipeline.recompute.ahead);
+}
+
 std::string print_recompute(const Config& config) {
     const std::vector<int>& stages = config.pipeline.recompute.stages;
     using Recompute = PipelineConfig::Recompute;
@@ -264,10 +272,18 @@ constexpr ConfigKey kPipelineKeys[] = {
      KeyShown::IfSet, "",
      "with `recompute`: micro-batches of each window whose `F` saves everything, so that no `R` runs; a window is as "
      "many micro-batches as the stage has in flight"},
-    {"recompute_ahead", integer_key<kPipeline, &Pipeline::recompute, &Recomputation::ahead>(0, kMostBatches),
-     KeyShown::IfSet, "",
+    {"recompute_ahead",
+     {{.least = 0,
+       .most = kMostBatches,
+       .takes = "0 to 1000000, `auto`",
+       .schema = R"({"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 0, "maximum": 1000000}]})"},
+      read_recompute_ahead,
+      print_recompute_ahead},
+     KeyShown::IfSet,
+     "0",
      "with `recompute`: how many further `R` of a device run before its first backward, while it waits for the "
-     "gradient"},
+     "gradient; `auto`: `R` run early wherever the device is idle, as far as that shortens the step and the memory "
+     "suffices"},
     {"waves", kLaterKey},
 };
 
@@ -313,6 +329,23 @@ std::vector<int> read_recompute(const Yaml& recompute, int stages) {
         std::iota(found.begin(), found.end(), 0);
     }
     return found;
+}
+
+constexpr std::string_view kAheadByCosts = "auto";
+
+int read_ahead(const KeyDomain& domain, const Yaml& at) {
+    const std::string text = at.is_text() ? at.text() : "";
+    if (text == kAheadByCosts)
+        return Recomputation::kByCosts;
+    if (text.find_first_not_of("-+.0123456789") == text.npos)
+        return static_cast<int>(at.integer(0, domain.least, domain.most));
+    at.complain(fmt::format("'{}' is '{}'", at.path(), text),
+                fmt::format("write a number from 0 to {}, or {}", domain.most, kAheadByCosts));
+    return 0;
+}
+
+std::string print_ahead(int ahead) {
+    return ahead == Recomputation::kByCosts ? std::string(kAheadByCosts) : print_plain(ahead);
 }
 
 }  // namespace pw

@@ -72,6 +72,14 @@ std::string print_recompute_layers_of_search(const Config& config) {
     return config.search.recompute_layers.empty() ? "" : print_list(config.search.recompute_layers, names);
 }
 
+void read_recompute_ahead_of_search(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
+    config.search.recompute_ahead = read_different<int>(at, [&](const Yaml& item) { return read_ahead(domain, item); });
+}
+
+std::string print_recompute_ahead_of_search(const Config& config) {
+    return config.search.recompute_ahead.empty() ? "" : print_list(config.search.recompute_ahead, print_ahead);
+}
+
 void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     std::vector<std::string>& schedules = config.search.schedules;
     if (!at.is_text()) {
@@ -202,8 +210,18 @@ constexpr ConfigKey kSearchKeys[] = {
      kOfLayers},
     {"recompute_saved", counts_key<kSearch, &Search::recompute_saved>(kMostBatches, 0), KeyShown::IfSet, "`[0]`",
      "with `recompute`: values of `pipeline.recompute_saved` to try", kOfLayers},
-    {"recompute_ahead", counts_key<kSearch, &Search::recompute_ahead>(kMostBatches, 0), KeyShown::IfSet, "`[0]`",
-     "with `recompute`: values of `pipeline.recompute_ahead` to try", kOfLayers},
+    {"recompute_ahead",
+     {{.least = 0,
+       .most = kMostBatches,
+       .takes = "a list, each 0 to 1000000 or `auto`",
+       .schema = R"({"type": "array", "minItems": 1, "items": {"anyOf": [{"const": "auto"},
+                     {"type": "integer", "minimum": 0, "maximum": 1000000}]}})"},
+      read_recompute_ahead_of_search,
+      print_recompute_ahead_of_search},
+     KeyShown::IfSet,
+     "`[0]`",
+     "with `recompute`: values of `pipeline.recompute_ahead` to try",
+     kOfLayers},
     {"tensor", counts_key<kSearch, &Search::tensor>(kHighest), KeyShown::IfSet,
      "powers of two up to the devices of a host or domain", "degrees of `parallel.tensor` to try", kOfClusters},
     {"pipeline", counts_key<kSearch, &Search::pipeline>(kHighest), KeyShown::IfSet,

@@ -74,7 +74,7 @@ private:
     // Returns the position before which the R of the latest backward comes, which begins at `start`.
     std::size_t place_of(const Task& backward, std::size_t start) {
         const auto forward = forward_at_.find({backward.stage, backward.microbatch});
-        if (start == first_ || ahead_ == recomputation_.ahead || forward == forward_at_.end() ||
+        if (start == first_ || ahead_ >= recomputation_.ahead || forward == forward_at_.end() ||
             forward->second > first_)
             return start;
         ++ahead_;

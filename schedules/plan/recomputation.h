@@ -11,7 +11,10 @@ struct Recomputation {
     // as the stage has in flight at most; under 1F1B those of the warm-up and one. This is Megatron-LM's number of
     // micro-batches with partial activation checkpoints.
     int saved = 0;
-    int ahead = 0;  // how many R of later backwards precede the first backward of their device, too
+    // How many R of later backwards precede the first backward of their device, too. By costs: R run in idle time
+    // (sim/early_recomputes.h); passes leave each before its backward.
+    static constexpr int kByCosts = -1;
+    int ahead = 0;
     bool operator==(const Recomputation&) const = default;
 };
 

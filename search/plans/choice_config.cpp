@@ -154,7 +154,9 @@ std::string print(const PlanChoice& choice) {
         text += fmt::format(" in {}", fmt::join(choice.layers, " "));
     if (choice.saved > 0)
         text += fmt::format(", {} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es");
-    if (choice.ahead > 0)
+    if (choice.ahead == Recomputation::kByCosts)
+        text += ", in idle time";
+    else if (choice.ahead > 0)
         text += fmt::format(", {} recomputed ahead", choice.ahead);
     return text;
 }

@@ -35,7 +35,8 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
       cluster_(cluster_of(config_, profile)),
       mode_(problem.mode),
       chain_(plan_of_chain(config_)),
-      orders_by_costs_(schedule_of(config_).needs_costs) {
+      orders_by_costs_(schedule_of(config_).needs_costs ||
+                       config_.pipeline.recompute.ahead == Recomputation::kByCosts) {
     Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;
     add_settings(any, config_);

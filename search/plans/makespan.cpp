@@ -156,6 +156,7 @@ void improve(Search& search) {
 bool are_placed_alike(const Search& search, const PlanChoice& one, const PlanChoice& other) {
     PlanChoice renamed = one;
     renamed.schedule = other.schedule;
+    renamed.ahead = other.ahead;
     const auto places = [&](const PlanChoice& choice) {
         Shape shape;
         shape.devices = static_cast<int>(choice.devices.size());

@@ -163,14 +163,16 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
     }
 }
 
-// Follows the list and jumps at the micro-batches for which `jumps_at` is true.
+// Follows the list and jumps at the micro-batches for which `jumps_at` is true. An R that follows a jump may run before
+// it instead, where the costs decide that.
 template <class JumpsAt>
 PlanBound::PathCounts PlanBound::path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
     PathCounts counts;
     std::vector<std::size_t> backwards;  // made where there are jumps
     for (std::size_t at = 0; at < end; ++at) {
         const Task& task = tasks[at];
-        count(task, counts);
+        if (task.op != Op::Recompute || counts.jumps == 0 || !moves_recomputes_)
+            count(task, counts);
         if (task.op != Op::Forward || !jumps_at(task.microbatch))
             continue;
         if (backwards.empty())
@@ -244,6 +246,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
       asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
       any_order_(schedule_of(config).needs_costs),
+      moves_recomputes_(config.pipeline.recompute.ahead == Recomputation::kByCosts),
       mixed_(any_order_ || backward_form(plan.order) == BackwardForm::Mixed),
       lengths_(config.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),

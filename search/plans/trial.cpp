@@ -23,7 +23,8 @@ Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedM
     : problem_(problem), space_(space), model_(model), moves_(space, choice.stages) {
     found_.choice = std::move(choice);
     const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule);
-    orders_by_costs_ = schedule.needs_costs;
+    any_order_ = schedule.needs_costs;
+    orders_by_costs_ = any_order_ || found_.choice.ahead == Recomputation::kByCosts;
     if (!schedule.asynchronous())
         work_ =
             exposed_work(model.forward, problem_.config.pipeline.pair_exposed) + (schedule.trains ? model.backward : 0);
@@ -124,7 +125,7 @@ bool Trial::is_defined() {
 void Trial::find_bounds(Deadline& deadline) {
     const Plan& plan = judge().plan();
     bounds_.emplace(plan, judge().config(), model_.profile.dispatch.median,
-                    model_.pieces(orders_by_costs_ ? BackwardForm::Mixed : backward_form(plan.order), deadline));
+                    model_.pieces(any_order_ ? BackwardForm::Mixed : backward_form(plan.order), deadline));
     tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks_of_plan_ += std::ssize(order) * (orders_by_costs_ ? kOrdersOfSplit : 1);

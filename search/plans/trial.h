@@ -101,6 +101,7 @@ private:
     Ns work_ = 0;  // least work of a micro-batch
     Ns expected_ = 0;
     bool sharp_ = false;
+    bool any_order_ = false;  // of all tasks; otherwise the costs may decide where R run
     bool orders_by_costs_ = false;
     FoundPlan found_;
     Cuts cuts_;             // cuts of the plan found

@@ -116,6 +116,57 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
     EXPECT_GT(compared, 100);
 }
 
+// R in idle time makes the order of a named schedule depend on the split, too.
+TEST(RecomputesByCosts, AreFoundWithinBoundsOfAnySplit) {
+    Random random(28);
+    int compared = 0, shorter = 0;
+    for (int round = 0; round < (soaks() ? 60 : 12); ++round) {
+        const char* const names[] = {"1f1b", "v-half", "zb-h1", "hanayo"};
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        Config config = random_config(random, names[round % 4]);
+        config.search.recompute = SearchConfig::Recompute::All;
+        config.search.recompute_ahead = {0, Recomputation::kByCosts};
+        config.search.recompute_layers.clear();
+        const SearchProblem problem{config, model, [&profile](int) { return profile; }, {}};
+        SearchResult result;
+        try {
+            result = search_plans(problem, {.tasks = 2'000'000});
+        } catch (const Error&) {
+            continue;
+        }
+        for (const FoundPlan& plan : result.plans) {
+            if (plan.choice.ahead != Recomputation::kByCosts)
+                continue;
+            const Config chosen = config_of(config, plan.choice);
+            const std::string& name = plan.choice.schedule;
+            const std::optional<Metrics> own = metrics_in(problem, config_of(problem, plan), name, plan.split);
+            ASSERT_TRUE(own) << print(plan.choice);
+            EXPECT_EQ(plan.step_time, own->step_time) << print(plan.choice);
+            int tried = 0;
+            StageSplit split;
+            for_each_split(model.layers, plan.choice.stages, split, [&](const StageSplit& whole) {
+                if (++tried > (soaks() ? 500 : 10))
+                    return;
+                const auto metrics = metrics_in(problem, chosen, name, whole);
+                Config in_place = chosen;
+                in_place.pipeline.recompute.ahead = 0;
+                const auto before = metrics_in(problem, in_place, name, whole);
+                if (!metrics || !before)
+                    return;
+                EXPECT_LE(metrics->step_time, before->step_time) << print(plan.choice);
+                shorter += metrics->step_time < before->step_time ? 1 : 0;
+                if (!fits(*metrics, chosen))
+                    return;
+                ++compared;
+                EXPECT_LE(plan.lower_bound, metrics->step_time) << print(plan.choice) << ", round " << round;
+            });
+        }
+    }
+    EXPECT_GT(compared, 20);
+    EXPECT_GT(shorter, 5);
+}
+
 std::string name_of_row(const testing::TestParamInfo<std::string>& schedule) {
     std::string name = schedule.param;
     std::ranges::replace(name, '-', '_');
