@@ -116,7 +116,7 @@ private:
 class EarlyRecomputes {
 public:
     EarlyRecomputes(const Plan& plan, const Costs& costs, const TransferMode& mode, const std::vector<Bytes>& memory)
-        : costs_(costs), mode_(mode), best_(timed(plan)), plain_(best_), most_(memory) {
+        : costs_(costs), mode_(mode), best_(timed(plan)), plain_(best_), fitting_(best_), most_(memory) {
         most_.resize(plan.order.size(), std::numeric_limits<Bytes>::max());
         for (std::size_t device = 0; device < most_.size(); ++device)
             most_[device] = std::max(most_[device], used(plain_, device));
@@ -124,12 +124,13 @@ public:
 
     Plan shortest() {
         for (const double share : kShares) {
+            fitting_ = plain_;
             fits_.assign(most_.size(), 0);
             too_many_.assign(most_.size(), std::numeric_limits<int>::max());
             for (int most = 1;; most *= 2) {
-                const auto [filled, early] = within_memory(share, most);
-                if (filled.metrics.step_time < best_.metrics.step_time)
-                    best_ = filled;
+                const int early = fill_within_memory(share, most);
+                if (fitting_.metrics.step_time < best_.metrics.step_time)
+                    best_ = fitting_;
                 if (early < most)
                     break;
             }
@@ -154,9 +155,9 @@ private:
         return own.reserved_memory.value_or(own.peak_memory);
     }
 
-    // Fills idle time with up to `most` early R at once on a device, or as many as fit. Returns also the most of all
-    // devices.
-    std::pair<Timed, int> within_memory(double share, int most) {
+    // Fills idle time of `fitting_` with up to `most` early R at once on a device, or as many as fit. Returns the most
+    // of all devices.
+    int fill_within_memory(double share, int most) {
         for (;;) {
             std::vector<int> limits(most_.size());
             for (std::size_t device = 0; device < limits.size(); ++device)
@@ -169,18 +170,20 @@ private:
                     continue;
                 }
                 if (early[device] == 0)
-                    return {plain_, 0};  // it is over by the moves of others
+                    return 0;  // it is over by the moves of others
                 too_many_[device] = std::min(limits[device], early[device]);
                 fits_[device] = std::min(fits_[device], too_many_[device] - 1);
                 fits = false;
             }
-            if (fits)
-                return {std::move(filled), *std::max_element(early.begin(), early.end())};
+            if (fits) {
+                fitting_ = std::move(filled);
+                return *std::max_element(early.begin(), early.end());
+            }
         }
     }
 
     std::pair<Timed, std::vector<int>> filled(double share, const std::vector<int>& limits) const {
-        Timed own = plain_;
+        Timed own = fitting_;
         std::vector<int> early(limits.size(), 0);
         for (int round = 0; round < kMostRounds; ++round) {
             Plan next = own.plan;
@@ -207,6 +210,7 @@ private:
     const TransferMode& mode_;
     Timed best_;
     const Timed plain_;
+    Timed fitting_;
     std::vector<Bytes> most_;           // by device
     std::vector<int> fits_, too_many_;  // by device: numbers of early R
 };
