@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """How far the steps of the schedule auto may be from the least under tight memory, and what they gain over the best other
-schedule that fits: random pipelines of 3 to 8 uneven stages, 6 to 32 micro-batches, a latency per link, and room for 1 to p
-micro-batches.
+schedule with the same placement that fits: random pipelines of 3 to 8 devices with uneven stages, 6 to 32 micro-batches, a
+latency per link, and room for 1 to p micro-batches.
 
-    bench/order_gaps.py PIPEWRIGHT [INSTANCES]
+    bench/order_gaps.py PIPEWRIGHT [INSTANCES [PLACEMENT]]
+
+PLACEMENT is line (the default), v for auto-v, or bidirectional for auto-bidirectional.
 """
 import json
 import os
@@ -14,15 +16,22 @@ import sys
 import tempfile
 import time
 
-NAMED = ("naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2")
+PLACEMENTS = {  # the schedule, its stages per device, and the others
+    "line": ("auto", 1, ("naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2")),
+    "v": ("auto-v", 2, ("zb-v", "v-half", "v-min", "hanayo", "dualpipe-v")),
+    "bidirectional": ("auto-bidirectional", 1, ("chimera", "dualpipe")),
+}
 
 
-def instance(seed):
+def instance(seed, placement="line"):
     """Returns devices, micro-batches, the limit of activations, and the config without a schedule."""
     dice = random.Random(seed)
     devices, batches = dice.randint(3, 8), dice.randint(6, 32)
     limit = dice.randint(1, devices)
-    times = [[f"{dice.randint(500, 1500)} ns" for _ in range(devices)] for _ in range(3)]
+    if placement == "bidirectional":
+        devices, batches = devices + devices % 2, batches + batches % 2
+    stages = devices * PLACEMENTS[placement][1]
+    times = [[f"{dice.randint(500, 1500)} ns" for _ in range(stages)] for _ in range(3)]
     links = ", ".join(f"{{from: {at}, to: {to}, latency: {dice.randint(0, 300)} ns, bandwidth: inf}}"
                       for a in range(devices - 1) for at, to in ((a, a + 1), (a + 1, a)))
     text = (f"workload: {{model: uniform, forward: [{', '.join(times[0])}], backward_input: [{', '.join(times[1])}], "
@@ -40,24 +49,38 @@ def simulate(pipewright, text, pipeline):
                                          text=True).stdout)
 
 
+def simulations(pipewright, text, schedules, batches):
+    """Returns the reports of those schedules that are defined for this size."""
+    for name in schedules:
+        try:
+            yield simulate(pipewright, text, f"schedule: {name}, micro_batches: {batches}")
+        except subprocess.CalledProcessError as error:
+            if error.returncode != 2:
+                raise
+
+
 def held(report):
-    """Returns the most micro-batches whose activations a device holds until W."""
+    """Returns the most activations, each of a stage, that a device holds until W."""
     return max(device["peak_in_flight_until_weight"] for device in report["devices"])
 
 
 def main():
     pipewright, count = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    placement = sys.argv[3] if len(sys.argv) > 3 else "line"
+    schedule, chunks, others = PLACEMENTS[placement]
     gaps, gains, tight, longer, seconds = [], [], [], 0, 0.0
     for seed in range(count):
-        devices, batches, limit, text = instance(seed)
+        devices, batches, limit, text = instance(seed, placement)
         start = time.monotonic()
-        auto = simulate(pipewright, text, f"schedule: auto, micro_batches: {batches}, activations: {limit}")
+        auto = simulate(pipewright, text, f"schedule: {schedule}, micro_batches: {batches}, activations: {limit}")
         seconds = max(seconds, time.monotonic() - start)
-        assert held(auto) <= limit, (seed, held(auto), limit)
+        assert held(auto) <= limit * chunks, (seed, held(auto), limit)
         gaps.append(auto["order"]["step_gap"])
-        named = [simulate(pipewright, text, f"schedule: {name}, micro_batches: {batches}") for name in NAMED]
-        best = min(report["step_time_ns"] for report in named if held(report) <= limit)
-        gain = best / auto["step_time_ns"] - 1
+        fitting = [report["step_time_ns"] for report in simulations(pipewright, text, others, batches)
+                   if held(report) <= limit * chunks]
+        if not fitting:
+            continue
+        gain = min(fitting) / auto["step_time_ns"] - 1
         longer += gain < 0
         gains.append(gain)
         if limit < devices:
@@ -65,7 +88,8 @@ def main():
     percent = lambda value: f"{100 * value:.1f} %"
     print(f"{count} pipelines: gap to the least possible step {percent(statistics.mean(gaps))} in the mean, "
           f"{percent(max(gaps))} at most, 0 in {sum(gap == 0 for gap in gaps)}")
-    print(f"faster than the best of {', '.join(NAMED)} that fits: {percent(statistics.mean(gains))} in the mean, "
+    print(f"faster than the best of {', '.join(others)} that fits, in {len(gains)} pipelines: "
+          f"{percent(statistics.mean(gains))} in the mean, "
           f"{percent(statistics.mean(tight))} with less room than 1f1b needs ({len(tight)} pipelines); slower in {longer}")
     print(f"the longest command took {seconds:.2f} s")
 

@@ -21,7 +21,7 @@ from records import write_records
 NAMED = ("naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2")
 SPLITS = ("layer4.0",)  # the first layer of the second stage
 LIMITS = (1, 3)
-MICRO_BATCHES, MICRO_BATCH_SIZE, STEPS = 8, 4, 6
+MICRO_BATCHES, MICRO_BATCH_SIZE, STEPS = 8, 4, 20
 
 
 def config_of(schedule, split, limit, profile=None):
