@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far the steps of the schedule auto may be from the least under tight memory, and what they gain over the best other
 schedule with the same placement that fits: random pipelines of 3 to 8 devices with uneven stages, 6 to 32 micro-batches, a
-latency per link, and room for 1 to p micro-batches.
+latency per link, and room for 1 to p micro-batches, p + 1 in both directions.
 
     bench/order_gaps.py PIPEWRIGHT [INSTANCES [PLACEMENT]]
 
@@ -30,6 +30,7 @@ def instance(seed, placement="line"):
     limit = dice.randint(1, devices)
     if placement == "bidirectional":
         devices, batches = devices + devices % 2, batches + batches % 2
+        limit = dice.randint(1, devices + 1)  # dualpipe needs as many
     stages = devices * PLACEMENTS[placement][1]
     times = [[f"{dice.randint(500, 1500)} ns" for _ in range(stages)] for _ in range(3)]
     links = ", ".join(f"{{from: {at}, to: {to}, latency: {dice.randint(0, 300)} ns, bandwidth: inf}}"
@@ -88,9 +89,9 @@ def main():
     percent = lambda value: f"{100 * value:.1f} %"
     print(f"{count} pipelines: gap to the least possible step {percent(statistics.mean(gaps))} in the mean, "
           f"{percent(max(gaps))} at most, 0 in {sum(gap == 0 for gap in gaps)}")
+    less = f"{percent(statistics.mean(tight))} with room for less than p ({len(tight)} pipelines); " if tight else ""
     print(f"faster than the best of {', '.join(others)} that fits, in {len(gains)} pipelines: "
-          f"{percent(statistics.mean(gains))} in the mean, "
-          f"{percent(statistics.mean(tight))} with less room than 1f1b needs ({len(tight)} pipelines); slower in {longer}")
+          f"{percent(statistics.mean(gains))} in the mean, {less}slower in {longer}")
     print(f"the longest command took {seconds:.2f} s")
 
 

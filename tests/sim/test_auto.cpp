@@ -6,6 +6,7 @@
 #include "schedules/orders/order_model.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/support/combinations.h"
 #include "tests/support/dice.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
@@ -182,21 +183,15 @@ std::optional<Ns> end_of(const std::vector<const Kinds*>& lists, const Passes& p
 }
 
 Ns least_end(const Passes& passes, const std::vector<Kinds>& all, int m) {
-    const std::size_t p = passes.times.size();
     Ns least = std::numeric_limits<Ns>::max();
-    std::vector<std::size_t> at(p, 0);
-    for (;;) {
+    for_each_combination(passes.times.size(), all.size(), [&](const std::vector<std::size_t>& at) {
         std::vector<const Kinds*> lists;
         for (const std::size_t number : at)
             lists.push_back(&all[number]);
         if (const std::optional<Ns> end = end_of(lists, passes, m))
             least = std::min(least, *end);
-        std::size_t d = 0;
-        while (d < p && ++at[d] == all.size())
-            at[d++] = 0;
-        if (d == p)
-            return least;
-    }
+    });
+    return least;
 }
 
 TEST(Auto, IsTheShortestOfAllOrdersOfSmallInstances) {

@@ -4,6 +4,7 @@
 #include "schedules/orders/order_model.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
+#include "tests/support/combinations.h"
 #include "tests/support/dice.h"
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
@@ -82,21 +83,15 @@ std::optional<Ns> end_of(const std::vector<const List*>& lists, const Line& line
 }
 
 Ns least_end(const Line& line, const std::vector<List>& all, int m) {
-    const std::size_t p = line.times.size();
     Ns least = kNever;
-    std::vector<std::size_t> at(p, 0);
-    for (;;) {
+    for_each_combination(line.times.size(), all.size(), [&](const std::vector<std::size_t>& at) {
         std::vector<const List*> lists;
         for (const std::size_t number : at)
             lists.push_back(&all[number]);
         if (const std::optional<Ns> end = end_of(lists, line, m))
             least = std::min(least, *end);
-        std::size_t d = 0;
-        while (d < p && ++at[d] == all.size())
-            at[d++] = 0;
-        if (d == p)
-            return least;
-    }
+    });
+    return least;
 }
 
 const Schedule& both() { return schedule_named("auto-bidirectional"); }
