@@ -39,6 +39,8 @@ const Values kCounts{"0",
                      "9223372036854775808",
                      "-1",
                      "1e999"};
+// A million devices is legal, too, but a config with as many takes long to read with sanitizers.
+const Values kDevices{"0", "1", "2", "3", "4", "8", "64", "4096", "2147483648", "-1", "1e999"};
 Values names_of_schedules() {
     Values names;
     for (const Schedule& schedule : schedules())
@@ -63,7 +65,7 @@ const Key kKeys[] = {
     {"cluster.memory", kSizes},
     {"cluster.link.latency", kTimes},
     {"cluster.link.bandwidth", kRates},
-    {"cluster.devices", kCounts},
+    {"cluster.devices", kDevices},
     {"cluster.devices", {"[{speed: 0.000001}, {}]", "[{speed: 1000000}, {memory: 1 B}]", "[{speed: 3}, {}]"}},
     {"pipeline.schedule", kSchedules},
     {"pipeline.stages", kCounts},
@@ -73,7 +75,7 @@ const Key kKeys[] = {
     {"pipeline.replicas", {"2", "3", "4096", "[1, 1]", "[2, 2]", "[1, 3]", "[2]", "[]", "[2147483647, 2147483647]"}},
     {"pipeline.recompute", {"all", "none", "[0]", "[1]", "[2147483647]"}},
     {"pipeline.recompute_saved", {"0", "1", "1000000", "-1"}},
-    {"pipeline.recompute_ahead", {"0", "1", "1000000", "-1"}},
+    {"pipeline.recompute_ahead", {"0", "1", "1000000", "-1", "auto"}},
     {"pipeline.weights", {"flush", "stash", "latest", "vertical_sync", "double_buffer"}},
     {"pipeline.group", kCounts},
     {"pipeline.slices", kCounts},
