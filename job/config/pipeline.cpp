@@ -239,8 +239,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      "or in `any`, which the schedule chooses"},
     {"current_plan", path_key<kPipeline, &Pipeline::current_plan>(), KeyShown::IfSet, "none",
      "auto in any placement: the plan in use, as CSV, which is kept unless the order found is shorter: so a plan never "
-     "gets "
-     "longer where tasks get faster"},
+     "gets longer where tasks get faster"},
     {"concatenation", choice_key<kPipeline, &Pipeline::concatenation>(), KeyShown::IfSet, "",
      "chimera with more micro-batches than devices: how its units follow each other, see "
      "[schedules.md](schedules.md#chimera)"},

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kHistory = 100;
 constexpr int kFarthest = 6;
-constexpr std::size_t kExceptedStages = 40;  // the first ones of a device
+constexpr std::size_t kExceptedStages = 40;  // of a device: more kinds would not fit a PassKind
 
 struct ListPosition {
     int device, at;  // in the device's list
