@@ -14,6 +14,7 @@ namespace {
 struct Visit {
     Ns forward, input, weight, backward;  // backward: the shorter of B, and I and W
     Ns head, trip, tail;                  // until F starts, from its end to I, from the end of I
+    Ns lead;                              // from the start of F on the device's first stage to that of this F
 };
 
 // The visits of one stage on a device.
@@ -135,6 +136,44 @@ StepTimes times_of_one_stage(const OrderModel::Amounts& room, const StageVisits&
     return {std::max(head + work + waits, whole_way), std::max(work + waits, starts_alone ? whole_way : 0)};
 }
 
+// Returns by stage the longest path from the start of F on `first` to that of F there; -1 for none.
+std::vector<Ns> paths_from(const OrderModel& model, int first, int mb) {
+    std::vector<Ns> paths(static_cast<std::size_t>(model.stages()), -1);
+    paths[first] = 0;
+    for (int stage = first; stage < model.stages(); ++stage)
+        for (const OrderModel::Message& message : model.messages(model.number(stage, mb, 0)))
+            if (message.reader % 3 == 0 && paths[stage] >= 0) {
+                Ns& path = paths[model.stage_of(message.reader)];
+                path = std::max(path, paths[stage] + model.time(2 * model.number(stage, mb, 0)) + time_of(message));
+            }
+    return paths;
+}
+
+// Returns how long a device with several stages waits at least before its first I: until then it runs only as many F as
+// there is room for. A micro-batch that it has on its first stage, too, begins there.
+Ns first_wait(const OrderModel& model, int device, const std::vector<StageVisits>& own) {
+    std::vector<Ns> forwards;
+    OrderModel::Amounts least_held = own.front().held.from_forward;
+    std::int64_t most = 0;
+    Ns first = std::numeric_limits<Ns>::max();
+    for (const StageVisits& stage : own) {
+        most += std::ssize(stage.visits);
+        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+            least_held[limit] = std::min(least_held[limit], stage.held.from_forward[limit]);
+        for (const Visit& visit : stage.visits) {
+            forwards.push_back(visit.forward);
+            first = std::min(first, visit.lead + visit.forward + visit.trip);
+        }
+    }
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+        if (least_held[limit] > 0)
+            most = std::min(most, model.room(device)[limit] / least_held[limit]);
+    std::ranges::nth_element(forwards, forwards.begin() + most, std::greater<>());
+    for (std::int64_t k = 0; k < most; ++k)
+        first -= forwards[static_cast<std::size_t>(k)];
+    return std::max<Ns>(first, 0);
+}
+
 // Activations that are held for at least a time each need a span in which the room holds them all.
 Ns span_of_room(const OrderModel::Amounts& room, const std::vector<StageVisits>& own) {
     double span = 0;
@@ -167,6 +206,10 @@ StepTimes least_times(const OrderModel& model) {
     for (int device = 0; device < model.devices(); ++device) {
         std::vector<StageVisits> stages;
         Ns work = 0, first = std::numeric_limits<Ns>::max();
+        std::vector<std::vector<Ns>> leads;  // by micro-batch
+        const int first_stage = model.stages_on(device).empty() ? 0 : model.stages_on(device).front();
+        for (int mb = 0; model.stages_on(device).size() > 1 && mb < model.microbatches(); ++mb)
+            leads.push_back(paths_from(model, first_stage, mb));
         for (const int stage : model.stages_on(device)) {
             StageVisits own{stage, model.held(stage), {}};
             for (int mb = 0; mb < model.microbatches(); ++mb) {
@@ -176,7 +219,9 @@ StepTimes least_times(const OrderModel& model) {
                 const Ns input = model.time(2 * (number + 1)), weight = model.time(2 * (number + 2));
                 own.visits.push_back({model.time(2 * number), input, weight,
                                       std::min(input + weight, model.time(2 * (number + 1) + 1)), head[number],
-                                      trips[mb][stage], tail[number + 1]});
+                                      trips[mb][stage], tail[number + 1], 0});
+                if (stage != first_stage && model.device_of(model.number(first_stage, mb, 0)) == device)
+                    own.visits.back().lead = std::max<Ns>(0, leads[mb][stage]);
                 const Visit& visit = own.visits.back();
                 work += visit.forward + visit.backward;
                 first = std::min(first, visit.head);
@@ -191,7 +236,10 @@ StepTimes least_times(const OrderModel& model) {
         if (stages.empty())
             continue;
         const Ns span = span_of_room(model.room(device), stages);
-        StepTimes own{first + std::max(work, span), std::max(work, span)};
+        Ns busy = std::max(work, span);
+        if (stages.size() > 1)
+            busy = std::max(busy, work + first_wait(model, device, stages));
+        StepTimes own{first + busy, busy};
         if (stages.size() == 1) {
             const StepTimes one = times_of_one_stage(model.room(device), stages.front(), work, first, starts_alone);
             own = {std::max(own.step, one.step), std::max(own.span, one.span)};
