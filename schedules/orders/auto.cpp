@@ -20,7 +20,7 @@ namespace {
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
-constexpr double kSlowerIfSeveral = 5;      // stages on a device: times as long to place a pass
+constexpr double kSlowerIfSeveral = 8;      // stages on a device: times as long to place a pass
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 struct Filling {
@@ -29,23 +29,17 @@ struct Filling {
 };
 constexpr Filling kFilling[] = {{0.75, false}, {0, true}, {0, false}, {1, false}};
 constexpr double kLag[] = {0, 1.5};
-struct Among {  // several stages
-    OrderRules::Stages stages;
-    bool in_order = false;
-};
-constexpr Among kAmong[] = {{OrderRules::Stages::Oldest},
-                            {OrderRules::Stages::Oldest, true},
-                            {OrderRules::Stages::Last},
-                            {OrderRules::Stages::First}};
+constexpr Filling kRefilling[] = {{0, false}, {0.25, false}, {0.5, false}, {0, true}, {0.25, true}, {0.5, true}};
+constexpr OrderRules::Stages kStages[] = {OrderRules::Stages::Oldest, OrderRules::Stages::InOrder,
+                                          OrderRules::Stages::Apart, OrderRules::Stages::LastApart};
 
 std::vector<OrderRules> all_rules(bool several_stages) {
     std::vector<OrderRules> all;
     const auto add = [&](OrderRules rules) {
         for (const bool forward_first : {false, true})
-            for (const Among& among : std::span(kAmong).first(several_stages ? std::size(kAmong) : 1)) {
+            for (const OrderRules::Stages stages : std::span(kStages).first(several_stages ? std::size(kStages) : 1)) {
                 rules.forward_first = forward_first;
-                rules.stages = among.stages;
-                rules.in_order = among.in_order;
+                rules.stages = stages;
                 all.push_back(rules);
             }
     };
@@ -194,6 +188,7 @@ private:
             const auto exceptions = static_cast<int>(effort_ * std::min(kMostExceptions, kMostExcepted / placed));
             take(best, with_exceptions(model_, timer_, one.order, one.rules, least, aim_, exceptions));
         }
+        refill(best);
         const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / timed));
         return moved(model_, timer_, std::move(best), least, aim_, moves);
     }
@@ -216,6 +211,18 @@ private:
             return false;
         best = {{std::move(lists), times}, rules};
         return true;
+    }
+
+    // Places W by rules.
+    void refill(TimedOrder& best) {
+        const PassLists lists = best.lists;
+        for (const Filling& filling : kRefilling) {
+            PassLists filled = refilled(model_, {.patience = filling.patience, .level = filling.level}, lists);
+            if (filled.empty())
+                continue;
+            const StepTimes times = timer_.times(filled);
+            take(best, {std::move(filled), times});
+        }
     }
 
     // Changes the numbers of the best rules a little, as long as that helps.

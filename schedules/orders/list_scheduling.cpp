@@ -14,6 +14,7 @@ struct StageQueue {
     int stage;
     std::vector<int> microbatches;
     std::size_t forwards = 0, inputs = 0, weights = 0;  // those that have begun
+    int most_ahead = 0;                                 // as Device::most_ahead
 
     bool has_forward() const { return forwards < microbatches.size(); }
     bool has_input() const { return inputs < forwards; }
@@ -31,6 +32,7 @@ struct Device {
     OrderModel::Amounts whole{};             // of a micro-batch on all stages
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
+    std::size_t at_kept = 0;        // position in the list whose order is kept
     int left_over = 0, lag = 0;     // W that could run, and how many of them wait for the end
     Ns free_at = 0, waited = 0;     // since its first pass
 };
@@ -39,6 +41,11 @@ struct Choice {
     Ns start = kNever;
     std::size_t queue = 0;
     int kind = 0;  // of the pass: 0, 1 or 2
+};
+
+struct Options {
+    Choice best, excepted;    // excepted: of any kind; best: F or I
+    bool lacks_room = false;  // of an F that could begin
 };
 
 // Returns the first micro-batch from `at` on that has some left.
@@ -62,12 +69,24 @@ void note_forward(Device& own, int microbatch, const OrderModel::Amounts& taken)
 
 class ListScheduling {
 public:
-    ListScheduling(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions);
+    ListScheduling(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions,
+                   const PassLists* kept);
     PassLists lists();
 
 private:
     void prepare(int device, const std::vector<Ns>& trips);
+    void limit_stages(Device& own, int device, const std::vector<Ns>& trips) const;
     Choice choice_of(int device) const;
+    Options by_rules(int device) const;
+    Options by_kept_order(int device) const;
+    Choice weight_of(const Device& own) const;
+    // Returns the first position from `at` on of an F or I in the list whose order is kept.
+    std::size_t kept_from(int device, std::size_t at) const {
+        const std::vector<Pass>& list = (*kept_)[device];
+        while (at < list.size() && list[at] / 2 % 3 == 2)
+            ++at;
+        return at;
+    }
     void choose(int device) {
         choices_[device] = choice_of(device);
         starts_[device] = choices_[device].start;
@@ -95,6 +114,7 @@ private:
     const OrderModel& model_;
     const OrderRules& rules_;
     const Exceptions* const exceptions_;
+    const PassLists* const kept_;  // an order of F and I
     std::vector<Device> devices_;
     std::vector<Choice> choices_;
     std::vector<Ns> starts_;  // of the choices
@@ -104,10 +124,12 @@ private:
     Ns longest_path_ = 0, longest_wait_ = 0;
 };
 
-ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions)
+ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions,
+                               const PassLists* kept)
     : model_(model),
       rules_(rules),
       exceptions_(exceptions),
+      kept_(kept),
       devices_(static_cast<std::size_t>(model.devices())),
       choices_(devices_.size()),
       starts_(devices_.size(), kNever),
@@ -151,10 +173,37 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
     own.whole = model_.whole(device);
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
     own.oldest = own.filling = first_of(own.left, 0);
+    limit_stages(own, device, trips);
+    own.at_kept = kept_ == nullptr ? 0 : kept_from(device, 0);
+}
+
+// Sets how far each stage may run ahead by itself: less than the rules allow if there is no room for all of them.
+void ListScheduling::limit_stages(Device& own, int device, const std::vector<Ns>& trips) const {
+    const auto work = static_cast<double>(model_.slowest_work());
+    OrderModel::Amounts largest{};
+    double sum = 0;
+    for (const StageQueue& queue : own.stages) {
+        sum += static_cast<double>(trips[queue.stage]) / work;
+        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+            largest[limit] = std::max(largest[limit], model_.held(queue.stage).from_forward[limit]);
+    }
+    double ahead = rules_.ahead;
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+        if (largest[limit] > 0 && sum > 0) {
+            const auto most = static_cast<double>(model_.room(device)[limit] / largest[limit] - std::ssize(own.stages));
+            ahead = std::min(ahead, std::max(most, 0.0) / sum);
+        }
+    for (StageQueue& queue : own.stages) {
+        const double most = 1 + std::ceil(ahead * static_cast<double>(trips[queue.stage]) / work - 1e-9);
+        queue.most_ahead = static_cast<int>(std::min(most, 1e9));
+    }
 }
 
 bool ListScheduling::may_run_ahead(const Device& own, const StageQueue& queue) const {
-    return queue.microbatches[queue.forwards] == own.oldest || own.ahead < own.most_ahead;
+    if (queue.microbatches[queue.forwards] == own.oldest)
+        return true;
+    const bool apart = rules_.stages == OrderRules::Stages::Apart || rules_.stages == OrderRules::Stages::LastApart;
+    return apart ? static_cast<int>(queue.forwards - queue.inputs) < queue.most_ahead : own.ahead < own.most_ahead;
 }
 
 // Younger micro-batches leave a whole one's room to the first that has F left.
@@ -166,7 +215,7 @@ bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const 
         if (own.used[limit] + needed[limit] > room[limit] ||
             (is_younger && own.younger[limit] + needed[limit] + own.whole[limit] > room[limit]))
             return false;
-    return !rules_.in_order || !is_younger || leaves_room_for_older(own, queue);
+    return rules_.stages != OrderRules::Stages::InOrder || !is_younger || leaves_room_for_older(own, queue);
 }
 
 bool ListScheduling::leaves_room_for_older(const Device& own, const StageQueue& queue) const {
@@ -191,10 +240,10 @@ bool ListScheduling::comes_before(const Device& own, const Choice& one, const Ch
     const auto microbatch = [&](const StageQueue& queue) {
         return queue.microbatches[one.kind == 0 ? queue.forwards : queue.inputs];
     };
-    if (one.kind == 1 || rules_.stages == OrderRules::Stages::Oldest)
-        return microbatch(first) != microbatch(second) ? microbatch(first) < microbatch(second)
-                                                       : first.stage > second.stage;
-    return (first.stage > second.stage) == (rules_.stages == OrderRules::Stages::Last);
+    if (one.kind == 0 && rules_.stages == OrderRules::Stages::LastApart)
+        return first.stage > second.stage;
+    return microbatch(first) != microbatch(second) ? microbatch(first) < microbatch(second)
+                                                   : first.stage > second.stage;
 }
 
 // Whether the device has F or I left.
@@ -203,10 +252,9 @@ bool has_more(const Device& own) {
                        [](const StageQueue& queue) { return queue.inputs < queue.microbatches.size(); });
 }
 
-Choice ListScheduling::choice_of(int device) const {
+Options ListScheduling::by_rules(int device) const {
     const Device& own = devices_[device];
-    Choice best, weight, excepted;
-    bool lacks_room = false;
+    Options options;
     const PassKind exception = exceptions_ == nullptr ? kByRules : (*exceptions_)[device][lists_[device].size()];
     for (std::size_t at = 0; at < own.stages.size(); ++at) {
         const StageQueue& queue = own.stages[at];
@@ -215,37 +263,72 @@ Choice ListScheduling::choice_of(int device) const {
             if (missing_[number] > 0)
                 return;
             const Choice choice{std::max(own.free_at, ready_[number]), at, kind};
-            if (comes_before(own, choice, best))
-                best = choice;
+            if (comes_before(own, choice, options.best))
+                options.best = choice;
             if (kind + 3 * static_cast<int>(at) == exception)
-                excepted = choice;
+                options.excepted = choice;
         };
         if (queue.has_forward() && may_run_ahead(own, queue)) {
             const bool room = has_room(own, queue);
             if (room)
                 consider(0);
             const int number = number_of(queue, 0);
-            lacks_room = lacks_room || (!room && missing_[number] == 0 && ready_[number] <= own.free_at);
+            options.lacks_room =
+                options.lacks_room || (!room && missing_[number] == 0 && ready_[number] <= own.free_at);
         }
         if (queue.has_input())
             consider(1);
-        if (rules_.whole || !queue.has_weight())
-            continue;
-        if (2 + 3 * static_cast<int>(at) == exception)
-            excepted = {own.free_at, at, 2};
-        if ((weight.start == kNever || queue.microbatches[queue.weights] <
-                                           own.stages[weight.queue].microbatches[own.stages[weight.queue].weights]))
-            weight = {own.free_at, at, 2};
+        if (!rules_.whole && queue.has_weight() && 2 + 3 * static_cast<int>(at) == exception)
+            options.excepted = {own.free_at, at, 2};
     }
-    if (excepted.start != kNever)
-        return excepted;
-    if (weight.start == kNever || (own.left_over <= own.lag && !lacks_room && has_more(own)))
+    return options;
+}
+
+Options ListScheduling::by_kept_order(int device) const {
+    const Device& own = devices_[device];
+    const std::vector<Pass>& list = (*kept_)[device];
+    if (own.at_kept == list.size())
+        return {};
+    const int kept = list[own.at_kept] / 2, stage = model_.stage_of(kept), kind = kept % 3;
+    const auto queue = std::ranges::find_if(own.stages, [&](const StageQueue& one) { return one.stage == stage; });
+    const OrderModel::Amounts &room = model_.room(device), &needed = model_.held(stage).from_forward;
+    if (kind == 0 && (own.used[0] + needed[0] > room[0] || own.used[1] + needed[1] > room[1]))
+        return {{}, {}, true};
+    const int number = number_of(*queue, kind);
+    if (missing_[number] > 0)
+        return {};
+    const Choice next{std::max(own.free_at, ready_[number]), static_cast<std::size_t>(queue - own.stages.begin()),
+                      kind};
+    return {next, {}};
+}
+
+// Returns the oldest W that could run.
+Choice ListScheduling::weight_of(const Device& own) const {
+    Choice weight;
+    int oldest = model_.microbatches();
+    for (std::size_t at = 0; at < own.stages.size(); ++at)
+        if (const StageQueue& queue = own.stages[at];
+            queue.has_weight() && queue.microbatches[queue.weights] < oldest) {
+            oldest = queue.microbatches[queue.weights];
+            weight = {own.free_at, at, 2};
+        }
+    return weight;
+}
+
+Choice ListScheduling::choice_of(int device) const {
+    const Device& own = devices_[device];
+    const Options options = kept_ == nullptr ? by_rules(device) : by_kept_order(device);
+    if (options.excepted.start != kNever)
+        return options.excepted;
+    const Choice& best = options.best;
+    const Choice weight = rules_.whole ? Choice{} : weight_of(own);
+    if (weight.start == kNever || (own.left_over <= own.lag && !options.lacks_room && has_more(own)))
         return best;
     const Ns time = model_.time(2 * number_of(own.stages[weight.queue], 2));
     const auto delay = static_cast<Ns>(rules_.patience * static_cast<double>(time));
     const bool fills = best.start == kNever || own.free_at + time <= best.start + delay ||
                        (rules_.level && own.waited + best.start - own.free_at > longest_wait_);
-    return fills || (rules_.forward_first && lacks_room) ? weight : best;
+    return fills || (rules_.forward_first && options.lacks_room) ? weight : best;
 }
 
 void ListScheduling::send(int number, Ns end) {
@@ -281,6 +364,8 @@ void ListScheduling::run(int device, const Choice& choice) {
         const std::int64_t all = held.from_forward[limit], first = held.freed_by_input[limit];
         own.used[limit] += choice.kind == 0 ? all : rules_.whole ? -all : choice.kind == 1 ? -first : first - all;
     }
+    if (kept_ != nullptr && choice.kind != 2)
+        own.at_kept = kept_from(device, own.at_kept + 1);
     own.left_over += choice.kind == 1 ? 1 : choice.kind == 2 ? -1 : 0;
     own.ahead += choice.kind == 0 ? 1 : choice.kind == 1 ? -1 : 0;
     queue.forwards += choice.kind == 0;
@@ -327,7 +412,15 @@ PassLists ListScheduling::lists() {
 }  // namespace
 
 PassLists scheduled(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions) {
-    return ListScheduling(model, rules, exceptions).lists();
+    return ListScheduling(model, rules, exceptions, nullptr).lists();
+}
+
+PassLists refilled(const OrderModel& model, const OrderRules& rules, const PassLists& lists) {
+    PassLists filled = ListScheduling(model, rules, nullptr, &lists).lists();
+    std::ptrdiff_t passes = 0;
+    for (const std::vector<Pass>& list : filled)
+        passes += std::ssize(list);
+    return passes == model.passes() ? filled : PassLists{};
 }
 
 }  // namespace pw

@@ -21,8 +21,10 @@ struct OrderRules {
     // W also delays it where the device would otherwise have waited longer than all others ("Zero Bubble Pipeline
     // Parallelism", section 3).
     bool level = false;
-    enum class Stages { Oldest, Last, First } stages = Stages::Oldest;  // of several F: the micro-batch, or the stage
-    bool in_order = false;  // F also leaves the room that older micro-batches still need on the device
+    // Which F of a device with several runs. Oldest: that of the oldest micro-batch. InOrder: the same, and others
+    // leave the room that older ones still need there. Apart, LastApart: that of the oldest, or of the last stage; each
+    // stage runs ahead by itself, and they share the room by their round trips.
+    enum class Stages { Oldest, InOrder, Apart, LastApart } stages = Stages::Oldest;
 };
 
 // Exceptions from the rules, by device and position in its list: the kind of pass that runs there, and its stage, if
@@ -35,5 +37,8 @@ using Exceptions = std::vector<std::vector<PassKind>>;
 // micro-batch that has F left on it the room of a whole one, besides what younger ones hold. So the oldest micro-batch
 // of all finds room wherever it still needs some.
 PassLists scheduled(const OrderModel& model, const OrderRules& rules, const Exceptions* exceptions = nullptr);
+// Returns lists with F and I in the order of `lists`, which keep the limits, and W by the rules. The micro-batches of a
+// stage run in order; returns none if devices would then wait forever.
+PassLists refilled(const OrderModel& model, const OrderRules& rules, const PassLists& lists);
 
 }  // namespace pw
