@@ -1,0 +1,193 @@
+// Orders by costs of two stages per device in a V, against exact searches of small instances.
+#include "schedules/orders/order_bound.h"
+#include "schedules/orders/order_costs.h"
+#include "schedules/orders/order_model.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/support/dice.h"
+#include "tests/support/shapes.h"
+#include "tests/support/thoroughness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <unordered_set>
+
+namespace pw {
+namespace {
+
+constexpr Ns kNotYet = std::numeric_limits<Ns>::max();
+
+struct VTimes {
+    std::vector<std::array<Ns, 3>> passes;  // F, I and W by stage
+    Ns latency;
+    int m, room;  // room: activations of a stage that a device holds from F to the end of W
+};
+
+// Tries all orders of F, I and W, depth first, with all waits that may be of use. Micro-batches keep their order on
+// each stage.
+class AllOrders {
+public:
+    explicit AllOrders(const VTimes& v)
+        : v_(v), stages_(static_cast<int>(v.passes.size())), devices_(static_cast<std::size_t>(stages_ / 2)) {
+        for (int stage = 0; stage < stages_; ++stage) {
+            for (const Ns time : v.passes[stage])
+                devices_[device_of(stage)].left += time * v.m;
+            ends_.push_back({});
+        }
+    }
+
+    // Returns whether an order takes at most this long.
+    bool has_step(Ns most) {
+        most_ = most;
+        failed_.clear();
+        return runs();
+    }
+
+private:
+    struct Device {
+        Ns at = 0, left = 0;  // left: of its work
+        int held = 0;
+        bool passes = false;  // others that are as far go first
+    };
+
+    int device_of(int stage) const { return std::min(stage, stages_ - 1 - stage); }
+    // Returns when the next pass of a kind can start on a stage.
+    Ns ready(int stage, int kind) const {
+        const std::size_t next = ends_[stage][kind].size();
+        const auto end = [&](int from, int of_kind, Ns latency) {
+            return ends_[from][of_kind].size() > next ? ends_[from][of_kind][next] + latency : kNotYet;
+        };
+        const auto latency = [&](int from) { return device_of(from) == device_of(stage) ? 0 : v_.latency; };
+        if (std::ssize(ends_[stage][kind]) == v_.m)
+            return kNotYet;
+        if (kind == 0)
+            return stage == 0 ? 0 : end(stage - 1, 0, latency(stage - 1));
+        if (kind == 1 && stage + 1 < stages_)
+            return end(stage + 1, 1, latency(stage + 1));
+        return end(stage, kind - 1, 0);
+    }
+
+    // Returns when the next pass of a device can start of which it is known, after the time where it is.
+    Ns next_ready(int device) const {
+        Ns next = kNotYet;
+        for (const int stage : {device, stages_ - 1 - device})
+            for (int kind = 0; kind < 3; ++kind)
+                if (const Ns start = ready(stage, kind); start > devices_[device].at)
+                    next = std::min(next, start);
+        return next;
+    }
+
+    // Returns all that the rest depends on.
+    std::string state() const {
+        std::vector<Ns> all;
+        for (const Device& device : devices_)
+            all.insert(all.end(), {device.at, device.passes ? 1 : 0});
+        for (const auto& stage : ends_)
+            for (int kind = 0; kind < 3; ++kind) {
+                all.push_back(std::ssize(stage[kind]));
+                // the messages that are not read yet
+                const auto& ends = stage[kind];
+                const std::size_t at = static_cast<std::size_t>(&stage - ends_.data());
+                const std::size_t read = kind == 0   ? (at + 1 < ends_.size() ? ends_[at + 1][0].size() : v_.m)
+                                         : kind == 1 ? (at > 0 ? ends_[at - 1][1].size() : v_.m)
+                                                     : static_cast<std::size_t>(v_.m);
+                for (std::size_t mb = read; mb < ends.size(); ++mb)
+                    all.push_back(ends[mb]);
+            }
+        return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(Ns)};
+    }
+
+    bool runs() {
+        int first = -1;
+        for (std::size_t at = 0; at < devices_.size(); ++at) {
+            const Device& device = devices_[at];
+            if (device.at + device.left > most_)
+                return false;
+            if (device.left > 0 && (first < 0 || std::pair(device.at, device.passes) <
+                                                     std::pair(devices_[first].at, devices_[first].passes)))
+                first = static_cast<int>(at);
+        }
+        if (first < 0)
+            return true;
+        std::string key = state();
+        if (failed_.contains(key))
+            return false;
+        Device& own = devices_[first];
+        const Device before = own;
+        for (const int stage : {first, stages_ - 1 - first})
+            for (int kind = 0; kind < 3; ++kind) {
+                if (ready(stage, kind) > own.at || (kind == 0 && own.held == v_.room))
+                    continue;
+                const Ns time = v_.passes[stage][kind];
+                own = {own.at + time, own.left - time, own.held + (kind == 0 ? 1 : kind == 2 ? -1 : 0), false};
+                ends_[stage][kind].push_back(own.at);
+                if (runs())
+                    return true;
+                ends_[stage][kind].pop_back();
+                own = before;
+            }
+        Ns next = next_ready(first);
+        for (std::size_t at = 0; at < devices_.size(); ++at) {
+            const Device& other = devices_[at];
+            if (&other != &own && other.left > 0)
+                next = std::min(next, other.at > own.at || !other.passes ? other.at : next_ready(static_cast<int>(at)));
+        }
+        if (next != kNotYet) {
+            own.passes = next == own.at;
+            own.at = next;
+            if (runs())
+                return true;
+            own = before;
+        }
+        failed_.insert(std::move(key));
+        return false;
+    }
+
+    const VTimes& v_;
+    const int stages_;
+    std::vector<Device> devices_;
+    std::vector<std::array<std::vector<Ns>, 3>> ends_;  // by stage and kind
+    Ns most_ = 0;
+    std::unordered_set<std::string> failed_;
+};
+
+TEST(AutoV, IsMostlyTheShortestOfAllOrdersOfSmallInstances) {
+    const Schedule& schedule = schedule_named("auto-v");
+    Random random(45);
+    int shortest = 0, longer = 0;
+    for (int round = 0; round < std::max(1, rounds(3)); ++round)
+        for (const auto& [p, m] : {std::pair(2, 2), std::pair(2, 3)})
+            for (int room = 1; room <= 2; ++room) {
+                VTimes v{{}, pick(random, 0, 3), m, 2 * room};
+                Costs costs = uniform(2 * p, 1, 1, 1, v.latency);
+                for (StageCost& stage : costs.stage) {
+                    v.passes.push_back({pick(random, 1, 9), pick(random, 1, 9), pick(random, 1, 9)});
+                    stage.forward = v.passes.back()[0];
+                    stage.backward_input = v.passes.back()[1];
+                    stage.backward_weight = v.passes.back()[2];
+                    stage.backward = stage.backward_input + stage.backward_weight;
+                }
+                const Shape shape = placed(schedule, shape_of(schedule, p, m, 2));
+                const OrderCosts own = order_costs(
+                    shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
+                PlanOptions options;
+                options.schedule.activations = room;
+                const Ns found = metrics_of(simulate(ordered(schedule, shape, options, &own).plan, costs)).step_time;
+                Ns least = found;
+                while (AllOrders(v).has_step(least - 1))
+                    --least;
+                EXPECT_TRUE(AllOrders(v).has_step(found)) << p << ' ' << m << ' ' << room << " round " << round;
+                EXPECT_LE(100 * found, 108 * least) << p << ' ' << m << ' ' << room << " round " << round;
+                ++(found == least ? shortest : longer);
+                EXPECT_LE(least_times(OrderModel({shape, options.schedule, &own})).step, least)
+                    << p << ' ' << m << ' ' << room << " round " << round;
+            }
+    EXPECT_LT(2 * longer, shortest);
+}
+
+}  // namespace
+}  // namespace pw
