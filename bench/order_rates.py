@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Bubble rates of the schedule auto next to those of ZB-1p and ZB-2p ("Zero Bubble Pipeline Parallelism", arXiv 2401.10241,
-tables 5 and 9), with the times and the memory of the paper, and how far the span may be from the least. The limit of the paper
-is on held activations, as that of auto is with an effort below 1; else the arena that a device reserves has to fit.
+"""Bubble rates of the schedule auto next to those of ZB-1p and ZB-2p, and of auto-v next to those of ZB-V ("Zero Bubble
+Pipeline Parallelism", arXiv 2401.10241, tables 5, 8 and 9), with the times and the memory of the paper, and how far the span
+may be from the least. The limit of the paper is on held activations, as that of auto is with an effort below 1; else the arena
+that a device reserves has to fit.
 
     bench/order_rates.py PIPEWRIGHT
 """
@@ -23,16 +24,22 @@ ROWS = [
     ("28.3B", 6144, 48, 32, 256, 10.402, 10.248, 7.698, 0.460, 0.0594, 0.0018),
 ]
 
+# ZB-V, with times and bytes of half a stage, of which a device has two.
+V_ROWS = [
+    ("6.2B", 4096, 32, 16, 48, 14.407, 14.380, 9.676, 1.610, 0.0697),
+    ("28.3B", 6144, 48, 32, 96, 9.458, 9.748, 7.288, 0.879, 0.0593),
+]
 
-def prediction(pipewright, row, pipelines):
-    """Returns the report of a row with the memory of as many pipelines of activations."""
+
+def prediction(pipewright, row, pipelines, schedule="auto", parts=1):
+    """Returns the report of a row with the memory of as many pipelines of activations. A stage is one of so many parts."""
     _, hidden, heads, devices, batches, forward, backward_input, weight, latency = row[:9]
-    activation, until_weight = 34 * hidden + 5 * heads * 1024, 32 * hidden
+    activation, until_weight = (34 * hidden + 5 * heads * 1024) // parts, 32 * hidden // parts
     text = (f"workload: {{model: uniform, forward: {forward} us, backward_input: {backward_input} us, "
             f"backward_weight: {weight} us, activation: {activation} B, activation_until_weight: {until_weight} B}}\n"
-            f"cluster: {{devices: {devices}, memory: {pipelines * devices * activation} B, "
+            f"cluster: {{devices: {devices}, memory: {pipelines * devices * parts * activation} B, "
             f"link: {{latency: {latency} us, bandwidth: inf}}}}\n"
-            f"pipeline: {{schedule: auto, micro_batches: {batches}, aim: span, effort: 0.99}}\n")
+            f"pipeline: {{schedule: {schedule}, micro_batches: {batches}, aim: span, effort: 0.99}}\n")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "row.yaml")
         with open(path, "w") as file:
@@ -49,6 +56,11 @@ def main():
             report = prediction(sys.argv[1], row, pipelines)
             cells.append(f"{published:.4f}  {report['span_bubble_rate']:.4f}  {100 * report['order']['span_gap']:.2f} %")
         print(f"{row[0]:6} {row[3]:3}  {row[4]:3}  " + "  ".join(cells))
+    print("\nmodel    p    m  ZB-V    auto-v  gap")
+    for row in V_ROWS:
+        report = prediction(sys.argv[1], row, 1, "auto-v", 2)
+        print(f"{row[0]:6} {row[3]:3}  {row[4]:3}  {row[9]:.4f}  {report['span_bubble_rate']:.4f}  "
+              f"{100 * report['order']['span_gap']:.2f} %")
 
 
 if __name__ == "__main__":
