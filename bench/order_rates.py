@@ -32,7 +32,7 @@ V_ROWS = [
 
 
 def prediction(pipewright, row, pipelines, schedule="auto", parts=1):
-    """Returns the report of a row with the memory of as many pipelines of activations. A stage is one of so many parts."""
+    """Returns the report of a row with the memory of as many pipelines of activations, and `parts` stages per device."""
     _, hidden, heads, devices, batches, forward, backward_input, weight, latency = row[:9]
     activation, until_weight = (34 * hidden + 5 * heads * 1024) // parts, 32 * hidden // parts
     text = (f"workload: {{model: uniform, forward: {forward} us, backward_input: {backward_input} us, "
