@@ -76,7 +76,7 @@ std::string help_for_replicas(const Schedule& schedule, const Shape& shape) {
         Shape pipelines = shape;
         pipelines.copies = shape.devices * schedule.chunks / shape.stages;
         return pipelines.copies * shape.stages == shape.devices * schedule.chunks &&
-                       legal_stages(schedule, pipelines) == shape.stages
+                       shape.devices % pipelines.copies == 0 && legal_stages(schedule, pipelines) == shape.stages
                    ? fmt::format(", or train replicas of the pipeline: pipeline.replicas: {}", pipelines.copies)
                    : "";
     }

@@ -133,8 +133,7 @@ const Schedule& schedule_named(std::string_view name) {
 }
 
 int legal_stages(const Schedule& schedule, const Shape& shape) {
-    // More copies than devices are refused elsewhere, with this number in the text.
-    return schedule.placement.nearest(shape.stages, std::max(1, shape.devices / shape.copies));
+    return schedule.placement.nearest(shape.stages, shape.devices / shape.copies);
 }
 
 bool place_stages(const Schedule& schedule, Shape& shape) {
