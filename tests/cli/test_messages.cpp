@@ -98,6 +98,11 @@ TEST_F(Messages, StagesThatDoNotFitHaveAHelpThatWorks) {
     expect({looped, {"6 stages on 4 devices", "set workload.stages to 8, or cluster.devices to 3"}});
     run_well(looped + " --set workload.stages=8");
     run_well(looped + " --set cluster.devices=3 --set pipeline.micro_batches=9");
+    // as many replicas of a pipeline would not divide the devices
+    expect({set("pipeline.schedule=interleaved") + " --set workload.stages=1",
+            {"4 devices for 1 stages", "set workload.stages to 4, or cluster.devices to 1 (the times"}});
+    expect({set("pipeline.schedule=interleaved") + " --set workload.stages=3 --set cluster.devices=6",
+            {"6 devices for 3 stages", "set workload.stages to 6, or cluster.devices to 3 (the times"}});
     write(
         "lists.yaml",
         "workload: {model: uniform, forward: [1 us, 2 us, 1 us]}\ncluster: {devices: 2}\npipeline: {schedule: 1f1b}\n");

@@ -8,6 +8,7 @@
 #include "sim/simulate.h"
 #include "tests/support/combinations.h"
 #include "tests/support/dice.h"
+#include "tests/support/random_passes.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
 
@@ -228,13 +229,7 @@ TEST(Auto, IsTheShortestOfAllOrdersOfSmallInstances) {
                 Passes passes{{}, pick(random, 0, 3)};
                 const int first = pick(random, 0, 2);
                 Costs costs = uniform(p, 1, 1, 1, passes.latency);
-                for (StageCost& stage : costs.stage) {
-                    passes.times.push_back({pick(random, 1, 9), pick(random, 1, 9), pick(random, 1, 9)});
-                    stage.forward = passes.times.back()[0];
-                    stage.backward_input = passes.times.back()[1];
-                    stage.backward_weight = passes.times.back()[2];
-                    stage.backward = stage.backward_input + stage.backward_weight;
-                }
+                passes.times = draw_passes(random, costs);
                 for (StageBytes& bytes : costs.bytes) {
                     bytes.until_input = first;
                     bytes.until_weight = 2 - first;

@@ -6,6 +6,7 @@
 #include "sim/simulate.h"
 #include "tests/support/combinations.h"
 #include "tests/support/dice.h"
+#include "tests/support/random_passes.h"
 #include "tests/support/refusal.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
@@ -118,13 +119,7 @@ TEST(AutoBidirectional, IsMostlyTheShortestOfAllOrdersOfSmallInstances) {
             for (int room = 1; room <= m; ++room) {
                 Line line{{}, pick(random, 0, 3)};
                 Costs costs = uniform(p, 1, 1, 1, line.latency);
-                for (StageCost& stage : costs.stage) {
-                    line.times.push_back({pick(random, 1, 9), pick(random, 1, 9), pick(random, 1, 9)});
-                    stage.forward = line.times.back()[0];
-                    stage.backward_input = line.times.back()[1];
-                    stage.backward_weight = line.times.back()[2];
-                    stage.backward = stage.backward_input + stage.backward_weight;
-                }
+                line.times = draw_passes(random, costs);
                 std::vector<List> all;
                 List list;
                 add_lists(m, room, {}, list, all);

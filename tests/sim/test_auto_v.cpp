@@ -5,6 +5,7 @@
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
+#include "tests/support/random_passes.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
 
@@ -172,13 +173,7 @@ TEST(AutoV, IsMostlyTheShortestOfAllOrdersOfSmallInstances) {
             for (int room = 1; room <= 2; ++room) {
                 VTimes v{{}, pick(random, 0, 3), m, 2 * room};
                 Costs costs = uniform(2 * p, 1, 1, 1, v.latency);
-                for (StageCost& stage : costs.stage) {
-                    v.passes.push_back({pick(random, 1, 9), pick(random, 1, 9), pick(random, 1, 9)});
-                    stage.forward = v.passes.back()[0];
-                    stage.backward_input = v.passes.back()[1];
-                    stage.backward_weight = v.passes.back()[2];
-                    stage.backward = stage.backward_input + stage.backward_weight;
-                }
+                v.passes = draw_passes(random, costs);
                 const Shape shape = placed(schedule, shape_of(schedule, p, m, 2));
                 const OrderCosts own = order_costs(
                     shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
