@@ -162,6 +162,17 @@ public:
 // A point in a device's work, for timing.
 using Mark = std::int64_t;
 
+// Calls of kernels, and marks, that run() makes.
+class RepeatedCalls {
+public:
+    explicit RepeatedCalls(std::function<void()> calls) : calls_(std::move(calls)) {}
+    virtual ~RepeatedCalls() = default;
+    virtual void run() { calls_(); }
+
+private:
+    std::function<void()> calls_;
+};
+
 // The kernels of one device, and its memory. They are used by the device's own thread.
 class Kernels {
 public:
@@ -212,7 +223,12 @@ public:
 
     virtual Mark mark() const = 0;                          // after all calls so far
     virtual Ns time_between(Mark from, Mark to) const = 0;  // waits until the device has passed both
-    virtual void finish() const = 0;                        // waits until all is done; forgets the marks
+    virtual void finish() const = 0;  // waits until all is done; later marks may replace earlier ones
+    // Returns calls and marks that run() makes again. A device that can launch many calls as one is given them now,
+    // once.
+    virtual std::unique_ptr<RepeatedCalls> as_one(std::function<void()> calls) const {
+        return std::make_unique<RepeatedCalls>(std::move(calls));
+    }
 };
 
 class HostKernels : public Kernels {

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -27,7 +28,7 @@ workload: {model: resnet50, image_size: 64, classes: 10}
 cluster: {devices: 2}
 pipeline: {schedule: 1f1b, split: [layer3.0], micro_batches: 8, micro_batch_size: 32}
 training: {steps: 5, learning_rate: 0.001, seed: 1}
-run: {backend: cuda, precision: bf16, graph: false}
+run: {backend: cuda, precision: bf16, graph: none}
 )";
 
 constexpr const char* kMlp = R"(
@@ -35,7 +36,7 @@ workload: {model: mlp, image_size: 32}
 cluster: {devices: 2}
 pipeline: {schedule: 1f1b, split: even, micro_batches: 8, micro_batch_size: 256}
 training: {steps: 5, learning_rate: 0.001, seed: 1}
-run: {backend: cuda, precision: fp32, graph: false}
+run: {backend: cuda, precision: fp32, graph: none}
 )";
 
 constexpr Ns kTolerance = 5'000;  // CUPTI converts the GPU's times to the host's clock
@@ -230,6 +231,14 @@ void print_row(const std::string& what, const std::vector<Ns>& values) {
                    us(std::ranges::max(values)));
 }
 
+void print_farthest(std::vector<Gap> gaps, Ns shift) {
+    constexpr std::size_t kShown = 3;
+    std::ranges::sort(gaps, std::greater(), &Gap::at_start);
+    for (std::size_t k = 0; k < std::min(kShown, gaps.size()); ++k)
+        fmt::print("  {} us before its first kernel: {} of device {} in step {}\n", us(gaps[k].at_start - shift),
+                   print(gaps[k].task->task), gaps[k].task->device, gaps[k].task->step);
+}
+
 void print_steps(const std::vector<Gap>& gaps, Ns shift, int steps) {
     fmt::print(
         "\nEvents are read on the host's clock, which is calibrated anew in every step. Shift of a step against\n"
@@ -253,11 +262,11 @@ void print_counts(const Outside& counts) {
 }
 
 int compare(const Trace& trace, const std::vector<Record>& records) {
-    const auto tasks = tasks_of(trace);
+    auto tasks = tasks_of(trace);
     Fit fit = fit_of(tasks, compute_streams(records, tasks.size()));
+    for (auto& list : tasks)  // the first step loads kernels and times plans
+        std::erase_if(list, [](const TraceEvent& task) { return task.step == 0; });
     std::vector<Gap> gaps = gaps_of(tasks, fit);
-    const std::size_t with_work = gaps.size();
-    std::erase_if(gaps, [](const Gap& gap) { return gap.task->step == 0; });  // which loads kernels
     fit.shift = balanced(gaps);
 
     std::size_t all = 0;
@@ -266,12 +275,13 @@ int compare(const Trace& trace, const std::vector<Record>& records) {
     const auto at_start = each(gaps, [&](const Gap& gap) { return gap.at_start - fit.shift; });
     const auto at_end = each(gaps, [&](const Gap& gap) { return gap.at_end + fit.shift; });
     fmt::print("{} records of CUPTI, {} dropped; {} of {} tasks have kernels\n\n{:42} {:>10} {:>10} {:>10}\n",
-               records.size(), dropped_records(), with_work, all, "us, without the first step", "median", "smallest",
+               records.size(), dropped_records(), gaps.size(), all, "us, without the first step", "median", "smallest",
                "largest");
     print_row("length of a task", each(gaps, [](const Gap& gap) { return gap.task->end - gap.task->start; }));
     print_row("length, beyond that of its work", each(gaps, [](const Gap& gap) { return gap.at_start + gap.at_end; }));
     print_row("from its start to its first kernel", at_start);
     print_row("from its last kernel to its end", at_end);
+    print_farthest(gaps, fit.shift);
     int steps = 0;
     for (const TraceEvent& event : trace.events)
         steps = std::max(steps, event.step + 1);
@@ -284,7 +294,7 @@ int compare(const Trace& trace, const std::vector<Record>& records) {
 
     const auto wrong = static_cast<double>(counts.between + counts.sticking_out);
     const double outside = 100 * wrong / std::max(1.0, wrong + static_cast<double>(counts.inside));
-    const bool fits = !gaps.empty() && with_work == all && median(at_start) <= kMostMedian &&
+    const bool fits = !gaps.empty() && gaps.size() == all && median(at_start) <= kMostMedian &&
                       median(at_end) <= kMostMedian && outside <= kMostOutside;
     const int confined = shown(foreign.empty(), "all kernels of the steps ran on the devices' own streams");
     const int matching =

@@ -31,9 +31,10 @@ run: {backend: cuda, deterministic: true}
 struct Way {
     const char* name;
     std::vector<std::string> set;
+    bool repeats;  // steps
 };
-const std::array<Way, 3> kWays = {Way{"threads", {"run.graph=false"}}, Way{"nccl", {"run.transport=nccl"}},
-                                  Way{"graph", {"run.graph=true"}}};
+const std::array<Way, 4> kWays = {Way{"threads", {"run.graph=none"}, false}, Way{"nccl", {"run.transport=nccl"}, false},
+                                  Way{"task", {"run.graph=task"}, true}, Way{"step", {"run.graph=step"}, true}};
 
 struct Counts {
     int equal = 0, different = 0, failed = 0, left_out = 0;
@@ -59,7 +60,7 @@ private:
             return;
         std::string line;
         for (const Way& way : kWays) {
-            if (schedule_named(schedule).asynchronous() && way.name == std::string("graph"))
+            if (schedule_named(schedule).asynchronous() && way.repeats)
                 continue;  // it has no steps to launch as a graph
             std::vector<std::string> own = set;
             own.insert(own.end(), way.set.begin(), way.set.end());

@@ -1,4 +1,5 @@
-// Convolutions, 3 by 3, of ones: every sum is known, and exact in all precisions.
+// Convolutions, 3 by 3, of ones: every sum is known. It is exact, or in fp32 off by the last bit: cuDNN 9.19 has
+// engines for W that do not only add up, though none of their notes says so.
 #include "bench/gpu/probing.h"
 #include "exec/cuda/device/device.h"
 #include "exec/cuda/device/events.h"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -21,6 +23,7 @@ namespace {
 using namespace cuda;
 
 constexpr int kSamples = 8, kSide = 32, kTaps = 9;
+constexpr float kLastBit = 1.2e-7F;
 
 // A tensor of ones.
 struct Ones {
@@ -48,7 +51,7 @@ struct Ones {
         }
         float got = 0;
         std::memcpy(&got, &bits, sizeof got);
-        if (!(got == expected))
+        if (!(std::abs(got - expected) <= (is_wide ? kLastBit * expected : 0)))
             fail_with(ExitCode::RunFailed, "{} instead of {}", got, expected);
     }
 };

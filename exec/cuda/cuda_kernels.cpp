@@ -1,6 +1,7 @@
 #include "exec/cuda/cuda_kernels.h"
 
 #include "exec/cuda/backend.h"
+#include "exec/cuda/device/captured_work.h"
 #include "exec/cuda/device/job_gpus.h"
 #include "exec/cuda/layers/family.h"
 #include "exec/cuda/layers/layers.h"
@@ -297,7 +298,8 @@ std::vector<ConvolutionChoice> CudaKernels::convolutions() const {
 Mark CudaKernels::mark() const {
     if (marks_used_ == marks_.size())
         marks_.emplace_back(Event::Kind::Timed);
-    marks_[marks_used_].record(device_->stream());
+    const Event& event = marks_[marks_used_];
+    captures_ ? event.record_each_launch(device_->stream()) : event.record(device_->stream());
     return static_cast<Mark>(marks_used_++);
 }
 
@@ -311,7 +313,27 @@ Ns CudaKernels::time_between(Mark from, Mark to) const {
 
 void CudaKernels::finish() const {
     check(cudaStreamSynchronize(device_->stream()), "cudaStreamSynchronize");
-    marks_used_ = 0;
+    marks_used_ = marks_kept_;
+}
+
+std::unique_ptr<RepeatedCalls> CudaKernels::as_one(std::function<void()> calls) const {
+    class Launched : public RepeatedCalls {
+    public:
+        Launched(CapturedWork work, cudaStream_t stream) : RepeatedCalls({}), work_(std::move(work)), stream_(stream) {}
+        void run() override { work_.launch(stream_); }
+
+    private:
+        CapturedWork work_;
+        cudaStream_t stream_;
+    };
+    CapturedWork work;
+    CapturedWork::begin(device_->stream());
+    captures_ = true;
+    calls();
+    captures_ = false;
+    work.end(device_->stream());
+    marks_kept_ = marks_used_;
+    return std::make_unique<Launched>(std::move(work), device_->stream());
 }
 
 }  // namespace cuda

@@ -46,6 +46,7 @@ public:
     Mark mark() const override;
     Ns time_between(Mark from, Mark to) const override;
     void finish() const override;
+    std::unique_ptr<RepeatedCalls> as_one(std::function<void()> calls) const override;
 
 private:
     struct Stored;  // the data set on the device
@@ -57,8 +58,9 @@ private:
     DeviceMemory factor_;                    // for scale()
     mutable std::optional<bool> pads_data_;  // whether the layers that read data need it padded; set by the first one
     mutable std::unique_ptr<Stored> stored_;
-    mutable std::vector<Event> marks_;  // the first marks_used_ are recorded
-    mutable std::size_t marks_used_ = 0;
+    mutable std::vector<Event> marks_;                     // the first marks_used_ are recorded
+    mutable std::size_t marks_used_ = 0, marks_kept_ = 0;  // kept: by calls as one
+    mutable bool captures_ = false;
 };
 
 }  // namespace pw::cuda

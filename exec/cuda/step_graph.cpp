@@ -10,15 +10,8 @@ StepGraph::StepGraph(std::vector<cudaStream_t> streams)
         joins_.emplace_back(Event::Kind::Untimed);
 }
 
-StepGraph::~StepGraph() {
-    if (launchable_ != nullptr)
-        (void)cudaGraphExecDestroy(launchable_);
-    if (graph_ != nullptr)
-        (void)cudaGraphDestroy(graph_);
-}
-
 void StepGraph::begin() {
-    check(cudaStreamBeginCapture(streams_.front(), cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
+    CapturedWork::begin(streams_.front());
     fork_.record(streams_.front());
     for (std::size_t k = 1; k < streams_.size(); ++k)
         fork_.block(streams_[k]);
@@ -29,12 +22,11 @@ void StepGraph::end() {
         joins_[k - 1].record(streams_[k]);
         joins_[k - 1].block(streams_.front());
     }
-    check(cudaStreamEndCapture(streams_.front(), &graph_), "cudaStreamEndCapture");
-    check(cudaGraphInstantiate(&launchable_, graph_, 0), "cudaGraphInstantiate");
+    work_.end(streams_.front());
 }
 
 void StepGraph::launch() {
-    check(cudaGraphLaunch(launchable_, streams_.front()), "cudaGraphLaunch");
+    work_.launch(streams_.front());
     finished_.record(streams_.front());
 }
 

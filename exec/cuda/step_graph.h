@@ -2,6 +2,7 @@
 // as a whole.
 #pragma once
 
+#include "exec/cuda/device/captured_work.h"
 #include "exec/cuda/device/events.h"
 
 #include <vector>
@@ -12,15 +13,12 @@ class StepGraph {
 public:
     // All streams are on the current GPU. The graph is launched on the first one.
     explicit StepGraph(std::vector<cudaStream_t> streams);
-    ~StepGraph();
-    StepGraph(const StepGraph&) = delete;
-    StepGraph& operator=(const StepGraph&) = delete;
 
     // Between begin() and end() all work put on the streams goes into the graph instead. Any thread may put work
     // there, one at a time.
     void begin();
     void end();
-    bool is_made() const { return launchable_ != nullptr; }
+    bool is_made() const { return work_.is_made(); }
     void launch();
     const Event& finished() const { return finished_; }  // passed at the end of the last launch
 
@@ -28,8 +26,7 @@ private:
     std::vector<cudaStream_t> streams_;
     Event fork_, finished_;
     std::vector<Event> joins_;
-    cudaGraph_t graph_ = nullptr;
-    cudaGraphExec_t launchable_ = nullptr;
+    CapturedWork work_;
 };
 
 }  // namespace pw::cuda

@@ -45,27 +45,42 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
       names(static_cast<std::size_t>(the_plan.graph.size())),
       early_(the_plan.job.config.transfer.early_receive()),
       own_(the_plan.devices_of_rank(the_plan.map.own())),
-      lanes_(the_plan.graph, the_plan.job.mode) {
+      lanes_(the_plan.graph, the_plan.job.mode),
+      graphs_(chosen_graphs()) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
     if (!job.config.run.deterministic && has_precision(job.config, job.profile))
         shared->convolutions.take(job.profile.convolutions, job.config.training.precision);
     if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();
-    const std::string obstacle = obstacle_to_graphs();
-    makes_graphs_ = job.config.run.graph.value_or(obstacle.empty());
-    if (makes_graphs_ && !obstacle.empty())
-        job.config.fail_at("run.graph", "a step cannot be a graph: " + obstacle, "set run.graph: false");
 }
 
-std::string CudaTraining::obstacle_to_graphs() const {
+RunConfig::Graph CudaTraining::chosen_graphs() const {
+    using Graph = RunConfig::Graph;
+    const std::string of_tasks = obstacle_to_task_graphs(), of_steps = obstacle_to_step_graphs();
+    const Graph chosen = job.config.run.graph.value_or(of_tasks.empty() ? Graph::Task : Graph::None);
+    if (chosen == Graph::Task && !of_tasks.empty())
+        job.config.fail_at("run.graph", "tasks cannot be graphs: " + of_tasks, "set run.graph: none");
+    if (chosen == Graph::Step && !of_steps.empty())
+        job.config.fail_at("run.graph", "a step cannot be a graph: " + of_steps, "set run.graph: task or none");
+    return chosen;
+}
+
+// On ranks memory cannot be reserved while a kernel may wait for another rank, and a graph reserves some.
+std::string CudaTraining::obstacle_to_task_graphs() const {
     if (job.plan.asynchronous)
         return fmt::format("{} has no steps that repeat", job.plan.schedule);
+    if (plan.on_ranks)
+        return "the devices are on several ranks";
+    return "";
+}
+
+std::string CudaTraining::obstacle_to_step_graphs() const {
     if (job.config.run.transport != RunConfig::Transport::Threads)
         return fmt::format("transport {}", name_of(job.config.run.transport));
     if (std::any_of(places.begin(), places.end(), [&](const Place& place) { return place.gpu != places.front().gpu; }))
         return "the devices are on several GPUs";
-    return "";
+    return obstacle_to_task_graphs();
 }
 
 void CudaTraining::abort() {
@@ -164,6 +179,11 @@ void CudaTraining::device_has_queued() {
     all_launched_ = true;
 }
 
+// In the first step libraries load their code and make plans. S and U may wait for other devices.
+bool CudaTraining::makes_task_graph(const Task& task) const {
+    return graphs_ == RunConfig::Graph::Task && step_ > 0 && task.op != Op::SumGradients && task.op != Op::Update;
+}
+
 // Reads the clock of every GPU, with a stream of one of its devices; all streams are idle.
 void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
@@ -195,12 +215,16 @@ void CudaTraining::device_is_done(int device) {
 
 void CudaTraining::begin_step(int step) {
     read_clocks(&EventClock::read_before);
-    if (makes_graphs_ && step == 1)
+    step_ = step;
+    if (makes_step_graphs() && step == 1)
         make_graph();
     if (plan.on_ranks && step == 0)
         lands_from_ = landing_positions(plan);
-    for (int device = 0; graph_ != nullptr && device < job.plan.shape.devices; ++device)
-        *cuda_device(device).device().later() = {first_sample(step, 0) - first_sample(1, 0), step - 1};
+    // U is in the graph of a step alone.
+    if (step > 0 && graphs_ != RunConfig::Graph::None)
+        for (const int device : own_)
+            *cuda_device(device).device().later() = {first_sample(step, 0) - first_sample(1, 0),
+                                                     makes_step_graphs() ? step - 1 : 0};
     queued_ = done_ = 0;
     clocks_read_ = false;
     all_launched_ = graph_ == nullptr;
@@ -375,6 +399,8 @@ std::vector<std::string> CudaTraining::notes() const {
     }
     if (graph_)
         notes.push_back("from the second step on, each step is one CUDA graph");
+    else if (graphs_ == RunConfig::Graph::Task && step_ > 0)
+        notes.push_back("from the second step on, each task is one CUDA graph");
     return notes;
 }
 

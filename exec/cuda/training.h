@@ -1,7 +1,8 @@
 // Devices that compute on GPUs. The host threads only queue work: tasks on a compute stream per device, messages on
 // a stream per lane, and events between them. As for devices on the host, the mailbox decides which thread queues a
-// message, and in which order lanes take their messages. If a step can be a graph, the second step is queued into
-// it, and the graph runs that step and all later ones.
+// message, and in which order lanes take their messages. From the second step on the work of a task is launched as a
+// graph, if steps repeat. With `run.graph: step` the second step is queued into one graph, which runs it and all later
+// ones.
 #pragma once
 
 #include "exec/cuda/cuda_kernels.h"
@@ -62,7 +63,10 @@ private:
     template <class Act>
     void as_one(int node, Act act);
 
+    void run_as_graph(const Task& task, int node);
+
     CudaTraining& work_;
+    std::map<int, CapturedWork> graphs_;  // by node
     std::unique_lock<std::mutex> capture_lock_;
     std::shared_ptr<CudaKernels> kernels_;
 };
@@ -85,8 +89,9 @@ public:
     void wait_until(int node, const std::function<bool()>& passed) const;
     void wait(int node) const;
     Interval interval(int node) const;
-    bool makes_graphs() const { return makes_graphs_; }
+    bool makes_step_graphs() const { return graphs_ == RunConfig::Graph::Step; }
     bool queues() const { return !graph_ || !graph_->is_made(); }  // false: the graph does this step
+    bool makes_task_graph(const Task& task) const;                 // in this step
     // Returns the lock for calls that go into a graph. Its holder never waits for other devices.
     std::unique_lock<std::mutex> capture_lock();
     bool is_on_one_gpu(const Barrier& barrier) const;
@@ -121,7 +126,9 @@ public:
 
 private:
     CudaDevice& cuda_device(int number) const { return static_cast<CudaDevice&>(*devices_[number]); }
-    std::string obstacle_to_graphs() const;  // empty if a step can be a graph
+    RunConfig::Graph chosen_graphs() const;
+    std::string obstacle_to_task_graphs() const;  // empty if there is none
+    std::string obstacle_to_step_graphs() const;
     std::vector<int> devices_of(const Barrier& barrier) const;
     std::set<Gpu> gpus_of(const std::vector<int>& devices) const;
     std::vector<std::vector<int>> sums_between_gpus() const;
@@ -143,7 +150,8 @@ private:
     std::vector<cudaStream_t> streams_;  // by lane
     std::unique_ptr<Transport> transport_;
     std::map<int, EventClock> clocks_;  // by GPU
-    bool makes_graphs_ = false;
+    const RunConfig::Graph graphs_;
+    int step_ = 0;
     std::unique_ptr<StepGraph> graph_;
     std::mutex capturing_;
     std::atomic<bool> stopped_{false};

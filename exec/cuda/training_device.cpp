@@ -55,7 +55,7 @@ void CudaDevice::begin() {
         own.end.emplace(Event::Kind::Timed);
         if (is_transfer(graph.task(node).op))
             own.posted.emplace(Event::Kind::Untimed);
-        if (work_.makes_graphs())
+        if (work_.makes_step_graphs())
             own.done.emplace(Event::Kind::Untimed);
         for (int round = 0; work_.plan.barriers->begins(node) && round < kRounds; ++round)
             own.arrivals.emplace_back(Event::Kind::Untimed);
@@ -132,9 +132,25 @@ void CudaDevice::run(const Task& task, int node) {
     const cudaStream_t stream = device().stream();
     work_.call_for(node, "queues", [&] {
         work_.record_start(node, stream);
-        TrainingDevice::run(task, node);
+        if (work_.makes_task_graph(task))
+            run_as_graph(task, node);
+        else
+            TrainingDevice::run(task, node);
         work_.record_end(node, stream);
     });
+}
+
+void CudaDevice::run_as_graph(const Task& task, int node) {
+    const cudaStream_t stream = device().stream();
+    CapturedWork& graph = graphs_[node];
+    if (graph.is_made()) {
+        note_gradients(task);
+    } else {
+        CapturedWork::begin(stream);
+        TrainingDevice::run(task, node);
+        graph.end(stream);
+    }
+    graph.launch(stream);
 }
 
 void CudaDevice::wait_for_transfer(int node) {

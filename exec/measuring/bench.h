@@ -34,11 +34,12 @@ public:
     Bytes memory_with(int in_flight) const;                   // the memory of such a bench
 
 private:
+    void queue_mini_batch(bool watched);
     std::byte* take(Bytes bytes);
     Bytes workspace() const;
     void place_memory();
     void place_shared();
-    void measure_marks();
+    void measure_marks(bool as_one);
 
     const Dataset& data_;
     const Kernels& kernels_;
@@ -55,6 +56,11 @@ private:
     double* squares_ = nullptr;
     Sample* batch_samples_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;
+    std::vector<std::pair<Mark, Mark>> loads_;   // of the data of micro-batches
+    std::vector<std::pair<Mark, Mark>> passes_;  // of those that are not watched
+    std::unique_ptr<RepeatedCalls> watched_;     // a mini-batch with marks between its calls
+    std::unique_ptr<RepeatedCalls> unwatched_;   // null on the host
+    Measured dispatch_;
     CoreClock core_clock_;
 };
 

@@ -16,19 +16,22 @@ Measured median_of(std::vector<Ns> values) {
     return {at(0.5), at(0.9) - at(0.1)};
 }
 
-Measured cost_of_marks(const Kernels& kernels) {
+Measured cost_of_marks(const Kernels& kernels, bool as_one) {
     if (kernels.on_host())
         return {};
     constexpr int kPairs = 201;
     std::vector<std::pair<Mark, Mark>> pairs;
-    for (int k = 0; k < kPairs; ++k) {
-        const Mark start = kernels.mark();
-        pairs.emplace_back(start, kernels.mark());
-    }
+    const auto make_pairs = [&] {
+        for (int k = 0; k < kPairs; ++k) {
+            const Mark start = kernels.mark();
+            pairs.emplace_back(start, kernels.mark());
+        }
+    };
+    as_one ? kernels.as_one(make_pairs)->run() : make_pairs();
+    kernels.finish();
     std::vector<Ns> times;
     for (const auto& [start, end] : pairs)
         times.push_back(kernels.time_between(start, end));
-    kernels.finish();
     return median_of(std::move(times));
 }
 
@@ -57,20 +60,27 @@ void PassTimes::add(int layer, Pass pass, bool accumulate, Ns time) {
     }
 }
 
+Measured PassTimes::without_excess(const std::vector<Ns>& times) const {
+    Measured measured = median_of(times);
+    if (measured.median > 0)
+        measured.median = std::max<Ns>(0, measured.median - median_of(excess_).median);
+    return measured;
+}
+
 LayerTimes PassTimes::times(int layer) const {
     const Row& row = layers_[layer];
     LayerTimes times;
-    times.forward = median_of(row.forward);
-    times.backward_input = median_of(row.input);
+    times.forward = without_excess(row.forward);
+    times.backward_input = without_excess(row.input);
     const std::size_t passes = row.input.size() + row.input_added.size();
     if (passes > 0)  // a layer may have several sums per pass
         times.backward_input.median +=
-            median_of(row.sum).median * static_cast<Ns>(row.sum.size()) / static_cast<Ns>(passes);
-    times.backward_weight = median_of(row.weight);
+            without_excess(row.sum).median * static_cast<Ns>(row.sum.size()) / static_cast<Ns>(passes);
+    times.backward_weight = without_excess(row.weight);
     times.backward = {times.backward_input.median + times.backward_weight.median,
                       times.backward_input.spread + times.backward_weight.spread};
-    const Ns more = median_of(row.input_added).median - median_of(row.input).median +
-                    median_of(row.weight_added).median - times.backward_weight.median;
+    const Ns more = without_excess(row.input_added).median - without_excess(row.input).median +
+                    without_excess(row.weight_added).median - times.backward_weight.median;
     times.accumulate.median = std::max<Ns>(0, more);
     times.recompute = times.forward;
     return times;
@@ -78,19 +88,24 @@ LayerTimes PassTimes::times(int layer) const {
 
 Measured PassTimes::update(int layer, double share) const {
     if (whole_update_.empty())
-        return median_of(layers_[layer].update);
-    const Measured whole = median_of(whole_update_);
+        return without_excess(layers_[layer].update);
+    const Measured whole = without_excess(whole_update_);
     const auto part = [&](Ns time) { return std::llround(share * static_cast<double>(time)); };
     return {part(whole.median), part(whole.spread)};
 }
 
 StopWatch::StopWatch(const Kernels& kernels) : kernels_(kernels), laps_(kernels.on_host()) {}
 
-void StopWatch::collect(PassTimes* into) {
-    for (const Call& call : calls_)
-        if (into)
-            into->add(call.layer, call.pass, call.accumulate, time_between(call.start, call.end));
-    calls_.clear();
+StopWatch::Calls StopWatch::collect(PassTimes& into) const {
+    Calls all;
+    for (const Call& call : calls_) {
+        const Ns time = kernels_.time_between(call.start, call.end);
+        const bool works = time > 2 * cost_of_marks_.median;
+        into.add(call.layer, call.pass, call.accumulate, works ? time : 0);
+        all.time += works ? time : 0;
+        all.number += works ? 1 : 0;
+    }
+    return all;
 }
 
 Ns StopWatch::time_between(Mark from, Mark to) const {

@@ -11,8 +11,9 @@ namespace pw {
 Measured median_of(std::vector<Ns> values);  // with the spread; both 0 if there are no values
 
 // Returns the time between two marks with nothing between them, on a device that is busy with earlier calls. It is in
-// every time on a device with a queue; on the host a mark only reads the clock, and it is 0.
-Measured cost_of_marks(const Kernels& kernels);
+// every time on a device with a queue; on the host a mark only reads the clock, and it is 0. `as_one`: of marks among
+// calls that are launched as one.
+Measured cost_of_marks(const Kernels& kernels, bool as_one = false);
 
 // The times of layers in one setting: alone, or in parallel with computing neighbours. Passes that add gradients to
 // others are kept separate from those that write them.
@@ -22,6 +23,8 @@ public:
 
     void add(int layer, Pass pass, bool accumulate, Ns time);  // kAllLayers: an update of all layers in one call
     void add_data(Ns time) { data_.push_back(time); }          // the loading of a micro-batch
+    // A call took this much longer, on average over a mini-batch, than in one without marks between calls.
+    void add_excess(Ns per_call) { excess_.push_back(per_call); }
 
     LayerTimes times(int layer) const;
     // If all layers are updated in one call, a layer has the `share` of its parameters.
@@ -33,7 +36,8 @@ private:
         std::vector<Ns> forward, input, input_added, weight, weight_added, sum, update;
     };
     std::vector<Row> layers_;
-    std::vector<Ns> whole_update_, data_;
+    Measured without_excess(const std::vector<Ns>& times) const;
+    std::vector<Ns> whole_update_, data_, excess_;
 };
 
 // Times the calls of a device's kernels. On the host, where a call's work is done when it returns, the time between
@@ -53,8 +57,13 @@ public:
         start_ = end;
     }
 
-    // Reads the marks and discards them; call it after a mini-batch. `into` may be null.
-    void collect(PassTimes* into);
+    void begin() { calls_.clear(); }  // called before a mini-batch
+    // Reads the marks of the mini-batch. Returns the calls that took longer than the marks alone.
+    struct Calls {
+        Ns time = 0;
+        int number = 0;
+    };
+    Calls collect(PassTimes& into) const;
     // Returns the time without that of the marks themselves.
     Ns time_between(Mark from, Mark to) const;
     void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }

@@ -237,6 +237,13 @@ const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
     return memory.predicted;
 }
 
+// The bucket thread reads these flags while it sums.
+void TrainingDevice::note_gradients(const Task& task) {
+    Begun& begun = part_of(task).begun;
+    begun.input = begun.input || makes_input_gradient(task.op);
+    begun.weight = begun.weight || makes_weight_gradient(task.op);
+}
+
 const Places& TrainingDevice::bind(const Task& task, int version) {
     HeldStage& held = stages_.at(task.stage);
     const StageMemory& memory = held.memory;
@@ -297,14 +304,11 @@ void TrainingDevice::compute(const Task& task, int node) {
     const Job& job = run_.job;
     StageProgram& program = program_of(task);
     const HeldStage& held = stages_.at(task.stage);
-    GradientPart& part = part_of(task);
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
-    const Begun begun = part.begun;
-    // The bucket thread reads these flags while it sums.
-    part.begun.input = begun.input || makes_input_gradient(task.op);
-    part.begun.weight = begun.weight || makes_weight_gradient(task.op);
+    const Begun begun = part_of(task).begun;
+    note_gradients(task);
     std::optional<FillObserver> filling;
     if (buckets_)
         buckets_->begin_pass(node, program, filling);

@@ -68,6 +68,7 @@ protected:
     virtual std::shared_ptr<const Kernels> open();       // called on the device's thread
     virtual bool works_at_once() const { return true; }  // whether the work of run() is done when it returns
     static constexpr int kRounds = 5;                    // the largest number of waits of arrive() per node
+    void note_gradients(const Task& task);               // that it writes
     const int device_;
 
 private:

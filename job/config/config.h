@@ -196,7 +196,10 @@ struct RunConfig {
     bool deterministic = true;  // chooses algorithms by shape, otherwise by timing
     std::vector<int> gpus;      // the GPU of each device; empty: devices are distributed over all GPUs
     std::vector<int> sms;       // multiprocessors of each device on its GPU; empty: equal shares
-    std::optional<bool> graph;  // whether a step is launched as one CUDA graph; absent: wherever possible
+    // What is launched as one CUDA graph: nothing, each F, B, I, W and R, or a step. Absent: each of these tasks, if
+    // they repeat.
+    enum class Graph { None, Task, Step };
+    std::optional<Graph> graph;
 };
 
 template <>
@@ -205,6 +208,9 @@ inline constexpr Choice<RunConfig::Backend> kChoices<RunConfig::Backend>[] = {
     {"reference", RunConfig::Backend::Reference},
     {"cuda", RunConfig::Backend::Cuda},
     {"emulated", RunConfig::Backend::Emulated}};
+template <>
+inline constexpr Choice<RunConfig::Graph> kChoices<RunConfig::Graph>[] = {
+    {"none", RunConfig::Graph::None}, {"task", RunConfig::Graph::Task}, {"step", RunConfig::Graph::Step}};
 template <>
 inline constexpr Choice<RunConfig::Transport> kChoices<RunConfig::Transport>[] = {
     {"threads", RunConfig::Transport::Threads},

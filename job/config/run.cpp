@@ -52,8 +52,10 @@ constexpr ConfigKey kRunKeys[] = {
      "the GPU of each device, as in `[0, 0, 1, 1]`", kOnGpus},
     {"sms", integers_key<kRun, &Run::sms>(8, 65'536), KeyShown::Always, "equal shares",
      "multiprocessors of each device on its GPU, multiples of 8", kOnGpus},
-    {"graph", flag_key<kRun, &Run::graph>(), KeyShown::IfSet, "where it can be",
-     "launch a step as one CUDA graph (`true`), or task by task (`false`)", kOnGpus},
+    {"graph", choice_key<kRun, &Run::graph>(), KeyShown::IfSet, "`task` if tasks repeat, else `none`",
+     "what is launched as one CUDA graph from the second step on: each `task` that computes, the whole `step`, or "
+     "`none`; see [gpu.md](gpu.md#keys)",
+     kOnGpus},
 };
 
 void finish_run(const Yaml& at, Config& config, KeyReading&) {

@@ -193,19 +193,18 @@ TEST_F(CudaCalls, AreThoseOfARun) {
     const Model model = build_resnet50(224, 1000);
     Step step(model);
     step.run();
-    EXPECT_EQ(calls_of_a_step(kFullSize, {"run.graph=false"}), step.total().number);
+    EXPECT_EQ(calls_of_a_step(kFullSize, {"run.graph=none"}), step.total().number);
 }
 
-// A graph of the second step replaces the calls of the third one; it is the default if a graph is possible.
-TEST_F(CudaCalls, AreNoneWithAGraph) {
+// A graph of the second step replaces the calls of the third one, those of tasks all but the calls of U.
+TEST_F(CudaCalls, AreFewerWithGraphs) {
     const std::vector<std::string> small = {"run.backend=cuda", "run.allow_nan=true", "cluster.devices=2"};
-    for (const char* way : {"pipeline.schedule=1f1b", "pipeline.schedule=zb-h1", "cluster.devices=1", "run.graph=true"})
-        EXPECT_EQ(calls_of_a_step(kMlp, with(small, {way})), 0) << way;
-    for (const char* way : {"run.graph=false", "run.transport=nccl", "pipeline.schedule=pipedream"})
-        EXPECT_GT(calls_of_a_step(kMlp, with(small, {way})), 0) << way;
-    host_cuda::set_devices(2);
-    EXPECT_GT(calls_of_a_step(kMlp, small), 0) << "two GPUs";
-    host_cuda::set_devices(1);
+    for (const char* way : {"pipeline.schedule=1f1b", "pipeline.schedule=zb-h1", "cluster.devices=1"}) {
+        EXPECT_EQ(calls_of_a_step(kMlp, with(small, {way, "run.graph=step"})), 0) << way;
+        const int with_tasks = calls_of_a_step(kMlp, with(small, {way, "run.graph=task"}));
+        EXPECT_GT(with_tasks, 0) << way;
+        EXPECT_LT(4 * with_tasks, calls_of_a_step(kMlp, with(small, {way, "run.graph=none"}))) << way;
+    }
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ run: {backend: cuda, sms: [16, 16]}
     const std::vector<std::string> set = {"cluster.devices=2"};
     const RunResult whole = Execution(kSharedUNet, set).oracle();
     host_cuda::set_cudnn_contexts(true);
-    for (const char* way : {"run.transport=threads", "run.transport=nccl", "run.graph=true", "run.deterministic=false"})
+    for (const char* way : {"run.transport=threads", "run.transport=nccl", "run.graph=step", "run.deterministic=false"})
         expect_equal(Execution(kSharedUNet, with(set, {way})).run(), whole, way);
     const CudaKernels alone({}, Precision::Fp32, true);
     LayerRig rig(alone, make_layer(LayerKind::Convolution, {8, 6, 6}, 8, 3, 1, 1), 2);

@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rejection{"{workload: {model: mlp}, run: {backend: cuda, gpus: [0, -1]}}", "'run.gpus[1]' is -1"},
         Rejection{"{workload: {model: mlp}, run: {backend: cuda, gpus: 2}}", "'run.gpus' must be a list"},
         Rejection{"{workload: {model: mlp}, run: {gpus: [0]}}", "'run.gpus' is for run.backend cuda"},
-        Rejection{"{workload: {model: mlp}, run: {graph: true}}", "'run.graph' is for run.backend cuda"},
+        Rejection{"{workload: {model: mlp}, run: {graph: step}}", "'run.graph' is for run.backend cuda"},
         Rejection{"{workload: {model: mlp}, run: {transport: nccl}}", "transport nccl is for run.backend cuda"},
         Rejection{"{workload: {model: mlp}, run: {backend: emulated, transport: link}}",
                   "transport link is for run.backend cpu or reference, not emulated"},

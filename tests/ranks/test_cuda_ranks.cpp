@@ -163,7 +163,7 @@ TEST_P(CudaUnderMpi, RefusesImpossibleRuns) {
     see_gpus(4);
     expect_refused(2, "run four.yaml --set run.gpus=[0,1,2,4]", {"there is no GPU 4: this machine has 4", "run.gpus"});
     expect_refused(2, "run four.yaml --set run.gpus=[0,1,1,2]", {"would both use the GPU at FFFE:0B:00.0"});
-    expect_refused(2, "run four.yaml --set run.graph=true", {"a step cannot be a graph: transport nccl"});
+    expect_refused(2, "run four.yaml --set run.graph=step", {"a step cannot be a graph: transport nccl"});
     expect_refused(2, "run four.yaml --set run.transport=mpi", {"write transport: nccl"});
     expect_refused(2, "run four.yaml --set run.transport=threads", {"each would run all devices"});
     expect_refused(2, "profile four.yaml -o profile.yaml", {"in one process"});
