@@ -1,5 +1,6 @@
 // The shortest order that is found for given costs, links and memory.
 
+#include "schedules/orders/justification.h"
 #include "schedules/orders/list_scheduling.h"
 #include "schedules/orders/order_bound.h"
 #include "schedules/orders/order_changes.h"
@@ -164,6 +165,7 @@ private:
         for (const TimedOrder& order : named_)
             if (is_shorter(order.times, best.times, aim_) && fits(model_, order.lists))
                 best = order;
+        justify(best);
         // Each level gets the same effort, whatever their number is.
         const double timed = static_cast<double>(model_.passes()) * kUsualLevels;
         const double placed = timed * (model_.has_several_stages() ? kSlowerIfSeveral : 1);
@@ -182,6 +184,7 @@ private:
         for (Tried& one : first) {
             if (may_shorten(one))
                 refine(one, least);
+            justify(one.order);
             take(best, one.order);
         }
         if (const Tried& one = *std::min_element(first.begin(), first.end(), is_shorter_one); may_shorten(one)) {
@@ -189,8 +192,11 @@ private:
             take(best, with_exceptions(model_, timer_, one.order, one.rules, least, aim_, exceptions));
         }
         refill(best);
+        justify(best);
         const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / timed));
-        return moved(model_, timer_, std::move(best), least, aim_, moves);
+        best = moved(model_, timer_, std::move(best), least, aim_, moves);
+        justify(best);
+        return best;
     }
 
     static constexpr std::size_t kStarts = 4;
@@ -211,6 +217,18 @@ private:
             return false;
         best = {{std::move(lists), times}, rules};
         return true;
+    }
+
+    void justify(TimedOrder& order) {
+        while (!order.lists.empty()) {
+            PassLists lists = justified(model_, timer_, order.lists, aim_);
+            if (lists.empty())
+                return;
+            const StepTimes times = timer_.times(lists);
+            if (!is_shorter(times, order.times, aim_))
+                return;
+            order = {std::move(lists), times};
+        }
     }
 
     // Places W by rules.

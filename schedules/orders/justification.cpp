@@ -1,0 +1,177 @@
+#include "schedules/orders/justification.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+// Time may run backwards: then all times are negative, and I and W take what F frees.
+struct PlacedPass {
+    Pass pass;
+    Ns start, end;
+    bool takes;
+    OrderModel::Amounts amount, held;  // taken or freed; held while it runs
+};
+
+// The passes of a device by time, as far as they have been placed.
+class DeviceLine {
+public:
+    explicit DeviceLine(const OrderModel::Amounts& room) : room_(room) {}
+
+    const std::vector<PlacedPass>& passes() const { return passes_; }
+
+    // Places a pass at the first time from `from` on at which the device is idle for its length and has room for it,
+    // also during later passes. Returns its end, or none if there is no such time.
+    std::optional<Ns> place(Pass pass, Ns from, Ns length, bool takes, const OrderModel::Amounts& amount) {
+        std::size_t at = 0;
+        if (takes)
+            for (at = passes_.size(); at > 0 && has_room(passes_[at - 1].held, amount);)
+                --at;
+        if (at > 0)
+            from = std::max(from, passes_[at - 1].end);
+        while (at < passes_.size() && passes_[at].end <= from)
+            ++at;
+        for (; at < passes_.size() && passes_[at].start < from + length; ++at)
+            from = std::max(from, passes_[at].end);
+        PlacedPass placed{pass, from, from + length, takes, amount, held_before(at)};
+        if (takes && !has_room(placed.held, amount))
+            return {};
+        for (std::size_t limit = 0; limit < amount.size(); ++limit) {
+            placed.held[limit] += takes ? amount[limit] : 0;
+            for (std::size_t later = at; later < passes_.size(); ++later)
+                passes_[later].held[limit] += takes ? amount[limit] : -amount[limit];
+        }
+        passes_.insert(passes_.begin() + static_cast<std::ptrdiff_t>(at), placed);
+        return placed.end;
+    }
+
+private:
+    bool has_room(const OrderModel::Amounts& held, const OrderModel::Amounts& amount) const {
+        return held[0] + amount[0] <= room_[0] && held[1] + amount[1] <= room_[1];
+    }
+    OrderModel::Amounts held_before(std::size_t at) const {
+        if (at == 0)
+            return {};
+        OrderModel::Amounts held = passes_[at - 1].held;
+        for (std::size_t limit = 0; limit < held.size() && !passes_[at - 1].takes; ++limit)
+            held[limit] -= passes_[at - 1].amount[limit];
+        return held;
+    }
+
+    const OrderModel::Amounts& room_;
+    std::vector<PlacedPass> passes_;
+};
+
+class Justification {
+public:
+    Justification(const OrderModel& model, OrderTimer& timer, const PassLists& lists, Aim aim)
+        : model_(model),
+          length_(static_cast<std::size_t>(model.passes()), kAbsent),
+          times_(length_.size(), 0),
+          bound_(lists.size()) {
+        const StepTimes all = timer.times(lists);
+        is_possible_ = all.step != StepTimes{}.step;
+        for (std::size_t device = 0; is_possible_ && device < lists.size(); ++device) {
+            bound_[device] = aim == Aim::Step ? all.step : timer.begin(static_cast<int>(device)) + all.span;
+            for (const Pass pass : lists[device]) {
+                length_[pass / 2] = model.time(pass);
+                times_[pass / 2] = timer.end(pass / 2);
+                passes_.push_back(pass);
+            }
+        }
+    }
+
+    PassLists lists() {
+        if (!is_possible_ || !place_all(true) || !place_all(false))
+            return {};
+        PassLists lists;
+        for (const DeviceLine& line : lines_) {
+            std::vector<Pass>& list = lists.emplace_back();
+            for (const PlacedPass& placed : line.passes())
+                list.push_back(placed.pass);
+        }
+        return lists;
+    }
+
+private:
+    static constexpr Ns kAbsent = -1;  // the W of a B
+
+    // Orders passes that begin and end at the same time.
+    int depth(Pass pass) const {
+        const int stage = model_.stage_of(pass / 2), kind = pass / 2 % 3;
+        return kind == 0 ? stage : kind == 1 ? 2 * model_.stages() - stage : 2 * model_.stages() + 1;
+    }
+    OrderModel::Amounts amount_of(Pass pass) const {
+        const OrderModel::Held& held = model_.held(model_.stage_of(pass / 2));
+        OrderModel::Amounts amount = held.from_forward;
+        for (std::size_t limit = 0; limit < amount.size() && pass % 2 == 0; ++limit) {
+            if (pass / 2 % 3 == 1)
+                amount[limit] = held.freed_by_input[limit];
+            if (pass / 2 % 3 == 2)
+                amount[limit] -= held.freed_by_input[limit];
+        }
+        return amount;
+    }
+
+    // Places all passes anew: backwards, by their ends, or forwards, by their starts. Sets times_ to the starts, or to
+    // the ends.
+    bool place_all(bool backwards) {
+        std::ranges::stable_sort(passes_, [&](Pass one, Pass other) {
+            const auto key = [&](Pass pass) {
+                const Ns time = times_[pass / 2], length = length_[pass / 2];
+                return backwards ? std::tuple(-time, length - time, -depth(pass))
+                                 : std::tuple(time, time + length, depth(pass));
+            };
+            return key(one) < key(other);
+        });
+        lines_.clear();
+        for (int device = 0; device < model_.devices(); ++device)
+            lines_.emplace_back(model_.room(device));
+        std::vector<Ns> from(length_.size(), 0);
+        std::vector<bool> is_placed(length_.size(), false);
+        std::vector<int> missing = model_.inputs();
+        for (const Pass pass : passes_) {
+            const int number = pass / 2, device = model_.device_of(number);
+            Ns first = backwards ? -bound_[device] : from[number];
+            for (const OrderModel::Message& message : model_.messages(number)) {
+                if (!backwards || length_[message.reader] == kAbsent)
+                    continue;
+                if (!is_placed[message.reader])
+                    return false;
+                first = std::max(first, message.occupied + message.latency - times_[message.reader]);
+            }
+            if (!backwards && missing[number] > 0)
+                return false;
+            const std::optional<Ns> end =
+                lines_[device].place(pass, first, length_[number], (number % 3 == 0) != backwards, amount_of(pass));
+            if (!end)
+                return false;
+            is_placed[number] = true;
+            times_[number] = backwards ? -*end : *end;
+            for (const OrderModel::Message& message : model_.messages(number)) {
+                from[message.reader] = std::max(from[message.reader], *end + message.occupied + message.latency);
+                --missing[message.reader];
+            }
+        }
+        return true;
+    }
+
+    const OrderModel& model_;
+    std::vector<Ns> length_, times_;  // by number
+    std::vector<Ns> bound_;           // by device: the latest end
+    std::vector<Pass> passes_;
+    std::vector<DeviceLine> lines_;
+    bool is_possible_ = false;
+};
+
+}  // namespace
+
+PassLists justified(const OrderModel& model, OrderTimer& timer, const PassLists& lists, Aim aim) {
+    return Justification(model, timer, lists, aim).lists();
+}
+
+}  // namespace pw
