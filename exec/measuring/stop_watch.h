@@ -67,7 +67,6 @@ public:
     // Returns the time without that of the marks themselves.
     Ns time_between(Mark from, Mark to) const;
     void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }
-    Measured cost_of_marks() const { return cost_of_marks_; }
 
 private:
     struct Call {

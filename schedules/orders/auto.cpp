@@ -184,7 +184,6 @@ private:
         for (Tried& one : first) {
             if (may_shorten(one))
                 refine(one, least);
-            justify(one.order);
             take(best, one.order);
         }
         if (const Tried& one = *std::min_element(first.begin(), first.end(), is_shorter_one); may_shorten(one)) {
@@ -220,14 +219,14 @@ private:
     }
 
     void justify(TimedOrder& order) {
-        while (!order.lists.empty()) {
+        while (!order.lists.empty() && order.lists != justified_) {
+            justified_ = order.lists;
             PassLists lists = justified(model_, timer_, order.lists, aim_);
             if (lists.empty())
                 return;
             const StepTimes times = timer_.times(lists);
-            if (!is_shorter(times, order.times, aim_))
-                return;
-            order = {std::move(lists), times};
+            if (is_shorter(times, order.times, aim_))
+                order = {std::move(lists), times};
         }
     }
 
@@ -263,7 +262,8 @@ private:
     double effort_;
     std::vector<OrderRules> rules_;
     std::vector<TimedOrder> named_, found_;
-    int left_ = 0;  // orders to try at a level
+    PassLists justified_;  // the last order that was justified
+    int left_ = 0;         // orders to try at a level
 };
 
 std::vector<Tasks> shortest_order(const Request& request) {

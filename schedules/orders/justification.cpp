@@ -33,8 +33,10 @@ public:
                 --at;
         if (at > 0)
             from = std::max(from, passes_[at - 1].end);
-        while (at < passes_.size() && passes_[at].end <= from)
-            ++at;
+        const auto after =
+            std::ranges::partition_point(passes_.begin() + static_cast<std::ptrdiff_t>(at), passes_.end(),
+                                         [&](const PlacedPass& placed) { return placed.end <= from; });
+        at = static_cast<std::size_t>(after - passes_.begin());
         for (; at < passes_.size() && passes_[at].start < from + length; ++at)
             from = std::max(from, passes_[at].end);
         PlacedPass placed{pass, from, from + length, takes, amount, held_before(at)};
