@@ -209,6 +209,9 @@ TEST(AutoV, FindsTheShortestSpanOfTwoDevices) {
         const Ns found = metrics_of(simulate(ordered(schedule, shape, options, &own).plan, costs)).span;
         EXPECT_TRUE(AllOrders(v).takes_at_most(found)) << m;
         EXPECT_FALSE(AllOrders(v).takes_at_most(found - 1)) << m;
+        const Ns least = least_times(OrderModel({shape, options.schedule, &own})).span;
+        EXPECT_LE(least, found) << m;
+        EXPECT_LE(found, least + found / 100) << m;
     }
 }
 
