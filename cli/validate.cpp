@@ -63,7 +63,7 @@ void print_ok_plan(const Job& job) {
 
 void print_ok_memory(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
-        const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
+        const Bytes needed = report.metrics.devices[device].needed_memory(), limit = report.limits[device];
         if (needed <= limit)
             print_result("ok: memory of device {}: {} of {}\n", escaped_line(report.names[device]), print_bytes(needed),
                          limit == kUnlimited ? "unlimited" : print_bytes(limit));

@@ -314,8 +314,8 @@ SimulatedOrder simulated_order(const Plan& plan, const Costs& costs, const Trans
     const Metrics metrics = metrics_of(simulate(plan, costs, mode));
     SimulatedOrder order{{metrics.makespan, metrics.span}};
     for (std::size_t device = 0; device < memory.size(); ++device) {
-        const DeviceMetrics& own = metrics.devices[device];
-        order.fits = order.fits && own.reserved_memory.value_or(own.peak_memory) <= memory[device];
+        order.missing.push_back(std::max<Bytes>(0, metrics.devices[device].needed_memory() - memory[device]));
+        order.fits = order.fits && order.missing.back() == 0;
     }
     return order;
 }

@@ -97,14 +97,14 @@ std::vector<double> gpu_memory_errors(const Report& predicted, const RunResult& 
 Bytes resident_memory_of(const Report& predicted) {
     Bytes all = kOutsideArenas;
     for (const DeviceMetrics& device : predicted.metrics.devices)
-        all += in_pages(needed_of(device));
+        all += in_pages(device.needed_memory());
     return all;
 }
 
 Bytes gpu_memory_of(const Report& predicted, const std::vector<int>& devices) {
     Bytes all = 0;
     for (const int device : devices)
-        all += in_pages(needed_of(predicted.metrics.devices[static_cast<std::size_t>(device)]));
+        all += in_pages(predicted.metrics.devices[static_cast<std::size_t>(device)].needed_memory());
     return all;
 }
 

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace pw {
@@ -65,10 +66,7 @@ std::vector<std::string> row_of_device(std::string name, std::string stages, con
 
 // The largest of every column.
 std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& devices) {
-    const auto largest = [&](auto value) {
-        return value(*std::max_element(devices.begin(), devices.end(),
-                                       [&](const auto& a, const auto& b) { return value(a) < value(b); }));
-    };
+    const auto largest = [&](auto value) { return std::invoke(value, *std::ranges::max_element(devices, {}, value)); };
     const auto idle =
         *std::max_element(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.idle < b.idle; });
     return {"max",
@@ -80,7 +78,7 @@ std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& device
             print_bytes(largest(activations_of)),
             print_bytes(largest(parameters_of)),
             print_bytes(largest([](const DeviceMetrics& device) { return device.peak_memory; })),
-            devices.front().reserved_memory ? print_bytes(largest(needed_of)) : "-"};
+            devices.front().reserved_memory ? print_bytes(largest(&DeviceMetrics::needed_memory)) : "-"};
 }
 
 Json json_of_device(const Report& report, std::size_t number) {
@@ -192,11 +190,9 @@ Report read_report(const std::vector<std::string>& paths, Notices& notes) {
     return report_of(std::move(trace));
 }
 
-Bytes needed_of(const DeviceMetrics& device) { return device.reserved_memory.value_or(device.peak_memory); }
-
 bool fits(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device)
-        if (needed_of(report.metrics.devices[device]) > report.limits[device])
+        if (report.metrics.devices[device].needed_memory() > report.limits[device])
             return false;
     return true;
 }
@@ -211,14 +207,14 @@ Bytes largest_peak(const Report& report) {
 Bytes largest_reserved(const Report& report) {
     Bytes largest = 0;
     for (const DeviceMetrics& device : report.metrics.devices)
-        largest = std::max(largest, needed_of(device));
+        largest = std::max(largest, device.needed_memory());
     return largest;
 }
 
 std::string misfits_of(const Report& report) {
     std::string text;
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
-        const Bytes needed = needed_of(report.metrics.devices[device]), limit = report.limits[device];
+        const Bytes needed = report.metrics.devices[device].needed_memory(), limit = report.limits[device];
         if (needed > limit)
             text += fmt::format("does not fit: device {} needs {} and has {}: {} over\n",
                                 escaped_line(report.names[device]), print_bytes_as(needed, limit),

@@ -50,10 +50,9 @@ std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
 // Throws Error (BadInput) where the trace contradicts itself.
 Report read_report(const std::vector<std::string>& paths, Notices& notes);
 
-Bytes needed_of(const DeviceMetrics& device);  // what is reserved, or the peak where a trace does not say it
 bool fits(const Report& report);
 Bytes largest_peak(const Report& report);      // of all devices
-Bytes largest_reserved(const Report& report);  // of all devices, as needed_of() counts
+Bytes largest_reserved(const Report& report);  // of all devices, as DeviceMetrics::needed_memory() counts
 // Returns lines like "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one per device; empty when all fit.
 std::string misfits_of(const Report& report);
 

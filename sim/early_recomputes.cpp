@@ -150,10 +150,7 @@ private:
         Metrics metrics = metrics_of(trace);
         return {std::move(plan), std::move(trace), std::move(metrics)};
     }
-    static Bytes used(const Timed& plan, std::size_t device) {
-        const DeviceMetrics& own = plan.metrics.devices[device];
-        return own.reserved_memory.value_or(own.peak_memory);
-    }
+    static Bytes used(const Timed& plan, std::size_t device) { return plan.metrics.devices[device].needed_memory(); }
 
     // Fills idle time of `fitting_` with up to `most` early R at once on a device, or as many as fit. Returns the most
     // of all devices.

@@ -22,6 +22,7 @@ struct DeviceMetrics {
     int peak_in_flight = 0;                // (micro-batch, stage) pairs, freed at I or B
     int peak_in_flight_until_weight = 0;   // freed at W or B
     int weight_versions = 1;
+    Bytes needed_memory() const { return reserved_memory.value_or(peak_memory); }
     bool operator==(const DeviceMetrics&) const = default;
 };
 

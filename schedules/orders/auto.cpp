@@ -9,6 +9,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -20,7 +21,8 @@ namespace {
 // share these limits: of rules, of exceptions from them, and of moves.
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
-constexpr std::size_t kMostSimulated = 12;  // orders in addition to the best one and those of other schedules
+constexpr int kMostSpared = 4;              // times that an order spares the memory that the one before lacks
+constexpr std::size_t kMostSimulated = 12;  // orders of a level
 constexpr double kSlowerIfSeveral = 8;      // stages on a device: times as long to place a pass
 constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
@@ -101,63 +103,68 @@ public:
         }
     }
 
-    // An order for less memory is also one for more: it is tried unless it cannot be shorter, so that more memory never
-    // makes a step longer. If no order so far fits the memory of the simulator, which counts more, one for less memory
-    // is tried, too.
+    // An order for less memory is also one for more: it is tried unless it cannot be shorter, so that more activations
+    // never make a step longer. The simulator counts more memory. Until an order fits, one that spares what it lacks is
+    // tried.
     std::vector<Tasks> order() {
-        TimedOrder best;
-        bool one_fits = !costs_.simulate || !model_.limits_bytes();
-        const int levels = model_.limits_bytes() ? model_.levels() : rounded_level(model_.levels());
+        for (const TimedOrder& order : named_)
+            if (fits(model_, order.lists))
+                consider(order);
+        bool spares = model_.limits_bytes();
+        const int levels = spares ? model_.levels() : rounded_level(model_.levels());
         for (int level = levels; level > 0; level = rounded_level(level - 1)) {
             model_.limit_to(level);
-            const StepTimes least = least_times(model_);
-            if (one_fits && main_time(best.times, aim_) <= main_time(least, aim_))
+            StepTimes least = least_times(model_);
+            if (best_.order.fits && main_time(best_.order.times, aim_) <= main_time(least, aim_))
                 break;
-            TimedOrder order = at_level(least);
-            one_fits = one_fits || simulated(order).order.fits;
-            take(best, std::move(order));
+            SimulatedOrder own = consider_found(least);
+            std::vector<Bytes> spared(static_cast<std::size_t>(model_.devices()));
+            for (int tries = 0; tries < kMostSpared && spares && !own.fits && !own.missing.empty(); ++tries) {
+                std::ranges::transform(spared, own.missing, spared.begin(), std::plus());
+                model_.limit_to(level, spared);
+                own = consider_found(least_times(model_));
+            }
+            spares = spares && !own.fits;
         }
-        return model_.order_of(costs_.simulate ? simulated_best(best) : best.lists);
+        return model_.order_of(best_.lists);
     }
 
 private:
+    SimulatedOrder consider(const TimedOrder& order) {
+        SimulatedOrder own =
+            costs_.simulate ? costs_.simulate(model_.order_of(order.lists)) : SimulatedOrder{order.times};
+        if (best_.lists.empty() ||
+            (own.fits != best_.order.fits ? own.fits : is_shorter(own.times, best_.order.times, aim_)))
+            best_ = {order.lists, own};
+        return own;
+    }
+
+    // Simulates the best orders of a level, as the simulator has more rules than the model. Returns what it says of the
+    // best one by the model.
+    SimulatedOrder consider_found(const StepTimes& least) {
+        found_.clear();
+        found_.push_back(at_level(least));
+        std::stable_sort(found_.begin(), found_.end(), [&](const TimedOrder& one, const TimedOrder& other) {
+            return is_shorter(one.times, other.times, aim_);
+        });
+        const SimulatedOrder first = consider(found_.front());
+        std::size_t simulated = 1;
+        for (std::size_t at = 1; at < found_.size() && simulated < kMostSimulated; ++at) {
+            if (best_.order.fits && main_time(best_.order.times, aim_) <= main_time(found_[at].times, aim_))
+                break;
+            if (found_[at].lists == found_[at - 1].lists)
+                continue;
+            consider(found_[at]);
+            ++simulated;
+        }
+        return first;
+    }
+
     void take(TimedOrder& best, TimedOrder other) {
         if (costs_.simulate && !other.lists.empty())
             found_.push_back(other);
         if (is_shorter(other.times, best.times, aim_))
             best = std::move(other);
-    }
-
-    struct Simulated {
-        PassLists lists;
-        SimulatedOrder order;
-    };
-    Simulated simulated(const TimedOrder& order) const {
-        return {order.lists, costs_.simulate(model_.order_of(order.lists))};
-    }
-
-    // If the simulator has more rules than the model, another order may be shorter, or the only one that fits: one of
-    // those found on the way, or of the other schedules.
-    PassLists simulated_best(const TimedOrder& by_model) {
-        Simulated best = simulated(by_model);
-        if (best.order.fits && main_time(best.order.times, aim_) <= main_time(by_model.times, aim_))
-            return best.lists;
-        std::stable_sort(found_.begin(), found_.end(), [&](const TimedOrder& one, const TimedOrder& other) {
-            return is_shorter(one.times, other.times, aim_);
-        });
-        const auto consider = [&](const TimedOrder& order) {
-            Simulated other = simulated(order);
-            if (other.order.fits != best.order.fits ? other.order.fits
-                                                    : is_shorter(other.order.times, best.order.times, aim_))
-                best = std::move(other);
-        };
-        model_.limit_to(model_.levels());
-        for (const TimedOrder& order : named_)
-            if (fits(model_, order.lists))
-                consider(order);
-        for (std::size_t at = 0; at < found_.size() && (at < kMostSimulated || !best.order.fits); ++at)
-            consider(found_[at]);
-        return best.lists;
     }
 
     TimedOrder at_level(const StepTimes& least) {
@@ -261,7 +268,11 @@ private:
     Aim aim_;
     double effort_;
     std::vector<OrderRules> rules_;
-    std::vector<TimedOrder> named_, found_;
+    std::vector<TimedOrder> named_, found_;  // found: at a level
+    struct {
+        PassLists lists;
+        SimulatedOrder order = {{}, false};
+    } best_;
     PassLists justified_;  // the last order that was justified
     int left_ = 0;         // orders to try at a level
 };

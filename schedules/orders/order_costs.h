@@ -23,7 +23,8 @@ struct StepTimes {
 // What the simulator says of an order.
 struct SimulatedOrder {
     StepTimes times;
-    bool fits = true;  // the memory of the devices
+    bool fits = true;                 // the memory of the devices
+    std::vector<Bytes> missing = {};  // by device: memory that it lacks; empty if not known
 };
 
 struct OrderCosts {

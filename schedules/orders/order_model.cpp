@@ -163,11 +163,14 @@ int OrderModel::levels() const {
     return static_cast<int>(most);
 }
 
-void OrderModel::limit_to(int microbatches) {
-    for (int device = 0; device < devices_; ++device)
+void OrderModel::limit_to(int microbatches, const std::vector<Bytes>& spared) {
+    for (int device = 0; device < devices_; ++device) {
         for (std::size_t limit = 0; limit < kLimits; ++limit)
             if (all_room_[device][limit] < kNoLimit)
                 room_[device][limit] = std::min(all_room_[device][limit], microbatches * one_[device][limit]);
+        if (!spared.empty())
+            room_[device][1] = std::max(room_[device][1] - spared[device], one_[device][1]);
+    }
 }
 
 Ns OrderModel::closing_time(int stage, int device, int k) const {

@@ -64,7 +64,7 @@ public:
     const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
     // The least number of micro-batches that uses all the room there is, and a limit to a smaller one.
     int levels() const;
-    void limit_to(int microbatches);
+    void limit_to(int microbatches, const std::vector<Bytes>& spared = {});  // spared: of the room, by device
     bool limits_bytes() const { return limits_bytes_; }
     const Amounts& room(int device) const { return room_[static_cast<std::size_t>(device)]; }
     // Returns what a micro-batch takes on all its stages on a device.

@@ -28,7 +28,7 @@ ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
         {metrics.step_time, 0, metrics.bubble_rate, step_parts(job, plan->shape, metrics), false}, choice, {}};
     for (const DeviceMetrics& device : metrics.devices) {
         found.exposed = std::max(found.exposed, device.exposed_communication);
-        found.reserved.push_back(device.reserved_memory.value_or(device.peak_memory));
+        found.reserved.push_back(device.needed_memory());
     }
     const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
     found.fits = worst.needs <= worst.has;

@@ -35,7 +35,7 @@ int most_held(const Metrics& metrics) {
 Bytes most_reserved(const Metrics& metrics) {
     Bytes most = 0;
     for (const DeviceMetrics& device : metrics.devices)
-        most = std::max(most, device.reserved_memory.value_or(device.peak_memory));
+        most = std::max(most, device.needed_memory());
     return most;
 }
 
@@ -100,6 +100,47 @@ TEST(AutoOrders, FitWhereSchedulesFit) {
         shorter += own.makespan < best;
     }
     EXPECT_GT(shorter, 0);
+}
+
+// If the best order lacks memory for buffers, one that spares as much is found: more memory costs hardly any time.
+TEST(AutoOrders, UseTheMemoryThatBuffersLeave) {
+    Random random(20263);
+    for (int round = 0; round < rounds(6); ++round) {
+        const int devices = pick(random, 2, 4), stages = devices * (1 + round % 2);
+        const std::string text = random_config(random, stages);
+        SCOPED_TRACE(text);
+        const std::string schedule = round % 2 == 0 ? "auto" : "auto-v";
+        Ns best = std::numeric_limits<Ns>::max();
+        for (Bytes megabytes = 20 + 6 * devices; megabytes <= 44 + 6 * devices; megabytes += 6) {
+            const Metrics own =
+                simulated(text, {fmt::format("cluster.devices={}", devices), "pipeline.schedule=" + schedule,
+                                 fmt::format("cluster.memory={} MB", megabytes)});
+            if (most_reserved(own) > megabytes * 1'000'000) {
+                EXPECT_EQ(best, std::numeric_limits<Ns>::max()) << "less memory was enough";
+                continue;
+            }
+            EXPECT_LE(0.9 * static_cast<double>(own.makespan), static_cast<double>(best)) << megabytes;
+            best = std::min(best, own.makespan);
+        }
+        EXPECT_LT(best, std::numeric_limits<Ns>::max());
+    }
+}
+
+// At the larger limit, the orders that are shortest by the costs lack memory, and a named one that is longer than
+// others found fits.
+TEST(AutoOrders, AreSoughtFurtherIfANamedOneFits) {
+    const std::string text =
+        "workload: {model: gpt3-175b, sequence_length: 2048}\n"
+        "cluster: {hosts: 448, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}\n"
+        "parallel: {tensor: 4, pipeline: 8, sequence: true, zero: 1, release: nemo-2023}\n"
+        "pipeline: {schedule: auto-v, stages: 16, mini_batch: 2688, micro_batch_size: 1}\n"
+        "training: {precision: fp8, optimizer: adamw}\n";
+    const auto step_with = [&](Bytes megabytes) {
+        const Metrics own = simulated(text, {fmt::format("cluster.memory={} MB", megabytes)});
+        EXPECT_LE(most_reserved(own), megabytes * 1'000'000);
+        return own.makespan;
+    };
+    EXPECT_LE(step_with(43'446), step_with(43'000));
 }
 
 TEST(AutoOrders, KeepThePlanInUse) {

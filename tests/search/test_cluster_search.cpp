@@ -215,7 +215,7 @@ TEST(ClusterSearch, BoundsEveryPlan) {
             const std::vector<Bytes> memory = least_memory(*facts, job.costs);
             ASSERT_EQ(memory.size(), report.metrics.devices.size());
             for (std::size_t device = 0; device < memory.size(); ++device)
-                EXPECT_LE(memory[device], needed_of(report.metrics.devices[device])) << print(choice);
+                EXPECT_LE(memory[device], report.metrics.devices[device].needed_memory()) << print(choice);
             ++bounded;
         }
     }

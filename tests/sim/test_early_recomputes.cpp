@@ -49,7 +49,7 @@ Ns step_of(const Plan& plan, const Costs& costs) { return metrics_of(simulate(pl
 std::vector<Bytes> used_by(const Plan& plan, const Costs& costs) {
     std::vector<Bytes> used;
     for (const DeviceMetrics& device : metrics_of(simulate(plan, costs)).devices)
-        used.push_back(device.reserved_memory.value_or(device.peak_memory));
+        used.push_back(device.needed_memory());
     return used;
 }
 
