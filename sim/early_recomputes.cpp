@@ -116,7 +116,13 @@ private:
 class EarlyRecomputes {
 public:
     EarlyRecomputes(const Plan& plan, const Costs& costs, const TransferMode& mode, const std::vector<Bytes>& memory)
-        : costs_(costs), mode_(mode), best_(timed(plan)), plain_(best_), fitting_(best_), most_(memory) {
+        : costs_(costs), mode_(mode), most_(memory) {
+        mode_.sent_copies = keeps_copies(costs, mode.early_receive());
+        Timed timed{plan, {}, {}};
+        Simulator simulator = simulator_of(timed.plan);
+        timed.events = simulator.events(costs_);
+        timed.metrics = simulator.metrics(costs_, without_hash(timed.plan));
+        plain_ = fitting_ = best_ = std::move(timed);
         most_.resize(plan.order.size(), std::numeric_limits<Bytes>::max());
         for (std::size_t device = 0; device < most_.size(); ++device)
             most_[device] = std::max(most_[device], used(plain_, device));
@@ -141,15 +147,11 @@ public:
 private:
     struct Timed {
         Plan plan;
-        Trace trace;
+        std::vector<TraceEvent> events;
         Metrics metrics;
     };
 
-    Timed timed(Plan plan) const {
-        Trace trace = simulate(plan, costs_, mode_);
-        Metrics metrics = metrics_of(trace);
-        return {std::move(plan), std::move(trace), std::move(metrics)};
-    }
+    Simulator simulator_of(const Plan& plan) const { return {plan, mode_}; }
     static Bytes used(const Timed& plan, std::size_t device) { return plan.metrics.devices[device].needed_memory(); }
 
     // Fills idle time of `fitting_` with up to `most` early R at once on a device, or as many as fit. Returns the most
@@ -185,7 +187,7 @@ private:
         for (int round = 0; round < kMostRounds; ++round) {
             Plan next = own.plan;
             bool any = false;
-            auto first = own.trace.events.begin();
+            auto first = own.events.begin();
             for (std::size_t device = 0; device < limits.size(); ++device) {
                 const std::vector<Task>& list = own.plan.order[device];
                 TimedList timed_list(list, std::span(first, list.size()));
@@ -198,16 +200,16 @@ private:
             }
             if (!any)
                 break;
-            own = timed(std::move(next));
+            own.events = simulator_of(next).events(costs_);
+            own.plan = std::move(next);
         }
+        own.metrics = simulator_of(own.plan).metrics(costs_, without_hash(own.plan));
         return {std::move(own), std::move(early)};
     }
 
     const Costs& costs_;
-    const TransferMode& mode_;
-    Timed best_;
-    const Timed plain_;
-    Timed fitting_;
+    TransferMode mode_;
+    Timed best_, plain_, fitting_;
     std::vector<Bytes> most_;           // by device
     std::vector<int> fits_, too_many_;  // by device: numbers of early R
 };

@@ -66,6 +66,7 @@ public:
     Explanation explain(const Costs& costs);
 
     // These are of the costs last run.
+    std::vector<TraceEvent> events() const;
     Trace trace() const;
     Metrics metrics(const Trace& head) const;
     Ns step_time() const;
@@ -164,17 +165,24 @@ void Simulation::append_events(int device, const Traffic& traffic, std::vector<T
     }
 }
 
-Trace Simulation::trace() const {
+std::vector<TraceEvent> Simulation::events() const {
     refuse_large_trace(graph_, plan_.shape);
+    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
+    std::vector<TraceEvent> events;
+    events.reserve(static_cast<std::size_t>(graph_.size()));
+    for (int device = 0; device < plan_.shape.devices; ++device)
+        append_events(device, traffic, events);
+    return events;
+}
+
+Trace Simulation::trace() const {
     Trace trace = trace_of(plan_);
+    trace.events = events();
     trace.label = kPredicted;
     const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
     const Rows buffers_on = by_device(buffers, plan_.shape.devices);
     trace.reserved = pack(buffers, plan_.shape.devices).arena;
-    const Traffic traffic(plan_.shape, graph_.index(), *costs_);
-    trace.events.reserve(static_cast<std::size_t>(graph_.size()));
     for (int device = 0; device < plan_.shape.devices; ++device) {
-        append_events(device, traffic, trace.events);
         const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
         for (int position = 0; position < static_cast<int>(memory.size()); ++position) {
@@ -383,6 +391,11 @@ Simulator::Simulator(Simulator&&) noexcept = default;
 Trace Simulator::trace(const Costs& costs) {
     simulation_->run(costs);
     return simulation_->trace();
+}
+
+std::vector<TraceEvent> Simulator::events(const Costs& costs) {
+    simulation_->run(costs);
+    return simulation_->events();
 }
 
 Metrics Simulator::metrics(const Costs& costs, const Trace& head) {
