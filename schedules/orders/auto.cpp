@@ -1,5 +1,6 @@
 // The shortest order that is found for given costs, links and memory.
 
+#include "schedules/orders/all_orders.h"
 #include "schedules/orders/justification.h"
 #include "schedules/orders/list_scheduling.h"
 #include "schedules/orders/order_bound.h"
@@ -21,6 +22,7 @@ namespace {
 // share these limits: of rules, of exceptions from them, and of moves.
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
+constexpr double kMostExhausted = 50'000;                                      // tries among all orders of a small plan
 constexpr int kMostSpared = 4;              // times that an order spares the memory that the one before lacks
 constexpr std::size_t kMostSimulated = 12;  // orders of a level
 constexpr double kSlowerIfSeveral = 8;      // stages on a device: times as long to place a pass
@@ -112,17 +114,20 @@ public:
                 consider(order);
         bool spares = model_.limits_bytes();
         const int levels = spares ? model_.levels() : rounded_level(model_.levels());
+        Ns proven = 0;  // with at least as much room
         for (int level = levels; level > 0; level = rounded_level(level - 1)) {
             model_.limit_to(level);
             StepTimes least = least_times(model_);
-            if (best_.order.fits && main_time(best_.order.times, aim_) <= main_time(least, aim_))
+            if (best_.order.fits && main_time(best_.order.times, aim_) <= std::max(proven, main_time(least, aim_)))
                 break;
             SimulatedOrder own = consider_found(least);
+            proven = std::max(proven, main_time(least, aim_));
             std::vector<Bytes> spared(static_cast<std::size_t>(model_.devices()));
             for (int tries = 0; tries < kMostSpared && spares && !own.fits && !own.missing.empty(); ++tries) {
                 std::ranges::transform(spared, own.missing, spared.begin(), std::plus());
                 model_.limit_to(level, spared);
-                own = consider_found(least_times(model_));
+                least = least_times(model_);
+                own = consider_found(least);
             }
             spares = spares && !own.fits;
         }
@@ -141,7 +146,7 @@ private:
 
     // Simulates the best orders of a level, as the simulator has more rules than the model. Returns what it says of the
     // best one by the model.
-    SimulatedOrder consider_found(const StepTimes& least) {
+    SimulatedOrder consider_found(StepTimes& least) {
         found_.clear();
         found_.push_back(at_level(least));
         std::stable_sort(found_.begin(), found_.end(), [&](const TimedOrder& one, const TimedOrder& other) {
@@ -167,7 +172,8 @@ private:
             best = std::move(other);
     }
 
-    TimedOrder at_level(const StepTimes& least) {
+    // Raises `least` if it is proven that no order is shorter.
+    TimedOrder at_level(StepTimes& least) {
         TimedOrder best;
         for (const TimedOrder& order : named_)
             if (is_shorter(order.times, best.times, aim_) && fits(model_, order.lists))
@@ -202,6 +208,7 @@ private:
         const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / timed));
         best = moved(model_, timer_, std::move(best), least, aim_, moves);
         justify(best);
+        exhaust(best, least);
         return best;
     }
 
@@ -234,6 +241,24 @@ private:
             const StepTimes times = timer_.times(lists);
             if (is_shorter(times, order.times, aim_))
                 order = {std::move(lists), times};
+        }
+    }
+
+    // Tries all orders of a small plan.
+    void exhaust(TimedOrder& best, StepTimes& least) {
+        const Ns& time = aim_ == Aim::Step ? best.times.step : best.times.span;
+        while (time > main_time(least, aim_)) {
+            AllOrdersAnswer answer =
+                search_all_orders(model_, aim_, time - 1, static_cast<int>(effort_ * kMostExhausted));
+            if (answer.none)
+                (aim_ == Aim::Step ? least.step : least.span) = time;
+            if (answer.lists.empty())
+                return;
+            const StepTimes times = timer_.times(answer.lists);
+            // Messages may wait for each other in their lanes, and devices start as early as they can.
+            if (!is_shorter(times, best.times, aim_))
+                return;
+            take(best, {std::move(answer.lists), times});
         }
     }
 

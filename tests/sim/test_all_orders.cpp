@@ -1,0 +1,83 @@
+// The search through all orders of a small plan. Its answers for lines and a V are also those of exhaustive searches in
+// test_auto.cpp and test_auto_v.cpp; here they hold together.
+#include "schedules/orders/all_orders.h"
+#include "schedules/orders/list_scheduling.h"
+#include "tests/support/dice.h"
+#include "tests/support/random_passes.h"
+#include "tests/support/shapes.h"
+#include "tests/support/thoroughness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace pw {
+namespace {
+
+constexpr int kTries = 200'000;
+
+TEST(AllOrders, FindsAnOrderUntilNoneIsShorter) {
+    Random random(12);
+    int proven = 0, all = 0;
+    for (int round = 0; round < rounds(40); ++round) {
+        const bool v = round % 2 == 1;
+        const Schedule& schedule = schedule_named(v ? "auto-v" : "auto");
+        const int p = pick(random, 1, 3), m = pick(random, 1, 4);
+        const Shape shape = placed(schedule, shape_of(schedule, p, m, v || round % 4 == 2 ? 2 : 1));
+        Costs costs = uniform(shape.stages, 1, 1, 1, pick(random, 0, 4));
+        draw_passes(random, costs);
+        OrderCosts own = order_costs(
+            shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
+        for (auto& [holder, times] : own.times) {
+            times.accumulate = pick(random, 0, 1);
+            times.update = pick(random, 0, 3);
+        }
+        ScheduleOptions options;
+        options.activations = pick(random, 1, p + 1);
+        const OrderModel model({shape, options, &own});
+        OrderTimer timer(model);
+        const StepTimes start = timer.times(scheduled(model, {}));
+        for (const Aim aim : {Aim::Step, Aim::Span}) {
+            Ns least = main_time(start, aim);
+            AllOrdersAnswer answer = search_all_orders(model, aim, least, kTries);
+            ASSERT_FALSE(answer.none) << "an order takes that little, round " << round;
+            while (!answer.lists.empty()) {
+                EXPECT_TRUE(fits(model, answer.lists)) << round;
+                for (std::size_t device = 0; device < answer.lists.size(); ++device)
+                    EXPECT_EQ(std::ssize(answer.lists[device]),
+                              3 * m * std::ssize(model.stages_on(static_cast<int>(device))));
+                const Ns time = main_time(timer.times(answer.lists), aim);
+                if (aim == Aim::Span && time > least)
+                    break;  // a device of that order starts later than it can
+                ASSERT_LE(time, least) << round;
+                least = time;
+                answer = search_all_orders(model, aim, least - 1, kTries);
+            }
+            ++all;
+            proven += answer.none ? 1 : 0;
+            EXPECT_TRUE(search_all_orders(model, aim, least / 2, kTries).none) << round;
+        }
+    }
+    EXPECT_GT(10 * proven, 8 * all);
+}
+
+// Micro-batches of unequal length, and of both directions, have other orders than those that are tried.
+TEST(AllOrders, AreOfEqualMicroBatchesInOneDirection) {
+    const auto answer_of = [](const char* name, int m, std::vector<MicroBatchLength> lengths) {
+        const Schedule& schedule = schedule_named(name);
+        const Shape shape = placed(schedule, shape_of(schedule, 2, m));
+        Costs costs = uniform(2, 3, 3, 3);
+        costs.lengths = std::move(lengths);
+        const OrderCosts own = order_costs(shape, costs, {1 << 20, 1 << 20});
+        const OrderModel model({shape, {}, &own});
+        return search_all_orders(model, Aim::Step, 1000, kTries);
+    };
+    EXPECT_FALSE(answer_of("auto", 2, {}).lists.empty());
+    EXPECT_TRUE(answer_of("auto", 2, {{1, 1, 1, 1}, {2, 2, 2, 2}}).lists.empty());
+    EXPECT_TRUE(answer_of("auto-bidirectional", 2, {}).lists.empty());
+    EXPECT_TRUE(answer_of("auto", 40, {}).lists.empty()) << "too many passes";
+}
+
+}  // namespace
+}  // namespace pw
