@@ -10,7 +10,9 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -90,6 +92,29 @@ std::vector<PassLists> named_orders(const Request& request, const OrderModel& mo
     return all;
 }
 
+// Returns the lists with the micro-batches of each stage in ascending order, F, I or B, and W: of equally long
+// micro-batches any can take the place of another, and sums of gradients then have one order.
+PassLists in_ascending_order(const OrderModel& model, PassLists lists) {
+    for (std::vector<Pass>& list : lists) {
+        std::map<int, std::vector<int>> forwards, separate;  // by stage: micro-batches in order; those with I and W
+        for (const Pass pass : list)
+            if (pass / 2 % 3 == 0)
+                forwards[model.stage_of(pass / 2)].push_back(model.microbatch_of(pass / 2));
+        for (auto& [stage, microbatches] : forwards)
+            std::ranges::sort(microbatches);
+        std::map<int, std::array<std::size_t, 3>> done;  // by stage and kind
+        for (Pass& pass : list) {
+            const int stage = model.stage_of(pass / 2), kind = pass / 2 % 3;
+            const std::size_t next = done[stage][kind]++;
+            const int mb = kind == 2 ? separate[stage][next] : forwards[stage][next];
+            if (kind == 1 && pass % 2 == 0)
+                separate[stage].push_back(mb);
+            pass = 2 * model.number(stage, mb, kind) + pass % 2;
+        }
+    }
+    return lists;
+}
+
 class Shortest {
 public:
     explicit Shortest(const Request& request)
@@ -135,12 +160,14 @@ public:
     }
 
 private:
-    SimulatedOrder consider(const TimedOrder& order) {
+    SimulatedOrder consider(TimedOrder order) {
+        if (costs_.lengths.empty())
+            order.lists = in_ascending_order(model_, std::move(order.lists));
         SimulatedOrder own =
             costs_.simulate ? costs_.simulate(model_.order_of(order.lists)) : SimulatedOrder{order.times};
         if (best_.lists.empty() ||
             (own.fits != best_.order.fits ? own.fits : is_shorter(own.times, best_.order.times, aim_)))
-            best_ = {order.lists, own};
+            best_ = {std::move(order.lists), own};
         return own;
     }
 

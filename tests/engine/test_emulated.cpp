@@ -192,7 +192,7 @@ TEST(Emulated, RecomputedStagesDoTheSame) {
 TEST(Emulated, OneHashForOneGrouping) {
     std::map<int, std::string> hash;  // by number of stages
     for (const char* schedule : {"naive", "gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "interleaved", "zb1p",
-                                 "zb-v", "v-half", "v-min", "hanayo"}) {
+                                 "zb-v", "v-half", "v-min", "hanayo", "auto", "auto-v"}) {
         const RunResult result = Emulation(settings(schedule, {"training.steps=2"})).run();
         const auto [known, first] = hash.try_emplace(result.trace.stages, result.weights_hash);
         EXPECT_EQ(result.weights_hash, known->second) << schedule;
