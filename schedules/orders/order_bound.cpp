@@ -139,10 +139,15 @@ OrderModel::Amounts least_held(const std::vector<StageVisits>& own) {
     return least;
 }
 
-std::int64_t most_in_flight(const OrderModel::Amounts& room, const std::vector<StageVisits>& own) {
-    std::int64_t most = 0;
+std::int64_t count_of(const std::vector<StageVisits>& own) {
+    std::int64_t count = 0;
     for (const StageVisits& stage : own)
-        most += std::ssize(stage.visits);
+        count += std::ssize(stage.visits);
+    return count;
+}
+
+std::int64_t most_in_flight(const OrderModel::Amounts& room, const std::vector<StageVisits>& own) {
+    std::int64_t most = count_of(own);
     const OrderModel::Amounts held = least_held(own);
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         if (held[limit] > 0)
@@ -190,8 +195,7 @@ StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<Stag
                          bool starts_alone) {
     const std::int64_t most = most_in_flight(room, own);
     const Ns first = first_wait(most, own), last = last_wait(room, own);
-    const bool apart = most < sum_of(
-                                  own, [](const Visit&) { return 1; });
+    const bool apart = most < count_of(own);
     const Ns waits = apart ? first + last : std::max(first, last);
     const auto rest = [](const StageVisits& stage, const Visit& visit) { return visit.rest() + stage.accumulate; };
     const auto backward = [](const StageVisits& stage, const Visit& visit) {
