@@ -23,6 +23,7 @@ namespace {
 // Effort is counted in passes that are placed or timed, so that the answer depends on the request alone. All levels
 // share these limits: of rules, of exceptions from them, and of moves.
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
+constexpr double kMostJustified = 250'000;  // in an order that is justified again and again
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr double kMostExhausted = 50'000;                                      // tries among all orders of a small plan
 constexpr int kMostSpared = 4;              // times that an order spares the memory that the one before lacks
@@ -260,7 +261,8 @@ private:
     }
 
     void justify(TimedOrder& order) {
-        while (!order.lists.empty() && order.lists != justified_) {
+        const int most = std::max(4, static_cast<int>(kMostJustified / model_.passes()));
+        for (int round = 0; round < most && !order.lists.empty() && order.lists != justified_; ++round) {
             justified_ = order.lists;
             PassLists lists = justified(model_, timer_, order.lists, aim_);
             if (lists.empty())
