@@ -3,14 +3,13 @@
 #include "job/cost_source.h"
 #include "job/plan_checks.h"
 #include "job/settings.h"
+#include "job/simulated_order.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/limits.h"
 #include "schedules/orders/order_costs.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/sum_groups.h"
 #include "sim/early_recomputes.h"
-#include "sim/metrics.h"
-#include "sim/simulate.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
 #include "workloads/stages/ties.h"
@@ -309,17 +308,6 @@ Shape unplaced_shape(const Config& config, const Schedule& schedule, const Stage
     return shape;
 }
 
-SimulatedOrder simulated_order(const Plan& plan, const Costs& costs, const TransferMode& mode,
-                               const std::vector<Bytes>& memory) {
-    const Metrics metrics = metrics_of(simulate(plan, costs, mode));
-    SimulatedOrder order{{metrics.makespan, metrics.span}};
-    for (std::size_t device = 0; device < memory.size(); ++device) {
-        order.missing.push_back(std::max<Bytes>(0, metrics.devices[device].needed_memory() - memory[device]));
-        order.fits = order.fits && order.missing.back() == 0;
-    }
-    return order;
-}
-
 // Calls `make`, and reports the errors of the schedule at the keys of the config.
 template <class Make>
 auto at_its_keys(const Config& config, const StageLinks& links, const Schedule& schedule, const Shape& shape,
@@ -358,11 +346,11 @@ ProvenPlan plan_of_schedule(const Config& config, const StageLinks& links, int s
         if (!config.pipeline.current_plan.empty())
             options.current = current_tasks(config, where);
         Costs all = costs_of(where);
-        costs = order_costs(where, all, memory_of(config));
+        costs = order_costs(where, all, memory_of(config), options.recompute);
         if (options.schedule.effort >= 1)
             costs->simulate = [&, all = std::move(all), mode = executed_mode(config)](const std::vector<Tasks>& order) {
                 try {
-                    return simulated_order(with_order(schedule, where, order, options, &*costs).plan, all, mode,
+                    return simulated_order(with_order(schedule, where, order, options, &*costs), all, mode,
                                            memory_of(config));
                 } catch (const Error&) {  // it would wait forever in its lanes
                     return SimulatedOrder{{}, false};

@@ -23,12 +23,15 @@ double above(Ns time, Ns least) {
 std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     const PipelineConfig& pipeline = job.config.pipeline;
     if (pipeline.schedule.ends_with(".csv") || !schedule_of(job.config).needs_costs || job.plan.shape.copies > 1 ||
-        !pipeline.recompute.stages.empty() || !job.costs.last.empty())
+        pipeline.recompute.ahead != 0 || !job.costs.last.empty())
         return std::nullopt;
     std::vector<Bytes> memory;
     for (const DeviceConfig& device : job.config.cluster.devices)
         memory.push_back(device.memory);
-    const OrderCosts costs = order_costs(job.plan.shape, job.costs, std::move(memory));
+    OrderCosts costs = order_costs(job.plan.shape, job.costs, std::move(memory), pipeline.recompute);
+    for (auto& [holder, times] : costs.times)
+        if (pipeline.recompute.saved > 0)  // the order decides for how many micro-batches no R runs
+            times.recompute = 0;
     ScheduleOptions options;
     options.activations = pipeline.activations;
     const StepTimes least =

@@ -27,7 +27,7 @@ struct ChainStage {
 };
 
 // Returns nothing if stages are not in a chain with a device each, or micro-batches not equally long, or if B may take
-// less time than I and W.
+// less time than I and W, or a gradient arrive before its I starts.
 std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model) {
     std::vector<ChainStage> chain;
     for (int stage = 0; stage < model.stages(); ++stage) {
@@ -52,6 +52,8 @@ std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model) {
                 }
             }
         }
+        if (own.times[1] + own.up < 0)
+            return std::nullopt;
         chain.push_back(own);
     }
     for (std::size_t stage = 0; stage < chain.size(); ++stage)
@@ -82,8 +84,8 @@ void limit_rest(const OrderModel& model, const std::vector<ChainStage>& chain, i
         bool counts = true;
         for (const int stage : device.stages) {
             const ChainStage& own = chain[stage];
-            const auto all = static_cast<double>(own.held.from_forward[limit]);
-            const double later = all - static_cast<double>(own.held.freed_by_input[limit]);
+            const auto all = static_cast<double>(own.held.after_forward[limit]);
+            const auto later = static_cast<double>(own.held.after_input[limit]);
             counts = counts && later > 0;
             const auto weight =
                 static_cast<double>(own.times[2] + model.closing_time(stage, number, model.microbatches()));
@@ -122,7 +124,7 @@ public:
         for (int device = 0; device < model.devices(); ++device)
             limit_rest(model, chain_, device, devices_[device]);
         for (const ChainStage& own : chain_)
-            shortest_ = std::min({shortest_, own.times[0], own.times[1]});
+            shortest_ = std::min({shortest_, own.times[0], own.times[1] + std::min<Ns>(own.up, 0)});
     }
 
     AllOrdersAnswer answer() {
@@ -158,21 +160,16 @@ private:
     }
 
     bool has_room(const ChainDevice& device, int stage, int kind) const {
-        if (kind > 0)
-            return true;
         const OrderModel::Amounts& room = model_.room(chain_[stage].device);
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            if (device.used[limit] + chain_[stage].held.from_forward[limit] > room[limit])
+            if (device.used[limit] + chain_[stage].held.needed(2 * kind, limit) > room[limit])
                 return false;
         return true;
     }
 
     void take(ChainDevice& device, int stage, int kind) const {
-        const OrderModel::Held& held = chain_[stage].held;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            device.used[limit] += kind == 0   ? held.from_forward[limit]
-                                  : kind == 1 ? -held.freed_by_input[limit]
-                                              : held.freed_by_input[limit] - held.from_forward[limit];
+            device.used[limit] += chain_[stage].held.change(2 * kind, limit);
     }
 
     // Whether the work that is left takes too long on a device, or the way back from there to the first stage.

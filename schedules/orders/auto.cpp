@@ -26,10 +26,11 @@ constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostJustified = 250'000;  // in an order that is justified again and again
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr double kMostExhausted = 50'000;                                      // tries among all orders of a small plan
-constexpr int kMostSpared = 4;              // times that an order spares the memory that the one before lacks
+constexpr int kMostSpared = 8;              // times that an order spares the memory that the one before lacks
 constexpr std::size_t kMostSimulated = 12;  // orders of a level
-constexpr double kSlowerIfSeveral = 8;      // stages on a device: times as long to place a pass
-constexpr int kUsualLevels = 8;             // that share the effort; most of more are not tried
+constexpr int kMostLonger = 2;  // levels of bytes, one after the other, whose orders are longer than one that fits
+constexpr double kSlowerIfSeveral = 8;  // stages on a device: times as long to place a pass
+constexpr int kUsualLevels = 8;         // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
 struct Filling {
     double patience;
@@ -141,26 +142,47 @@ public:
         bool spares = model_.limits_bytes();
         const int levels = spares ? model_.levels() : rounded_level(model_.levels());
         Ns proven = 0;  // with at least as much room
-        for (int level = levels; level > 0; level = rounded_level(level - 1)) {
+        for (int level = levels, longer = 0; level > 0 && longer < kMostLonger;) {
             model_.limit_to(level);
             StepTimes least = least_times(model_);
             if (best_.order.fits && main_time(best_.order.times, aim_) <= std::max(proven, main_time(least, aim_)))
                 break;
             SimulatedOrder own = consider_found(least);
+            const bool lacks = spares && !own.fits;
             proven = std::max(proven, main_time(least, aim_));
-            std::vector<Bytes> spared(static_cast<std::size_t>(model_.devices()));
+            SparedRoom spared;
             for (int tries = 0; tries < kMostSpared && spares && !own.fits && !own.missing.empty(); ++tries) {
-                std::ranges::transform(spared, own.missing, spared.begin(), std::plus());
+                model_.spare(found_.front().lists, own.missing, spared);
                 model_.limit_to(level, spared);
                 least = least_times(model_);
                 own = consider_found(least);
             }
-            spares = spares && !own.fits;
+            spares = model_.recomputes() ? lacks : spares && !own.fits;
+            const bool is_longer =
+                best_.order.fits && main_time(found_.front().times, aim_) > main_time(best_.order.times, aim_);
+            longer = model_.limits_bytes() && is_longer ? longer + 1 : 0;
+            if (!model_.recomputes())
+                level = rounded_level(level - 1);
+            else
+                level = spares && level == levels ? lowest_that_lacks(level) : level - 1;
         }
         return model_.order_of(best_.lists);
     }
 
 private:
+    // Returns the lowest level below this one at which memory is missing, or 0: with recomputation there are as many
+    // levels as micro-batches.
+    int lowest_that_lacks(int level) {
+        int fits = 0, lacks = level;
+        while (lacks - fits > 1) {
+            const int middle = (fits + lacks) / 2;
+            model_.limit_to(middle);
+            StepTimes least = least_times(model_);
+            (consider_found(least).fits ? fits : lacks) = middle;
+        }
+        return std::min(lacks, level - 1);
+    }
+
     SimulatedOrder consider(TimedOrder order) {
         if (costs_.lengths.empty())
             order.lists = in_ascending_order(model_, std::move(order.lists));

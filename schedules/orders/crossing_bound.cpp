@@ -62,8 +62,10 @@ std::vector<LineStage> line_of(const OrderModel& model) {
             return {};
         own.most = own.most_held = model.microbatches();
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
-            const std::int64_t all = model.held(stage).from_forward[limit], room = model.room(device)[limit];
-            const std::int64_t later = all - model.held(stage).freed_by_input[limit];
+            const OrderModel::Held& held = model.held(stage);
+            const std::int64_t all = held.after_forward[limit];
+            const std::int64_t later = std::min(all, held.after_input[limit]);
+            const std::int64_t room = model.room(device)[limit] - held.by_forward[limit];
             if (all > 0)
                 own.most = std::min(own.most, room / all);
             if (all > 0 && later > 0)

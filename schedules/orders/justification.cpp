@@ -9,12 +9,20 @@ namespace pw {
 
 namespace {
 
+// What a pass takes (positive) or frees, and what is held while it runs, beyond what is before or after it.
+struct Change {
+    OrderModel::Amounts amount{}, beyond{};
+    bool takes() const {
+        return std::ranges::any_of(amount, [](std::int64_t own) { return own > 0; });
+    }
+};
+
 // Time may run backwards: then all times are negative, and I and W take what F frees.
 struct PlacedPass {
     Pass pass;
     Ns start, end;
-    bool takes;
-    OrderModel::Amounts amount, held;  // taken or freed; held while it runs
+    Change change;
+    OrderModel::Amounts held;  // while it runs
 };
 
 // The passes of a device by time, as far as they have been placed.
@@ -26,9 +34,10 @@ public:
 
     // Places a pass at the first time from `from` on at which the device is idle for its length and has room for it,
     // also during later passes. Returns its end, or none if there is no such time.
-    std::optional<Ns> place(Pass pass, Ns from, Ns length, bool takes, const OrderModel::Amounts& amount) {
+    std::optional<Ns> place(Pass pass, Ns from, Ns length, const Change& change) {
+        const OrderModel::Amounts& amount = change.amount;
         std::size_t at = 0;
-        if (takes)
+        if (change.takes())
             for (at = passes_.size(); at > 0 && has_room(passes_[at - 1].held, amount);)
                 --at;
         if (at > 0)
@@ -37,16 +46,17 @@ public:
             std::ranges::partition_point(passes_.begin() + static_cast<std::ptrdiff_t>(at), passes_.end(),
                                          [&](const PlacedPass& placed) { return placed.end <= from; });
         at = static_cast<std::size_t>(after - passes_.begin());
-        for (; at < passes_.size() && passes_[at].start < from + length; ++at)
+        OrderModel::Amounts held = held_during(at, change);
+        for (; at < passes_.size() && (passes_[at].start < from + length || !has_room(held, {})); ++at) {
             from = std::max(from, passes_[at].end);
-        PlacedPass placed{pass, from, from + length, takes, amount, held_before(at)};
-        if (takes && !has_room(placed.held, amount))
-            return {};
-        for (std::size_t limit = 0; limit < amount.size(); ++limit) {
-            placed.held[limit] += takes ? amount[limit] : 0;
-            for (std::size_t later = at; later < passes_.size(); ++later)
-                passes_[later].held[limit] += takes ? amount[limit] : -amount[limit];
+            held = held_during(at + 1, change);
         }
+        if (!has_room(held, {}))
+            return {};
+        const PlacedPass placed{pass, from, from + length, change, held};
+        for (std::size_t limit = 0; limit < amount.size(); ++limit)
+            for (std::size_t later = at; later < passes_.size(); ++later)
+                passes_[later].held[limit] += amount[limit];
         passes_.insert(passes_.begin() + static_cast<std::ptrdiff_t>(at), placed);
         return placed.end;
     }
@@ -55,12 +65,17 @@ private:
     bool has_room(const OrderModel::Amounts& held, const OrderModel::Amounts& amount) const {
         return held[0] + amount[0] <= room_[0] && held[1] + amount[1] <= room_[1];
     }
-    OrderModel::Amounts held_before(std::size_t at) const {
-        if (at == 0)
-            return {};
-        OrderModel::Amounts held = passes_[at - 1].held;
-        for (std::size_t limit = 0; limit < held.size() && !passes_[at - 1].takes; ++limit)
-            held[limit] -= passes_[at - 1].amount[limit];
+    // Returns what is held while a pass runs there.
+    OrderModel::Amounts held_during(std::size_t at, const Change& change) const {
+        OrderModel::Amounts held{};
+        for (std::size_t limit = 0; limit < held.size(); ++limit) {
+            if (at > 0) {
+                const PlacedPass& before = passes_[at - 1];
+                held[limit] = before.held[limit] - before.change.beyond[limit] +
+                              std::min<std::int64_t>(before.change.amount[limit], 0);
+            }
+            held[limit] += std::max<std::int64_t>(change.amount[limit], 0) + change.beyond[limit];
+        }
         return held;
     }
 
@@ -107,16 +122,15 @@ private:
         const int stage = model_.stage_of(pass / 2), kind = pass / 2 % 3;
         return kind == 0 ? stage : kind == 1 ? 2 * model_.stages() - stage : 2 * model_.stages() + 1;
     }
-    OrderModel::Amounts amount_of(Pass pass) const {
+    Change change_of(Pass pass, bool backwards) const {
         const OrderModel::Held& held = model_.held(model_.stage_of(pass / 2));
-        OrderModel::Amounts amount = held.from_forward;
-        for (std::size_t limit = 0; limit < amount.size() && pass % 2 == 0; ++limit) {
-            if (pass / 2 % 3 == 1)
-                amount[limit] = held.freed_by_input[limit];
-            if (pass / 2 % 3 == 2)
-                amount[limit] -= held.freed_by_input[limit];
+        Change change;
+        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
+            const std::int64_t amount = held.change(pass, limit);
+            change.amount[limit] = backwards ? -amount : amount;
+            change.beyond[limit] = held.needed(pass, limit) - std::max<std::int64_t>(amount, 0);
         }
-        return amount;
+        return change;
     }
 
     // Places all passes anew: backwards, by their ends, or forwards, by their starts. Sets times_ to the starts, or to
@@ -149,7 +163,7 @@ private:
             if (!backwards && missing[number] > 0)
                 return false;
             const std::optional<Ns> end =
-                lines_[device].place(pass, first, length_[number], (number % 3 == 0) != backwards, amount_of(pass));
+                lines_[device].place(pass, first, length_[number], change_of(pass, backwards));
             if (!end)
                 return false;
             is_placed[number] = true;

@@ -30,6 +30,7 @@ struct Device {
     int filling = 0;                         // the first micro-batch with such stages
     OrderModel::Amounts younger{};           // taken by those after it
     OrderModel::Amounts whole{};             // of a micro-batch on all stages
+    OrderModel::Amounts spare_for_passes{};
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
     std::size_t at_kept = 0;        // position in the list whose order is kept
@@ -92,7 +93,11 @@ private:
         starts_[device] = choices_[device].start;
     }
     bool may_run_ahead(const Device& own, const StageQueue& queue) const;
+    const OrderModel::Amounts& room(const Device& own) const {
+        return model_.room(static_cast<int>(&own - devices_.data()));
+    }
     bool has_room(const Device& own, const StageQueue& queue) const;
+    bool has_room_for(const Device& own, int number) const;
     bool leaves_room_for_older(const Device& own, const StageQueue& queue) const;
     bool comes_before(const Device& own, const Choice& one, const Choice& other) const;
     void run(int device, const Choice& choice);
@@ -171,6 +176,7 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
                                   : std::ceil(rules_.ahead * trip / static_cast<double>(model_.slowest_work()) - 1e-9));
     }
     own.whole = model_.whole(device);
+    own.spare_for_passes = model_.spare_for_passes(device);
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
     own.oldest = own.filling = first_of(own.left, 0);
     limit_stages(own, device, trips);
@@ -185,12 +191,13 @@ void ListScheduling::limit_stages(Device& own, int device, const std::vector<Ns>
     for (const StageQueue& queue : own.stages) {
         sum += static_cast<double>(trips[queue.stage]) / work;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            largest[limit] = std::max(largest[limit], model_.held(queue.stage).from_forward[limit]);
+            largest[limit] = std::max(largest[limit], model_.held(queue.stage).after_forward[limit]);
     }
     double ahead = rules_.ahead;
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         if (largest[limit] > 0 && sum > 0) {
-            const auto most = static_cast<double>(model_.room(device)[limit] / largest[limit] - std::ssize(own.stages));
+            const std::int64_t room = model_.room(device)[limit] - own.spare_for_passes[limit];
+            const auto most = static_cast<double>(room / largest[limit] - std::ssize(own.stages));
             ahead = std::min(ahead, std::max(most, 0.0) / sum);
         }
     for (StageQueue& queue : own.stages) {
@@ -208,27 +215,37 @@ bool ListScheduling::may_run_ahead(const Device& own, const StageQueue& queue) c
 
 // Younger micro-batches leave a whole one's room to the first that has F left.
 bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const {
-    const OrderModel::Amounts& needed = model_.held(queue.stage).from_forward;
-    const OrderModel::Amounts& room = model_.room(static_cast<int>(&own - devices_.data()));
+    const OrderModel::Amounts& needed = model_.held(queue.stage).after_forward;
     const bool is_younger = queue.microbatches[queue.forwards] != own.filling;
-    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-        if (own.used[limit] + needed[limit] > room[limit] ||
-            (is_younger && own.younger[limit] + needed[limit] + own.whole[limit] > room[limit]))
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
+        const std::int64_t room = this->room(own)[limit] - own.spare_for_passes[limit];
+        if (own.used[limit] + needed[limit] > room ||
+            (is_younger && own.younger[limit] + needed[limit] + own.whole[limit] > room))
             return false;
+    }
     return rules_.stages != OrderRules::Stages::InOrder || !is_younger || leaves_room_for_older(own, queue);
+}
+
+bool ListScheduling::has_room_for(const Device& own, int number) const {
+    const OrderModel::Held& held = model_.held(model_.stage_of(number));
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+        if (own.used[limit] + held.needed(2 * number, limit) > room(own)[limit])
+            return false;
+    return true;
 }
 
 bool ListScheduling::leaves_room_for_older(const Device& own, const StageQueue& queue) const {
     const int microbatch = queue.microbatches[queue.forwards];
     OrderModel::Amounts needed = own.used;
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+        needed[limit] += own.spare_for_passes[limit];
     for (const StageQueue& other : own.stages) {
         const auto first = other.microbatches.begin() + static_cast<std::ptrdiff_t>(other.forwards);
         const auto older = std::lower_bound(first, other.microbatches.end(), microbatch) - first;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            needed[limit] += (older + (&other == &queue ? 1 : 0)) * model_.held(other.stage).from_forward[limit];
+            needed[limit] += (older + (&other == &queue ? 1 : 0)) * model_.held(other.stage).after_forward[limit];
     }
-    const OrderModel::Amounts& room = model_.room(static_cast<int>(&own - devices_.data()));
-    return needed[0] <= room[0] && needed[1] <= room[1];
+    return needed[0] <= room(own)[0] && needed[1] <= room(own)[1];
 }
 
 bool ListScheduling::comes_before(const Device& own, const Choice& one, const Choice& other) const {
@@ -276,8 +293,13 @@ Options ListScheduling::by_rules(int device) const {
             options.lacks_room =
                 options.lacks_room || (!room && missing_[number] == 0 && ready_[number] <= own.free_at);
         }
-        if (queue.has_input())
-            consider(1);
+        if (queue.has_input()) {
+            const int number = number_of(queue, 1);
+            if (has_room_for(own, number))
+                consider(1);
+            else
+                options.lacks_room = options.lacks_room || missing_[number] == 0;
+        }
         if (!rules_.whole && queue.has_weight() && 2 + 3 * static_cast<int>(at) == exception)
             options.excepted = {own.free_at, at, 2};
     }
@@ -291,10 +313,9 @@ Options ListScheduling::by_kept_order(int device) const {
         return {};
     const int kept = list[own.at_kept] / 2, stage = model_.stage_of(kept), kind = kept % 3;
     const auto queue = std::ranges::find_if(own.stages, [&](const StageQueue& one) { return one.stage == stage; });
-    const OrderModel::Amounts &room = model_.room(device), &needed = model_.held(stage).from_forward;
-    if (kind == 0 && (own.used[0] + needed[0] > room[0] || own.used[1] + needed[1] > room[1]))
-        return {{}, {}, true};
     const int number = number_of(*queue, kind);
+    if (!has_room_for(own, number))
+        return {{}, {}, true};
     if (missing_[number] > 0)
         return {};
     const Choice next{std::max(own.free_at, ready_[number]), static_cast<std::size_t>(queue - own.stages.begin()),
@@ -360,10 +381,8 @@ void ListScheduling::run(int device, const Choice& choice) {
     const bool frees = choice.kind == weight_kind();
     if (frees)
         end += model_.closing_time(queue.stage, device, static_cast<int>(queue.weights));
-    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
-        const std::int64_t all = held.from_forward[limit], first = held.freed_by_input[limit];
-        own.used[limit] += choice.kind == 0 ? all : rules_.whole ? -all : choice.kind == 1 ? -first : first - all;
-    }
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+        own.used[limit] += held.change(pass, limit);
     if (kept_ != nullptr && choice.kind != 2)
         own.at_kept = kept_from(device, own.at_kept + 1);
     own.left_over += choice.kind == 1 ? 1 : choice.kind == 2 ? -1 : 0;
@@ -376,7 +395,7 @@ void ListScheduling::run(int device, const Choice& choice) {
         own.oldest = first_of(own.left, own.oldest);
     }
     if (choice.kind == 0)
-        note_forward(own, queue.microbatches[queue.forwards - 1], held.from_forward);
+        note_forward(own, queue.microbatches[queue.forwards - 1], held.after_forward);
     own.free_at = end;
     send(number, end);
     choose(device);

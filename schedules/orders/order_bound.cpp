@@ -74,8 +74,8 @@ Ns most_left(const OrderModel::Amounts& room, const std::vector<StageVisits>& ow
         std::vector<Part> parts;
         double most = 0;
         for (const StageVisits& stage : own) {
-            const auto all = static_cast<double>(stage.held.from_forward[limit]);
-            const double small = all - static_cast<double>(stage.held.freed_by_input[limit]);
+            const auto all = static_cast<double>(stage.held.after_forward[limit]);
+            const auto small = static_cast<double>(stage.held.after_input[limit]);
             for (const Visit& visit : stage.visits) {
                 const auto rest = static_cast<double>(later(stage, visit));
                 const double both = std::max(rest, static_cast<double>(whole(stage, visit)));
@@ -132,10 +132,10 @@ std::vector<Ns> paths_from(const OrderModel& model, int first, int mb) {
 }
 
 OrderModel::Amounts least_held(const std::vector<StageVisits>& own) {
-    OrderModel::Amounts least = own.front().held.from_forward;
+    OrderModel::Amounts least = own.front().held.after_forward;
     for (const StageVisits& stage : own)
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            least[limit] = std::min(least[limit], stage.held.from_forward[limit]);
+            least[limit] = std::min(least[limit], stage.held.after_forward[limit]);
     return least;
 }
 
@@ -149,9 +149,13 @@ std::int64_t count_of(const std::vector<StageVisits>& own) {
 std::int64_t most_in_flight(const OrderModel::Amounts& room, const std::vector<StageVisits>& own) {
     std::int64_t most = count_of(own);
     const OrderModel::Amounts held = least_held(own);
-    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
+        std::int64_t again = std::numeric_limits<std::int64_t>::max();
+        for (const StageVisits& stage : own)
+            again = std::min(again, stage.held.by_forward[limit]);
         if (held[limit] > 0)
-            most = std::min(most, room[limit] / held[limit]);
+            most = std::min(most, (room[limit] - again) / held[limit]);
+    }
     return most;
 }
 
@@ -227,8 +231,8 @@ Ns span_of_room(const OrderModel::Amounts& room, const std::vector<StageVisits>&
         double held = 0;
         for (const StageVisits& stage : own)
             for (const Visit& visit : stage.visits) {
-                const auto all = static_cast<double>(stage.held.from_forward[limit]);
-                const double later = all - static_cast<double>(stage.held.freed_by_input[limit]);
+                const auto all = static_cast<double>(stage.held.after_forward[limit]);
+                const auto later = static_cast<double>(stage.held.after_input[limit]);
                 const Ns until = visit.forward + visit.trip + visit.input;
                 const Ns more = std::max<Ns>(0, visit.backward - visit.input);
                 held += all * static_cast<double>(until) + later * static_cast<double>(more);

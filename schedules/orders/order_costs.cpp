@@ -10,11 +10,12 @@
 
 namespace pw {
 
-OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory) {
+OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory,
+                       const Recomputation& recomputation) {
     const ShapeIndex index(shape);
     const Traffic traffic(shape, index, costs);
     const Cluster& cluster = *costs.cluster;
-    OrderCosts all{{}, {}, {}, costs.lengths, costs.bytes, std::move(memory)};
+    OrderCosts all{{}, {}, {}, costs.lengths, costs.bytes, std::move(memory), recomputation.stages, costs.edges};
     for (StageBytes& bytes : all.bytes)
         bytes.training = bytes.training.value_or(training_bytes(bytes.weights, costs.optimizer));
     const auto add = [&](const OrderCosts::Holder& from, const OrderCosts::Holder& to, Bytes bytes) {
@@ -33,10 +34,15 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
             const auto on_device = [&](Op op) {
                 return duration_of(op, stage, device, costs.lengths.empty() ? costs : full);
             };
+            const bool recomputes = std::ranges::binary_search(recomputation.stages, stage);
             const double accumulate = static_cast<double>(costs.stage[stage].accumulate) / cluster.speed_of(device);
-            all.times[{stage, device}] = {on_device(Op::Forward),       on_device(Op::Backward),
-                                          on_device(Op::BackwardInput), on_device(Op::BackwardWeight),
-                                          bounded(accumulate),          on_device(Op::Update)};
+            all.times[{stage, device}] = {on_device(Op::Forward),
+                                          on_device(Op::Backward),
+                                          on_device(Op::BackwardInput),
+                                          on_device(Op::BackwardWeight),
+                                          bounded(accumulate),
+                                          on_device(Op::Update),
+                                          recomputes ? on_device(Op::Recompute) : 0};
             for (const int peer : index.after(stage))
                 for (const int other : index.devices_of(peer)) {
                     if (other == device)
@@ -79,7 +85,7 @@ OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
     using Holder = OrderCosts::Holder;
     const auto own = [&](const Holder& holder) { return Holder{holder.stage, holder.device / copies}; };
     const auto raise = [](Ns& time, Ns other) { time = std::max(time, other); };
-    OrderCosts one{{}, {}, {}, {}, all.bytes, {}, {}};
+    OrderCosts one{{}, {}, {}, {}, all.bytes, {}, all.recomputed, all.edges};
     const auto longest = [](MicroBatchLength& length, const MicroBatchLength& other) {
         for (double MicroBatchLength::*const part : {&MicroBatchLength::forward, &MicroBatchLength::backward_input,
                                                      &MicroBatchLength::backward_weight, &MicroBatchLength::bytes})
@@ -93,6 +99,7 @@ OrderCosts costs_of_copies(const OrderCosts& all, int copies) {
         raise(most.backward_weight, times.backward_weight);
         raise(most.accumulate, times.accumulate);
         raise(most.update, times.update);
+        raise(most.recompute, times.recompute);
     }
     for (auto part : {&OrderCosts::messages, &OrderCosts::occupations})
         for (const auto& [ends, time] : all.*part)

@@ -21,19 +21,39 @@ MicroBatchLength length_of(const OrderCosts& costs, int microbatch) {
                                  : costs.lengths[static_cast<std::size_t>(microbatch) % costs.lengths.size()];
 }
 
-// The activations of a stage, as large as those of the longest micro-batch. What I keeps for W counts from F on.
-OrderModel::Held held_by(const StageBytes& bytes, double longest) {
+// The activations of a stage and the tensors that it receives, as large as those of the longest micro-batch.
+OrderModel::Held held_by(int stage, const OrderCosts& costs, double longest) {
+    const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(stage)];
+    const bool recomputes = std::ranges::binary_search(costs.recomputed, stage);
+    const Bytes again = recomputes ? bytes.until_input + bytes.until_weight : 0;
+    Bytes until_again = recomputes ? bytes.first_until_again : 0;
+    Bytes until_input = bytes.first_until_input + (recomputes ? 0 : bytes.until_input);
+    Bytes until_weight = bytes.data + bytes.first_until_weight + (recomputes ? 0 : bytes.until_weight);
+    Bytes during_forward = recomputes ? 0 : bytes.first_until_again, gradient = 0, kept = bytes.gradient_kept;
+    for (const EdgeBytes& edge : costs.edges) {
+        if (edge.to == stage)
+            (edge.forward_until_weight  ? until_weight
+             : edge.forward_until_input ? until_input
+             : recomputes               ? until_again
+                                        : during_forward) += edge.forward;
+        if (edge.from == stage)
+            (edge.backward_until_weight ? kept : gradient) += edge.backward;
+    }
     const auto most = [&](Bytes size) { return bounded(static_cast<double>(size) * longest); };
-    const Bytes freed = std::max<Bytes>(0, bytes.until_input - bytes.gradient_kept);
-    const Bytes all = std::max(bytes.until_input, bytes.gradient_kept) + bytes.until_weight + bytes.data;
-    return {{1, most(all)}, {0, most(freed)}};
+    return {.after_forward = {1, most(until_again + until_input + until_weight)},
+            .after_input = {1, most(until_weight + (recomputes ? bytes.until_weight : 0) + kept)},
+            .by_forward = {0, most(std::max(again, during_forward))},
+            .by_input = {0, most(std::max(again, again + gradient + kept - until_again))},
+            .by_backward = {0, most(std::max(again, again + gradient - until_again))}};
 }
 
 // What a device holds all the time: weights, gradients and states of the optimizer, and the largest workspace.
-Bytes fixed_bytes(const std::vector<int>& stages, const std::vector<StageBytes>& all) {
+Bytes fixed_bytes(const std::vector<int>& stages, const OrderCosts& costs) {
     Bytes sum = 0, workspace = 0;
     for (const int stage : stages) {
-        const StageBytes& bytes = all[stage];
+        const StageBytes& bytes = costs.bytes[stage];
+        if (std::ranges::binary_search(costs.recomputed, stage))
+            workspace = std::max(workspace, bytes.recompute_workspace);
         const TrainingBytes training = bytes.training.value_or(training_bytes(bytes.weights, OptimizerKind::Sgd));
         sum += bytes.weights + bytes.statistics + training.gradients + training.states;
         for (const Bytes own :
@@ -44,6 +64,22 @@ Bytes fixed_bytes(const std::vector<int>& stages, const std::vector<StageBytes>&
 }
 
 }  // namespace
+
+std::int64_t OrderModel::Held::needed(Pass pass, std::size_t limit) const {
+    const int kind = pass / 2 % 3;
+    return kind == 0       ? after_forward[limit] + by_forward[limit]
+           : pass % 2 == 1 ? by_backward[limit]
+           : kind == 1     ? by_input[limit]
+                           : 0;
+}
+
+std::int64_t OrderModel::Held::change(Pass pass, std::size_t limit) const {
+    const int kind = pass / 2 % 3;
+    return kind == 0       ? after_forward[limit]
+           : pass % 2 == 1 ? -after_forward[limit]
+           : kind == 1     ? after_input[limit] - after_forward[limit]
+                           : -after_input[limit];
+}
 
 OrderModel::OrderModel(const Request& request)
     : costs_(*request.costs),
@@ -79,6 +115,9 @@ void OrderModel::connect(const Shape& shape) {
                 lanes.try_emplace({sender.device, reader.device, gradients}, std::ssize(lanes)).first->second;
             message.occupied = costs_.occupations.at({sender, reader});
             message.latency = costs_.messages.at({sender, reader}) - message.occupied;
+            if (gradients)
+                message.latency -=
+                    scaled_time(costs_.times.at(reader).recompute, length_of(costs_, microbatch_of(to)).forward);
         }
         messages_[static_cast<std::size_t>(from)].push_back(message);
         ++inputs_[static_cast<std::size_t>(to)];
@@ -97,6 +136,8 @@ void OrderModel::connect(const Shape& shape) {
             own[2] = scaled_time(times.backward_input, length.backward_input);
             own[4] = scaled_time(times.backward_weight, length.backward_weight);
             own[3] = costs_.lengths.empty() ? times.backward : own[2] + own[4];
+            for (const int backward : {2, 3})
+                own[backward] += scaled_time(times.recompute, length.forward);
             send(forward, input, false);
             send(input, weight, false);
             for (const int peer : index.after(stage))
@@ -117,7 +158,7 @@ void OrderModel::limit(const Request& request) {
     for (const MicroBatchLength& length : costs_.lengths)
         longest = std::max(longest, length.bytes);
     for (int stage = 0; stage < stages_; ++stage)
-        held_.push_back(held_by(costs_.bytes[static_cast<std::size_t>(stage)], longest));
+        held_.push_back(held_by(stage, costs_, longest));
     for (int device = 0; device < devices_; ++device) {
         const Bytes memory = costs_.memory[static_cast<std::size_t>(device)];
         const bool limited = memory < std::numeric_limits<Bytes>::max();
@@ -125,26 +166,35 @@ void OrderModel::limit(const Request& request) {
                                    : limited                       ? kNoLimit
                                                                    : devices_;
         limits_bytes_ = limits_bytes_ || limited;
-        const Amounts one = most_of_a_microbatch(device);
-        one_.push_back(one);
+        add_microbatch(device);
+        const Amounts& one = one_.back();
+        Amounts& spare = spare_for_passes_.emplace_back();
+        for (const int stage : stages_on(device))
+            for (std::size_t limit = 0; limit < kLimits; ++limit) {
+                const Held& own = held(stage);
+                spare[limit] =
+                    std::max({spare[limit], own.by_forward[limit], own.by_input[limit], own.by_backward[limit]});
+            }
         all_room_.push_back(
             {std::min(kNoLimit, bounded_product(asked, one[0])),
-             limited ? std::max(memory - fixed_bytes(stages_on(device), costs_.bytes), one[1]) : kNoLimit});
+             limited ? std::max(memory - fixed_bytes(stages_on(device), costs_), one[1] + spare[1]) : kNoLimit});
     }
 }
 
 // Not all stages of a device need to serve a micro-batch.
-OrderModel::Amounts OrderModel::most_of_a_microbatch(int device) const {
-    Amounts most{};
-    for (int mb = 0; mb < microbatches_; ++mb) {
-        Amounts one{};
-        for (const int stage : stages_on(device))
-            for (std::size_t limit = 0; device_of(number(stage, mb, 0)) == device && limit < kLimits; ++limit)
-                one[limit] += held(stage).from_forward[limit];
-        for (std::size_t limit = 0; limit < kLimits; ++limit)
-            most[limit] = std::max(most[limit], one[limit]);
-    }
-    return most;
+void OrderModel::add_microbatch(int device) {
+    Amounts &one = one_.emplace_back(), &level = level_.emplace_back();
+    for (int mb = 0; mb < microbatches_; ++mb)
+        for (std::size_t limit = 0; limit < kLimits; ++limit) {
+            std::int64_t after_forward = 0, most = 0;
+            for (const int stage : stages_on(device))
+                if (device_of(number(stage, mb, 0)) == device) {
+                    after_forward += held(stage).after_forward[limit];
+                    most += std::max(held(stage).after_forward[limit], held(stage).after_input[limit]);
+                }
+            one[limit] = std::max(one[limit], after_forward);
+            level[limit] = std::max(level[limit], most);
+        }
 }
 
 bool OrderModel::has_several_stages() const {
@@ -157,19 +207,62 @@ int OrderModel::levels() const {
         std::int64_t least = microbatches_;
         for (std::size_t limit = 0; limit < kLimits; ++limit)
             if (const std::int64_t one = one_[device][limit]; one > 0)
-                least = std::min(least, (all_room_[device][limit] + one - 1) / one);
+                least = std::min(least, (all_room_[device][limit] - spare_for_passes_[device][limit] + one - 1) / one);
         most = std::max(most, least);
     }
     return static_cast<int>(most);
 }
 
-void OrderModel::limit_to(int microbatches, const std::vector<Bytes>& spared) {
+void OrderModel::limit_to(int microbatches, const SparedRoom& spared) {
+    const bool counts = recomputes() && microbatches < levels();
     for (int device = 0; device < devices_; ++device) {
         for (std::size_t limit = 0; limit < kLimits; ++limit)
-            if (all_room_[device][limit] < kNoLimit)
-                room_[device][limit] = std::min(all_room_[device][limit], microbatches * one_[device][limit]);
-        if (!spared.empty())
-            room_[device][1] = std::max(room_[device][1] - spared[device], one_[device][1]);
+            if (all_room_[device][limit] < kNoLimit || (limit == 0 && counts))
+                room_[device][limit] = std::min(
+                    all_room_[device][limit], microbatches * level_[device][limit] + spare_for_passes_[device][limit]);
+        if (spared.bytes.empty())
+            continue;
+        room_[device] = {
+            std::max(std::min(room_[device][0], spared.most[device]), one_[device][0]),
+            std::max(room_[device][1] - spared.bytes[device], one_[device][1] + spare_for_passes_[device][1])};
+    }
+}
+
+void OrderModel::spare(const PassLists& lists, std::vector<Bytes> missing, SparedRoom& spared) const {
+    spared.bytes.resize(static_cast<std::size_t>(devices_), 0);
+    spared.most.resize(spared.bytes.size(), kNoLimit);
+    if (recomputes())
+        spare_early_messages(lists, missing, spared);
+    for (int device = 0; device < devices_; ++device)
+        spared.bytes[device] += missing[device];
+}
+
+// A device receives tensors early that another one has made, as many as that one has in flight.
+void OrderModel::spare_early_messages(const PassLists& lists, std::vector<Bytes>& missing, SparedRoom& spared) const {
+    std::map<std::pair<int, int>, int> in_flight;              // the most by stage and device
+    std::vector<int> all(static_cast<std::size_t>(devices_));  // the same of all stages
+    for (int device = 0; device < devices_; ++device) {
+        std::map<int, int> now;  // by stage
+        int sum = 0;
+        for (const Pass pass : lists[device])
+            if (const int kind = pass / 2 % 3, stage = stage_of(pass / 2); kind < 2) {
+                int& most = in_flight[{stage, device}];
+                most = std::max(most, now[stage] += kind == 0 ? 1 : -1);
+                all[device] = std::max(all[device], sum += kind == 0 ? 1 : -1);
+            }
+    }
+    std::map<std::pair<int, int>, const EdgeBytes*> received;  // by receiver and sender
+    for (const EdgeBytes& edge : costs_.edges)
+        for (int mb = 0; mb < microbatches_; ++mb)
+            received[{device_of(number(edge.to, mb, 0)), device_of(number(edge.from, mb, 0))}] = &edge;
+    for (const auto& [ends, edge] : received) {
+        const auto [device, sender] = ends;
+        const int early = in_flight[{edge->from, sender}] - in_flight[{edge->to, device}];
+        if (device == sender || edge->forward == 0 || missing[device] == 0 || early <= 0)
+            continue;
+        const std::int64_t fewer = std::min<std::int64_t>(early, (missing[device] + edge->forward - 1) / edge->forward);
+        missing[device] = std::max<Bytes>(0, missing[device] - fewer * edge->forward);
+        spared.most[sender] = std::min<std::int64_t>(spared.most[sender], all[sender] - fewer);
     }
 }
 
@@ -304,10 +397,9 @@ bool fits(const OrderModel& model, int device, const std::vector<Pass>& list) {
     for (const Pass pass : list) {
         const OrderModel::Held& held = model.held(model.stage_of(pass / 2));
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
-            const std::int64_t all = held.from_forward[limit], first = held.freed_by_input[limit];
-            used[limit] += pass / 2 % 3 == 0 ? all : pass % 2 == 1 ? -all : pass / 2 % 3 == 1 ? -first : first - all;
-            if (used[limit] > room[limit])
+            if (used[limit] + held.needed(pass, limit) > room[limit])
                 return false;
+            used[limit] += held.change(pass, limit);
         }
     }
     return true;

@@ -1,5 +1,6 @@
 // The order of a plan's passes as numbers: how long a step with it takes, and whether the memory suffices. It counts
 // times of passes, latencies, and messages one after another in their lanes; the simulator has the other rules, too.
+// B and I of a recomputed stage include R, which does not wait for gradients: these arrive earlier by its time.
 #pragma once
 
 #include "schedules/orders/order_costs.h"
@@ -27,18 +28,29 @@ constexpr bool is_shorter(const StepTimes& one, const StepTimes& other, Aim aim)
     return one.step + one.span / 4 < other.step + other.span / 4;
 }
 
+// By device: bytes of its room that are not used, and the most activations.
+struct SparedRoom {
+    std::vector<Bytes> bytes = {};
+    std::vector<std::int64_t> most = {};
+};
+
 class OrderModel {
 public:
     // Two limits on what a device holds from F on: of activations, each of a stage, and of bytes.
     static constexpr std::size_t kLimits = 2;
     using Amounts = std::array<std::int64_t, kLimits>;
     struct Held {
-        Amounts from_forward{}, freed_by_input{};  // the rest is freed by W, or by B
+        Amounts after_forward{}, after_input{};  // until I, or B; until W
+        // The room that a pass needs in addition to what is held before it; for F with `after_forward`.
+        Amounts by_forward{}, by_input{}, by_backward{};
+        std::int64_t needed(Pass pass, std::size_t limit) const;  // 0 for W
+        // Returns how much more is held when a pass has ended.
+        std::int64_t change(Pass pass, std::size_t limit) const;
     };
     struct Message {
-        int reader;  // the number of the pass that reads it
-        int lane;    // -1 on one device
-        Ns occupied, latency;
+        int reader;            // the number of the pass that reads it
+        int lane;              // -1 on one device
+        Ns occupied, latency;  // latency: may be negative for gradients, see above
     };
 
     // Takes a placed shape with costs. A device always has room for one micro-batch. Without a limit in the options or
@@ -64,11 +76,18 @@ public:
     const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
     // The least number of micro-batches that uses all the room there is, and a limit to a smaller one.
     int levels() const;
-    void limit_to(int microbatches, const std::vector<Bytes>& spared = {});  // spared: of the room, by device
+    void limit_to(int microbatches, const SparedRoom& spared = {});
+    // Spares the memory that an order lacks, by device. With recomputation, where F holds little else, tensors that a
+    // device receives early are spared where they are made.
+    void spare(const PassLists& lists, std::vector<Bytes> missing, SparedRoom& spared) const;
     bool limits_bytes() const { return limits_bytes_; }
+    bool recomputes() const { return !costs_.recomputed.empty(); }
     const Amounts& room(int device) const { return room_[static_cast<std::size_t>(device)]; }
-    // Returns what a micro-batch takes on all its stages on a device.
+    // Returns what F of a micro-batch take on all its stages on a device.
     const Amounts& whole(int device) const { return one_[static_cast<std::size_t>(device)]; }
+    // Returns the most room that a pass needs on a device in addition. An F leaves it free, so that an I can follow
+    // when all W have run.
+    const Amounts& spare_for_passes(int device) const { return spare_for_passes_[static_cast<std::size_t>(device)]; }
     const std::vector<int>& stages_on(int device) const { return stages_on_[static_cast<std::size_t>(device)]; }
     // Returns whether a device chooses among stages.
     bool has_several_stages() const;
@@ -82,7 +101,8 @@ public:
 private:
     void connect(const Shape& shape);
     void limit(const Request& request);
-    Amounts most_of_a_microbatch(int device) const;
+    void add_microbatch(int device);
+    void spare_early_messages(const PassLists& lists, std::vector<Bytes>& missing, SparedRoom& spared) const;
 
     const OrderCosts& costs_;
     int devices_, stages_, microbatches_, lanes_ = 0;
@@ -95,7 +115,10 @@ private:
     std::vector<std::vector<Message>> messages_;
     std::vector<int> inputs_;
     std::vector<Held> held_;
-    std::vector<Amounts> one_, all_room_, room_;  // by device: of a micro-batch on all its stages there
+    // By device. Of a micro-batch on all its stages there: after F; after F or I, whichever is more. Of one pass, in
+    // addition.
+    std::vector<Amounts> one_, level_, spare_for_passes_;
+    std::vector<Amounts> all_room_, room_;
 };
 
 // Times lists again and again. Keeps a reference to the model.

@@ -14,6 +14,8 @@ Plan plan_of_any_order(const Config& config, const StageLinks& links) {
             for (int mb = 0; mb < plan.shape.microbatches; ++mb)
                 plan.order[static_cast<std::size_t>(plan.shape.server_of(stage, mb))].push_back({op, stage, mb});
     add_updates(plan);
+    if (config.pipeline.recompute.saved == 0)  // else the order decides how many R there are
+        add_recomputes(plan, config.pipeline.recompute);
     return plan;
 }
 

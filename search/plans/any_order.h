@@ -7,8 +7,8 @@
 namespace pw {
 
 // Returns a plan of these stages, placed as the config's schedule does, for bounds alone: each stage has all F, then
-// all I, then all W. In any order, the first I follows the first F and the path from there and back, and the last I
-// the last F; all I follow the first one, and all F precede the last one.
+// all I, each after its R if there is one, then all W. In any order, the first I follows the first F and the path from
+// there and back, and the last I the last F; all I follow the first one, and all F precede the last one.
 Plan plan_of_any_order(const Config& config, const StageLinks& links);
 
 }  // namespace pw

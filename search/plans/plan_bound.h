@@ -135,7 +135,7 @@ private:
     OptimizerKind optimizer_;
     bool asynchronous_ = false, sharded_ = false;
     bool any_order_ = false;  // the bounds hold for any order: a stage may hold one micro-batch, and run I and W as B
-    bool moves_recomputes_ = false;  // the costs decide where R run
+    bool moves_recomputes_ = false;  // the costs, or an order that is not known, decide where R run
     bool mixed_ = false;
     std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
     double shortest_ = 1, longest_ = 1;      // of any operation; no operation is longer than the longest

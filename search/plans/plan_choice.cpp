@@ -44,10 +44,7 @@ std::vector<int> stages_of(const Config& config, const Schedule& schedule) {
     return stages;
 }
 
-// Schedules that order tasks by their costs do not count recomputation.
-std::vector<int> recomputed_counts(const Config& config, const Schedule& schedule, int stages) {
-    if (schedule.needs_costs)
-        return config.search.recompute == SearchConfig::Recompute::All ? std::vector<int>{} : std::vector<int>{0};
+std::vector<int> recomputed_counts(const Config& config, int stages) {
     if (config.search.recompute == SearchConfig::Recompute::None)
         return {0};
     if (config.search.recompute == SearchConfig::Recompute::All)
@@ -67,7 +64,7 @@ std::vector<std::vector<std::string>> layers_to_try(const Config& config) {
 // Calls visit with the choice for each way to recompute.
 template <class Visit>
 void for_each_recomputation(const Config& config, PlanChoice choice, Visit visit) {
-    for (const int recomputed : recomputed_counts(config, schedule_named(config, choice.schedule), choice.stages)) {
+    for (const int recomputed : recomputed_counts(config, choice.stages)) {
         choice.recomputed = recomputed;
         choice.saved = choice.ahead = 0;
         choice.layers.clear();
@@ -294,10 +291,8 @@ std::vector<std::string> searched_schedules(const Config& config) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        // others train differently, or not at all, or need slices of micro-batches, or the costs of a split
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences &&
-                      !(schedule.needs_costs && searches_cluster(config))
-                : schedule.usual)
+        // others train differently, or not at all, or need slices of micro-batches
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
             names.emplace_back(schedule.name);
     return names;
 }

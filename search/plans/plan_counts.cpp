@@ -164,7 +164,7 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
 }
 
 // Follows the list and jumps at the micro-batches for which `jumps_at` is true. An R that follows a jump may run before
-// it instead, where the costs decide that.
+// it instead, where the costs or an order that is not known decide that.
 template <class JumpsAt>
 PlanBound::PathCounts PlanBound::path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const {
     PathCounts counts;
@@ -246,7 +246,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
       asynchronous_(plan.asynchronous),
       sharded_(config.training.shard_optimizer),
       any_order_(schedule_of(config).needs_costs),
-      moves_recomputes_(config.pipeline.recompute.ahead == Recomputation::kByCosts),
+      moves_recomputes_(config.pipeline.recompute.ahead == Recomputation::kByCosts ||
+                        (any_order_ && config.pipeline.recompute.ahead > 0)),
       mixed_(any_order_ || backward_form(plan.order) == BackwardForm::Mixed),
       lengths_(config.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),

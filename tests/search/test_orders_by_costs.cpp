@@ -78,7 +78,9 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
         const Model model = random_model(random);
         const Profile profile = random_profile(model, random);
         Config config = random_config(random, GetParam());
-        config.search.recompute = SearchConfig::Recompute::None;
+        if (round % 2 == 1)
+            config.search.recompute = SearchConfig::Recompute::Auto;
+        config.search.recompute_layers.clear();
         config.pipeline.effort = soaks() ? 1 : 0.2;
         const SearchProblem problem{config, model, [&profile](int) { return profile; }, {}};
         SearchResult result;

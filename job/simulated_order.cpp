@@ -1,0 +1,76 @@
+#include "job/simulated_order.h"
+
+#include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
+#include "schedules/plan/versions.h"
+#include "schedules/trace/trace.h"
+#include "sim/simulate.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+
+namespace pw {
+
+namespace {
+
+StepTimes step_times_of(const std::vector<TraceEvent>& events) {
+    struct Extent {
+        Ns first = std::numeric_limits<Ns>::max(), last = 0;
+        void add(const TraceEvent& event) {
+            first = std::min(first, event.start);
+            last = std::max(last, event.end);
+        }
+    };
+    Extent all;
+    std::map<int, Extent> of_device;
+    for (const TraceEvent& event : events) {
+        if (is_transfer(event.task.op))
+            continue;
+        all.add(event);
+        if (is_compute(event.task.op))
+            of_device[event.device].add(event);
+    }
+    StepTimes times{all.last - all.first, 0};
+    for (const auto& [device, extent] : of_device)
+        times.span = std::max(times.span, extent.last - extent.first);
+    return times;
+}
+
+bool lacks_none(const std::vector<Bytes>& missing) {
+    return std::ranges::all_of(missing, [](Bytes bytes) { return bytes == 0; });
+}
+
+// Returns the memory that devices lack. What does not fit by its peak is not packed.
+std::vector<Bytes> missing_memory(const Plan& plan, const std::vector<Buffer>& buffers,
+                                  const std::vector<Bytes>& memory) {
+    const Rows on_device = by_device(buffers, plan.shape.devices);
+    std::vector<Bytes> missing;
+    for (std::size_t device = 0; device < memory.size(); ++device) {
+        const Bytes peak = total(peak_of(plan.order[device], buffers, on_device[static_cast<int>(device)]));
+        missing.push_back(std::max<Bytes>(0, peak - memory[device]));
+    }
+    if (lacks_none(missing)) {
+        const std::vector<Bytes> reserved = pack(buffers, plan.shape.devices, memory).arena;
+        for (std::size_t device = 0; device < memory.size(); ++device)
+            missing[device] = std::max<Bytes>(0, reserved[device] - memory[device]);
+    }
+    return missing;
+}
+
+}  // namespace
+
+SimulatedOrder simulated_order(const ProvenPlan& proven, const Costs& costs, TransferMode mode,
+                               const std::vector<Bytes>& memory) {
+    mode.sent_copies = keeps_copies(costs, mode.early_receive());
+    const auto plan = std::make_shared<const Plan>(proven.plan);
+    const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
+    SimulatedOrder order{step_times_of(Simulator(plan, proven.proof, versions, mode).events(costs))};
+    order.missing =
+        missing_memory(*plan, buffers_of(*plan, *proven.proof, costs, *versions, mode.early_receive()), memory);
+    order.fits = lacks_none(order.missing);
+    return order;
+}
+
+}  // namespace pw
