@@ -238,6 +238,7 @@ Json to_json(const ClusterPlans& plans) {
     json["choices"] = result.choices;
     json["too_large"] = result.too_large;
     json["too_slow"] = result.too_slow;
+    json["untried"] = result.untried;
     json["tried"] = result.plans.size();
     json["fitting"] = result.fitting;
     json["left_out"] = result.left_out;
@@ -261,9 +262,10 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
         table.add(row_of_plan(plans, *result.vendor, "vendor"));
     const ClusterRate rate = rate_of(plans, best);
     std::string text = fmt::format(
-        "{}{} choices: {} need more memory and {} are slower, by bounds; {} plan{} simulated, {} fit{}{}\n\n",
+        "{}{} choices: {} need more memory and {} are slower, by bounds; {} plan{} simulated, {} fit{}{}{}\n\n",
         table.print(), result.choices, result.too_large, result.too_slow, result.plans.size(),
         result.plans.size() == 1 ? "" : "s", result.fitting, result.fitting == 1 ? "s" : "",
+        result.untried == 0 ? "" : fmt::format("; {} with orders by costs not tried", result.untried),
         result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
     text += fmt::format("best: {}, step {}, {:.5g} tokens/s on {} device{}; {}\n", print(best.choice),
                         print_time(best.step_time), rate.tokens_per_second, rate.devices, rate.devices == 1 ? "" : "s",

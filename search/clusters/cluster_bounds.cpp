@@ -106,6 +106,27 @@ Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes*
     return sum;
 }
 
+// What holds for every order: a device holds one micro-batch on all its stages, or, if it serves a stage for only some
+// of them, on one stage.
+std::vector<Held> held_in_any_order(const Shape& shape, std::span<const int> stages) {
+    std::vector<Held> held;
+    for (const int stage : stages) {
+        const int count = held.empty() || shape.devices_of(stage).size() == 1 ? 1 : 0;
+        held.push_back({stage, count, count});
+    }
+    return held;
+}
+
+std::unique_ptr<const OrderFacts> facts_of_any_order(Shape shape) {
+    auto facts = std::make_unique<OrderFacts>();
+    facts->shape = std::move(shape);
+    facts->form = BackwardForm::Mixed;
+    const ShapeIndex index(facts->shape);
+    for (int device = 0; device < facts->shape.devices; ++device)
+        facts->held.push_back(held_in_any_order(facts->shape, index.stages_of(device)));
+    return facts;
+}
+
 }  // namespace
 
 std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {
@@ -114,6 +135,8 @@ std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape sh
     refuse_large(shape);
     try {
         facts->shape = placed(schedule, std::move(shape));
+        if (schedule.needs_costs)
+            return facts_of_any_order(std::move(facts->shape));
         orders = schedule.orders({facts->shape, options});
     } catch (const Error&) {
         return nullptr;

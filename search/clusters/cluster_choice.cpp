@@ -259,14 +259,6 @@ void check_searched(const Config& config) {
                            fmt::format("schedule {} {}, and the search for a cluster compares whole steps", name,
                                        schedule.trains ? "updates without a flush" : "has no backward passes"),
                            "list schedules that flush, or all of them: schedules: all");
-        if (schedule.needs_costs)
-            config.fail_at("search.schedules",
-                           fmt::format("schedule {} orders tasks by their costs, and the search for a cluster compares "
-                                       "fixed orders",
-                                       name),
-                           fmt::format("search other schedules, then `pipewright simulate` the best plan with --set "
-                                       "pipeline.schedule={}",
-                                       name));
     }
     if (!config.pipeline.micro_batch_lengths.empty())
         config.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",

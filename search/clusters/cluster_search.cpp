@@ -3,6 +3,7 @@
 #include "search/clusters/choice_bounds.h"
 #include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
+#include "search/plans/plan_choice.h"
 #include "workloads/threads.h"
 
 #include <fmt/format.h>
@@ -21,6 +22,8 @@ namespace {
 
 // The size of a batch is fixed, so that the plans that are simulated do not depend on the number of threads.
 constexpr std::size_t kPlansAtOnce = 8;
+// Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred others.
+constexpr std::size_t kMostByCosts = 40;
 // The share of a limited time that bounds may take; the rest is for plans.
 constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
@@ -53,6 +56,7 @@ public:
         simulate_recipe();
         make_bounds();
         simulate_best_first();
+        simulate_by_costs();
         if (result_.fitting == 0)
             find_smallest();
         finish();
@@ -185,7 +189,7 @@ private:
         std::vector<std::size_t> order;
         for (std::size_t index = 0; index < choices_.size(); ++index)
             if (bounds_[index].fits && !is_known(choices_[index]))
-                order.push_back(index);
+                (searched_schedule(config_, choices_[index].schedule).needs_costs ? by_costs_ : order).push_back(index);
         const auto by_bound = [&](std::size_t a, std::size_t b) {
             return std::pair(bounds_[a].step_time, a) < std::pair(bounds_[b].step_time, b);
         };
@@ -201,6 +205,50 @@ private:
         result_.too_slow = static_cast<int>(order.size() - next);
         const Ns least = next < order.size() ? bounds_[order[next]].step_time : kNoPlan;
         result_.lower_bound = every_bound_ ? std::min({limit_of(1), least, least_left_out_}) : 0;
+    }
+
+    // Those come first whose degrees, sizes and memory options have the fastest plans of other schedules.
+    void simulate_by_costs() {
+        std::map<std::string, Ns> best_of;
+        const auto others_of = [](ClusterChoice choice) {
+            choice.schedule.clear();
+            choice.chunks = 1;
+            return print(choice);
+        };
+        for (const ClusterPlan& plan : result_.plans) {
+            Ns& best = best_of.try_emplace(others_of(plan.choice), kNoPlan).first->second;
+            best = std::min(best, plan.step_time);
+        }
+        const auto key = [&](std::size_t index) {
+            const auto best = best_of.find(others_of(choices_[index]));
+            return std::tuple(best == best_of.end() ? kNoPlan : best->second, bounds_[index].step_time, index);
+        };
+        std::vector<std::pair<decltype(key(0)), std::size_t>> order;
+        for (const std::size_t index : by_costs_)
+            order.emplace_back(key(index), index);
+        std::sort(order.begin(), order.end());
+        const auto may_be_faster = [&](const auto& one) { return bounds_[one.second].step_time < limit_of(1); };
+        std::size_t next = 0, tried = 0;
+        while (next < order.size() && tried < kMostByCosts && !is_over()) {
+            std::vector<std::size_t> batch;
+            for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
+                if (may_be_faster(order[next]))
+                    batch.push_back(order[next].second);
+                else
+                    ++result_.too_slow;
+            tried += batch.size();
+            simulate(batch);
+            show("orders by costs", tried, kMostByCosts);
+        }
+        for (; next < order.size(); ++next)
+            if (may_be_faster(order[next])) {
+                ++result_.untried;
+                least_left_out_ = std::min(least_left_out_, bounds_[order[next].second].step_time);
+            } else {
+                ++result_.too_slow;
+            }
+        if (every_bound_)
+            result_.lower_bound = std::min({result_.lower_bound, limit_of(1), least_left_out_});
     }
 
     // Without a plan that fits: what the smallest ones need.
@@ -232,7 +280,8 @@ private:
             return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
                    std::tuple(!b.fits, b.step_time, b.most_reserved());
         });
-        result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && every_bound_ && stop_ == SearchStop::None;
+        result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && result_.untried == 0 && every_bound_ &&
+                            stop_ == SearchStop::None;
         if (stop_ != SearchStop::None)
             result_.stop = stop_;
         else if (result_.every_bound && result_.plans.empty() && result_.left_out > 0)
@@ -246,10 +295,11 @@ private:
     Deadline deadline_, end_of_bounds_;
     SearchStop stop_ = SearchStop::None;  // the same on all processes
     const std::vector<ClusterChoice> choices_;
-    std::vector<ChoiceBounds> bounds_;  // by choice
-    bool every_bound_ = true;           // false: some choice has no bound
-    Ns least_left_out_ = kNoPlan;       // bound on the choices for which there was not enough memory
-    std::map<DegreesKey, Ns> best_of_;  // step times of plans that fit
+    std::vector<ChoiceBounds> bounds_;   // by choice
+    std::vector<std::size_t> by_costs_;  // choices whose schedules order tasks by costs
+    bool every_bound_ = true;            // false: some choice has no bound
+    Ns least_left_out_ = kNoPlan;        // bound on the choices for which there was not enough memory
+    std::map<DegreesKey, Ns> best_of_;   // step times of plans that fit
     ClusterResult result_;
 };
 

@@ -52,6 +52,7 @@ struct ClusterResult {
     int choices = 0;                        // without those that their schedule refuses
     int too_large = 0;                      // do not fit by the bound on their memory
     int too_slow = 0;                       // are no faster than the best ones by the bound on their step
+    int untried = 0;                        // are ordered by costs, which takes long, and might be faster
     int fitting = 0;                        // how many of `plans` fit
     int left_out = 0;                       // for which there was not enough memory
     SearchStop stop = SearchStop::None;
