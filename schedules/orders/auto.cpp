@@ -27,6 +27,7 @@ constexpr double kMostJustified = 250'000;  // in an order that is justified aga
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr double kMostExhausted = 50'000;                                      // tries among all orders of a small plan
 constexpr int kMostSpared = 8;              // times that an order spares the memory that the one before lacks
+constexpr double kSparedPasses = 1e5;       // the same of a large plan, in all such orders
 constexpr std::size_t kMostSimulated = 12;  // orders of a level
 constexpr int kMostLonger = 2;  // levels of bytes, one after the other, whose orders are longer than one that fits
 constexpr double kSlowerIfSeveral = 8;  // stages on a device: times as long to place a pass
@@ -140,6 +141,7 @@ public:
             if (fits(model_, order.lists))
                 consider(order);
         bool spares = model_.limits_bytes();
+        const bool limits_recomputed = model_.limits_bytes() && model_.recomputes();
         const int levels = spares ? model_.levels() : rounded_level(model_.levels());
         Ns proven = 0;  // with at least as much room
         for (int level = levels, longer = 0; level > 0 && longer < kMostLonger;) {
@@ -148,28 +150,36 @@ public:
             if (best_.order.fits && main_time(best_.order.times, aim_) <= std::max(proven, main_time(least, aim_)))
                 break;
             SimulatedOrder own = consider_found(least);
-            const bool lacks = spares && !own.fits;
             proven = std::max(proven, main_time(least, aim_));
-            SparedRoom spared;
-            for (int tries = 0; tries < kMostSpared && spares && !own.fits && !own.missing.empty(); ++tries) {
-                model_.spare(found_.front().lists, own.missing, spared);
-                model_.limit_to(level, spared);
-                least = least_times(model_);
-                own = consider_found(least);
-            }
-            spares = model_.recomputes() ? lacks : spares && !own.fits;
+            if (spares && !own.fits)
+                spares = !spare(level, std::move(own)) || limits_recomputed;
+            else
+                spares = false;
             const bool is_longer =
                 best_.order.fits && main_time(found_.front().times, aim_) > main_time(best_.order.times, aim_);
             longer = model_.limits_bytes() && is_longer ? longer + 1 : 0;
-            if (!model_.recomputes())
-                level = rounded_level(level - 1);
-            else
+            if (limits_recomputed)
                 level = spares && level == levels ? lowest_that_lacks(level) : level - 1;
+            else
+                level = rounded_level(level - 1);
         }
         return model_.order_of(best_.lists);
     }
 
 private:
+    // Finds orders that spare the memory which the one before lacks. Returns whether one fits.
+    bool spare(int level, SimulatedOrder own) {
+        SparedRoom spared;
+        const int most = std::clamp(static_cast<int>(kSparedPasses / model_.passes()), 1, kMostSpared);
+        for (int tries = 0; tries < most && !own.fits && !own.missing.empty(); ++tries) {
+            model_.spare(found_.front().lists, std::move(own.missing), spared);
+            model_.limit_to(level, spared);
+            StepTimes least = least_times(model_);
+            own = consider_found(least);
+        }
+        return own.fits;
+    }
+
     // Returns the lowest level below this one at which memory is missing, or 0: with recomputation there are as many
     // levels as micro-batches.
     int lowest_that_lacks(int level) {

@@ -115,8 +115,8 @@ private:
     std::vector<std::vector<Message>> messages_;
     std::vector<int> inputs_;
     std::vector<Held> held_;
-    // By device. Of a micro-batch on all its stages there: after F; after F or I, whichever is more. Of one pass, in
-    // addition.
+    // By device: what a micro-batch takes on all its stages there after F, and after F or I, whichever is more; what
+    // one pass needs in addition.
     std::vector<Amounts> one_, level_, spare_for_passes_;
     std::vector<Amounts> all_room_, room_;
 };
