@@ -42,6 +42,33 @@ std::size_t stride_of(std::size_t count) {
     return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
 }
 
+// Returns those choices first whose degrees, sizes and memory options have the fastest plans of other schedules.
+std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indices,
+                                            const std::vector<ClusterChoice>& choices,
+                                            const std::vector<ChoiceBounds>& bounds,
+                                            const std::vector<ClusterPlan>& plans) {
+    const auto without_schedule = [](ClusterChoice choice) {
+        choice.schedule.clear();
+        choice.chunks = 1;
+        return print(choice);
+    };
+    std::map<std::string, Ns> best_of;
+    for (const ClusterPlan& plan : plans) {
+        Ns& best = best_of.try_emplace(without_schedule(plan.choice), kNoPlan).first->second;
+        best = std::min(best, plan.step_time);
+    }
+    std::vector<std::tuple<Ns, Ns, std::size_t>> order;
+    for (const std::size_t index : indices) {
+        const auto best = best_of.find(without_schedule(choices[index]));
+        order.emplace_back(best == best_of.end() ? kNoPlan : best->second, bounds[index].step_time, index);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<std::size_t> ordered;
+    for (const auto& [best, bound, index] : order)
+        ordered.push_back(index);
+    return ordered;
+}
+
 class ClusterSearcher {
 public:
     ClusterSearcher(const Config& config, const ClusterLimits& limits, const SearchProgress& progress)
@@ -207,46 +234,25 @@ private:
         result_.lower_bound = every_bound_ ? std::min({limit_of(1), least, least_left_out_}) : 0;
     }
 
-    // Those come first whose degrees, sizes and memory options have the fastest plans of other schedules.
     void simulate_by_costs() {
-        std::map<std::string, Ns> best_of;
-        const auto others_of = [](ClusterChoice choice) {
-            choice.schedule.clear();
-            choice.chunks = 1;
-            return print(choice);
-        };
-        for (const ClusterPlan& plan : result_.plans) {
-            Ns& best = best_of.try_emplace(others_of(plan.choice), kNoPlan).first->second;
-            best = std::min(best, plan.step_time);
-        }
-        const auto key = [&](std::size_t index) {
-            const auto best = best_of.find(others_of(choices_[index]));
-            return std::tuple(best == best_of.end() ? kNoPlan : best->second, bounds_[index].step_time, index);
-        };
-        std::vector<std::pair<decltype(key(0)), std::size_t>> order;
-        for (const std::size_t index : by_costs_)
-            order.emplace_back(key(index), index);
-        std::sort(order.begin(), order.end());
-        const auto may_be_faster = [&](const auto& one) { return bounds_[one.second].step_time < limit_of(1); };
+        const std::vector<std::size_t> order = in_order_of_others(by_costs_, choices_, bounds_, result_.plans);
+        const auto may_be_faster = [&](std::size_t index) { return bounds_[index].step_time < limit_of(1); };
         std::size_t next = 0, tried = 0;
         while (next < order.size() && tried < kMostByCosts && !is_over()) {
             std::vector<std::size_t> batch;
             for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
                 if (may_be_faster(order[next]))
-                    batch.push_back(order[next].second);
+                    batch.push_back(order[next]);
                 else
                     ++result_.too_slow;
             tried += batch.size();
             simulate(batch);
             show("orders by costs", tried, kMostByCosts);
         }
-        for (; next < order.size(); ++next)
-            if (may_be_faster(order[next])) {
-                ++result_.untried;
-                least_left_out_ = std::min(least_left_out_, bounds_[order[next].second].step_time);
-            } else {
-                ++result_.too_slow;
-            }
+        for (; next < order.size(); ++next) {
+            ++(may_be_faster(order[next]) ? result_.untried : result_.too_slow);
+            least_left_out_ = std::min(least_left_out_, bounds_[order[next]].step_time);
+        }
         if (every_bound_)
             result_.lower_bound = std::min({result_.lower_bound, limit_of(1), least_left_out_});
     }
