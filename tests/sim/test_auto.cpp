@@ -8,6 +8,7 @@
 #include "sim/simulate.h"
 #include "tests/support/combinations.h"
 #include "tests/support/dice.h"
+#include "tests/support/orders_by_costs.h"
 #include "tests/support/random_passes.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
@@ -342,20 +343,11 @@ Costs uneven(Random& random, int p, int chunks) {
     return costs;
 }
 
-const Schedule& schedule_of(int round) {
-    constexpr const char* kNames[] = {"auto", "auto-bidirectional", "auto-v"};
-    return schedule_named(kNames[round % 3]);
-}
-
-int devices_of(const Schedule& schedule, int p) {
-    return schedule.placement.place == place_in_both_directions ? p + p % 2 : p;
-}
-
 TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
     Random random(7);
     for (int round = 0; round < std::max(1, rounds(6)); ++round) {
-        const Schedule& schedule = schedule_of(round);
-        const int p = devices_of(schedule, pick(random, 3, soaks() ? 8 : 6)), m = pick(random, 6, soaks() ? 32 : 16);
+        const Schedule& schedule = schedule_by_costs(round);
+        const int p = devices_for(schedule, pick(random, 3, soaks() ? 8 : 6)), m = pick(random, 6, soaks() ? 32 : 16);
         const int v = schedule.chunks;
         const Costs costs = uneven(random, p, v);
         const Instance one = instance_of(schedule, p, m, costs);
@@ -399,8 +391,8 @@ constexpr OrderRules::Stages kStages[] = {OrderRules::Stages::Oldest, OrderRules
 TEST(Auto, SchedulesWithAnyExceptions) {
     Random random(31);
     for (int round = 0; round < rounds(60); ++round) {
-        const Schedule& schedule = schedule_of(round);
-        const int p = devices_of(schedule, pick(random, 2, 6)), m = pick(random, 2, 12);
+        const Schedule& schedule = schedule_by_costs(round);
+        const int p = devices_for(schedule, pick(random, 2, 6)), m = pick(random, 2, 12);
         const Instance one = instance_of(schedule, p, m, uneven(random, p, schedule.chunks));
         const OrderCosts costs = order_costs(one.shape, one.costs, one.memory);
         ScheduleOptions options;
@@ -439,8 +431,8 @@ TEST(Auto, SchedulesWithAnyExceptions) {
 TEST(Auto, KeepsThePlanInUseUnlessAnotherIsShorter) {
     Random random(23);
     for (int round = 0; round < rounds(10); ++round) {
-        const Schedule& schedule = schedule_of(round);
-        const int p = devices_of(schedule, pick(random, 2, 6)), m = pick(random, 4, 12),
+        const Schedule& schedule = schedule_by_costs(round);
+        const int p = devices_for(schedule, pick(random, 2, 6)), m = pick(random, 4, 12),
                   copies = round % 4 == 3 ? 2 : 1;
         Instance one = instance_of(schedule, p, m, uneven(random, p, schedule.chunks));
         if (copies > 1) {

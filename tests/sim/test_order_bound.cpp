@@ -3,6 +3,7 @@
 #include "schedules/orders/order_bound.h"
 #include "schedules/orders/order_model.h"
 #include "tests/support/dice.h"
+#include "tests/support/orders_by_costs.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
 
@@ -35,17 +36,6 @@ Costs any_costs(Random& random, int stages, int m) {
         costs.lengths.push_back({length, length, length, length});
     }
     return costs;
-}
-
-OrderRules any_rules(Random& random) {
-    return {.ahead = 0.25 * pick(random, 1, 12),
-            .undelayed = pick(random, 0, 3) == 0,
-            .forward_first = pick(random, 0, 1) == 1,
-            .whole = pick(random, 0, 4) == 0,
-            .lag = 0.5 * pick(random, 0, 3),
-            .patience = 0.25 * pick(random, 0, 4),
-            .level = pick(random, 0, 1) == 1,
-            .stages = static_cast<OrderRules::Stages>(pick(random, 0, 3))};
 }
 
 TEST(OrderBound, IsNeverLongerThanAnOrder) {

@@ -7,6 +7,7 @@
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
+#include "tests/support/orders_by_costs.h"
 #include "tests/support/shapes.h"
 #include "tests/support/thoroughness.h"
 
@@ -73,32 +74,12 @@ Bytes memory_of_one(const RecomputedPipeline& of) {
     return most;
 }
 
-const Schedule& schedule_of_round(int round) {
-    constexpr const char* kNames[] = {"auto", "auto-v", "auto-bidirectional"};
-    return schedule_named(kNames[round % 3]);
-}
-
-int even_devices(const Schedule& schedule, int p) {
-    return schedule.placement.place == place_in_both_directions ? p + p % 2 : p;
-}
-
-OrderRules drawn_rules(Random& random) {
-    return {.ahead = 0.25 * pick(random, 1, 12),
-            .undelayed = pick(random, 0, 3) == 0,
-            .forward_first = pick(random, 0, 1) == 1,
-            .whole = pick(random, 0, 3) == 0,
-            .lag = 0.5 * pick(random, 0, 3),
-            .patience = 0.25 * pick(random, 0, 4),
-            .level = pick(random, 0, 1) == 1,
-            .stages = static_cast<OrderRules::Stages>(pick(random, 0, 3))};
-}
-
 TEST(RecomputedOrders, TakeTheTimeAndTheMemoryOfTheSimulator) {
     Random random(41);
     int tight = 0, later = 0;
     for (int round = 0; round < rounds(60); ++round) {
-        const Schedule& schedule = schedule_of_round(round);
-        const int p = even_devices(schedule, pick(random, 1, 5)), m = pick(random, 2, 10);
+        const Schedule& schedule = schedule_by_costs(round);
+        const int p = devices_for(schedule, pick(random, 1, 5)), m = pick(random, 2, 10);
         const RecomputedPipeline one(random, schedule, p, m);
         const Bytes memory = memory_of_one(one) * pick(random, 10, 40) / 10;
         const OrderCosts costs = one.order_costs(memory);
@@ -122,7 +103,7 @@ TEST(RecomputedOrders, TakeTheTimeAndTheMemoryOfTheSimulator) {
             tight += 10 * peak_memory(metrics) > 9 * memory ? 1 : 0;
         };
         for (int k = 0; k < 6; ++k) {
-            const PassLists lists = scheduled(model, drawn_rules(random));
+            const PassLists lists = scheduled(model, any_rules(random));
             check(lists, "by rules");
             const PassLists filled = refilled(model, {.patience = 0.25 * pick(random, 0, 4)}, lists);
             ASSERT_FALSE(filled.empty()) << round;
@@ -141,8 +122,8 @@ TEST(RecomputedOrders, TakeTheTimeAndTheMemoryOfTheSimulator) {
 TEST(RecomputedOrders, FitWhereTheSimulatorSaysSo) {
     Random random(42);
     for (int round = 0; round < rounds(100); ++round) {
-        const Schedule& schedule = schedule_of_round(round);
-        const int p = even_devices(schedule, pick(random, 1, 5)), m = pick(random, 2, 10);
+        const Schedule& schedule = schedule_by_costs(round);
+        const int p = devices_for(schedule, pick(random, 1, 5)), m = pick(random, 2, 10);
         RecomputedPipeline one(random, schedule, p, m);
         for (StageBytes& bytes : one.costs.bytes)
             bytes.gradient_kept = pick(random, 0, 2) * pick(random, 0, 20);
@@ -156,7 +137,7 @@ TEST(RecomputedOrders, FitWhereTheSimulatorSaysSo) {
         ScheduleOptions options;
         options.activations = pick(random, 1, 2 * p);
         const OrderCosts unlimited = one.order_costs(std::numeric_limits<Bytes>::max());
-        const PassLists lists = scheduled(OrderModel({one.shape, options, &unlimited}), drawn_rules(random));
+        const PassLists lists = scheduled(OrderModel({one.shape, options, &unlimited}), any_rules(random));
         const Metrics metrics = one.simulated(OrderModel({one.shape, options, &unlimited}).order_of(lists));
         OrderCosts limited = unlimited;
         for (std::size_t device = 0; device < limited.memory.size(); ++device)
@@ -168,8 +149,8 @@ TEST(RecomputedOrders, FitWhereTheSimulatorSaysSo) {
 TEST(RecomputedOrders, AreNeverLongerThanThoseOfSchedulesThatFit) {
     Random random(43);
     for (int round = 0; round < std::max(3, rounds(6)); ++round) {
-        const Schedule& schedule = schedule_of_round(round);
-        const int p = even_devices(schedule, pick(random, 2, 5)), m = pick(random, 4, 12);
+        const Schedule& schedule = schedule_by_costs(round);
+        const int p = devices_for(schedule, pick(random, 2, 5)), m = pick(random, 4, 12);
         const RecomputedPipeline one(random, schedule, p, m);
         for (const int tenths : {10, 15, 25, 60}) {
             const Bytes memory = memory_of_one(one) * tenths / 10;
