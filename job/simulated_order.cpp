@@ -4,39 +4,15 @@
 #include "schedules/passes/passes.h"
 #include "schedules/plan/versions.h"
 #include "schedules/trace/trace.h"
+#include "sim/metrics.h"
 #include "sim/simulate.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 #include <memory>
 
 namespace pw {
 
 namespace {
-
-StepTimes step_times_of(const std::vector<TraceEvent>& events) {
-    struct Extent {
-        Ns first = std::numeric_limits<Ns>::max(), last = 0;
-        void add(const TraceEvent& event) {
-            first = std::min(first, event.start);
-            last = std::max(last, event.end);
-        }
-    };
-    Extent all;
-    std::map<int, Extent> of_device;
-    for (const TraceEvent& event : events) {
-        if (is_transfer(event.task.op))
-            continue;
-        all.add(event);
-        if (is_compute(event.task.op))
-            of_device[event.device].add(event);
-    }
-    StepTimes times{all.last - all.first, 0};
-    for (const auto& [device, extent] : of_device)
-        times.span = std::max(times.span, extent.last - extent.first);
-    return times;
-}
 
 bool lacks_none(const std::vector<Bytes>& missing) {
     return std::ranges::all_of(missing, [](Bytes bytes) { return bytes == 0; });
@@ -66,7 +42,10 @@ SimulatedOrder simulated_order(const ProvenPlan& proven, const Costs& costs, Tra
     mode.sent_copies = keeps_copies(costs, mode.early_receive());
     const auto plan = std::make_shared<const Plan>(proven.plan);
     const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
-    SimulatedOrder order{step_times_of(Simulator(plan, proven.proof, versions, mode).events(costs))};
+    Trace trace = without_hash(*plan);
+    trace.events = Simulator(plan, proven.proof, versions, mode).events(costs);
+    const Metrics metrics = metrics_of(trace);
+    SimulatedOrder order{{metrics.makespan, metrics.span}};
     order.missing =
         missing_memory(*plan, buffers_of(*plan, *proven.proof, costs, *versions, mode.early_receive()), memory);
     order.fits = lacks_none(order.missing);

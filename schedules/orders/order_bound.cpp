@@ -150,11 +150,11 @@ std::int64_t most_in_flight(const OrderModel::Amounts& room, const std::vector<S
     std::int64_t most = count_of(own);
     const OrderModel::Amounts held = least_held(own);
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
-        std::int64_t again = std::numeric_limits<std::int64_t>::max();
+        std::int64_t more = std::numeric_limits<std::int64_t>::max();
         for (const StageVisits& stage : own)
-            again = std::min(again, stage.held.by_forward[limit]);
+            more = std::min(more, stage.held.by_forward[limit]);
         if (held[limit] > 0)
-            most = std::min(most, (room[limit] - again) / held[limit]);
+            most = std::min(most, (room[limit] - more) / held[limit]);
     }
     return most;
 }

@@ -24,8 +24,8 @@ struct OrderFacts {
 };
 
 // Returns the facts of a schedule for `shape`, which is not placed; null if the schedule refuses it. If it orders tasks
-// by their costs, they hold for any order. Throws Error if
-// there is not the memory to make and simulate its plan (schedules/memory/limits.h).
+// by their costs, they hold for any order. Throws Error if there is not the memory to make and simulate its plan
+// (schedules/memory/limits.h).
 std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options);
 
 // Returns a lower bound on the step time: on each device all its passes, after the forwards that its first one waits
