@@ -2,6 +2,7 @@
 #include "job/build.h"
 #include "job/config/config.h"
 #include "job/job.h"
+#include "job/load.h"
 #include "job/settings.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
