@@ -1,6 +1,7 @@
 // import: a config whose stages take the times of a trace.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
+#include "workloads/units.h"
 
 #include <fmt/format.h>
 

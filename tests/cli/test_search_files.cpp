@@ -3,6 +3,7 @@
 #include "tests/support/dice.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thoroughness.h"
 
 #include <fmt/format.h>
 

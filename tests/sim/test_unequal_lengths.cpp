@@ -19,8 +19,6 @@
 namespace pw {
 namespace {
 
-constexpr Ns kMs = 1'000'000;
-
 // Milliseconds of a step of 1F1B without transfers: stage s runs p - 1 - s forwards, then one forward and one backward
 // in turn, and each waits for the same micro-batch on the neighbouring stage. F takes `forward` of a micro-batch, B
 // twice that.

@@ -6,7 +6,7 @@
 
 namespace host_cuda {
 
-[[gnu::no_sanitize("thread")]] inline double dot(const double* a, const double* b, std::size_t count) {
+__attribute__((no_sanitize("thread"))) inline double dot(const double* a, const double* b, std::size_t count) {
     double sums[4] = {};  // four at a time, for vector instructions
     std::size_t i = 0;
     for (; i + 4 <= count; i += 4)
@@ -17,7 +17,7 @@ namespace host_cuda {
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-[[gnu::no_sanitize("thread")]] inline void add_multiple(double* to, double by, const double* from, std::size_t count) {
+__attribute__((no_sanitize("thread"))) inline void add_multiple(double* to, double by, const double* from, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i)
         to[i] += by * from[i];
 }

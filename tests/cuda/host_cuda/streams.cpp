@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <ranges>
+#include <vector>
 
 namespace host_cuda {
 namespace {
@@ -180,7 +180,9 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const Pointers& pointers, s
         return result(stream == nullptr ? cudaErrorNoDevice : cudaErrorInvalidResourceHandle);
     const auto is_bad = [&](const void* p) { return !reaches(stream->device, p); };
     const auto is_elsewhere = [&](const void* p) { return !is_padded_number(p) && home_of(p) >= 0 && is_bad(p); };
-    const auto own = std::views::transform(pointers.own, &Argument::memory);
+    std::vector<const void*> own;
+    for (const Argument& argument : pointers.own)
+        own.push_back(argument.memory);
     if (const auto bad = std::ranges::find_if(own, is_bad); bad != own.end())
         return refuse_pointer(*stream, *bad, "pointer", bad - own.begin());
     if (const auto bad = std::ranges::find_if(pointers.inside, is_elsewhere); bad != pointers.inside.end())
