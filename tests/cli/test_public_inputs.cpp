@@ -1,7 +1,6 @@
 // Inputs of public users, reduced (the folder `field` of the public data). Each README has the right value and its
 // source: the user's own measurement, a formula, or a count by other code.
-#include "tests/support/cli_rig.h"
-#include "tests/support/public_data.h"
+#include "tests/support/public_inputs.h"
 #include "tests/support/refusal.h"
 
 #include <fmt/format.h>
@@ -12,26 +11,9 @@
 namespace pw {
 namespace {
 
-class PublicInputs : public Cli {
-protected:
-    // Copies a folder's files to the folder of the commands. Returns false if the data is not there.
-    bool take(const std::string& name) const {
-        const std::string from = public_data("field/" + name);
-        if (from.empty())
-            return false;
-        for (const auto& entry : std::filesystem::directory_iterator(from))
-            std::filesystem::copy(entry.path(), file(entry.path().filename()),
-                                  std::filesystem::copy_options::overwrite_existing);
-        return true;
-    }
-    double ms_of_step(const std::string& arguments) const {
-        return run_well("simulate --json " + arguments).json().at("step_time_ns").get<double>() / 1e6;
-    }
-};
+class PublicInputs : public PublicFolder {};
 
-#define NEED_FIELD(name) \
-    if (!take(name))     \
-    GTEST_SKIP() << "field/" << name << " is not here: set PIPEWRIGHT_DATA to the folder of the public data"
+#define NEED_FIELD(name) PIPEWRIGHT_NEED_FOLDER("field/" name)
 
 TEST_F(PublicInputs, TraceWithoutUpdates) {
     NEED_FIELD("01-foreign-trace");
