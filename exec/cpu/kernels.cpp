@@ -7,6 +7,8 @@
 #include "exec/missing_kernel.h"
 #include "workloads/error.h"
 
+#include <sched.h>
+
 namespace pw {
 
 namespace {
@@ -66,11 +68,16 @@ class CpuKernels : public HostKernels {
 public:
     std::string_view name() const override { return "cpu"; }
 
-    // libgomp keeps one team per calling thread; it starts here, with the core mask of the device.
+    // libgomp keeps one team per calling thread; it starts here, with the core mask of the device. libomp, the runtime
+    // of Clang, then gives the thread the mask of the first thread that used OpenMP: the device's mask is set again.
     void start_device(int threads) const override {
+        cpu_set_t cores;
+        const bool has_cores = sched_getaffinity(0, sizeof cores, &cores) == 0;
         omp_set_dynamic(0);
         omp_set_num_threads(threads);
         in_shares(threads, [](std::int64_t, std::int64_t) {});
+        if (has_cores)
+            sched_setaffinity(0, sizeof cores, &cores);
     }
 
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override {
