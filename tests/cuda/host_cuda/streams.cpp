@@ -278,9 +278,11 @@ void CUstream_st::close() {
     thread_.join();
 }
 
+// Detaches the thread while it cannot end: pthread_detach() of glibc 2.36 may read the memory of a thread that ends
+// meanwhile (https://sourceware.org/bugzilla/show_bug.cgi?id=19951).
 void CUstream_st::retire() {
-    finish();
     thread_.detach();
+    finish();
 }
 
 extern "C" {
