@@ -32,7 +32,7 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
       states_(facts_of(config.training.optimizer).states),
       no_change_(without_change(config.training)),
       program_(model, whole(model), 0, kernels_, samples),
-      stop_watch_(kernels) {
+      stop_watch_(kernels, model.layers) {
     for (const int layer : program_.layers())
         bytes_.push_back(program_.bytes_of(layer));
     layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));

@@ -62,8 +62,7 @@ void PassTimes::add(int layer, Pass pass, bool accumulate, Ns time) {
 
 Measured PassTimes::without_excess(const std::vector<Ns>& times) const {
     Measured measured = median_of(times);
-    if (measured.median > 0)
-        measured.median = std::max<Ns>(0, measured.median - median_of(excess_).median);
+    measured.median = without_marks(measured.median, measured.median > 0 ? median_of(excess_).median : 0);
     return measured;
 }
 
@@ -94,22 +93,38 @@ Measured PassTimes::update(int layer, double share) const {
     return {part(whole.median), part(whole.spread)};
 }
 
-StopWatch::StopWatch(const Kernels& kernels) : kernels_(kernels), laps_(kernels.on_host()) {}
+StopWatch::StopWatch(const Kernels& kernels, const LayerGraph& layers)
+    : kernels_(kernels), layers_(layers), laps_(kernels.on_host()) {}
+
+// The backward for inputs does nothing where another layer has done its work, where no layer reads the gradients, or
+// where an add passes its gradient on in place.
+bool StopWatch::works(int layer, Pass pass, const LayerArgs& args) const {
+    if (pass != Pass::Input)
+        return true;
+    if (args.input_gradients.empty())
+        return false;
+    const Layer& own = layers_[static_cast<std::size_t>(layer)];
+    if (!parameters_of(own).empty() && !has_weight_pass(own.kind))
+        return true;  // it makes the gradients of the weights
+    const bool in_place = own.kind == LayerKind::Add && !own.relu;
+    return std::ranges::any_of(args.input_gradients, [&](const std::byte* gradient) {
+        return gradient != nullptr && !(in_place && gradient == args.output_gradient);
+    });
+}
 
 StopWatch::Calls StopWatch::collect(PassTimes& into) const {
     Calls all;
     for (const Call& call : calls_) {
-        const Ns time = kernels_.time_between(call.start, call.end);
-        const bool works = time > 2 * cost_of_marks_.median;
-        into.add(call.layer, call.pass, call.accumulate, works ? time : 0);
-        all.time += works ? time : 0;
-        all.number += works ? 1 : 0;
+        const Ns time = call.works ? std::max<Ns>(1, kernels_.time_between(call.start, call.end)) : 0;
+        into.add(call.layer, call.pass, call.accumulate, time);
+        all.time += time;
+        all.number += call.works ? 1 : 0;
     }
     return all;
 }
 
 Ns StopWatch::time_between(Mark from, Mark to) const {
-    return std::max<Ns>(0, kernels_.time_between(from, to) - cost_of_marks_.median);
+    return without_marks(kernels_.time_between(from, to), cost_of_marks_.median);
 }
 
 }  // namespace pw

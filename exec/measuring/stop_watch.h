@@ -4,6 +4,7 @@
 #include "exec/training/stage_program.h"
 #include "workloads/costs/costs.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace pw {
@@ -15,15 +16,19 @@ Measured median_of(std::vector<Ns> values);  // with the spread; both 0 if there
 // calls that are launched as one.
 Measured cost_of_marks(const Kernels& kernels, bool as_one = false);
 
+// Returns a time between two marks without what the marks cost, but at least a tenth of it: work takes some time.
+constexpr Ns without_marks(Ns time, Ns marks) { return std::max(time - marks, (time + 9) / 10); }
+
 // The times of layers in one setting: alone, or in parallel with computing neighbours. Passes that add gradients to
 // others are kept separate from those that write them.
 class PassTimes {
 public:
     explicit PassTimes(std::size_t layers) : layers_(layers) {}
 
-    void add(int layer, Pass pass, bool accumulate, Ns time);  // kAllLayers: an update of all layers in one call
-    void add_data(Ns time) { data_.push_back(time); }          // the loading of a micro-batch
-    // A call took this much longer, on average over a mini-batch, than in one without marks between calls.
+    // `time` is 0 only of a call that does no work. kAllLayers: an update of all layers in one call.
+    void add(int layer, Pass pass, bool accumulate, Ns time);
+    void add_data(Ns time) { data_.push_back(time); }  // the loading of a micro-batch
+    // A call that works took this much longer, on average over a mini-batch, than in one without marks between calls.
     void add_excess(Ns per_call) { excess_.push_back(per_call); }
 
     LayerTimes times(int layer) const;
@@ -44,7 +49,7 @@ private:
 // two calls counts for the second one, since a stage takes this time, too.
 class StopWatch : public PassObserver {
 public:
-    explicit StopWatch(const Kernels& kernels);
+    StopWatch(const Kernels& kernels, const LayerGraph& layers);
 
     void begin_pass() { start_ = kernels_.mark(); }  // called before each forward, backward and update
     void before(int, Pass, const LayerArgs&) override {
@@ -53,12 +58,12 @@ public:
     }
     void after(int layer, Pass pass, const LayerArgs& args) override {
         const Mark end = kernels_.mark();
-        calls_.push_back({layer, pass, args.accumulate, start_, end});
+        calls_.push_back({layer, pass, args.accumulate, works(layer, pass, args), start_, end});
         start_ = end;
     }
 
     void begin() { calls_.clear(); }  // called before a mini-batch
-    // Reads the marks of the mini-batch. Returns the calls that took longer than the marks alone.
+    // Reads the marks of the mini-batch. Returns the calls that work.
     struct Calls {
         Ns time = 0;
         int number = 0;
@@ -72,11 +77,13 @@ private:
     struct Call {
         int layer;
         Pass pass;
-        bool accumulate;
+        bool accumulate, works;
         Mark start, end;
     };
+    bool works(int layer, Pass pass, const LayerArgs& args) const;
 
     const Kernels& kernels_;
+    const LayerGraph& layers_;
     const bool laps_;
     std::vector<Call> calls_;
     Measured cost_of_marks_;
