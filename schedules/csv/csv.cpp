@@ -147,20 +147,21 @@ std::vector<std::string> notices_of(const CsvFile& file, const std::string& name
 }
 
 // PyTorch's Schedule1F1B writes the forwards of the last rank as 1 to m (its _get_pipeline_order, which is only used to
-// export). Corrects them, and returns a notice of the change, or nothing.
+// export). REDUCE_GRAD and other cells without a micro-batch may be among them. Corrects the forwards, and returns a
+// notice of the change, or nothing.
 std::string renumber_last_forwards(CsvFile& file, const std::string& name) {
     std::vector<CsvCell>& last = file.rows.back();
     std::vector<CsvCell*> forwards;
     int backwards = 0;
     for (CsvCell& cell : last) {
-        const bool expected = cell.type == "F"   ? cell.microbatch == std::ssize(forwards) + 1
-                              : cell.type == "B" ? cell.microbatch == backwards
-                                                 : false;
+        const bool expected = cell.microbatch < 0 || (cell.type == "F"   ? cell.microbatch == std::ssize(forwards) + 1
+                                                      : cell.type == "B" ? cell.microbatch == backwards
+                                                                         : false);
         if (!expected || cell.stage != last.front().stage)
             return {};
         if (cell.type == "F")
             forwards.push_back(&cell);
-        else
+        else if (cell.microbatch >= 0)
             ++backwards;
     }
     const int count = static_cast<int>(forwards.size());

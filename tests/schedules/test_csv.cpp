@@ -376,4 +376,17 @@ TEST(Csv, ForwardsOfTheLastRankAreCorrected) {
         EXPECT_THROW(parse_csv(other, "plan.csv"), Error) << other;
 }
 
+// PyTorch 2.15, Schedule1F1B on two ranks with its own pass for reductions.
+TEST(Csv, ForwardsOfTheLastRankAreCorrectedWithReductions) {
+    const CsvPlan read = parse_csv(
+        "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3,0REDUCE_GRAD,0WAIT_REDUCE_GRAD\n"
+        "1F1,1B0,1F2,1B1,1F3,1B2,1F4,1B3,1REDUCE_GRAD,1WAIT_REDUCE_GRAD\n",
+        "plan.csv");
+    EXPECT_EQ(read.plan.order, parse_csv("0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3,0REDUCE_GRAD\n"
+                                         "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1REDUCE_GRAD\n",
+                                         "plan.csv")
+                                   .plan.order);
+    ASSERT_EQ(read.notices.size(), 1u);
+}
+
 }  // namespace pw
