@@ -94,7 +94,7 @@ extern const Schedule kChimera{.name = "chimera",
                                .summary = "1f1b in both directions, two copies of the weights",
                                .origin = "Li and Hoefler 2021, arXiv 2107.06925",
                                .placement = kBothDirections,
-                               .bubble = "(p-2) F when F=B",
+                               .bubble = "(p-2) F when F=B, p divides m",
                                .in_flight = "min(m, p/2 + 1 + min(d, p-1-d))",
                                .orders = on_each_device<chimera>,
                                .option = "concatenation"};

@@ -112,7 +112,7 @@ extern const Schedule kDualPipe{.name = "dualpipe",
                                 .summary = "both directions, F of one with B of the other, two copies of the weights",
                                 .origin = "DeepSeek-V3 2024, arXiv 2412.19437",
                                 .placement = kBothDirections,
-                                .bubble = "at most (p/2-1) max(F+2B-3W, 2F)",
+                                .bubble = "<= (p/2-1) max(F+2B-3W, 2F) when F,W<=I",
                                 .in_flight = "p + 1",
                                 .orders = on_each_device<dual_pipe>};
 
@@ -122,7 +122,7 @@ extern const Schedule kDualPipeV{.name = "dualpipe-v",
                                  .origin = "DeepSeek, Sea AI Lab 2025",
                                  .placement = kV,
                                  .chunks = 2,
-                                 .bubble = "at most (p-1) max(F+2B-3W, 2F) / 2",
+                                 .bubble = "<= (p-1) max(F+2B-3W, 2F) / 2 when F,W<=I",
                                  .in_flight = "p + 1/2",
                                  .orders = on_each_device<dual_pipe_v>,
                                  .elsewhere = {.pytorch = "DualPipeV"}};

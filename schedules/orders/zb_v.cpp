@@ -100,7 +100,7 @@ extern const Schedule kZbV{.name = "zb-v",
                            .origin = "Qi et al. 2024, arXiv 2401.10241",
                            .placement = kV,
                            .chunks = 2,
-                           .bubble = "0 of span when F=I=W",
+                           .bubble = "0 of span when F=I=W, m>=2p",
                            .in_flight = "min(m, p) until W",
                            .orders = on_each_device<zb_v>,
                            .elsewhere = {.pytorch = "ZBVZeroBubble"}};

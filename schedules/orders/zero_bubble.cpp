@@ -44,14 +44,14 @@ extern const Schedule kZbH1{.name = "zb-h1",
                             .aliases = "zerobubble zero-bubble",
                             .summary = "1f1b with W in the gaps, at its memory",
                             .origin = "Qi et al. 2024, arXiv 2401.10241",
-                            .bubble = "(p-1) (F+I-W)",
+                            .bubble = "(p-1) (F+I-W) when W<=F,I, m>=p",
                             .in_flight = "min(m, p-d) until I, min(m, p) until W",
                             .orders = on_each_device<zb_h1>};
 
 extern const Schedule kZbH2{.name = "zb-h2",
                             .summary = "zero bubble of span at twice the memory",
                             .origin = "Qi et al. 2024, arXiv 2401.10241",
-                            .bubble = "(p-1) (F+I-2W), of span",
+                            .bubble = "(p-1) (F+I-2W) of span when W<=F,I, m>=2p-1",
                             .in_flight = "min(m, 2(p-d)-1) until I, min(m, 2p-1) until W",
                             .orders = on_each_device<zb_h2>};
 
