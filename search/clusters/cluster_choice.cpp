@@ -78,10 +78,8 @@ constexpr MisfitRow kMisfits[] = {
 
 // A looped schedule with one stage per device has the orders of another schedule, which can be named.
 bool takes_stages(const Schedule& schedule, const ClusterChoice& choice) {
-    const int pipeline = choice.degrees.pipeline;
     const bool is_looped = !schedule.one_stage.empty();
-    return schedule.placement.fits(choice.stages(), pipeline) &&
-           (pipeline == 1 ? choice.chunks == 1 && !is_looped : choice.chunks > 1 || !is_looped);
+    return schedule.placement.fits(choice.stages(), choice.degrees.pipeline) && (choice.chunks > 1 || !is_looped);
 }
 
 // Completes a choice whose degrees, schedule and size are set.
@@ -220,21 +218,13 @@ private:
                     with_schedules.push_back(choice);
             }
         for (const RecomputeKind recompute : lists.recompute)
-            for (const int zero : lists.zero) {
-                // Without replicas there is nothing to divide.
-                if (!with_schedules.empty() && zero != lists.zero.front() && has_one_replica(with_schedules.front()))
-                    continue;
+            for (const int zero : lists.zero)
                 for (ClusterChoice& one : with_schedules) {
                     one.degrees.recompute = recompute;
                     one.degrees.zero = zero;
                     if (complete_choice(config_, one) == Misfit::None)
                         choices_.push_back(one);
                 }
-            }
-    }
-
-    bool has_one_replica(const ClusterChoice& choice) const {
-        return choice.degrees.replicas() == 1 && !config_.workload.transformer->experts;
     }
 
     [[noreturn]] void refuse_all() const {

@@ -111,7 +111,7 @@ void try_all(int tensor, int pipeline, const Space& space, std::vector<Tried>& a
                 for (const int zero : space.zero)
                     for (const std::string& recompute : space.recompute)
                         for (const auto& [schedule, chunks] : space.schedules) {
-                            if (tensor * pipeline * context > space.devices || (pipeline == 1 && chunks > 1))
+                            if (tensor * pipeline * context > space.devices)
                                 continue;
                             if (pipeline * chunks > 16)  // blocks of the small model
                                 continue;
@@ -186,6 +186,22 @@ TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
         space.base.replace(space.base.find("24 GB"), 5, memory);
         expect_the_same(space);
     }
+}
+
+// A list with `pipeline` 1 and several chunks has schedules of several stages on one device.
+TEST(ClusterSearch, TriesSeveralStagesOnASingleDevice) {
+    const Config config = load(kSmall, {"search.tensor=[1, 8]", "search.pipeline=[1]", "search.context=[1]",
+                                        "search.recompute=[none]", "search.micro_batch_sizes=[1]",
+                                        "search.chunks=[1, 2]", "search.schedules=[1f1b, v-half, interleaved]"});
+    std::set<std::tuple<std::string, int, int, int>> tried;
+    for (const ClusterChoice& choice : cluster_choices(config))
+        tried.emplace(choice.schedule, choice.chunks, choice.degrees.tensor, choice.degrees.zero);
+    std::set<std::tuple<std::string, int, int, int>> expected;
+    for (const auto& [schedule, chunks] : {std::pair{"1f1b", 1}, std::pair{"v-half", 2}, std::pair{"interleaved", 2}})
+        for (const int tensor : {1, 8})
+            for (const int zero : {0, 1, 3})  // with one replica, too
+                expected.emplace(schedule, chunks, tensor, zero);
+    EXPECT_EQ(tried, expected);
 }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
