@@ -316,6 +316,11 @@ bool is_zero(const std::string& text) {
     return end > 0 && (end == text.size() || text[end] == ' ' || std::isalpha(static_cast<unsigned char>(text[end])));
 }
 
+std::string without_spaces(std::string text) {
+    std::erase(text, ' ');
+    return text;
+}
+
 }  // namespace
 
 template <class T, class Parse>
@@ -329,6 +334,13 @@ T Yaml::quantity(T fallback, Parse read, std::string (*meant)(std::string_view),
     const std::string guess = meant(*found);
     if (wanted_is_positive(example) && is_zero(*found)) {
         complain(fmt::format("'{}' is '{}', and must be above 0", path_, *found), fmt::format("write {}", example));
+        return fallback;
+    }
+    if (!guess.empty() &&
+        without_spaces(guess) == without_spaces(*found)) {  // the text is right, but no value is so large or small
+        complain(fmt::format("'{}' is '{}', which is too {}", path_, *found,
+                             found->find("e-") == std::string::npos ? "large" : "small"),
+                 fmt::format("write {}", example));
         return fallback;
     }
     const bool bare = !found->empty() && found->find_first_not_of("0123456789.eE+") == std::string::npos &&
