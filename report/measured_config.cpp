@@ -63,11 +63,25 @@ Plan plan_of_computation(const Report& measured) {
     Plan plan = plan_of(trace);
     for (std::vector<Task>& order : plan.order)
         std::erase_if(order, [](const Task& task) { return !is_ordered(task); });
-    for (int stage = 0; stage < trace.stages; ++stage)
-        if (const std::vector<int> devices = plan.shape.devices_of(stage); devices.size() != 1)
-            fail("the trace has stage {} on {} devices\n  help: name the files of one of the replicas", stage,
-                 devices.size());
     return plan;
+}
+
+// A plan that no schedule names is written to a file, which has no replicas.
+void refuse_several_holders(const Plan& plan) {
+    for (int stage = 0; stage < plan.shape.stages; ++stage)
+        if (const std::vector<int> devices = plan.shape.devices_of(stage); devices.size() != 1)
+            fail(
+                "the trace has stage {} on {} devices, in the order of no schedule in both directions\n  help: name "
+                "the "
+                "files of one of the replicas, or ask `pipewright compare TRACE --replay --explain`, which takes the "
+                "trace as it is",
+                stage, devices.size());
+}
+
+bool trains(const Plan& plan) {
+    return std::ranges::any_of(plan.order, [](const std::vector<Task>& order) {
+        return std::ranges::any_of(order, [](const Task& task) { return is_backward(task.op); });
+    });
 }
 
 // Returns when and for which micro-batches the stages recompute, if adding R to the tasks of `plan` gives the list of
@@ -122,6 +136,7 @@ MeasuredConfig measured_config(const Report& measured) {
             "the trace is of an asynchronous schedule, which has no step to take times from\n  help: record a "
             "synchronous one, such as 1f1b");
     Plan plan = plan_of_computation(measured);
+    const bool has_backwards = trains(plan);
     MeasuredConfig config;
     config.forward = mean_times(measured, Op::Forward);
     config.backward_input = mean_times(measured, Op::BackwardInput);
@@ -133,9 +148,10 @@ MeasuredConfig measured_config(const Report& measured) {
             weight = whole[stage] / 2;
             input = whole[stage] - weight;
         }
-        if (config.forward[stage] <= 0 || input + weight <= 0)
-            fail("the trace has no {} of stage {} that takes time\n  help: record forwards and backwards of all stages",
-                 config.forward[stage] <= 0 ? "forward" : "backward", stage);
+        if (config.forward[stage] <= 0 || (has_backwards && input + weight <= 0))
+            fail("the trace has no {} of stage {} that takes time\n  help: record {} of all stages",
+                 config.forward[stage] <= 0 ? "forward" : "backward", stage,
+                 has_backwards ? "forwards and backwards" : "forwards");
         if (recompute[stage] > 0)
             config.recompute.stages.push_back(static_cast<int>(stage));
     }
@@ -144,8 +160,10 @@ MeasuredConfig measured_config(const Report& measured) {
     config.micro_batch_size = trace.micro_batch_size;
     config.recompute = recomputation_of(trace, plan, config.recompute);
     config.schedule = schedule_with(plan);
-    if (config.schedule.empty())
+    if (config.schedule.empty()) {
+        refuse_several_holders(plan);
         config.plan = std::move(plan);
+    }
     return config;
 }
 

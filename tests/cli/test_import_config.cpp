@@ -106,8 +106,8 @@ TEST_F(ImportConfig, WritesThePlanOfOtherOrders) {
 }
 
 TEST_F(ImportConfig, RefusesWhatHasNoTimes) {
-    write_events("forwards.json", {{0, "F0", 0, 10}, {1, "F0", 10, 10}});
-    expect_says(error_of("import forwards.json -o model.yaml", 2), {"no backward of stage 0", "help: record"});
+    write_events("partly.json", {{0, "F0", 0, 10}, {1, "F0", 10, 10}, {1, "B0", 20, 10}, {0, "B0", 30, 0}});
+    expect_says(error_of("import partly.json -o model.yaml", 2), {"no backward of stage 0", "help: record"});
     run_well("simulate mlp.yaml --set pipeline.schedule=pipedream --trace pipedream.json");
     expect_says(error_of("import pipedream.json -o model.yaml", 2), {"asynchronous", "help: record a synchronous one"});
     EXPECT_FALSE(std::filesystem::exists(file("model.yaml")));
@@ -120,6 +120,18 @@ TEST_F(ImportConfig, TakesMeasuredRuns) {
     EXPECT_GT(predicted("model.yaml"), 0);
     run_well("simulate mlp.yaml --set 'pipeline.replicas=[2]' --set cluster.devices=2 --trace replicas.json");
     expect_says(error_of("import replicas.json -o model.yaml", 2), {"stage 0 on 2 devices", "help: name the files"});
+}
+
+TEST_F(ImportConfig, TakesPlansInBothDirectionsAndWithoutBackwards) {
+    for (const std::string schedule : {"chimera", "dualpipe", "forward-only"}) {
+        write("a.yaml",
+              "{workload: {model: uniform, stages: 4, forward: 10 us, backward_input: 10 us, backward_weight: 10 us}, "
+              "cluster: {devices: 4}, pipeline: {schedule: " +
+                  schedule + ", micro_batches: 8}}");
+        run_well("simulate a.yaml --trace trace.json");
+        expect_says(run_well("import trace.json -o b.yaml").out, {"schedule: " + schedule});
+        EXPECT_EQ(predicted("b.yaml"), predicted("a.yaml")) << schedule;
+    }
 }
 
 TEST_F(ImportConfig, SaysWhatIsRecomputedAndWhen) {
