@@ -1,14 +1,9 @@
 #include "schedules/plan/traffic.h"
 
-#include <algorithm>
-
 namespace pw {
 
-Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs) : shape_(shape), index_(index) {
-    const std::size_t lengths =
-        std::max<std::size_t>(1, costs.lengths.size()) * std::max<std::size_t>(1, costs.slices.size());
-    for (std::size_t number = 0; lengths > 1 && number < lengths; ++number)
-        lengths_.push_back(costs.length_of(static_cast<int>(number), 0).bytes);
+Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs)
+    : shape_(shape), index_(index), costs_(costs) {
     const auto loads_of = [&](const std::vector<EdgeBytes>& edges) {
         Loads loads;
         for (std::vector<Bytes>& kind : loads)
@@ -34,9 +29,7 @@ Bytes Traffic::bytes(const Task& task) const {
         return 0;
     const bool smaller = !last_.front().empty() && shape_.is_in_last_of_mini_batch(task.microbatch);
     const Bytes bytes = (smaller ? last_ : full_)[carries_gradients(task.op) ? 1 : 0][number];
-    if (lengths_.empty())
-        return bytes;
-    return scaled_bytes(bytes, lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()]);
+    return scaled_bytes(bytes, costs_.length_of(task.microbatch, edge.from).bytes);
 }
 
 std::vector<Bytes> Traffic::bytes(const PlanGraph& graph) const {

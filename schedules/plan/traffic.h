@@ -10,6 +10,7 @@
 
 namespace pw {
 
+// Keeps references to its arguments.
 class Traffic {
 public:
     Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs);
@@ -24,8 +25,8 @@ private:
 
     const Shape& shape_;
     const ShapeIndex& index_;
-    std::vector<double> lengths_;  // of bytes, by micro-batch of a step or slice of it; empty: all are 1
-    Loads full_, last_;            // empty if the last micro-batch of a mini-batch is not smaller
+    const Costs& costs_;
+    Loads full_, last_;  // empty if the last micro-batch of a mini-batch is not smaller
 };
 
 }  // namespace pw

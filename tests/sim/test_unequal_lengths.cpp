@@ -10,6 +10,7 @@
 #include "tests/support/shapes.h"
 #include "workloads/error.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -182,6 +183,43 @@ TEST(UnequalLengths, AreOfOtherKindsInAReplay) {
     EXPECT_EQ(parts.costs, 0);
     EXPECT_NE(error_parts(job.plan, job.proof, mode, trace, nullptr, trace).jitter, 0)
         << "without the lengths their differences are taken for chance";
+}
+
+// A single micro-batch of length 3 is one micro-batch of a workload that is three times as large.
+TEST(UnequalLengths, ScaleASingleMicroBatch) {
+    constexpr const char* kConfig = R"(
+workload: {{model: uniform, stages: {0}, forward: {1} us, backward_input: {1} us, backward_weight: {1} us,
+           activation: {1} MB, output: {1} MB}}
+cluster: {{devices: 2, link: {{bandwidth: 1 GB/s}}}}
+pipeline: {{schedule: {2}, micro_batches: 1{3}}}
+)";
+    int compared = 0;
+    for (const std::string_view name : names_of_schedules()) {
+        const auto traced = [&, stages = 2 * schedule_named(name).chunks](int size, const char* lengths) {
+            Notices notices;
+            const Job job = make_job(load(fmt::format(kConfig, stages, size, name, lengths)), notices);
+            return simulate(job.plan, job.costs, job.mode);
+        };
+        try {
+            const Trace large = traced(3, ""), longer = traced(1, ", micro_batch_lengths: [3]");
+            EXPECT_EQ(longer.events, large.events) << name;
+            EXPECT_EQ(longer.memory, large.memory) << name;
+            ++compared;
+        } catch (const Error&) {  // the schedule needs more micro-batches
+        }
+    }
+    EXPECT_GE(compared, 12);
+}
+
+TEST(UnequalLengths, OfASingleMicroBatchTakeTheirMessagesAlong) {
+    constexpr const char* kOne = R"(
+workload: {model: uniform, stages: 2, forward: 1 us, backward_input: 1 us, backward_weight: 1 us, activation: 1 MB, output: 1 MB}
+cluster: {devices: 2, link: {bandwidth: 1 GB/s}}
+pipeline: {schedule: 1f1b, micro_batches: 1, micro_batch_lengths: [3]}
+)";
+    Notices notices;
+    const Job job = make_job(load(kOne), notices);
+    EXPECT_EQ(metrics_of(simulate(job.plan, job.costs, job.mode)).step_time, 6'018'000);
 }
 
 }  // namespace
