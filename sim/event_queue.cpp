@@ -24,11 +24,12 @@ EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds
       lanes_(graph, mode),
       readers_(graph.readers()) {}
 
-void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
-                     const std::vector<char>& by_rendezvous) {
+void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& latencies,
+                     const std::vector<Ns>& busy, const std::vector<char>& by_rendezvous) {
     lanes_.set_by_rendezvous(by_rendezvous);
     costs_ = &costs;
     durations_ = &durations;
+    latencies_ = &latencies;
     busy_ = &busy;
     begin();
     for (int device = 0; device < plan_.shape.devices; ++device)
@@ -171,10 +172,6 @@ void EventQueue::start_send(int send, Ns now) {
     push(link_free + latency_of(send), What::Arrives, recv);
 }
 
-Ns EventQueue::latency_of(int send) const {
-    return costs_->cluster->link_of(graph_.device_of(send), graph_.device_of(lanes_.partner(send))).latency;
-}
-
 void EventQueue::leave(int send, Ns now) {
     count_movers_of(send, -1, now);
     finish(send, now);
@@ -226,6 +223,8 @@ void EventQueue::set_rate(Flow& flow, double rate, Ns now) {
 
 void EventQueue::finish(int node, Ns time) {
     end_[node] = time;
+    if (!fills_.empty() && fills_[node] >= 0)
+        sums_[fills_[node]].filled = time;
     if (const int device = graph_.device_of(node); blocks_ && is_transfer(graph_.task(node).op) &&
                                                    graph_.position_of(node) < next_[device] &&
                                                    --exchanging_[device] == 0)
@@ -255,7 +254,7 @@ void EventQueue::advance(int device, Ns now) {
         }
         if (waits_[node] > 0 || exchanging_[device] > 0)
             return;
-        if (!dispatchers_.empty())
+        if (needs_call(node))
             return ask_for_call(device, now);
         start_task(device, now);
     }
@@ -265,10 +264,11 @@ void EventQueue::advance(int device, Ns now) {
 void EventQueue::start_task(int device, Ns now) {
     const int node = graph_.node(device, next_[device]++);
     start_[node] = now;
-    if (!fills_.empty() && fills_[node] >= 0)
-        push(now + std::min(costs_->dispatch, alone_of(node)) +
-                 sum_of_work(sums_[fills_[node]].work).first_full(std::max<Ns>(0, alone_of(node) - costs_->dispatch)),
+    if (!fills_.empty() && fills_[node] >= 0) {
+        const Ns dispatch = std::min(kinds_.dispatch_of(kinds_.of(node), *costs_), alone_of(node));
+        push(now + dispatch + sum_of_work(sums_[fills_[node]].work).first_full(alone_of(node) - dispatch),
              What::BucketFull, fills_[node]);
+    }
     progress_[device] = {.node = node, .since = now, .end = seq_};
     if (sum_of_[node] >= 0 && graph_.task(node).op == Op::SumGradients)
         join_sum(node, now);
@@ -276,6 +276,9 @@ void EventQueue::start_task(int device, Ns now) {
         push(now + alone_of(node) - after_own(node), What::ComputeEnds, node);
     change_rates(device, now);
 }
+
+// The tasks of a pair that overlap are one launch, with the call of the first task.
+bool EventQueue::needs_call(int node) const { return !dispatchers_.empty() && !kinds_.is_second(kinds_.of(node)); }
 
 void EventQueue::ask_for_call(int device, Ns now) {
     if (std::exchange(call_requested_[device], true))

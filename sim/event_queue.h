@@ -23,11 +23,12 @@ class EventQueue {
 public:
     EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
 
-    // Durations are by kind; that of a SEND is the time for which it occupies its link. `busy` may be empty.
-    // `by_rendezvous` is sends_by_rendezvous(). Throws Error (Infeasible) if the plan deadlocks, naming what every
-    // device waits for.
-    void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& busy,
-             const std::vector<char>& by_rendezvous = {});
+    // Durations are by kind; that of a SEND is the time for which it occupies its link. So are the latencies until its
+    // message arrives. `busy` may be empty. Of `costs` only what tasks share is read: the cluster, sums, movers and
+    // dispatchers. All arguments are read until the next run. `by_rendezvous` is sends_by_rendezvous(). Throws Error
+    // (Infeasible) if the plan deadlocks, naming what every device waits for.
+    void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& latencies,
+             const std::vector<Ns>& busy, const std::vector<char>& by_rendezvous = {});
 
     // These are of the last run.
     Ns start(int node) const { return start_[node]; }
@@ -86,6 +87,7 @@ private:
         double reached = 0;         // when the last message of the step arrives, of those that have left
         Ns begun = -1, ended = -1;  // -1: not yet
         int to_fill = 0;            // holders whose first bucket is not full yet, where there are several buckets
+        Ns filled = 0;              // when the last bucket was full on the last of the holders so far
     };
     struct SumMessage {
         Demand demand;
@@ -116,7 +118,8 @@ private:
     void set_pace(int device, double crowd, Ns now);
     void count_movers(int device, int change, Ns now);
     void count_movers_of(int send, int change, Ns now);
-    Ns latency_of(int send) const;
+    Ns latency_of(int send) const { return (*latencies_)[kinds_.of(send)]; }
+    bool needs_call(int node) const;
     void leave(int send, Ns now);
     void end_flow(std::int64_t seq, Ns now);
     void share_links(Ns now);
@@ -142,7 +145,7 @@ private:
     Lanes lanes_;
     const Rows readers_;
     const Costs* costs_ = nullptr;
-    const std::vector<Ns>*durations_ = nullptr, *busy_ = nullptr;
+    const std::vector<Ns>*durations_ = nullptr, *latencies_ = nullptr, *busy_ = nullptr;
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host

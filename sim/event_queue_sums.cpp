@@ -85,8 +85,7 @@ Ns EventQueue::after_own(int node) const {
 
 // All gradients are ready when the first device comes to its S: then the messages begin. After U, which all devices
 // begin together, they begin with the first device that has its part. A device that comes later, because it is slower
-// or its list had to wait for a send, ends later by the same time. Buckets begin earlier, and the last one is full only
-// then.
+// or its list had to wait for a send, ends later by the same time. Buckets begin earlier and do not wait for lists.
 void EventQueue::join_sum(int node, Ns now) {
     const int number = sum_of_[node];
     Sum& sum = sums_[number];
@@ -166,8 +165,8 @@ void EventQueue::end_share_of_sum(int node) {
     Progress& progress = progress_[graph_.device_of(node)];
     progress.end = seq_;
     if (work.buckets > 1)
-        return push(std::max(sum.ended, progress.since + work.last_bucket()) + costs_->dispatch, What::ComputeEnds,
-                    node);
+        return push(std::max({sum.ended, sum.filled + work.last_bucket(), progress.since}) + costs_->dispatch,
+                    What::ComputeEnds, node);
     const bool is_sum = graph_.task(node).op == Op::SumGradients;
     const Ns rest = is_sum ? std::max<Ns>(0, alone_of(node) - work.alone) : 0;
     push(progress.since + (sum.ended - sum.begun) + rest, What::ComputeEnds, node);

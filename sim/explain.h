@@ -5,6 +5,7 @@
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"
 #include "schedules/plan/plan_graph.h"
+#include "sim/event_queue.h"
 #include "sim/explanation.h"
 #include "sim/recurrence.h"
 
@@ -29,5 +30,11 @@ struct TimedPlan {
 // their devices, the mean time of all stages for their part of the micro-batches, separately for F B I W; R,
 // recomputation, counts as part of the backward that follows it. Transfers, sums and updates keep their times.
 Explanation explain(const TimedPlan& timed);
+
+// Return, and add to an explanation of times that include them, the waits of tasks for the calls of their host's
+// dispatcher. By node: the time for which the device of a task was ready and its host issued the calls of others.
+std::vector<Ns> waits_for_calls(const PlanGraph& graph, const Recurrence& order, const EventQueue& events);
+void add_waits_for_calls(const PlanGraph& graph, const EventQueue& events, const std::vector<Ns>& waits,
+                         Explanation& all);
 
 }  // namespace pw

@@ -214,7 +214,7 @@ Explanation explain(const TimedPlan& timed) {
     timed.recurrence.evaluate(timed.times);
     const int last = last_node(timed);
     all.makespan = end_of(timed, last);
-    const NodeTimes times = node_times(timed);
+    NodeTimes times = node_times(timed);
     all.parts = idle_parts(timed, times, all.makespan);
     all.idle = idle_causes(timed, times, all.parts);
     all.last_inputs = last_inputs(timed.graph, times.end);
@@ -231,7 +231,34 @@ Explanation explain(const TimedPlan& timed) {
     all.critical_of_stages.assign(static_cast<std::size_t>(timed.plan.shape.stages), 0);
     add_critical_path(timed.graph, timed.recurrence, last, all);
     all.slack = slack_of(timed.graph, timed.recurrence, all.makespan);
+    all.latencies = std::move(times.latency);
     return all;
+}
+
+std::vector<Ns> waits_for_calls(const PlanGraph& graph, const Recurrence& order, const EventQueue& events) {
+    std::vector<Ns> waits(static_cast<std::size_t>(graph.size()), 0);
+    for (int turn = 0; turn < graph.size(); ++turn) {
+        const int node = order.order()[turn];
+        if (is_transfer(graph.task(node).op))
+            continue;
+        Ns ready = 0;
+        for (const int other : order.waits(turn))
+            ready = std::max(ready, events.end(other));
+        waits[node] = events.start(node) - ready;
+    }
+    return waits;
+}
+
+void add_waits_for_calls(const PlanGraph& graph, const EventQueue& events, const std::vector<Ns>& waits,
+                         Explanation& all) {
+    for (int node = 0; node < graph.size(); ++node)
+        if (is_compute(graph.task(node).op) && waits[node] > 0) {
+            const int device = graph.device_of(node);
+            all.idle[device].dispatcher += waits[node];
+            all.parts.push_back(
+                {device, events.start(node) - waits[node], events.start(node), &IdleCauses::dispatcher, node});
+        }
+    std::ranges::stable_sort(all.parts, {}, [](const IdlePart& part) { return std::pair(part.device, part.from); });
 }
 
 }  // namespace pw

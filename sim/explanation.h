@@ -48,6 +48,7 @@ struct Explanation {
     std::vector<LinkShare> links;        // on that path, the largest first; all together are the makespan
     std::vector<IdlePart> parts;         // of the idle time, by device, then time; imbalance is in the dependencies
     std::vector<int> path;               // the nodes of the critical path, from the first to the last
+    std::vector<Ns> latencies;           // by node, of a SEND: from its end until its message arrives
     std::vector<int> last_inputs;        // by node: the input that comes last; -1: none
     std::vector<Ns> slack;               // by node: how much later it could end without a later end of the last task
     Ns makespan = 0;

@@ -105,7 +105,6 @@ private:
         const Recurrence::Times* times;
     };
     OnePass one_pass(const char* what);
-    std::vector<Ns> waits_for_calls() const;
     std::pair<Ns, Ns> extent() const;
     std::vector<int> updates_of_last_stage() const;  // nodes
     void append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const;
@@ -114,7 +113,7 @@ private:
         by_events_ = true;
         if (!events_)
             events_.emplace(plan_, graph_, kinds_, mode_);
-        events_->run(*costs_, times_.durations, busy_duration_, by_rendezvous_);
+        events_->run(*costs_, times_.durations, times_.latencies, busy_duration_, by_rendezvous_);
     }
 
     void take(const Costs& costs) {
@@ -228,23 +227,6 @@ Ns Simulation::step_time() const {
     return asynchronous_step_time(updates, plan_.shape.stages, last - first);
 }
 
-// Returns by node the time for which the device of a task was ready and its host issued the calls of others.
-std::vector<Ns> Simulation::waits_for_calls() const {
-    std::vector<Ns> waits(static_cast<std::size_t>(graph_.size()), 0);
-    if (!may_wait_for_calls(plan_.shape, *costs_))
-        return waits;
-    for (int turn = 0; turn < graph_.size(); ++turn) {
-        const int node = own_times_->order()[turn];
-        if (is_transfer(graph_.task(node).op))
-            continue;
-        Ns ready = 0;
-        for (const int other : own_times_->waits(turn))
-            ready = std::max(ready, end_of(other));
-        waits[node] = start_of(node) - ready;
-    }
-    return waits;
-}
-
 // Devices and messages that share something change each other's rates, which one pass cannot compute. But with the
 // times that tasks took in this step, slowed down by each other, one pass gives the same step.
 Simulation::OnePass Simulation::one_pass(const char* what) {
@@ -252,8 +234,8 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
         return {&*recurrence_, &times_};
     own_kinds_.emplace(graph_);
     own_times_.emplace(graph_, *own_kinds_, mode_, *proof_, by_rendezvous_);
-    called_late_ = waits_for_calls();
     const std::vector<Ns> none(static_cast<std::size_t>(graph_.size()), 0);
+    called_late_ = may_wait_for_calls(plan_.shape, *costs_) ? waits_for_calls(graph_, *own_times_, *events_) : none;
     node_times_ = {none, none};
     for (int node = 0; node < graph_.size(); ++node) {
         if (!is_recv(graph_.task(node).op))
@@ -275,14 +257,8 @@ Explanation Simulation::explain(const Costs& costs) {
     const OnePass pass = one_pass("critical paths");
     Explanation all = pw::explain({plan_, graph_, mode_, kinds_, by_events_ ? *own_kinds_ : kinds_, *pass.times,
                                    *pass.recurrence, classes_of(lengths_)});
-    for (int node = 0; by_events_ && node < graph_.size(); ++node)
-        if (is_compute(graph_.task(node).op) && called_late_[node] > 0) {
-            const int device = graph_.device_of(node);
-            all.idle[device].dispatcher += called_late_[node];
-            all.parts.push_back(
-                {device, start_of(node) - called_late_[node], start_of(node), &IdleCauses::dispatcher, node});
-        }
-    std::ranges::stable_sort(all.parts, {}, [](const IdlePart& part) { return std::pair(part.device, part.from); });
+    if (by_events_)
+        add_waits_for_calls(graph_, *events_, called_late_, all);
     return all;
 }
 

@@ -64,15 +64,13 @@ void EmulatedDevice::begin_step(int step) {
 }
 
 void EmulatedDevice::run(const Task& task, int node) {
-    if (task.op == Op::SumGradients)
-        run_.wait_for_buckets(node);
-    Ns left = run_.durations[node];
-    if (Dispatcher* const dispatcher = run_.dispatcher_of(device_)) {
-        run_.sleep_for(run_.job.costs.dispatch);
+    const Ns begun = clock_now();
+    if (Dispatcher* const dispatcher = run_.dispatcher_of(node)) {
+        run_.sleep_until(begun + run_.job.costs.dispatch);
         dispatcher->release();
-        left -= run_.job.costs.dispatch;
     }
-    run_.sleep_for(left);
+    const Ns summed = task.op == Op::SumGradients ? run_.buckets_summed(node) : 0;
+    run_.sleep_until(std::max(begun, summed) + run_.durations[node]);
     if (makes_weight_gradient(task.op))
         run_.ended[node] = clock_now();
     switch (task.op) {
@@ -177,8 +175,8 @@ void EmulatedDevice::wait_at_barrier(const Task& task, int node) {
     run_.plan.barriers->arrive(node);
 }
 
-void EmulatedDevice::wait_for_dispatcher() {
-    if (Dispatcher* const dispatcher = run_.dispatcher_of(device_))
+void EmulatedDevice::wait_for_dispatcher(int node) {
+    if (Dispatcher* const dispatcher = run_.dispatcher_of(node))
         dispatcher->acquire();
 }
 
@@ -270,11 +268,11 @@ void Dispatcher::stop() {
     changed_.notify_all();
 }
 
-Dispatcher* Emulation::dispatcher_of(int device) const {
-    if (dispatchers_.empty())
+Dispatcher* Emulation::dispatcher_of(int node) const {
+    const int other = overlaps_pairs(job.costs) ? plan.graph.paired_with(node) : -1;
+    if (dispatchers_.empty() || (other >= 0 && other < node))
         return nullptr;
-    const std::vector<int>& hosts = job.costs.cluster->host;
-    return dispatchers_[hosts.empty() ? 0 : static_cast<std::size_t>(hosts[device])].get();
+    return dispatchers_[static_cast<std::size_t>(job.costs.cluster->host_of(plan.graph.device_of(node)))].get();
 }
 
 void Emulation::stop() {
@@ -284,10 +282,8 @@ void Emulation::stop() {
 }
 
 // A long sleep is divided, so that a failed run ends soon.
-void Emulation::sleep_for(Ns duration) const {
-    if (duration <= 0)
-        return;
-    const Ns until = clock_now() + duration, wakes = until - kSpun;
+void Emulation::sleep_until(Ns until) const {
+    const Ns wakes = until - kSpun;
     while (clock_now() < wakes && !stopped_) {
         const Ns next = std::min(wakes, clock_now() + kSecond / 10);
         const timespec time{next / kSecond, next % kSecond};
@@ -297,11 +293,11 @@ void Emulation::sleep_for(Ns duration) const {
         std::this_thread::yield();
 }
 
-void Emulation::wait_for_buckets(int sum) const {
-    Ns until = 0;
+Ns Emulation::buckets_summed(int sum) const {
+    Ns last = 0;
     for (const int pass : plan.graph.inputs(sum))
-        until = std::max(until, ended[pass] + bucket_delays[pass]);
-    sleep_for(until - clock_now());
+        last = std::max(last, ended[pass] + bucket_delays[pass]);
+    return last;
 }
 
 Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge, int microbatch) const {

@@ -29,7 +29,7 @@ public:
     void begin() override {}
     void begin_step(int step) override;
     void wait_at_barrier(const Task& task, int node) override;
-    void wait_for_dispatcher() override;
+    void wait_for_dispatcher(int node) override;
     void run(const Task& task, int node) override;
 
     std::uint64_t weights(int stage) const;  // of the newest version
@@ -95,15 +95,18 @@ public:
     std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
     void stop() override;
-    Dispatcher* dispatcher_of(int device) const;  // null if the device has its own
+    // Returns the dispatcher that issues the call of a task; null if the device has its own, or if the task is the
+    // second one of a launch.
+    Dispatcher* dispatcher_of(int node) const;
     // Writes the tag of a tensor (or gradient) at both ends of the buffer that its maker writes.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
     // Reads the tag in the landing buffer. Throws Error (RunFailed) that names reader and maker if it is not the
     // tag that was sent.
     std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
-    void sleep_for(Ns duration) const;
-    // Sleeps until the last bucket of an S may be sent. Called when all its devices have arrived.
-    void wait_for_buckets(int sum) const;
+    void sleep_until(Ns moment) const;  // on clock_now()
+    // Returns when the last bucket of an S is summed; without buckets, when its last input ended. Called when all its
+    // devices have arrived.
+    Ns buckets_summed(int sum) const;
 
     const RunPlan& plan;
     const Job& job;

@@ -104,7 +104,7 @@ public:
     // Waits, before S and U, for the other devices of the task's barrier.
     virtual void wait_at_barrier(const Task& task, int node) = 0;
     // Waits until the host issues the call of a task, which is then run.
-    virtual void wait_for_dispatcher() {}
+    virtual void wait_for_dispatcher(int /*node*/) {}
     virtual void run(const Task& task, int node) = 0;  // F B I W R U S
     // Called after run(), when the clock has been read: all that other threads begin from now on is later than the
     // task.

@@ -101,7 +101,7 @@ void DeviceThread::launch(const Task& task, int position) {
     if (is_closing(task.op))
         work_.wait_at_barrier(task, node);
     if (!is_transfer(task.op))
-        work_.wait_for_dispatcher();
+        work_.wait_for_dispatcher(node);
     plan_.monitor->set_working(device_, node);
     acquire(position);
     mailbox_->reach(device_, position);

@@ -72,37 +72,38 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vecto
     return bounded_sum(time, costs.dispatch);
 }
 
-// Returns the measured time of a pair of F and B with these durations, without dispatch: it scales as the two tasks do.
-std::optional<Ns> measured_pair(const TaskKinds::Kind& a, const TaskKinds::Kind& b, Ns both, const Costs& costs,
+// Returns the measured time of a pair of F and B that take `both` one after the other: it scales as the two tasks do.
+std::optional<Ns> measured_pair(const TaskKinds::Kind& a, const TaskKinds::Kind& b, Ns both,
                                 const std::vector<StageCost>& stages) {
     const TaskKinds::Kind &forward = a.op == Op::Forward ? a : b, &backward = a.op == Op::Forward ? b : a;
     if (forward.op != Op::Forward || backward.op != Op::Backward || !stages[forward.stage].pair)
         return std::nullopt;
     const Ns pair = *stages[forward.stage].pair;
     const Ns whole = stages[forward.stage].forward + stages[backward.stage].backward;
-    both -= 2 * costs.dispatch;
     return both == whole || whole == 0
                ? pair
                : bounded(static_cast<double>(pair) * static_cast<double>(both) / static_cast<double>(whole));
 }
 
-// Replaces the durations of both tasks of each pair by their parts of the time of the pair.
+// Replaces the durations of both tasks of each pair by their parts of the time of the pair, which is one launch.
 void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs, const std::vector<StageCost>& stages,
                    std::vector<Ns>& durations) {
     for (std::size_t number = 0; number < kinds.size(); ++number) {
         const int other = kinds[number].pair;
         if (other < static_cast<int>(number))
             continue;
-        Ns &a = durations[number], &b = durations[static_cast<std::size_t>(other)];
-        Ns &longer = a >= b ? a : b, &shorter = a >= b ? b : a;
-        if (const auto pair = measured_pair(kinds[number], kinds[other], bounded_sum(a, b), costs, stages)) {
-            const Ns time = bounded_sum(*pair, costs.dispatch);
-            longer = std::min(longer, time);
-            shorter = time - longer;
+        Ns &first = durations[number], &second = durations[static_cast<std::size_t>(other)];
+        first -= costs.dispatch;
+        second -= costs.dispatch;
+        Ns &longer = first >= second ? first : second, &shorter = first >= second ? second : first;
+        if (const auto pair = measured_pair(kinds[number], kinds[other], bounded_sum(first, second), stages)) {
+            longer = std::min(longer, *pair);
+            shorter = *pair - longer;
         } else {
             constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
             shorter = static_cast<Ns>(std::ceil(static_cast<double>(shorter) * costs.pair_exposed * kNoDigits));
         }
+        first += costs.dispatch;
     }
 }
 
@@ -127,7 +128,7 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
     for (std::size_t number = 0; number < durations.size(); ++number)
         if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
             if (const StageSum* sum = sum_in_buckets(kind.stage, costs))
-                durations[number] -= sum->alone - sum->last_bucket();
+                durations[number] -= sum->alone;
     return durations;
 }
 
@@ -255,11 +256,13 @@ void TaskKinds::tell_pairs_apart(const PlanGraph& graph) {
             all_[static_cast<std::size_t>(kind)].first = node;
 }
 
-TaskKinds::TaskKinds(const PlanGraph& graph) {
+TaskKinds::TaskKinds(const PlanGraph& graph, bool pairs) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
         of_.push_back(is_recv(task.op) ? kNone : node);
         all_.push_back({task.op, graph.device_of(node), task.stage, false, false, false, task.microbatch, node, 1});
+        if (pairs)
+            all_.back().pair = graph.paired_with(node);
     }
 }
 
@@ -277,8 +280,8 @@ std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
     for (std::size_t number = 0; number < all_.size(); ++number)
         if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))
             if (const StageSum* sum = sum_in_buckets(pass.stage, costs))
-                delays[number] = sum->alone - sum->last_bucket() -
-                                 sum->overlapped(std::max<Ns>(0, durations[number] - costs.dispatch));
+                delays[number] = sum->alone - sum->overlapped(std::max<Ns>(
+                                                  0, durations[number] - dispatch_of(static_cast<int>(number), costs)));
     return delays;
 }
 

@@ -39,7 +39,8 @@ public:
         int count;
         int receiver = -1;   // of a SEND: the receiving device
         int gradients = -1;  // of S: the kind of the pass that makes its last gradients; -1 if there is none
-        int pair = -1;       // of a task in a pair: the kind of the other one, where kinds tell pairs apart
+        // Where kinds tell pairs apart, the kind of the other task of the pair. The second task has the larger number.
+        int pair = -1;
     };
     static constexpr int kNone = -1;
 
@@ -48,19 +49,27 @@ public:
     TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTable& versions,
               const std::vector<int>& classes = {}, bool pairs = false);
     // Makes every node a kind of its own with the node's number, for times that are given task by task. The kind of a
-    // RECV has no tasks.
-    explicit TaskKinds(const PlanGraph& graph);
+    // RECV has no tasks. `pairs`: whether the tasks of a pair are one launch.
+    explicit TaskKinds(const PlanGraph& graph, bool pairs = false);
 
+    // Returns whether tasks of the kind are the second ones of launches: of pairs of tasks that overlap.
+    bool is_second(int kind) const {
+        const int first = kind == kNone ? -1 : all_[static_cast<std::size_t>(kind)].pair;
+        return first >= 0 && first < kind;
+    }
+    // Returns the part of the durations of the kind that is dispatch.
+    Ns dispatch_of(int kind, const Costs& costs) const { return is_second(kind) ? 0 : costs.dispatch; }
     int of(int node) const { return of_[static_cast<std::size_t>(node)]; }
     const std::vector<Kind>& all() const { return all_; }
 
     // Returns the duration of every kind. For a SEND this is the time for which it occupies its link, for an S in
-    // buckets the time from its last bucket on. In a pair the longer task takes its own time, and the shorter one what
-    // the pair takes longer: one after the other, both take the time of the pair.
+    // buckets the time after its messages. In a pair the longer task takes its own time, and the shorter one what
+    // the pair takes longer: one after the other, both take the time of the pair. The dispatch of the pair counts for
+    // its first task.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
     // Returns, for every kind of pass whose gradients are summed in buckets, how long after the end of the stage's last
-    // pass the last bucket may be sent. An S starts that long after the last pass on all devices of the stage, even
-    // where a device reaches its S later. Empty without buckets.
+    // pass the last bucket is summed: no S of the stage ends earlier. Buckets do not wait for a device that reaches its
+    // S later. Empty without buckets.
     std::vector<Ns> bucket_delays(const Costs& costs) const;
     // Returns by kind how long after the end of a SEND its message arrives; 0 for other kinds.
     std::vector<Ns> latencies(const Costs& costs) const;

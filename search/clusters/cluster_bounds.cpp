@@ -170,7 +170,9 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
         for (const int stage : index.stages_of(device)) {
             const StageTimes& own = times[static_cast<std::size_t>(stage)];
             const int served = served_by(shape, device, stage);
-            passes += served * (exposed_work(own.forward, exposed) + own.backward);
+            const Ns forward =
+                exposed == 1 ? own.forward : exposed_work(std::max<Ns>(0, own.forward - costs.dispatch), exposed);
+            passes += served * (forward + own.backward);
             weights += served * own.weight;
             updates += own.update;
         }

@@ -37,12 +37,14 @@ Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) cons
     return count * dispatch_ + std::max<Ns>(0, static_cast<Ns>(all));
 }
 
-// A pair takes the longer task and a share of the shorter one, rounded up: at least B and that share of F.
+// A pair takes the longer task and a share of the shorter one, rounded up, and one dispatch: at least B and that share
+// of F.
 Ns PlanBound::forwards(const PathCounts& counts, Ns time, const Stage& stage) const {
     const Ns alone = passes(counts.forwards - counts.hidden, counts.forward - counts.hidden_length, time, stage);
     if (counts.hidden == 0)
         return alone;
-    return alone + exposed(passes(counts.hidden, counts.hidden_length, time, stage));
+    const Ns hidden = passes(counts.hidden, counts.hidden_length, time, stage) - counts.hidden * dispatch_;
+    return alone + exposed(hidden);
 }
 
 // What B takes longer than `backward`, without a dispatch of its own.

@@ -230,11 +230,12 @@ void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const
 Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
     if (asynchronous_ || config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
         return 0;
+    const bool overlaps = exposed_ < 1;         // then a pair is one launch
     std::map<std::string, std::int64_t> calls;  // by host
     for (std::size_t device = 0; device < plan.order.size(); ++device)
         calls[config.cluster.devices[device].host] +=
             std::count_if(plan.order[device].begin(), plan.order[device].end(),
-                          [](const Task& task) { return !is_transfer(task.op); });
+                          [&](const Task& task) { return !is_transfer(task.op) && !(overlaps && task.with_next); });
     Ns most = 0;
     for (const auto& [host, count] : calls)
         most = std::max(most, count * dispatch_);

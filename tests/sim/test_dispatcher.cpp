@@ -263,5 +263,28 @@ TEST(SharedDispatcher, IsExplainedAsIdleTimeAndDrawsRefuse) {
     EXPECT_THROW(simulator.sample(costs, lognormal_jitter(0.1), 8, 1, 1), Error);
 }
 
+// Tasks that take nothing but their calls: then the host issues one call after the other. A pair has one call if its
+// tasks overlap, else two.
+TEST(SharedDispatcher, IssuesOneCallForAPairThatOverlaps) {
+    for (const auto& [name, devices] : {std::pair{"dualpipe", 4}, std::pair{"dualpipe-v", 3}}) {
+        const Plan plan = plan_of(name, devices, 8, schedule_named(name).chunks);
+        Ns tasks = 0, pairs = 0;
+        for (const std::vector<Task>& order : plan.order)
+            for (const Task& task : order) {
+                tasks += is_transfer(task.op) ? 0 : 1;
+                pairs += task.with_next ? 1 : 0;
+            }
+        EXPECT_GT(pairs, 0);
+        Costs costs = called_by_host(uniform(plan.shape.stages, 0, 0, 0), 9);
+        EXPECT_EQ(metrics_of(simulate(plan, costs)).makespan, 9 * tasks) << name;
+        costs.pair_exposed = 0.5;
+        EXPECT_EQ(metrics_of(simulate(plan, costs)).makespan, 9 * (tasks - pairs)) << name;
+        costs.pair_exposed = 1;
+        for (StageCost& cost : costs.stage)
+            cost.pair = 0;
+        EXPECT_EQ(metrics_of(simulate(plan, costs)).makespan, 9 * (tasks - pairs)) << name;
+    }
+}
+
 }  // namespace
 }  // namespace pw

@@ -239,5 +239,18 @@ TEST(Pairs, ThatNeedEachOtherAreRefused) {
     expect_says(refusal([&] { prove(parse_csv(circle, "plan.csv"), {}); }, ExitCode::Infeasible), {"deadlocks"});
 }
 
+// F 10, B 20 and a dispatch of 4, which a pair takes once: it takes 4 + 20 + 5.
+TEST(Pairs, TakeOneDispatch) {
+    const Plan plan = parse_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n", "plan.csv").plan;
+    Costs costs = uniform(1, 10, 10, 10);
+    costs.dispatch = 4;
+    costs.stage[0].update = 3;
+    EXPECT_EQ(metrics_with(plan, costs).makespan, 14 + 14 + 24 + 24 + 7);
+    costs.pair_exposed = 0.5;
+    EXPECT_EQ(metrics_with(plan, costs).makespan, 14 + 29 + 24 + 7);
+    costs.stage[0].pair = 22;
+    EXPECT_EQ(metrics_with(plan, costs).makespan, 14 + 26 + 24 + 7);
+}
+
 }  // namespace
 }  // namespace pw

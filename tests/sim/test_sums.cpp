@@ -340,5 +340,32 @@ TEST(Sums, TakeAsLongByTheirStepsAsTheySay) {
     }
 }
 
+// The last backward of stage 1 is from 2810 to 3810 us. Its second bucket is full at the end and takes 500 us. An
+// exchange that blocks holds S until 4210.
+TEST(Sums, OfALastBucketDoesNotWaitForAnExchange) {
+    PlanOptions options;
+    options.transfers.exchange = TransferMode::Exchange::Blocking;
+    const Plan plan = plan_of("gpipe", Replicas{2, 2}, 4, options);
+    constexpr Ns kUs = 1'000;
+    Costs costs = uniform(2, 10 * kUs, 20 * kUs, 0);
+    costs.stage[1].forward = 500 * kUs;
+    costs.stage[1].backward = costs.stage[1].backward_input = 1000 * kUs;
+    costs.edges = {{0, 1, 400'000, 400'000}};
+    const Link link{.latency = 0, .bandwidth = 1e9};
+    ClusterEdit(costs)->link = link;
+    ClusterEdit(costs)->sums = link;
+    costs.bytes[1].weights = 1'000'000;
+    costs.sum_bucket = 500'000;
+    add_gradient_sums(costs, plan.shape);
+    Simulator simulator(plan, options.transfers);
+    const Trace trace = simulator.trace(costs);
+    for (const TraceEvent& event : trace.events)
+        if (event.task.op == Op::SumGradients && event.task.stage == 1) {
+            EXPECT_EQ(event.start, 4210 * kUs);
+            EXPECT_EQ(event.end, 4310 * kUs);
+        }
+    EXPECT_EQ(simulator.trace_by_events(costs), trace);
+}
+
 }  // namespace
 }  // namespace pw
