@@ -250,24 +250,29 @@ void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::m
 
 }  // namespace
 
+std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster) {
+    std::map<std::string, int> hosts;
+    for (const DeviceConfig& device : cluster.devices)
+        facts.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
+    facts.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
+    return hosts;
+}
+
 std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
     if (is_transformer(config))
         return std::make_shared<const Cluster>(pipeline_cluster(transformer_job_of(config)));
     const ClusterConfig& cluster = config.cluster;
     ClusterFacts facts;
-    std::map<std::string, int> hosts;  // devices without a host name share one
+    const std::map<std::string, int> hosts = place_on_hosts(facts, cluster);
     std::vector<double> speeds;
-    for (const DeviceConfig& device : cluster.devices) {
+    for (const DeviceConfig& device : cluster.devices)
         speeds.push_back(device.speed);
-        facts.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
-    }
     facts.set_speeds(speeds);
     const bool profiled = is_measured(profile) && !cluster.link_given;
     facts.link = profiled ? profile.link : cluster.link;
     facts.sums = profiled ? profile.sums : cluster.link;
     facts.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
     facts.adapters = cluster.adapters;
-    facts.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
     add_network(facts, cluster, hosts);
     return std::make_shared<const Cluster>(std::move(facts));
 }

@@ -5,6 +5,9 @@
 #include "job/config/config.h"
 #include "schedules/plan/plan.h"
 
+#include <map>
+#include <string>
+
 namespace pw {
 
 // Builds the model that the config names (not for `uniform`, nor for instances that only `search` takes).
@@ -21,6 +24,9 @@ Profile profile_of(const Config& config, const Model& model);
 // Returns the profile with the dispatch of the config, if it has one. Throws if the profile has a separate link between
 // hosts and the config does not say which devices share a host.
 Profile in_cluster(Profile profile, const Config& config);
+// Gives every device its host, and the hosts their dispatchers. Returns the hosts' numbers by name. Devices without a
+// host name share one host.
+std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster);
 // Returns the config's cluster. Its links are those of the profile unless the config has its own.
 std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile);
 // Adds the config's settings of the optimizer, of sums of gradients and of transfers to the costs of a plan. Over the

@@ -200,8 +200,15 @@ void refuse_over_memory(const Job& job) {
     refuse_over_memory(reserved, job.config);
 }
 
-void add_config(Trace& trace, const Config& config) {
+void add_config(Trace& trace, const Job& job) {
+    const Config& config = job.config;
     trace.config = config.yaml;
+    if (job.costs.cluster->dispatch_by_host) {
+        Config known = config;
+        known.cluster.dispatch = job.costs.dispatch;
+        known.cluster.rank_table.clear();
+        trace.config = print_config(known);
+    }
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;
     trace.mini_batch = config.pipeline.mini_batch;
@@ -218,7 +225,17 @@ TraceRules trace_rules(const Trace& trace) {
     config.run.transport = root["run"]["transport"].choice(config.run.transport);
     TraceRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
     if (const Yaml lengths = root["pipeline"]["micro_batch_lengths"]; lengths.present())
-        rules.lengths = read_lengths(lengths, "");
+        rules.costs.lengths = read_lengths(lengths, "");
+    const Yaml cluster = root["cluster"];
+    config.cluster.dispatcher = cluster["dispatcher"].choice(config.cluster.dispatcher);
+    if (config.cluster.dispatcher == ClusterConfig::Dispatcher::PerHost) {
+        read_devices(cluster, config.cluster, reading);
+        ClusterFacts facts;
+        if (std::ssize(config.cluster.devices) >= trace.devices)
+            place_on_hosts(facts, config.cluster);
+        rules.costs.cluster = std::make_shared<const Cluster>(std::move(facts));
+        rules.costs.dispatch = read_time(cluster["dispatch"], 0);
+    }
     root.source().throw_if_mistaken();
     const bool copies = config.run.transport == RunConfig::Transport::Link ||
                         config.run.transport == RunConfig::Transport::Mpi ||

@@ -69,14 +69,15 @@ void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config
 // The same for the memory that the plan reserves according to the job's costs.
 void refuse_over_memory(const Job& job);
 
-// Adds the config and its facts to a trace.
-void add_config(Trace& trace, const Config& config);
+// Adds the config and its facts to a trace. The config has the dispatch and the hosts of shared dispatchers, wherever
+// the job has them from.
+void add_config(Trace& trace, const Job& job);
 
 // The rules by which the tasks of a trace wait for each other. For a trace without a config they are the defaults.
 struct TraceRules {
-    TransferMode mode;                           // as it was executed
-    bool global_norm = false;                    // updates wait for all gradients
-    std::vector<MicroBatchLength> lengths = {};  // Costs::lengths
+    TransferMode mode;         // as it was executed
+    bool global_norm = false;  // updates wait for all gradients
+    Costs costs = {};          // the lengths of micro-batches, and of shared dispatchers the dispatch and the hosts
 };
 TraceRules trace_rules(const Trace& trace);
 

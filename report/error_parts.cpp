@@ -46,13 +46,12 @@ ErrorParts error_parts_of_run(const Job& job, const Trace& predicted, const Trac
     const TransferMode mode = simulated_mode(job);
     const bool proven = job.proof && job.proof->graph.is_of(job.plan);
     return error_parts(job.plan, proven ? job.proof : check(job.plan, mode), mode, predicted, calibrated, measured,
-                       job.costs.lengths);
+                       job.costs);
 }
 
 ErrorParts error_parts_of_traces(const Trace& predicted, const Trace& measured) {
     const TracedPlan traced(predicted);
-    return error_parts(traced.plan, traced.proof, traced.rules.mode, predicted, nullptr, measured,
-                       traced.rules.lengths);
+    return error_parts(traced.plan, traced.proof, traced.rules.mode, predicted, nullptr, measured, traced.rules.costs);
 }
 
 double mechanics_error(const ErrorParts& parts) { return part_of(parts.mechanics.total(), parts.measured); }
@@ -225,11 +224,11 @@ ReplayedTrace replayed(const Report& measured, bool explained) {
                          trace.schedule,
                          measured.metrics.step,
                          measured.metrics.step_time,
-                         mechanics_of(traced.plan, traced.proof, mode, trace),
+                         mechanics_of(traced.plan, traced.proof, mode, trace, traced.rules.costs),
                          measured.names,
                          work_of_stages(trace, measured.metrics.step)};
     if (explained)
-        replay.explanation = explanation_of(traced.plan, traced.proof, mode, trace);
+        replay.explanation = explanation_of(traced.plan, traced.proof, mode, trace, traced.rules.costs);
     return replay;
 }
 

@@ -3,6 +3,7 @@
 #include "report/idle_causes.h"
 #include "report/table.h"
 #include "report/traced_plan.h"
+#include "schedules/plan/contention.h"
 #include "sim/idle.h"
 #include "sim/replay.h"
 #include "sim/simulate.h"
@@ -141,11 +142,11 @@ void add_nodes(Panel& panel, const std::vector<int>& places, const std::vector<i
 }
 
 // The times of a trace whose events are the nodes of the graph.
-NodeTimes times_of(const Trace& trace, const PlanGraph& graph, Ns begin) {
+NodeTimes times_of(const Trace& trace, const PlanGraph& graph, Ns begin, const std::vector<Ns>& latencies) {
     const std::size_t size = trace.events.size();
     if (std::ssize(trace.events) != graph.size())
         fail("the trace has {} tasks, and its plan {}", size, graph.size());
-    NodeTimes times{std::vector<Ns>(size), std::vector<Ns>(size), std::vector<Ns>(size, 0)};
+    NodeTimes times{std::vector<Ns>(size), std::vector<Ns>(size), latencies};
     for (std::size_t node = 0; node < size; ++node) {
         const TraceEvent& event = trace.events[node];
         if (graph.task(static_cast<int>(node)) != event.task)
@@ -153,11 +154,6 @@ NodeTimes times_of(const Trace& trace, const PlanGraph& graph, Ns begin) {
         times.start[node] = event.start - begin;
         times.end[node] = event.end - begin;
     }
-    for (int node = 0; node < graph.size(); ++node)
-        if (is_recv(graph.task(node).op)) {
-            const int send = graph.inputs(node).front();
-            times.latency[send] = std::max<Ns>(0, times.end[node] - times.end[send]);
-        }
     return times;
 }
 
@@ -205,16 +201,18 @@ void explain_trace(Panel& panel, const Trace& whole) {
         const TracedPlan traced(trace);
         const PlanGraph& graph = traced.proof->graph;
         const Ns begin = begin_of(trace);
-        const NodeTimes times = times_of(trace, graph, begin);
+        const Explanation all = explanation_of(traced.plan, traced.proof, traced.rules.mode, trace, traced.rules.costs);
+        const NodeTimes times = times_of(trace, graph, begin, all.latencies);
         const Ns makespan = *std::ranges::max_element(times.end);
         const std::vector<int> places = places_in(*panel.trace, trace);
         const bool predicted = trace.label == kPredicted;
+        const bool exact = predicted && may_wait_for_calls(traced.plan.shape, traced.rules.costs);
         add_gaps(explained,
-                 idle_parts(traced.plan, graph, traced.rules.mode.blocks(), times, makespan,
-                            predicted ? &IdleCauses::send_memory : nullptr),
+                 exact ? all.parts
+                       : idle_parts(traced.plan, graph, traced.rules.mode.blocks(), times, makespan,
+                                    predicted ? &IdleCauses::send_memory : nullptr),
                  places, begin);
-        add_nodes(explained, places, last_inputs(graph, times.end),
-                  explanation_of(traced.plan, traced.proof, traced.rules.mode, trace));
+        add_nodes(explained, places, last_inputs(graph, times.end), all);
         explained.tables.push_back(idle_table(explained, nullptr));
         explained.tables.push_back(slack_table(explained));
     } catch (const Error&) {

@@ -47,7 +47,7 @@ Simulator simulator_of(const Job& job) {
 Trace predict(const Job& job) {
     check_precision(job.config, job.profile);
     Trace trace = at_its_place(job.config, [&] { return simulator_within(job).trace(job.costs); });
-    add_config(trace, job.config);
+    add_config(trace, job);
     return trace;
 }
 
@@ -55,7 +55,7 @@ PredictedNumbers predict_numbers(const Job& job) {
     check_precision(job.config, job.profile);
     Trace head = trace_of(job.plan);
     head.label = kPredicted;
-    add_config(head, job.config);
+    add_config(head, job);
     Metrics metrics = at_its_place(job.config, [&] { return simulator_within(job).metrics(job.costs, head); });
     return {std::move(head), std::move(metrics)};
 }

@@ -1,9 +1,11 @@
 #include "sim/replay.h"
 
 #include "schedules/passes/passes.h"
+#include "schedules/plan/contention.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
+#include "sim/event_queue.h"
 #include "sim/explain.h"
 #include "sim/metrics.h"
 #include "sim/recurrence.h"
@@ -55,18 +57,40 @@ std::vector<Bytes> moved_in(const PlanGraph& graph, const Trace& trace) {
     return moved;
 }
 
+// Returns the parts of costs that a replay reads, apart from the lengths: which devices share a dispatcher. The times of
+// tasks contain everything else.
+Costs dispatchers_of(const Costs& costs) {
+    Costs dispatchers;
+    dispatchers.dispatch = costs.dispatch;
+    ClusterEdit edit(dispatchers);
+    edit->host = costs.cluster->host;
+    edit->dispatch_by_host = costs.cluster->dispatch_by_host;
+    return dispatchers;
+}
+
+// Returns whether the tasks of a pair are one launch in a trace.
+bool overlaps_pairs(const Trace& trace) {
+    for (std::size_t at = 0; at + 1 < trace.events.size(); ++at)
+        if (const TraceEvent& first = trace.events[at], &second = trace.events[at + 1];
+            first.task.with_next && overlap(first.start, first.end, second.start))
+            return true;
+    return false;
+}
+
 // Simulates a plan with times that are given task by task.
 class Replay {
 public:
     Replay(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode, const Trace& trace,
-           const std::vector<MicroBatchLength>& lengths = {})
+           const Costs& costs)
         : plan_(plan),
           proof_(std::move(proof)),
           graph_(proof_->graph),
           mode_(mode),
-          own_kinds_(graph_),
-          kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(lengths), true),
-          times_(graph_, own_kinds_, mode, *proof_, sends_by_rendezvous(mode, moved_in(graph_, trace))),
+          own_kinds_(graph_, overlaps_pairs(trace)),
+          kinds_(plan, graph_, nothing_predicted(plan.shape), classes_of(costs.lengths), true),
+          by_rendezvous_(sends_by_rendezvous(mode, moved_in(graph_, trace))),
+          times_(graph_, own_kinds_, mode, *proof_, by_rendezvous_),
+          dispatchers_(dispatchers_of(costs)),
           replayed_(without_hash(plan)) {
         if (!times_.runs_through())
             fail_with(ExitCode::Infeasible, "plan '{}' deadlocks ({})", plan.schedule, print(mode));
@@ -74,6 +98,8 @@ public:
             replayed_.events.push_back({0, graph_.device_of(node), 0, graph_.task(node), 0, 0, 0, -1});
         for (const Barrier& barrier : barriers_of(graph_, plan.shape))
             barriers_.push_back(barrier.first);
+        if (may_wait_for_calls(plan.shape, costs))
+            events_.emplace(plan_, graph_, own_kinds_, mode_);
     }
 
     Mechanics mechanics(const Trace& trace);
@@ -88,10 +114,13 @@ private:
     Ns step_time(const TaskTimes& times);
     Intervals intervals_in(const Trace& trace, int step) const;
     void wait_at_barriers(Intervals& intervals) const;
-    TaskTimes times_of(const Intervals& intervals) const;
+    TaskTimes times_of(const Intervals& intervals, bool predicted) const;
     TaskTimes times_in_metrics(const Trace& trace) const {
-        return times_of(intervals_in(trace, metrics_of(trace).step));
+        return times_of(intervals_in(trace, metrics_of(trace).step), trace.label == kPredicted);
     }
+    void add_latencies(const Intervals& intervals, bool predicted, TaskTimes& times) const;
+    std::vector<Ns> ends_by_rules(const Intervals& intervals, const TaskTimes& times) const;
+    std::vector<Ns> calls_before(const Intervals& intervals) const;
     TaskTimes mean_times(const Trace& trace) const;
     std::vector<CostPart> cost_parts(const TaskTimes& means, const TaskTimes& predicted);
 
@@ -108,16 +137,22 @@ private:
     const PlanGraph& graph_;
     const TransferMode mode_;
     const TaskKinds own_kinds_, kinds_;
+    const std::vector<char> by_rendezvous_;
     Recurrence times_;
+    const Costs dispatchers_;
+    std::optional<EventQueue> events_;        // if devices wait for calls of a host
     Trace replayed_;                          // what step_time() fills in
     std::vector<std::vector<int>> barriers_;  // the nodes at which devices wait for each other
 };
 
 Ns Replay::step_time(const TaskTimes& times) {
-    times_.evaluate({times.durations, times.latencies});
+    if (events_)
+        events_->run(dispatchers_, times.durations, times.latencies, {}, by_rendezvous_);
+    else
+        times_.evaluate({times.durations, times.latencies});
     for (int node = 0; node < size(); ++node) {
-        replayed_.events[node].start = times_.start(node);
-        replayed_.events[node].end = times_.end(node);
+        replayed_.events[node].start = events_ ? events_->start(node) : times_.start(node);
+        replayed_.events[node].end = events_ ? events_->end(node) : times_.end(node);
     }
     return step_time_of(replayed_);
 }
@@ -161,19 +196,48 @@ void Replay::wait_at_barriers(Intervals& intervals) const {
     }
 }
 
-TaskTimes Replay::times_of(const Intervals& intervals) const {
+// A message takes until it arrives: a RECV ends then, or when its receiver comes to it. If the receiver came after the
+// SEND had ended, a message takes as long as others of its kind whose receivers did not, at most until its receiver
+// came. If there are none, it takes the time after that.
+void Replay::add_latencies(const Intervals& intervals, bool predicted, TaskTimes& times) const {
+    struct Message {
+        int send;
+        Ns ready, end;  // when the receiver came, and of the RECV
+    };
+    std::vector<Message> waited;
+    std::vector<std::vector<Ns>> known(kinds_.all().size());
+    for (int turn = 0; turn < size(); ++turn) {
+        const int node = times_.order()[turn];
+        if (!is_recv(task(node).op))
+            continue;
+        const int send = graph_.inputs(node).front();
+        const Ns left = intervals[send].second, end = intervals[node].second;
+        Ns ready = std::numeric_limits<Ns>::min();
+        for (const int other : times_.waits(turn))
+            ready = other == send ? ready : std::max(ready, intervals[other].second);
+        if (ready > left && !(predicted && end > ready)) {
+            waited.push_back({send, ready, end});
+            continue;
+        }
+        times.latencies[send] = std::max<Ns>(0, end - left);
+        known[kinds_.of(send)].push_back(times.latencies[send]);
+    }
+    for (const auto& [send, ready, end] : waited) {
+        const Ns left = intervals[send].second;
+        const std::vector<Ns>& others = known[kinds_.of(send)];
+        const Ns usual = others.empty() ? end - ready : mean_of(others);
+        times.latencies[send] = std::max<Ns>(0, others.empty() || left + usual < ready ? usual : end - left);
+    }
+}
+
+TaskTimes Replay::times_of(const Intervals& intervals, bool predicted) const {
     TaskTimes times;
     times.durations.resize(intervals.size());
     times.latencies.resize(intervals.size());
-    for (int node = 0; node < size(); ++node) {
-        const auto& [start, end] = intervals[node];
-        if (is_recv(task(node).op)) {
-            const int send = graph_.inputs(node).front();
-            times.latencies[send] = std::max<Ns>(0, end - intervals[send].second);
-        } else {
-            times.durations[node] = end - start;
-        }
-    }
+    for (int node = 0; node < size(); ++node)
+        if (!is_recv(task(node).op))
+            times.durations[node] = intervals[node].second - intervals[node].first;
+    add_latencies(intervals, predicted, times);
     double all = 0;
     for (int node = 0; node < size(); ++node)
         all += static_cast<double>(times.durations[node]) + static_cast<double>(times.latencies[node]);
@@ -192,7 +256,7 @@ TaskTimes Replay::mean_times(const Trace& trace) const {
         steps.erase(steps.begin());
     std::vector<std::vector<Ns>> durations(kinds_.all().size()), latencies = durations;
     for (const int step : steps) {
-        const TaskTimes times = times_of(intervals_in(trace, step));
+        const TaskTimes times = times_of(intervals_in(trace, step), trace.label == kPredicted);
         for (int node = 0; node < size(); ++node)
             if (const int kind = kinds_.of(node); kind != TaskKinds::kNone) {
                 durations[kind].push_back(times.durations[node]);
@@ -214,33 +278,70 @@ TaskTimes Replay::mean_times(const Trace& trace) const {
     return means;
 }
 
+// Returns when every node ended, a RECV by the rules: its receiver takes in a message at once.
+std::vector<Ns> Replay::ends_by_rules(const Intervals& intervals, const TaskTimes& times) const {
+    std::vector<Ns> ends(intervals.size());
+    for (int turn = 0; turn < size(); ++turn) {
+        const int node = times_.order()[turn];
+        ends[node] = intervals[node].second;
+        if (!is_recv(task(node).op))
+            continue;
+        const int send = graph_.inputs(node).front();
+        Ns reached = ends[send] + times.latencies[send];
+        for (const int other : times_.waits(turn))
+            reached = std::max(reached, ends[other]);
+        ends[node] = std::min(ends[node], reached);
+    }
+    return ends;
+}
+
+// Returns by node when its host had issued the call before its own, in the order of the trace.
+std::vector<Ns> Replay::calls_before(const Intervals& intervals) const {
+    constexpr Ns kNone = std::numeric_limits<Ns>::min();
+    std::vector<Ns> before(intervals.size(), kNone);
+    if (!events_)
+        return before;
+    std::vector<int> calls;
+    for (int node = 0; node < size(); ++node)
+        if (!is_transfer(task(node).op) && !own_kinds_.is_second(own_kinds_.of(node)))
+            calls.push_back(node);
+    std::ranges::stable_sort(calls, {}, [&](int node) { return intervals[node].first; });
+    std::map<int, Ns> issued;  // by host
+    for (const int node : calls) {
+        Ns& last = issued.try_emplace(dispatchers_.cluster->host_of(graph_.device_of(node)), kNone).first->second;
+        before[node] = std::exchange(last, intervals[node].first + dispatchers_.dispatch);
+    }
+    return before;
+}
+
 // Adds to every task the time before it that the plan does not explain.
 void Replay::add_gaps(const Intervals& intervals, Gap cause, TaskTimes& times) const {
     Ns begin = std::numeric_limits<Ns>::max();
     for (int node = 0; node < size(); ++node)
         if (!is_transfer(task(node).op))
             begin = std::min(begin, intervals[node].first);
+    const std::vector<Ns> ends = ends_by_rules(intervals, times), calls = calls_before(intervals);
     for (int turn = 0; turn < size(); ++turn) {
         const int node = times_.order()[turn];
         if (is_recv(task(node).op))
             continue;
         int last = -1;
         for (const int other : times_.waits(turn))
-            if (last < 0 || intervals[other].second > intervals[last].second)
+            if (last < 0 || ends[other] > ends[last])
                 last = other;
         const Gap own = last < 0                                                                     ? Gap::Begin
                         : is_recv(task(last).op) || graph_.device_of(last) != graph_.device_of(node) ? Gap::HandOver
                                                                                                      : Gap::Dispatch;
         if (own == cause)
             times.durations[node] +=
-                std::max<Ns>(0, intervals[node].first - (last < 0 ? begin : intervals[last].second));
+                std::max<Ns>(0, intervals[node].first - std::max(calls[node], last < 0 ? begin : ends[last]));
     }
 }
 
 Mechanics Replay::mechanics(const Trace& trace) {
     const Metrics metrics = metrics_of(trace);
     const Intervals intervals = intervals_in(trace, metrics.step);
-    TaskTimes times = times_of(intervals);
+    TaskTimes times = times_of(intervals, trace.label == kPredicted);
     Ns reached = step_time(times);
     Mechanics mechanics;
     const Ns replayed = reached;
@@ -251,13 +352,24 @@ Mechanics Replay::mechanics(const Trace& trace) {
         const Ns before = std::exchange(reached, step_time(times));
         mechanics.*part = before - reached;
     }
-    mechanics.rules = replayed - metrics.step_time - mechanics.total();
+    // A late call of a shared dispatcher delays the calls after it, which the replay issues on time.
+    (events_ ? mechanics.dispatch : mechanics.rules) += replayed - metrics.step_time - mechanics.total();
     return mechanics;
 }
 
 Explanation Replay::explanation(const Trace& trace) {
-    const TaskTimes times = times_in_metrics(trace);
-    return explain({plan_, graph_, mode_, kinds_, own_kinds_, {times.durations, times.latencies}, times_});
+    TaskTimes times = times_in_metrics(trace);
+    std::vector<Ns> waits;
+    if (events_) {
+        step_time(times);
+        waits = waits_for_calls(graph_, times_, *events_);
+        for (int node = 0; node < size(); ++node)
+            times.durations[node] += waits[node];
+    }
+    Explanation all = explain({plan_, graph_, mode_, kinds_, own_kinds_, {times.durations, times.latencies}, times_});
+    if (events_)
+        add_waits_for_calls(graph_, *events_, waits, all);
+    return all;
 }
 
 // Replaces the times of one side by those of the other, the tasks of one operation and stage after those of another,
@@ -321,19 +433,18 @@ ErrorParts Replay::error_parts(const Trace& predicted, const Trace* calibrated, 
 }  // namespace
 
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& trace) {
-    return Replay(plan, std::move(proof), mode, trace).mechanics(trace);
+                       const Trace& trace, const Costs& costs) {
+    return Replay(plan, std::move(proof), mode, trace, costs).mechanics(trace);
 }
 
 Explanation explanation_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                           const Trace& trace) {
-    return Replay(plan, std::move(proof), mode, trace).explanation(trace);
+                           const Trace& trace, const Costs& costs) {
+    return Replay(plan, std::move(proof), mode, trace, costs).explanation(trace);
 }
 
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& predicted, const Trace* calibrated, const Trace& measured,
-                       const std::vector<MicroBatchLength>& lengths) {
-    return Replay(plan, std::move(proof), mode, measured, lengths).error_parts(predicted, calibrated, measured);
+                       const Trace& predicted, const Trace* calibrated, const Trace& measured, const Costs& costs) {
+    return Replay(plan, std::move(proof), mode, measured, costs).error_parts(predicted, calibrated, measured);
 }
 
 }  // namespace pw

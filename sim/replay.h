@@ -51,20 +51,20 @@ struct ErrorParts {
 };
 
 // Replays the step of the trace that metrics_of() takes its numbers from, of an asynchronous plan the whole run.
-// `proof` is that of the plan. Throws Error: Infeasible when the plan deadlocks in the mode; BadInput naming device,
-// step and task when the events of a device are not its list.
+// `proof` is that of the plan. Of `costs` only the lengths of micro-batches and shared dispatchers are read:
+// `dispatch`, and the hosts of the cluster. Throws Error: Infeasible when the plan deadlocks in the mode; BadInput
+// naming device, step and task when the events of a device are not its list.
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& trace);
+                       const Trace& trace, const Costs& costs = {});
 
 // Explains that replay as explain() does a prediction. Throws as mechanics_of() does.
 Explanation explanation_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                           const Trace& trace);
+                           const Trace& trace, const Costs& costs = {});
 
 // `calibrated` is the plan simulated with costs that were measured during the run, or null. `predicted` need not come
-// from a simulation: the mechanics are then those of both. `lengths` is Costs::lengths: tasks of micro-batches of
-// unequal length are of several kinds.
+// from a simulation: the mechanics are then those of both. Tasks of micro-batches of unequal length are of several
+// kinds.
 ErrorParts error_parts(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,
-                       const Trace& predicted, const Trace* calibrated, const Trace& measured,
-                       const std::vector<MicroBatchLength>& lengths = {});
+                       const Trace& predicted, const Trace* calibrated, const Trace& measured, const Costs& costs = {});
 
 }  // namespace pw

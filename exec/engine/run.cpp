@@ -107,7 +107,7 @@ Trace trace_of_run(const RunPlan& plan, const Devices& work, const StepLog& log)
     trace.label = "measured";
     trace.machine = work.machine();
     trace.reserved = plan.packing.arena;
-    add_config(trace, plan.job.config);
+    add_config(trace, plan.job);
     log.write(trace);
     return trace;
 }

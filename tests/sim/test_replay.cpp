@@ -5,6 +5,7 @@
 #include "schedules/passes/passes.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/trace/trace_plan.h"
+#include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
 #include "tests/support/refusal.h"
@@ -273,6 +274,87 @@ TEST(Replay, RefusesEventsThatAreNotTheList) {
     trace = simulate(plan, costs);
     trace.events.pop_back();
     expect_says(refusal([&] { (void)mechanics_in(plan, costs, trace); }), {"step 0 of device 1 ends before"});
+}
+
+// Four devices of a host, which issues one call at a time.
+TEST(Replay, KnowsSharedDispatchers) {
+    Random random(11);
+    int waited = 0;  // plans that would have mechanics otherwise
+    for (const std::string_view name : names_of_schedules()) {
+        const Plan plan = plan_of(name, 4, 8, schedule_named(name).chunks);
+        Costs costs = uneven(plan);
+        ClusterEdit(costs)->dispatch_by_host = true;
+        for (const std::vector<int>& hosts : {std::vector<int>{}, {0, 0, 1, 1}, {0, 1, 1, 0}}) {
+            ClusterEdit(costs)->host = hosts;
+            costs.dispatch = pick(random, 1, 60);
+            const Trace trace = simulate(plan, costs);
+            EXPECT_EQ(mechanics_of(plan, graph_alone(plan), mode_of(costs), trace, costs), Mechanics{}) << name;
+            waited += mechanics_of(plan, graph_alone(plan), mode_of(costs), trace) != Mechanics{};
+            Costs other = costs;
+            for (StageCost& cost : other.stage)
+                cost.forward += pick(random, 0, 50);
+            const Trace measured = simulate(plan, other);
+            const ErrorParts parts =
+                error_parts(plan, graph_alone(plan), mode_of(costs), trace, nullptr, measured, costs);
+            expect_sums(parts);
+            EXPECT_EQ(parts.mechanics, Mechanics{}) << name;
+            const Explanation all = explanation_of(plan, graph_alone(plan), mode_of(costs), trace, costs);
+            const Explanation predicted = Simulator(plan, mode_of(costs)).explain(costs);
+            for (std::size_t device = 0; device < 4; ++device)
+                EXPECT_EQ(all.idle[device].dispatcher, predicted.idle[device].dispatcher) << name << ' ' << device;
+        }
+    }
+    EXPECT_GT(waited, 40);
+}
+
+// Waits of tasks for calls, which the simulator models, are no mechanics. Time that passes besides is.
+TEST(Replay, TellsWaitsForCallsFromOtherTime) {
+    const Plan plan = plan_of("gpipe", 2, 2);
+    Costs costs = uniform(2, 10, 10, 10);
+    costs.dispatch = 4;
+    ClusterEdit(costs)->dispatch_by_host = true;
+    Trace trace = simulate(plan, costs);
+    for (TraceEvent& event : trace.events)
+        if (event.end > 70) {  // the last two backwards and all that follows
+            event.start += event.start >= 70 ? 5 : 0;
+            event.end += 5;
+        }
+    trace.label = "measured";
+    const Mechanics mechanics = mechanics_of(plan, graph_alone(plan), mode_of(costs), trace, costs);
+    EXPECT_EQ(mechanics.total(), -5);
+    EXPECT_EQ(mechanics.rules, 0);
+}
+
+// Two stages, 375 kB at 2.75 GB/s, receives deferred: with the mean times of both stages the step is that of their
+// prediction, whatever the messages of the trace waited for their receivers.
+TEST(Replay, EqualStagesDoNotKeepWaitsForReceivers) {
+    TransferMode mode;
+    mode.receive = TransferMode::Receive::Deferred;
+    const Plan plan = plan_of("1f1b", 2, 6, 1, {.transfers = mode});
+    const auto costs_of = [&](const std::vector<StageCost>& stages) {
+        Costs costs = uniform(2, 1, 1, 1);
+        costs.stage = stages;
+        costs.edges = {{0, 1, 375'000, 375'000}};
+        ClusterEdit(costs)->link.bandwidth = 2.75e9;
+        return costs;
+    };
+    const auto stage = [](Ns forward, Ns input, Ns weight) {
+        StageCost cost;
+        cost.forward = forward, cost.backward_input = input, cost.backward_weight = weight;
+        cost.backward = input + weight;
+        return cost;
+    };
+    const Costs uneven = costs_of({stage(76'000, 216'000, 12'000), stage(36'000, 8'000, 40'000)});
+    const Costs level = costs_of({stage(56'000, 112'000, 26'000), stage(56'000, 112'000, 26'000)});
+    Trace trace = simulate(plan, uneven, mode);
+    EXPECT_EQ(metrics_of(trace).step_time, 2'286'184);
+    const Ns expected = metrics_of(simulate(plan, level, mode)).step_time;
+    EXPECT_EQ(mechanics_of(plan, check(plan, mode), mode, trace), Mechanics{});
+    EXPECT_EQ(explanation_of(plan, check(plan, mode), mode, trace).balanced, expected);
+    EXPECT_LT(expected, 2'180'000);
+    trace.label = "measured";
+    EXPECT_EQ(mechanics_of(plan, check(plan, mode), mode, trace), Mechanics{});
+    EXPECT_EQ(explanation_of(plan, check(plan, mode), mode, trace).balanced, expected);
 }
 
 }  // namespace

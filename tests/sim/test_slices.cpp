@@ -124,7 +124,7 @@ Job job_of(const char* yaml, const std::vector<std::string>& set = {}) {
 TEST(Slices, KeepTheSamplesPerStep) {
     const Job job = job_of(kSmall, {"cluster.devices=1", "pipeline.split=even"});
     Trace trace = simulate(job.plan, job.costs);
-    add_config(trace, job.config);
+    add_config(trace, job);
     const Metrics metrics = metrics_of(trace);
     EXPECT_NEAR(metrics.samples_per_second * static_cast<double>(metrics.step_time) / 1e9, 8, 1e-9);
 }
@@ -133,7 +133,7 @@ TEST(Slices, SurviveATraceFile) {
     const TemporaryFolder folder;
     const Job job = job_of(kSmall);
     Trace trace = simulate(job.plan, job.costs);
-    add_config(trace, job.config);
+    add_config(trace, job);
     const std::string path = folder.write("trace.json", "");
     write_trace(trace, path);
     EXPECT_TRUE(read_trace(path) == trace);

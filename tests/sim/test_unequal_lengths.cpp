@@ -174,11 +174,11 @@ TEST(UnequalLengths, AreOfOtherKindsInAReplay) {
     Notices notices;
     const Job job = make_job(load(kFourStages, {"pipeline.micro_batch_lengths=" + list_of(kTokens)}), notices);
     Trace trace = simulate(job.plan, job.costs, job.mode);
-    add_config(trace, job.config);
+    add_config(trace, job);
     TransferMode mode = job.mode;
     mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
-    EXPECT_EQ(trace_rules(trace).lengths, job.costs.lengths);
-    const ErrorParts parts = error_parts(job.plan, job.proof, mode, trace, nullptr, trace, trace_rules(trace).lengths);
+    EXPECT_EQ(trace_rules(trace).costs.lengths, job.costs.lengths);
+    const ErrorParts parts = error_parts(job.plan, job.proof, mode, trace, nullptr, trace, trace_rules(trace).costs);
     EXPECT_EQ(parts.jitter, 0) << "tasks of one kind take equally long";
     EXPECT_EQ(parts.costs, 0);
     EXPECT_NE(error_parts(job.plan, job.proof, mode, trace, nullptr, trace).jitter, 0)
