@@ -4,6 +4,7 @@
 #include "report/table.h"
 #include "schedules/orders/order_bound.h"
 #include "schedules/orders/order_costs.h"
+#include "workloads/lower_bound.h"
 #include "workloads/text/printable.h"
 
 #include <fmt/format.h>
@@ -14,8 +15,9 @@ namespace pw {
 
 namespace {
 
-double above(Ns time, Ns least) {
-    return least > 0 ? std::max(0.0, static_cast<double>(time - least) / static_cast<double>(least)) : 0;
+double above(Ns time, Ns least, const char* what) {
+    check_lower_bound(least, time, what);
+    return least > 0 ? static_cast<double>(time - least) / static_cast<double>(least) : 0;
 }
 
 }  // namespace
@@ -29,14 +31,16 @@ std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     for (const DeviceConfig& device : job.config.cluster.devices)
         memory.push_back(device.memory);
     OrderCosts costs = order_costs(job.plan.shape, job.costs, std::move(memory), pipeline.recompute);
-    for (auto& [holder, times] : costs.times)
-        if (pipeline.recompute.saved > 0)  // the order decides for how many micro-batches no R runs
-            times.recompute = 0;
+    for (auto& [holder, of_classes] : costs.times)
+        for (OrderCosts::Times& times : of_classes)
+            if (pipeline.recompute.saved > 0)  // the order decides for how many micro-batches no R runs
+                times.recompute = 0;
+    hide_in_pairs(costs, job.costs);
     ScheduleOptions options;
     options.activations = pipeline.activations;
     const StepTimes least =
         least_times(OrderModel({job.plan.shape, options, &costs}), {metrics.step_time, metrics.span});
-    return OrderGap{least.step, least.span, above(metrics.step_time, least.step), above(metrics.span, least.span),
+    return OrderGap{least.step, least.span, above(metrics.step_time, least.step, "the step"), above(metrics.span, least.span, "the span"),
                     pipeline.aim == Aim::Span};
 }
 

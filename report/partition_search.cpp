@@ -9,6 +9,7 @@
 #include "search/placement/max_load.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
+#include "workloads/lower_bound.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -152,6 +153,7 @@ std::string value_text(const PartitionSearch& search, double value) {
 }
 
 double gap_of_partition(const Partition& partition) {
+    check_lower_bound(partition.lower_bound, partition.objective, "the objective");
     return partition.objective > 0 ? (partition.objective - partition.lower_bound) / partition.objective : 0;
 }
 

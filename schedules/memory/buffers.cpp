@@ -1,5 +1,6 @@
 #include "schedules/memory/buffers.h"
 
+#include "schedules/memory/held.h"
 #include "schedules/memory/limits.h"
 #include "schedules/memory/receiver_clocks.h"
 #include "schedules/passes/passes.h"
@@ -32,15 +33,14 @@ public:
                 last = std::max(last, nodes_[row][static_cast<std::size_t>(mb)]);
         return last;
     }
-    int again(int mb) const { return position(node(mb, kSavesAgain)); }
-    // Without a backward, F is the last task.
-    int input(int mb) const { return or_forward(node(mb, kMakesInputGradients), mb); }
-    int weight(int mb) const { return or_forward(node(mb, kMakesWeightGradients), mb); }
+    // Without R or a backward, F is the task of its moment.
+    int at(Moment moment, int mb) const {
+        constexpr OpSet kOps[] = {kSavesFirst, kSavesAgain, kMakesInputGradients, kMakesWeightGradients};
+        const int found = node(mb, kOps[static_cast<std::size_t>(moment)]);
+        return graph_.position_of(found < 0 ? node(mb, kSavesFirst) : found);
+    }
 
 private:
-    int position(int node) const { return node < 0 ? -1 : graph_.position_of(node); }
-    int or_forward(int node, int mb) const { return position(node < 0 ? this->node(mb, kSavesFirst) : node); }
-
     const PlanGraph& graph_;
     std::array<std::span<const int>, kComputing.size()> nodes_;
 };
@@ -115,16 +115,14 @@ private:
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (updated_on_[stage] == device) {
-                const Bytes gradients =
-                    bytes.training.value_or(training_bytes(bytes.weights, costs_.optimizer)).gradients;
+                const TrainingBytes training =
+                    training_bytes_of(stage, static_cast<int>(graph_.index().devices_of(stage).size()), costs_);
                 const int parts = parts_.empty() ? 1 : parts_[stage];
                 for (int part = 0; part < parts; ++part)
-                    add({BufferUse::Gradients, MemoryKind::Gradients, gradients, device, stage, -1, -1, -1, 0, end,
-                         part});
+                    add({BufferUse::Gradients, MemoryKind::Gradients, training.gradients, device, stage, -1, -1, -1, 0,
+                         end, part});
                 const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
-                const Bytes updated = costs_.shard_optimizer ? shard_of(bytes.weights, stage) : bytes.weights;
-                const Bytes states = bytes.training.value_or(training_bytes(updated, costs_.optimizer)).states +
-                                     (versions_.corrects(stage) ? bytes.weights : 0);
+                const Bytes states = training.states + (versions_.corrects(stage) ? bytes.weights : 0);
                 for (int version = 0; version < versions; ++version)
                     add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, 0, end});
             }
@@ -134,24 +132,12 @@ private:
         }
         Bytes workspace = 0, of_first = 0;  // of the first task of a pair that overlap
         for (const Task& task : plan_.order[device])
-            if (Bytes StageBytes::*const need = facts_of(task.op).workspace; need != nullptr) {
-                const Bytes own = workspace_of(task, costs_.bytes[task.stage].*need);
+            if (facts_of(task.op).workspace != nullptr) {
+                const Bytes own = workspace_of(task, costs_);
                 workspace = std::max(workspace, of_first + own);
                 of_first = task.with_next && overlaps_pairs(costs_) ? own : 0;
             }
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
-    }
-
-    // The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
-    Bytes workspace_of(const Task& task, Bytes whole) const {
-        const double length = costs_.length_of(task.microbatch, task.stage).bytes;
-        const Bytes scratch = costs_.slices.empty() ? 0 : std::min(whole, costs_.bytes[task.stage].weight_workspace);
-        return scratch + scaled_bytes(whole - scratch, length);
-    }
-
-    Bytes shard_of(Bytes bytes, int stage) const {
-        const auto holders = static_cast<Bytes>(plan_.shape.devices_of(stage).size());
-        return aligned((bytes + holders - 1) / holders);
     }
 
     // Reserves memory so that buffers do not move while others are added; what is reserved but not used is never
@@ -174,40 +160,32 @@ private:
         const StageBytes& bytes = costs_.bytes[task.stage];
         const TaskPositions positions(graph_, task.stage);
         const int device = graph_.device_of(node), first = graph_.position_of(node);
-        const int again = positions.again(task.microbatch);
-        const int saved = again < 0 ? first : again;
-        const int input = positions.input(task.microbatch), weight = positions.weight(task.microbatch);
-        const double length = costs_.length_of(task.microbatch, task.stage).bytes;
+        const int mb = task.microbatch, input = positions.at(Moment::Input, mb);
+        const std::array at = {first, positions.at(Moment::Again, mb), input, positions.at(Moment::Weight, mb)};
+        const double length = costs_.length_of(mb, task.stage).bytes;
         const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
-            add({use, kind, scaled_bytes(size, length), device, task.stage, task.microbatch, -1, -1, from, last});
+            add({use, kind, scaled_bytes(size, length), device, task.stage, mb, -1, -1, from, last});
         };
-        activation(BufferUse::Data, MemoryKind::Inputs, bytes.data, first, weight);
-        activation(BufferUse::UntilInput, MemoryKind::Activations, bytes.until_input, saved, input);
-        activation(BufferUse::UntilWeight, MemoryKind::Activations, bytes.until_weight, saved, weight);
-        activation(BufferUse::FirstUntilAgain, MemoryKind::Activations, bytes.first_until_again, first,
-                   std::max(first, again));
-        activation(BufferUse::FirstUntilInput, MemoryKind::Activations, bytes.first_until_input, first, input);
-        activation(BufferUse::FirstUntilWeight, MemoryKind::Activations, bytes.first_until_weight, first, weight);
-        activation(BufferUse::Dropped, MemoryKind::Activations, again < 0 ? 0 : bytes.until_input + bytes.until_weight,
-                   first, first);
-        activation(BufferUse::GradientKept, MemoryKind::Activations, input == weight ? 0 : bytes.gradient_kept, input,
-                   weight);
+        for (const HeldTensor& held : activations_of(bytes, at[1] != first, input == at[3]))
+            activation(held.use, held.kind, held.bytes, at[static_cast<std::size_t>(held.from)],
+                       at[static_cast<std::size_t>(held.last)]);
         const Shape& shape = plan_.shape;
-        if (const int later = shape.slices - 1 - shape.slice_of(task.microbatch); later > 0 && input > first)
+        if (const int later = shape.slices - 1 - shape.slice_of(mb); later > 0 && input > first)
             activation(BufferUse::SliceGradients, MemoryKind::Activations, bytes.slice_gradients,
-                       positions.input(task.microbatch + later), input);
+                       positions.at(Moment::Input, mb + later), input);
         if (bytes.statistics > 0)
-            if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(task.microbatch)});
+            if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(mb)});
                 update != update_at_.end())
-                add({BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, device, task.stage,
-                     task.microbatch, -1, -1, first, update->second});
+                add({BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, device, task.stage, mb, -1,
+                     -1, first, update->second});
     }
 
     // The lifetime of a landing buffer begins with its tensor if both stages share the device. Otherwise it begins with
     // its RECV or, if receives are posted early, as soon as the sender can have made the tensor.
     void add_landings(int number, bool forward) {
         const EdgeBytes& bytes = costs_.edges[number];
-        const Bytes size = forward ? bytes.forward : bytes.backward;
+        const HeldTensor landing = landing_of(bytes, forward);
+        const Bytes size = landing.bytes;
         const int receiver_stage = forward ? bytes.to : bytes.from, sender_stage = forward ? bytes.from : bytes.to;
         const Op send_op = forward ? Op::SendForward : Op::SendBackward;
         const OpSet readers = ops_that([&](const OpFacts& op) { return reads(op.op, *facts_of(send_op).other_end); });
@@ -228,15 +206,8 @@ private:
                     fail("plan '{}' has no {}: its transfers were not added", plan_.schedule, print(task));
                 first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
             }
-            int last = graph_.position_of(reader);
-            if (forward)
-                last = bytes.forward_until_weight  ? of_reader.weight(mb)
-                       : bytes.forward_until_input ? of_reader.input(mb)
-                                                   : std::max(last, of_reader.again(mb));
-            else if (bytes.backward_until_weight)
-                last = of_reader.weight(mb);
-            add({forward ? BufferUse::LandingForward : BufferUse::LandingBackward,
-                 forward ? MemoryKind::Inputs : MemoryKind::Communication,
+            const int last = std::max(graph_.position_of(reader), of_reader.at(landing.last, mb));
+            add({landing.use, landing.kind,
                  scaled_bytes(size, costs_.length_of(mb, bytes.from).bytes), device, receiver_stage, mb, number, -1,
                  first, last});
         }

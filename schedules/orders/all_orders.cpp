@@ -24,20 +24,28 @@ struct ChainStage {
     Ns down = 0, up = 0;      // from F to that of the next stage, and from I to that of the one before
     Ns trip = 0, back = 0;    // from the end of F to I, and from the end of I to the end of W on the first stage
     OrderModel::Held held;
+    Ns added = 0, update = 0;  // to W except the first, and after the last one
 };
 
 // Returns nothing if stages are not in a chain with a device each, or micro-batches not equally long, or if B may take
-// less time than I and W, or a gradient arrive before its I starts.
-std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model) {
+// less time than I and W, or a gradient arrive before its I starts. A span has no updates.
+std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model, Aim aim) {
     std::vector<ChainStage> chain;
+    if (!model.has_equal_microbatches())
+        return std::nullopt;
     for (int stage = 0; stage < model.stages(); ++stage) {
         const int first = model.number(stage, 0, 0);
-        ChainStage own{model.device_of(first), {}, 0, 0, 0, 0, model.held(stage)};
+        ChainStage own{model.device_of(first), {}, 0, 0, 0, 0, model.held(first)};
+        own.added = model.added(2 * (first + 2));
+        if (aim == Aim::Step)
+            own.update = model.update_after(stage, own.device, model.microbatches() - 1);
         for (int kind = 0; kind < 3; ++kind)
             own.times[kind] = model.time(2 * (first + kind));
         for (int mb = 0; mb < model.microbatches(); ++mb) {
             const int number = model.number(stage, mb, 0);
-            if (model.device_of(number) != own.device || model.time(2 * (number + 1) + 1) < own.times[1] + own.times[2])
+            const Pass whole = 2 * (number + 1) + 1;
+            const Ns more = model.time(whole) - own.times[1] - own.times[2];
+            if (model.device_of(number) != own.device || more < 0 || more + model.added(whole) < own.added)
                 return std::nullopt;
             for (int kind = 0; kind < 3; ++kind) {
                 if (model.time(2 * (number + kind)) != own.times[kind])
@@ -48,7 +56,7 @@ std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model) {
                         continue;
                     if (of_kind != kind || reader != stage + (kind == 0 ? 1 : -1))
                         return std::nullopt;
-                    (kind == 0 ? own.down : own.up) = message.occupied + message.latency;
+                    (kind == 0 ? own.down : own.up) = message.time();
                 }
             }
         }
@@ -87,11 +95,10 @@ void limit_rest(const OrderModel& model, const std::vector<ChainStage>& chain, i
             const auto all = static_cast<double>(own.held.after_forward[limit]);
             const auto later = static_cast<double>(own.held.after_input[limit]);
             counts = counts && later > 0;
-            const auto weight =
-                static_cast<double>(own.times[2] + model.closing_time(stage, number, model.microbatches()));
+            const auto weight = static_cast<double>(own.times[2] + own.added);
             weights = std::max(weights, weight / later);
             rest = std::max({rest, weight / later, (weight + static_cast<double>(own.times[1])) / all});
-            closing += model.closing_time(stage, number, model.microbatches() - 1);
+            closing += own.added + own.update;
         }
         if (!counts)
             continue;
@@ -137,11 +144,16 @@ private:
     // Of all passes of a micro-batch on a stage.
     Ns work_of(int stage, int mb) const {
         const auto& times = chain_[stage].times;
-        return times[0] + times[1] + times[2] + model_.closing_time(stage, chain_[stage].device, mb);
+        return times[0] + times[1] + times[2] + closing_time(stage, mb);
+    }
+    // Of the k-th W of a stage.
+    Ns closing_time(int stage, int k) const {
+        const ChainStage& own = chain_[stage];
+        return (k > 0 ? own.added : 0) + (k + 1 == model_.microbatches() ? own.update : 0);
     }
     Ns time_of(int stage, int kind) const {
         const ChainStage& own = chain_[stage];
-        return own.times[kind] + (kind == 2 ? model_.closing_time(stage, own.device, done_[stage][2]) : 0);
+        return own.times[kind] + (kind == 2 ? closing_time(stage, done_[stage][2]) : 0);
     }
 
     // Returns when the next pass of a kind can start on a stage.
@@ -322,7 +334,7 @@ private:
 AllOrdersAnswer search_all_orders(const OrderModel& model, Aim aim, Ns most, int tries) {
     if (model.passes() > kMostPasses || most > std::numeric_limits<std::int32_t>::max())
         return {};
-    std::optional<std::vector<ChainStage>> chain = chain_of(model);
+    std::optional<std::vector<ChainStage>> chain = chain_of(model, aim);
     return chain ? AllOrders(model, std::move(*chain), aim, most, tries).answer() : AllOrdersAnswer{};
 }
 

@@ -74,8 +74,8 @@ int rounded_level(int level) {
 }
 
 // Returns the orders of the other schedules on this placement.
-std::vector<PassLists> named_orders(const Request& request, const OrderModel& model) {
-    std::vector<PassLists> all;
+std::vector<std::vector<Tasks>> named_orders(const Request& request) {
+    std::vector<std::vector<Tasks>> all;
     for (const Schedule& schedule : schedules()) {
         Shape shape = request.shape;
         shape.placement.clear();
@@ -88,11 +88,15 @@ std::vector<PassLists> named_orders(const Request& request, const OrderModel& mo
         if (!alike)
             continue;
         try {
-            all.push_back(model.lists_of(schedule.orders({shape, request.options})));
+            all.push_back(schedule.orders({shape, request.options}));
         } catch (const Error&) {  // it is not defined for the shape
         }
     }
     return all;
+}
+
+bool has_pairs(const std::vector<Tasks>& order) {
+    return std::ranges::any_of(order, [](const Tasks& list) { return std::ranges::any_of(list, &Task::with_next); });
 }
 
 // Returns the lists with the micro-batches of each stage in ascending order, F, I or B, and W: of equally long
@@ -127,9 +131,12 @@ public:
           aim_(request.options.aim),
           effort_(request.options.effort),
           rules_(all_rules(model_.has_several_stages())) {
-        for (PassLists& lists : named_orders(request, model_)) {
+        for (std::vector<Tasks>& tasks : named_orders(request)) {
+            PassLists lists = model_.lists_of(tasks);
             const StepTimes times = timer_.times(lists);
             named_.push_back({std::move(lists), times});
+            if (costs_.simulate && has_pairs(tasks))
+                paired_.push_back(std::move(tasks));
         }
     }
 
@@ -140,6 +147,11 @@ public:
         for (const TimedOrder& order : named_)
             if (fits(model_, order.lists))
                 consider(order);
+        for (std::vector<Tasks>& tasks : paired_)
+            if (fits(model_, model_.lists_of(tasks))) {
+                const SimulatedOrder simulated = costs_.simulate(tasks);
+                keep(std::move(tasks), simulated);
+            }
         bool spares = model_.limits_bytes();
         const bool limits_recomputed = model_.limits_bytes() && model_.recomputes();
         const int levels = spares ? model_.levels() : rounded_level(model_.levels());
@@ -163,7 +175,7 @@ public:
             else
                 level = rounded_level(level - 1);
         }
-        return model_.order_of(best_.lists);
+        return best_.tasks;
     }
 
 private:
@@ -194,14 +206,18 @@ private:
     }
 
     SimulatedOrder consider(TimedOrder order) {
-        if (costs_.lengths.empty())
+        if (model_.has_equal_microbatches())
             order.lists = in_ascending_order(model_, std::move(order.lists));
-        SimulatedOrder own =
-            costs_.simulate ? costs_.simulate(model_.order_of(order.lists)) : SimulatedOrder{order.times};
-        if (best_.lists.empty() ||
-            (own.fits != best_.order.fits ? own.fits : is_shorter(own.times, best_.order.times, aim_)))
-            best_ = {std::move(order.lists), own};
+        std::vector<Tasks> tasks = model_.order_of(order.lists);
+        SimulatedOrder own = costs_.simulate ? costs_.simulate(tasks) : SimulatedOrder{order.times};
+        keep(std::move(tasks), own);
         return own;
+    }
+
+    void keep(std::vector<Tasks> tasks, const SimulatedOrder& own) {
+        if (best_.tasks.empty() ||
+            (own.fits != best_.order.fits ? own.fits : is_shorter(own.times, best_.order.times, aim_)))
+            best_ = {std::move(tasks), own};
     }
 
     // Simulates the best orders of a level, as the simulator has more rules than the model. Returns what it says of the
@@ -354,9 +370,10 @@ private:
     Aim aim_;
     double effort_;
     std::vector<OrderRules> rules_;
-    std::vector<TimedOrder> named_, found_;  // found: at a level
+    std::vector<TimedOrder> named_, found_;   // found: at a level
+    std::vector<std::vector<Tasks>> paired_;  // named ones that overlap tasks, which the model does not know
     struct {
-        PassLists lists;
+        std::vector<Tasks> tasks;
         SimulatedOrder order = {{}, false};
     } best_;
     PassLists justified_;  // the last order that was justified
@@ -365,7 +382,7 @@ private:
 
 std::vector<Tasks> shortest_order(const Request& request) {
     const auto order = [](const Request& own) { return Shortest(own).order(); };
-    return request.options.micro_batches == ScheduleOptions::MicroBatches::Any && !request.costs->lengths.empty()
+    return request.options.micro_batches == ScheduleOptions::MicroBatches::Any && !request.costs->classes.empty()
                ? in_own_order(request, order)
                : order(request);
 }

@@ -23,9 +23,30 @@ constexpr double kLeastShare = 0.75;
 // A stage with the shortest passes of all micro-batches.
 struct LineStage {
     Ns forward = kNoTime, input = kNoTime, hold = kNoTime;  // hold: from the start of I until W has ended
+    Ns added = kNoTime;                                     // to the hold of all but the first
     Ns down = 0, up = 0;                                    // of the messages to and from the next stage
     std::int64_t most = 0, most_held = 0;                   // micro-batches from F to the end of I, and to that of W
 };
+
+// Sets how many micro-batches the room of a stage's device holds at most, if all are as small as the smallest.
+void limit_by_room(const OrderModel& model, int stage, LineStage& own) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    own.most = own.most_held = model.microbatches();
+    for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
+        std::int64_t all = kMost, later = kMost, more = kMost;
+        for (int mb = 0; mb < model.microbatches(); ++mb) {
+            const OrderModel::Held& held = model.held(model.number(stage, mb, 0));
+            all = std::min(all, held.after_forward[limit]);
+            later = std::min({later, held.after_forward[limit], held.after_input[limit]});
+            more = std::min(more, held.by_forward[limit]);
+        }
+        const std::int64_t room = model.room(model.device_of(model.number(stage, 0, 0)))[limit] - more;
+        if (all > 0)
+            own.most = std::min(own.most, room / all);
+        if (all > 0 && later > 0)
+            own.most_held = std::min(own.most_held, 1 + (room - all) / later);
+    }
+}
 
 // Returns the stages in order if they are a line; otherwise none.
 std::vector<LineStage> line_of(const OrderModel& model) {
@@ -42,17 +63,17 @@ std::vector<LineStage> line_of(const OrderModel& model) {
             const int forward = model.number(stage, mb, 0), input = forward + 1;
             if (model.device_of(forward) != device)
                 return {};
-            const Ns whole = model.time(2 * input + 1), separate = model.time(2 * input) + model.time(2 * (input + 1));
             own.forward = std::min(own.forward, model.time(2 * forward));
-            own.input = std::min({own.input, model.time(2 * input), whole});
-            own.hold = std::min({own.hold, separate, whole});
+            own.input = std::min(own.input, model.least_input(input));
+            own.hold = std::min(own.hold, model.least_backward(input));
+            own.added = std::min(own.added, model.least_added(input));
             if (stage + 1 == model.stages())
                 continue;
             const int next = model.number(stage + 1, mb, 0);
             const auto to = [&model](int from, int reader) {
                 for (const OrderModel::Message& message : model.messages(from))
                     if (message.reader == reader)
-                        return message.occupied + message.latency;
+                        return message.time();
                 return kNoTime;
             };
             own.down = std::min(own.down, to(forward, next));
@@ -60,17 +81,7 @@ std::vector<LineStage> line_of(const OrderModel& model) {
         }
         if (own.down == kNoTime || own.up == kNoTime)
             return {};
-        own.most = own.most_held = model.microbatches();
-        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
-            const OrderModel::Held& held = model.held(stage);
-            const std::int64_t all = held.after_forward[limit];
-            const std::int64_t later = std::min(all, held.after_input[limit]);
-            const std::int64_t room = model.room(device)[limit] - held.by_forward[limit];
-            if (all > 0)
-                own.most = std::min(own.most, room / all);
-            if (all > 0 && later > 0)
-                own.most_held = std::min(own.most_held, 1 + (room - all) / later);
-        }
+        limit_by_room(model, stage, own);
     }
     return line;
 }
@@ -80,14 +91,13 @@ struct State {
     std::vector<Ns> inputs;    // by micro-batch under way, from the oldest, and by stage: the start of I
     std::vector<Ns> forwards;  // by stage: the end of F of the newest
     std::vector<int> passed;   // by stage: the newest micro-batch whose I runs before the next F
-    Ns least = 0;              // of the step
+    Ns least = 0;              // until the end of the last pass on the first stage
 };
 
 class Crossings {
 public:
     Crossings(const OrderModel& model, std::vector<LineStage> line, Ns found)
-        : model_(model),
-          line_(std::move(line)),
+        : line_(std::move(line)),
           stages_(line_.size()),
           microbatches_(model.microbatches()),
           window_(static_cast<int>(std::min<std::int64_t>(microbatches_, line_[0].most_held))),
@@ -103,8 +113,6 @@ public:
             back += line_[stage].forward + line_[stage].down;
             rest_[stage] = back;
         }
-        accumulate_ = microbatches_ > 2 ? closing_time(0, 1) : 0;
-        update_ = microbatches_ > 2 ? closing_time(0, microbatches_ - 1) - accumulate_ : 0;
     }
 
     Ns bound() {
@@ -139,25 +147,23 @@ public:
     }
 
 private:
-    Ns closing_time(std::size_t stage, int k) const {
-        const int number = model_.number(static_cast<int>(stage), 0, 0);
-        return model_.closing_time(static_cast<int>(stage), model_.device_of(number), k);
-    }
+    // Of the k-th I and W of a stage.
+    Ns hold(std::size_t stage, int k) const { return line_[stage].hold + (k > 0 ? line_[stage].added : 0); }
     std::size_t row_of(int microbatch) const {
         return static_cast<std::size_t>(microbatch - newest_ + window_) * stages_;
     }
 
-    // Returns the least step if I of a micro-batch starts at a time on the first stage. The micro-batches after it for
+    // Returns the least time to the end if I of a micro-batch starts at a time on the first stage. The micro-batches after it for
     // which there is no room at once go forward and back one after another.
-    Ns least_step(int microbatch, Ns start) const {
+    Ns least_end(int microbatch, Ns start) const {
         const LineStage& first = line_[0];
         const int others = microbatches_ - 1 - microbatch;
-        const Ns end = start + first.hold + closing_time(0, microbatch);
+        const Ns end = start + hold(0, microbatch);
         if (others == 0)
             return end;
-        const Ns held = end + others / first.most_held * (rest_[0] + accumulate_);
+        const Ns held = end + others / first.most_held * (rest_[0] + first.added);
         const Ns kept = start + first.hold + others / first.most * (rest_[0] - first.hold + first.input);
-        return std::max(held, kept) + update_;
+        return std::max(held, kept);
     }
 
     // Chooses for each stage from this one on which I run before F of the newest micro-batch.
@@ -173,7 +179,7 @@ private:
         start = std::max(start, state.forwards[stage]);
         if (own.most_held <= window_ && newest_ >= own.most_held) {
             const auto oldest = static_cast<int>(newest_ - own.most_held);
-            start = std::max(start, state.inputs[row_of(oldest) + stage] + own.hold + closing_time(stage, oldest));
+            start = std::max(start, state.inputs[row_of(oldest) + stage] + hold(stage, oldest));
         }
         int passed = std::max(newest_ - window_, state.passed[stage]);
         passed = std::max(passed, static_cast<int>(newest_ - std::min<std::int64_t>(own.most, window_)));
@@ -182,7 +188,7 @@ private:
         for (; passed < newest_; ++passed) {
             if (passed >= 0)
                 start = std::max(start, state.inputs[row_of(passed) + stage] + own.input);
-            if (least_step(newest_, start + rest_[stage] - line_[0].hold) >= found_)
+            if (least_end(newest_, start + rest_[stage] - line_[0].hold) >= found_)
                 return;
             start_[stage] = start;
             passed_[stage] = passed;
@@ -219,7 +225,7 @@ private:
                 inputs[stage] = start;
             }
             if (microbatch >= 0)
-                after.least = std::max(after.least, least_step(microbatch, inputs[0]));
+                after.least = std::max(after.least, least_end(microbatch, inputs[0]));
             before = inputs;
         }
         computed_ += static_cast<double>(after.inputs.size());
@@ -261,12 +267,11 @@ private:
         next_ = std::move(kept);
     }
 
-    const OrderModel& model_;
     const std::vector<LineStage> line_;
     const std::size_t stages_;
     const int microbatches_, window_;  // window: the most micro-batches that are under way with the newest
     const Ns found_;
-    Ns least_, accumulate_ = 0, update_ = 0;
+    Ns least_;
     std::vector<Ns> rest_;  // by stage: from the start of F to the end of W on the first stage
     int newest_ = 0;
     std::vector<Ns> start_;    // by stage: of F of the newest, by the choices so far

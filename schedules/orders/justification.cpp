@@ -123,7 +123,7 @@ private:
         return kind == 0 ? stage : kind == 1 ? 2 * model_.stages() - stage : 2 * model_.stages() + 1;
     }
     Change change_of(Pass pass, bool backwards) const {
-        const OrderModel::Held& held = model_.held(model_.stage_of(pass / 2));
+        const OrderModel::Held& held = model_.held(pass / 2);
         Change change;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
             const std::int64_t amount = held.change(pass, limit);
@@ -158,7 +158,7 @@ private:
                     continue;
                 if (!is_placed[message.reader])
                     return false;
-                first = std::max(first, message.occupied + message.latency - times_[message.reader]);
+                first = std::max(first, message.time() - times_[message.reader]);
             }
             if (!backwards && missing[number] > 0)
                 return false;
@@ -169,7 +169,7 @@ private:
             is_placed[number] = true;
             times_[number] = backwards ? -*end : *end;
             for (const OrderModel::Message& message : model_.messages(number)) {
-                from[message.reader] = std::max(from[message.reader], *end + message.occupied + message.latency);
+                from[message.reader] = std::max(from[message.reader], *end + message.time());
                 --missing[message.reader];
             }
         }

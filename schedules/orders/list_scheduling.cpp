@@ -29,7 +29,6 @@ struct Device {
     std::vector<OrderModel::Amounts> taken;  // by micro-batch: by its F that have begun
     int filling = 0;                         // the first micro-batch with such stages
     OrderModel::Amounts younger{};           // taken by those after it
-    OrderModel::Amounts whole{};             // of a micro-batch on all stages
     OrderModel::Amounts spare_for_passes{};
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
@@ -94,8 +93,9 @@ private:
     }
     bool may_run_ahead(const Device& own, const StageQueue& queue) const;
     const OrderModel::Amounts& room(const Device& own) const {
-        return model_.room(static_cast<int>(&own - devices_.data()));
+        return model_.room(device_of(own));
     }
+    int device_of(const Device& own) const { return static_cast<int>(&own - devices_.data()); }
     bool has_room(const Device& own, const StageQueue& queue) const;
     bool has_room_for(const Device& own, int number) const;
     bool leaves_room_for_older(const Device& own, const StageQueue& queue) const;
@@ -175,7 +175,6 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
             1 + (rules_.undelayed ? std::floor(rules_.ahead * trip / static_cast<double>(slowest_forward(stage)) + 1e-9)
                                   : std::ceil(rules_.ahead * trip / static_cast<double>(model_.slowest_work()) - 1e-9));
     }
-    own.whole = model_.whole(device);
     own.spare_for_passes = model_.spare_for_passes(device);
     own.most_ahead = static_cast<int>(std::min(ahead, 1e9));
     own.oldest = own.filling = first_of(own.left, 0);
@@ -191,7 +190,9 @@ void ListScheduling::limit_stages(Device& own, int device, const std::vector<Ns>
     for (const StageQueue& queue : own.stages) {
         sum += static_cast<double>(trips[queue.stage]) / work;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            largest[limit] = std::max(largest[limit], model_.held(queue.stage).after_forward[limit]);
+            for (const int mb : queue.microbatches)
+                largest[limit] = std::max(
+                    largest[limit], model_.held(model_.number(queue.stage, mb, 0)).after_forward[limit]);
     }
     double ahead = rules_.ahead;
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
@@ -213,21 +214,25 @@ bool ListScheduling::may_run_ahead(const Device& own, const StageQueue& queue) c
     return apart ? static_cast<int>(queue.forwards - queue.inputs) < queue.most_ahead : own.ahead < own.most_ahead;
 }
 
-// Younger micro-batches leave a whole one's room to the first that has F left.
+// A younger micro-batch leaves the room of a whole one to each before it that has F left.
 bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const {
-    const OrderModel::Amounts& needed = model_.held(queue.stage).after_forward;
-    const bool is_younger = queue.microbatches[queue.forwards] != own.filling;
+    const int microbatch = queue.microbatches[queue.forwards];
+    const OrderModel::Amounts& needed = model_.held(number_of(queue, 0)).after_forward;
+    const bool is_younger = microbatch != own.filling;
+    OrderModel::Amounts whole{};
+    if (is_younger)
+        whole = model_.whole(device_of(own), own.filling, microbatch - 1);
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
         const std::int64_t room = this->room(own)[limit] - own.spare_for_passes[limit];
         if (own.used[limit] + needed[limit] > room ||
-            (is_younger && own.younger[limit] + needed[limit] + own.whole[limit] > room))
+            (is_younger && own.younger[limit] + needed[limit] + whole[limit] > room))
             return false;
     }
     return rules_.stages != OrderRules::Stages::InOrder || !is_younger || leaves_room_for_older(own, queue);
 }
 
 bool ListScheduling::has_room_for(const Device& own, int number) const {
-    const OrderModel::Held& held = model_.held(model_.stage_of(number));
+    const OrderModel::Held& held = model_.held(number);
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         if (own.used[limit] + held.needed(2 * number, limit) > room(own)[limit])
             return false;
@@ -240,10 +245,19 @@ bool ListScheduling::leaves_room_for_older(const Device& own, const StageQueue& 
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         needed[limit] += own.spare_for_passes[limit];
     for (const StageQueue& other : own.stages) {
+        const auto add = [&](int mb, std::ptrdiff_t times) {
+            const OrderModel::Held& held = model_.held(model_.number(other.stage, mb, 0));
+            for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+                needed[limit] += times * held.after_forward[limit];
+        };
         const auto first = other.microbatches.begin() + static_cast<std::ptrdiff_t>(other.forwards);
-        const auto older = std::lower_bound(first, other.microbatches.end(), microbatch) - first;
-        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            needed[limit] += (older + (&other == &queue ? 1 : 0)) * model_.held(other.stage).after_forward[limit];
+        const auto end = std::lower_bound(first, other.microbatches.end(), microbatch);
+        if (model_.has_equal_microbatches())
+            add(microbatch, end - first);
+        else
+            std::for_each(first, end, [&](int mb) { add(mb, 1); });
+        if (&other == &queue)
+            add(microbatch, 1);
     }
     return needed[0] <= room(own)[0] && needed[1] <= room(own)[1];
 }
@@ -376,11 +390,13 @@ void ListScheduling::run(int device, const Choice& choice) {
     longest_wait_ = std::max(longest_wait_, own.waited);
     const Pass pass = 2 * number + (choice.kind == 1 && rules_.whole ? 1 : 0);
     lists_[device].push_back(pass);
-    Ns end = choice.start + model_.time(pass);
-    const OrderModel::Held& held = model_.held(queue.stage);
+    Ns end = choice.start + model_.time(pass), update = 0;
+    const OrderModel::Held& held = model_.held(number);
     const bool frees = choice.kind == weight_kind();
-    if (frees)
-        end += model_.closing_time(queue.stage, device, static_cast<int>(queue.weights));
+    if (frees) {
+        end += queue.weights > 0 ? model_.added(pass) : 0;
+        update = model_.update_after(queue.stage, device, static_cast<int>(queue.weights));
+    }
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         own.used[limit] += held.change(pass, limit);
     if (kept_ != nullptr && choice.kind != 2)
@@ -396,7 +412,7 @@ void ListScheduling::run(int device, const Choice& choice) {
     }
     if (choice.kind == 0)
         note_forward(own, queue.microbatches[queue.forwards - 1], held.after_forward);
-    own.free_at = end;
+    own.free_at = end + update;
     send(number, end);
     choose(device);
 }

@@ -2,6 +2,7 @@
 
 #include "schedules/orders/all_orders.h"
 #include "schedules/orders/crossing_bound.h"
+#include "workloads/bounded.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,21 +16,21 @@ constexpr int kProvingTries = 200'000;  // to prove that the order of a small pl
 
 // The passes of one micro-batch on a stage, with the paths that lead to its F and from its I.
 struct Visit {
-    Ns forward, input, weight, backward;  // backward: the shorter of B, and I and W
-    Ns head, trip, tail;                  // until F starts, from its end to I, from the end of I
-    Ns way_back;                          // the part of the tail on the way to the first stage and there
-    Ns lead;                              // from the start of F on the device's first stage to that of this F
-    Ns rest() const { return std::max<Ns>(0, backward - input); }  // the least time after I
+    const OrderModel::Held& held;
+    Ns forward, input, backward;    // the least times: input of I or B, backward of I and W or B
+    Ns longest, longest_weight;     // the most time of I and W or B, and of W
+    Ns added, most_added;           // to the gradients of another micro-batch: the least and the most
+    Ns head, trip, tail, way_back;  // until F starts, from its end to I, from the end of I; the part of the tail on the
+                                    // way to the first stage and there
+    Ns lead;                        // from the start of F on the device's first stage to that of this F
+    Ns rest() const { return backward - input; }  // the least time after I
 };
 
 // The visits of one stage on a device.
 struct StageVisits {
-    OrderModel::Held held;
-    Ns accumulate, update;  // after each B or W except the first, and after the last one
+    Ns update;  // after the last B or W
     std::vector<Visit> visits;
 };
-
-Ns time_of(const OrderModel::Message& message) { return message.occupied + message.latency; }
 
 // Returns by number of a pass the longest path to it, or from its end, without waits for devices.
 std::vector<Ns> heads(const OrderModel& model) {
@@ -37,7 +38,7 @@ std::vector<Ns> heads(const OrderModel& model) {
     const auto from = [&](int number) {
         for (const OrderModel::Message& message : model.messages(number))
             heads[message.reader] =
-                std::max(heads[message.reader], heads[number] + model.time(2 * number) + time_of(message));
+                std::max(heads[message.reader], heads[number] + model.time(2 * number) + message.time());
     };
     for (int stage = 0; stage < model.stages(); ++stage)
         for (int mb = 0; mb < model.microbatches(); ++mb)
@@ -51,13 +52,12 @@ std::vector<Ns> tails(const OrderModel& model, bool way_back) {
     for (int stage = 0; stage < model.stages(); ++stage)
         for (int mb = 0; mb < model.microbatches(); ++mb) {
             const int input = model.number(stage, mb, 1);
-            const Ns separate = model.time(2 * input) + model.time(2 * (input + 1));
             if (!way_back || stage == 0)  // of a whole B, what it takes longer than I
-                tails[input] = std::max<Ns>(0, std::min(separate, model.time(2 * input + 1)) - model.time(2 * input));
+                tails[input] = model.least_backward(input) - model.least_input(input);
             for (const OrderModel::Message& message : model.messages(input))
                 if (message.reader % 3 == 1)
-                    tails[input] = std::max(tails[input],
-                                            time_of(message) + model.time(2 * message.reader) + tails[message.reader]);
+                    tails[input] = std::max(
+                        tails[input], message.time() + model.least_input(message.reader) + tails[message.reader]);
         }
     return tails;
 }
@@ -73,18 +73,17 @@ Ns most_left(const OrderModel::Amounts& room, const std::vector<StageVisits>& ow
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
         std::vector<Part> parts;
         double most = 0;
-        for (const StageVisits& stage : own) {
-            const auto all = static_cast<double>(stage.held.after_forward[limit]);
-            const auto small = static_cast<double>(stage.held.after_input[limit]);
+        for (const StageVisits& stage : own)
             for (const Visit& visit : stage.visits) {
-                const auto rest = static_cast<double>(later(stage, visit));
-                const double both = std::max(rest, static_cast<double>(whole(stage, visit)));
+                const auto all = static_cast<double>(visit.held.after_forward[limit]);
+                const auto small = static_cast<double>(visit.held.after_input[limit]);
+                const auto rest = static_cast<double>(later(visit));
+                const double both = std::max(rest, static_cast<double>(whole(visit)));
                 if (rest * all > both * small)  // the small part takes more time for its room
                     parts.insert(parts.end(), {{small, rest}, {all - small, both - rest}});
                 else
                     parts.push_back({all, both});
             }
-        }
         std::erase_if(parts, [](const Part& part) { return part.time == 0; });  // which have no place in the order
         std::ranges::sort(parts, [](const Part& one, const Part& other) {
             return one.time * other.amount > other.time * one.amount;
@@ -126,16 +125,17 @@ std::vector<Ns> paths_from(const OrderModel& model, int first, int mb) {
         for (const OrderModel::Message& message : model.messages(model.number(stage, mb, 0)))
             if (message.reader % 3 == 0 && paths[stage] >= 0) {
                 Ns& path = paths[model.stage_of(message.reader)];
-                path = std::max(path, paths[stage] + model.time(2 * model.number(stage, mb, 0)) + time_of(message));
+                path = std::max(path, paths[stage] + model.time(2 * model.number(stage, mb, 0)) + message.time());
             }
     return paths;
 }
 
 OrderModel::Amounts least_held(const std::vector<StageVisits>& own) {
-    OrderModel::Amounts least = own.front().held.after_forward;
+    OrderModel::Amounts least{kBeyond, kBeyond};
     for (const StageVisits& stage : own)
-        for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            least[limit] = std::min(least[limit], stage.held.after_forward[limit]);
+        for (const Visit& visit : stage.visits)
+            for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
+                least[limit] = std::min(least[limit], visit.held.after_forward[limit]);
     return least;
 }
 
@@ -146,15 +146,23 @@ std::int64_t count_of(const std::vector<StageVisits>& own) {
     return count;
 }
 
+// The smallest first.
 std::int64_t most_in_flight(const OrderModel::Amounts& room, const std::vector<StageVisits>& own) {
     std::int64_t most = count_of(own);
-    const OrderModel::Amounts held = least_held(own);
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
-        std::int64_t more = std::numeric_limits<std::int64_t>::max();
+        std::int64_t left = room[limit], more = kBeyond;
+        std::vector<std::int64_t> held;
         for (const StageVisits& stage : own)
-            more = std::min(more, stage.held.by_forward[limit]);
-        if (held[limit] > 0)
-            most = std::min(most, (room[limit] - more) / held[limit]);
+            for (const Visit& visit : stage.visits) {
+                held.push_back(visit.held.after_forward[limit]);
+                more = std::min(more, visit.held.by_forward[limit]);
+            }
+        std::ranges::sort(held);
+        left -= more;
+        std::int64_t fit = 0;
+        while (fit < most && held[static_cast<std::size_t>(fit)] <= left)
+            left -= held[static_cast<std::size_t>(fit++)];
+        most = fit;
     }
     return most;
 }
@@ -182,35 +190,42 @@ Ns last_wait(const OrderModel::Amounts& room, const std::vector<StageVisits>& ow
         others[limit] -= held[limit];
     Ns most = most_left(
         others, own,
-        [](const StageVisits& stage, const Visit& visit) {
-            return std::max(visit.input + visit.weight, visit.backward) + stage.accumulate;
-        },
-        [](const StageVisits& stage, const Visit& visit) { return visit.weight + stage.accumulate; });
+        [](const Visit& visit) { return visit.longest + visit.most_added; },
+        [](const Visit& visit) { return visit.longest_weight + visit.most_added; });
     for (const StageVisits& stage : own)
         most += own.size() > 1 ? stage.update : 0;
     return std::max<Ns>(0, least_of(own, &Visit::trip) - most);
 }
 
+// Returns what is added to gradients at least: each stage's first B or W, of any micro-batch, adds to none.
+Ns added_to(const std::vector<StageVisits>& own) {
+    Ns sum = 0;
+    for (const StageVisits& stage : own) {
+        Ns most = 0;
+        for (const Visit& visit : stage.visits) {
+            sum += visit.added;
+            most = std::max(most, visit.added);
+        }
+        sum -= most;
+    }
+    return sum;
+}
+
 // Returns the least times by the waits of a device whose first F starts at `head`. If there is no room for all, its
 // last F follows an I, so that the waits before its first I and after its last F are apart. After the last F there is a
 // way back from that micro-batch's I, and after the last I from that one; what the device has left to do then is at
-// most what its room can hold. If one device starts and ends every path, its span contains all of them.
-StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<StageVisits>& own, Ns work, Ns head,
-                         bool starts_alone) {
+// most what its room can hold. If one device starts and ends every path, its span contains all of them. `work` of
+// passes, `updates` of the step.
+StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<StageVisits>& own, Ns work, Ns updates,
+                         Ns head, bool starts_alone) {
     const std::int64_t most = most_in_flight(room, own);
     const Ns first = first_wait(most, own), last = last_wait(room, own);
     const bool apart = most < count_of(own);
     const Ns waits = apart ? first + last : std::max(first, last);
-    const auto rest = [](const StageVisits& stage, const Visit& visit) { return visit.rest() + stage.accumulate; };
-    const auto backward = [](const StageVisits& stage, const Visit& visit) {
-        return visit.backward + stage.accumulate;
-    };
-    Ns rests = sum_of(own, &Visit::rest), backwards = sum_of(own, &Visit::backward);
-    for (const StageVisits& stage : own) {
-        const Ns accumulated = (std::ssize(stage.visits) - 1) * stage.accumulate;
-        rests += accumulated;
-        backwards += accumulated;
-    }
+    const auto rest = [](const Visit& visit) { return visit.rest() + visit.added; };
+    const auto backward = [](const Visit& visit) { return visit.backward + visit.added; };
+    const Ns added = added_to(own);
+    const Ns rests = sum_of(own, &Visit::rest) + added, backwards = sum_of(own, &Visit::backward) + added;
     const Ns forwards = head + sum_of(own, &Visit::forward);
     const Ns until_last_forward =
         forwards + std::max<Ns>(0, backwards - most_left(room, own, backward, rest)) + (apart ? first : 0);
@@ -220,7 +235,7 @@ StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<Stag
         const auto from_forward = [&](const Visit& visit) { return visit.trip + visit.input + visit.*tail; };
         return std::max(until_last_forward + least_of(own, from_forward), until_last_input + least_of(own, tail));
     };
-    return {std::max(head + work + waits, whole_way(&Visit::tail)),
+    return {std::max(head + work + updates + waits, whole_way(&Visit::tail)),
             std::max(work + waits, starts_alone ? whole_way(&Visit::way_back) : 0)};
 }
 
@@ -231,15 +246,32 @@ Ns span_of_room(const OrderModel::Amounts& room, const std::vector<StageVisits>&
         double held = 0;
         for (const StageVisits& stage : own)
             for (const Visit& visit : stage.visits) {
-                const auto all = static_cast<double>(stage.held.after_forward[limit]);
-                const auto later = static_cast<double>(stage.held.after_input[limit]);
+                const auto all = static_cast<double>(visit.held.after_forward[limit]);
+                const auto later = static_cast<double>(visit.held.after_input[limit]);
                 const Ns until = visit.forward + visit.trip + visit.input;
-                const Ns more = std::max<Ns>(0, visit.backward - visit.input);
-                held += all * static_cast<double>(until) + later * static_cast<double>(more);
+                held += all * static_cast<double>(until) + later * static_cast<double>(visit.rest());
             }
         span = std::max(span, held / static_cast<double>(room[limit]));
     }
     return static_cast<Ns>(std::ceil(span * (1 - 1e-12)));  // of whole nanoseconds
+}
+
+Visit visit_of(const OrderModel& model, int forward, Ns head, Ns trip) {
+    const int input = forward + 1;
+    const Pass weight = 2 * (forward + 2), whole = 2 * input + 1;
+    return {.held = model.held(forward),
+            .forward = model.time(2 * forward),
+            .input = model.least_input(input),
+            .backward = model.least_backward(input),
+            .longest = std::max(model.time(2 * input) + model.time(weight), model.time(whole)),
+            .longest_weight = model.time(weight),
+            .added = model.least_added(input),
+            .most_added = std::max(model.added(weight), model.added(whole)),
+            .head = head,
+            .trip = trip,
+            .tail = 0,
+            .way_back = 0,
+            .lead = 0};
 }
 
 }  // namespace
@@ -255,40 +287,37 @@ StepTimes least_times(const OrderModel& model) {
         starts_alone = starts_alone && (model.inputs()[number] > 0 || model.device_of(number) == model.device_of(0));
     for (int device = 0; device < model.devices(); ++device) {
         std::vector<StageVisits> stages;
-        Ns work = 0, first = std::numeric_limits<Ns>::max();
+        Ns updates = 0, first = std::numeric_limits<Ns>::max();
         std::vector<std::vector<Ns>> leads;  // by micro-batch
         const int first_stage = model.stages_on(device).empty() ? 0 : model.stages_on(device).front();
         for (int mb = 0; model.stages_on(device).size() > 1 && mb < model.microbatches(); ++mb)
             leads.push_back(paths_from(model, first_stage, mb));
         for (const int stage : model.stages_on(device)) {
-            StageVisits own{model.held(stage), 0, 0, {}};
+            StageVisits own{0, {}};
             for (int mb = 0; mb < model.microbatches(); ++mb) {
-                const int number = model.number(stage, mb, 0);
-                if (model.device_of(number) != device)
+                const int forward = model.number(stage, mb, 0);
+                if (model.device_of(forward) != device)
                     continue;
-                const Ns input = model.time(2 * (number + 1)), weight = model.time(2 * (number + 2));
-                own.visits.push_back({model.time(2 * number), input, weight,
-                                      std::min(input + weight, model.time(2 * (number + 1) + 1)), head[number],
-                                      trips[mb][stage], tail[number + 1], way_back[number + 1], 0});
+                own.visits.push_back(visit_of(model, forward, head[forward], trips[mb][stage]));
+                Visit& visit = own.visits.back();
+                visit.tail = tail[forward + 1];
+                visit.way_back = way_back[forward + 1];
                 if (stage != first_stage && model.device_of(model.number(first_stage, mb, 0)) == device)
-                    own.visits.back().lead = std::max<Ns>(0, leads[mb][stage]);
-                const Visit& visit = own.visits.back();
-                work += visit.forward + visit.backward;
+                    visit.lead = std::max<Ns>(0, leads[mb][stage]);
                 first = std::min(first, visit.head);
                 all.step = std::max(all.step, visit.head + visit.forward + visit.trip + visit.input + visit.tail);
             }
-            const auto served = static_cast<int>(own.visits.size());
-            if (served == 0)
+            if (own.visits.empty())
                 continue;
-            own.accumulate = model.closing_time(stage, device, served);
-            own.update = model.closing_time(stage, device, served - 1) - (served > 1 ? own.accumulate : 0);
-            work += (served - 1) * own.accumulate + own.update;
+            own.update = model.update_after(stage, device, static_cast<int>(own.visits.size()) - 1);
+            updates += own.update;
             stages.push_back(std::move(own));
         }
         if (stages.empty())
             continue;
         const Ns span = span_of_room(model.room(device), stages);
-        const StepTimes by_waits = times_by_waits(model.room(device), stages, work, first, starts_alone);
+        const Ns work = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
+        const StepTimes by_waits = times_by_waits(model.room(device), stages, work, updates, first, starts_alone);
         all = {std::max({all.step, by_waits.step, first + span}), std::max({all.span, by_waits.span, span})};
     }
     return all;
@@ -297,8 +326,10 @@ StepTimes least_times(const OrderModel& model) {
 StepTimes least_times(const OrderModel& model, const StepTimes& found) {
     StepTimes least = least_times(model);
     if (least.step < found.step || least.span < found.span) {
-        const Ns by_crossings = least_time_by_crossings(model, found.step);
-        least = {std::max(least.step, by_crossings), std::max(least.span, by_crossings)};
+        // In a line the first device ends with the update of its stage.
+        const Ns update = model.update_after(0, model.device_of(0), model.microbatches() - 1);
+        const Ns by_crossings = least_time_by_crossings(model, found.step - update);
+        least = {std::max(least.step, by_crossings + update), std::max(least.span, by_crossings)};
     }
     if (least.step < found.step && search_all_orders(model, Aim::Step, found.step - 1, kProvingTries).none)
         least.step = found.step;

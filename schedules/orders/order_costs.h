@@ -1,5 +1,5 @@
-// The costs and memory by which a schedule orders tasks, if its row needs costs: the times of tasks and messages, and
-// the space there is.
+// The costs and memory by which a schedule orders tasks, if its row needs costs: the durations of tasks and messages
+// and the bytes that the simulator counts, in tables by class of micro-batches, and the space there is.
 #pragma once
 
 #include "schedules/plan/known_times.h"
@@ -33,33 +33,58 @@ struct OrderCosts {
         int stage, device;
         auto operator<=>(const Holder&) const = default;
     };
+    // Of a micro-batch on a holder of a stage, as duration_of() says.
     struct Times {
         Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
-        Ns accumulate = 0;  // additional time of every B or W except the holder's first
-        Ns update = 0;      // of the stage, after its last B or W
-        Ns recompute = 0;   // of R right before each B or I
+        // The additional time of every B or W except the holder's first.
+        Ns added_to_backward = 0, added_to_weight = 0;
+        Ns recompute = 0;  // of R right before each B or I
+        auto operator<=>(const Times&) const = default;
     };
-    // The times of a full micro-batch on each holder of a stage, with the device's speed and the dispatch.
-    std::map<Holder, Times> times;
-    // The time of a message from one holder to another, including its latency: activations along an edge, gradients
-    // against it. Stages of one device send each other nothing.
-    std::map<std::pair<Holder, Holder>, Ns> messages;
-    std::map<std::pair<Holder, Holder>, Ns> occupations;  // the part of it in which the next message waits
-    std::vector<MicroBatchLength> lengths;                // by micro-batch; if empty, all are full
-    std::vector<StageBytes> bytes;                        // by stage
-    std::vector<Bytes> memory;                            // by device
-    std::vector<int> recomputed = {};                     // stages, ascending: their F saves nothing until R
-    std::vector<EdgeBytes> edges = {};                    // what stages receive
+    struct Message {
+        Ns occupied = 0, latency = 0;  // occupied: the time in which the next message waits
+        Bytes bytes = 0;
+        Ns time() const { return occupied + latency; }
+        auto operator<=>(const Message&) const = default;
+    };
+    // What a micro-batch holds on a stage, as activations_of() and landing_of() say: after F, and after I until W; and
+    // the most that each pass needs in addition to what is held before it, for F in addition to `after_forward`. B and
+    // I include R.
+    struct Held {
+        Bytes after_forward = 0, after_input = 0;
+        Bytes by_forward = 0, by_input = 0, by_backward = 0;
+        auto operator<=>(const Held&) const = default;
+    };
+
+    // By micro-batch of a step: its class. Micro-batches of one class have the same costs. Empty: all have class 0.
+    std::vector<int> classes = {};
+    std::map<Holder, std::vector<Times>> times = {};  // by class
+    std::map<Holder, Ns> updates = {};                // U of the stage
+    // By class: a message from one holder to another, activations along an edge, gradients against it. Stages of one
+    // device send each other nothing.
+    std::map<std::pair<Holder, Holder>, std::vector<Message>> messages = {};
+    std::vector<std::vector<Held>> held = {};  // by stage and class
+    // By device: what it holds in any order, and all that it has.
+    std::vector<Bytes> always_held = {}, memory = {};
+    std::vector<int> recomputed = {};  // stages, ascending: their F saves nothing until R
     // Simulates a step with these compute tasks, by all rules, many of which the costs above leave out. Absent: the
     // costs alone decide.
     std::function<SimulatedOrder(const std::vector<Tasks>& order)> simulate = {};
+
+    std::size_t class_of(int microbatch) const {
+        return classes.empty() ? 0
+                               : static_cast<std::size_t>(classes[static_cast<std::size_t>(microbatch) % classes.size()]);
+    }
 };
 
 // Computes the costs of a placed shape. `memory` is that of each device. R counts for all micro-batches of a stage,
 // also for those that Recomputation::saved spares.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory,
                        const Recomputation& recomputation = {});
-// Returns the times of tasks with full micro-batches; it refers to the costs.
+// Shortens the times of passes so far that any two of a device one after the other take no longer than as a pair: what
+// is a bound with these times is one for orders with pairs, too.
+void hide_in_pairs(OrderCosts& order, const Costs& costs);
+// Returns the times of tasks and messages; it refers to the costs.
 KnownTimes known_times(const OrderCosts& costs);
 // Returns those of one pipeline of Shape::copies, by its own devices: of each device and message the longest times of
 // the copies, and the least memory, so that all copies have one order; without a simulation.

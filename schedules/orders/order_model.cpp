@@ -14,53 +14,17 @@ namespace {
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max() / 4;
 
-Ns scaled_time(Ns time, double factor) { return factor == 1 ? time : bounded(static_cast<double>(time) * factor); }
-
-MicroBatchLength length_of(const OrderCosts& costs, int microbatch) {
-    return costs.lengths.empty() ? MicroBatchLength{}
-                                 : costs.lengths[static_cast<std::size_t>(microbatch) % costs.lengths.size()];
+OrderModel::Held held_of(const OrderCosts::Held& bytes) {
+    return {.after_forward = {1, bytes.after_forward},
+            .after_input = {1, bytes.after_input},
+            .by_forward = {0, bytes.by_forward},
+            .by_input = {0, bytes.by_input},
+            .by_backward = {0, bytes.by_backward}};
 }
 
-// The activations of a stage and the tensors that it receives, as large as those of the longest micro-batch.
-OrderModel::Held held_by(int stage, const OrderCosts& costs, double longest) {
-    const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(stage)];
-    const bool recomputes = std::ranges::binary_search(costs.recomputed, stage);
-    const Bytes again = recomputes ? bytes.until_input + bytes.until_weight : 0;
-    Bytes until_again = recomputes ? bytes.first_until_again : 0;
-    Bytes until_input = bytes.first_until_input + (recomputes ? 0 : bytes.until_input);
-    Bytes until_weight = bytes.data + bytes.first_until_weight + (recomputes ? 0 : bytes.until_weight);
-    Bytes during_forward = recomputes ? 0 : bytes.first_until_again, gradient = 0, kept = bytes.gradient_kept;
-    for (const EdgeBytes& edge : costs.edges) {
-        if (edge.to == stage)
-            (edge.forward_until_weight  ? until_weight
-             : edge.forward_until_input ? until_input
-             : recomputes               ? until_again
-                                        : during_forward) += edge.forward;
-        if (edge.from == stage)
-            (edge.backward_until_weight ? kept : gradient) += edge.backward;
-    }
-    const auto most = [&](Bytes size) { return bounded(static_cast<double>(size) * longest); };
-    return {.after_forward = {1, most(until_again + until_input + until_weight)},
-            .after_input = {1, most(until_weight + (recomputes ? bytes.until_weight : 0) + kept)},
-            .by_forward = {0, most(std::max(again, during_forward))},
-            .by_input = {0, most(std::max(again, again + gradient + kept - until_again))},
-            .by_backward = {0, most(std::max(again, again + gradient - until_again))}};
-}
-
-// What a device holds all the time: weights, gradients and states of the optimizer, and the largest workspace.
-Bytes fixed_bytes(const std::vector<int>& stages, const OrderCosts& costs) {
-    Bytes sum = 0, workspace = 0;
-    for (const int stage : stages) {
-        const StageBytes& bytes = costs.bytes[stage];
-        if (std::ranges::binary_search(costs.recomputed, stage))
-            workspace = std::max(workspace, bytes.recompute_workspace);
-        const TrainingBytes training = bytes.training.value_or(training_bytes(bytes.weights, OptimizerKind::Sgd));
-        sum += bytes.weights + bytes.statistics + training.gradients + training.states;
-        for (const Bytes own :
-             {bytes.forward_workspace, bytes.backward_workspace, bytes.input_workspace, bytes.weight_workspace})
-            workspace = std::max(workspace, own);
-    }
-    return sum + workspace;
+void raise(OrderModel::Amounts& amounts, const OrderModel::Amounts& others) {
+    for (std::size_t limit = 0; limit < amounts.size(); ++limit)
+        amounts[limit] = std::max(amounts[limit], others[limit]);
 }
 
 }  // namespace
@@ -85,7 +49,8 @@ OrderModel::OrderModel(const Request& request)
     : costs_(*request.costs),
       devices_(request.shape.devices),
       stages_(request.shape.stages),
-      microbatches_(request.shape.microbatches) {
+      microbatches_(request.shape.microbatches),
+      classes_(costs_.held.front().size()) {
     connect(request.shape);
     limit(request);
     room_ = all_room_;
@@ -96,14 +61,13 @@ void OrderModel::connect(const Shape& shape) {
     const auto pairs = static_cast<std::size_t>(stages_) * static_cast<std::size_t>(microbatches_);
     device_.resize(pairs);
     times_.resize(6 * pairs);
+    added_.resize(6 * pairs);
     messages_.resize(3 * pairs);
     inputs_.assign(3 * pairs, 0);
     served_.assign(static_cast<std::size_t>(stages_ * devices_), 0);
-    accumulate_ = update_ = std::vector<Ns>(served_.size(), 0);
-    for (const auto& [holder, times] : costs_.times) {
-        accumulate_[holder.stage * devices_ + holder.device] = times.accumulate;
-        update_[holder.stage * devices_ + holder.device] = times.update;
-    }
+    update_.assign(served_.size(), 0);
+    for (const auto& [holder, update] : costs_.updates)
+        update_[holder.stage * devices_ + holder.device] = update;
     for (int device = 0; device < devices_; ++device)
         stages_on_.emplace_back(index.stages_of(device).begin(), index.stages_of(device).end());
     std::map<std::tuple<int, int, int>, int> lanes;
@@ -113,11 +77,12 @@ void OrderModel::connect(const Shape& shape) {
         if (sender.device != reader.device) {
             message.lane =
                 lanes.try_emplace({sender.device, reader.device, gradients}, std::ssize(lanes)).first->second;
-            message.occupied = costs_.occupations.at({sender, reader});
-            message.latency = costs_.messages.at({sender, reader}) - message.occupied;
+            const std::size_t of_class = costs_.class_of(microbatch_of(to));
+            const OrderCosts::Message& sent = costs_.messages.at({sender, reader})[of_class];
+            message.occupied = sent.occupied;
+            message.latency = sent.latency;
             if (gradients)
-                message.latency -=
-                    scaled_time(costs_.times.at(reader).recompute, length_of(costs_, microbatch_of(to)).forward);
+                message.latency -= costs_.times.at(reader)[of_class].recompute;
         }
         messages_[static_cast<std::size_t>(from)].push_back(message);
         ++inputs_[static_cast<std::size_t>(to)];
@@ -129,15 +94,7 @@ void OrderModel::connect(const Shape& shape) {
         for (int mb = 0; mb < microbatches_; ++mb) {
             const int forward = number(stage, mb, 0), input = forward + 1, weight = forward + 2;
             ++served_[static_cast<std::size_t>(stage * devices_ + device_of(forward))];
-            const OrderCosts::Times& times = costs_.times.at({stage, device_of(forward)});
-            const MicroBatchLength length = length_of(costs_, mb);
-            Ns* const own = &times_[2 * static_cast<std::size_t>(forward)];
-            own[0] = scaled_time(times.forward, length.forward);
-            own[2] = scaled_time(times.backward_input, length.backward_input);
-            own[4] = scaled_time(times.backward_weight, length.backward_weight);
-            own[3] = costs_.lengths.empty() ? times.backward : own[2] + own[4];
-            for (const int backward : {2, 3})
-                own[backward] += scaled_time(times.recompute, length.forward);
+            set_times(2 * forward, costs_.times.at({stage, device_of(forward)})[costs_.class_of(mb)]);
             send(forward, input, false);
             send(input, weight, false);
             for (const int peer : index.after(stage))
@@ -153,12 +110,23 @@ void OrderModel::connect(const Shape& shape) {
         slowest_work_ = std::max(slowest_work_, time / microbatches_);
 }
 
+void OrderModel::set_times(Pass forward, const OrderCosts::Times& times) {
+    const auto at = static_cast<std::size_t>(forward);
+    times_[at] = times.forward;
+    times_[at + 2] = times.backward_input + times.recompute;
+    times_[at + 3] = times.backward + times.recompute;
+    times_[at + 4] = times.backward_weight;
+    added_[at + 3] = times.added_to_backward;
+    added_[at + 4] = times.added_to_weight;
+}
+
 void OrderModel::limit(const Request& request) {
-    double longest = 1;
-    for (const MicroBatchLength& length : costs_.lengths)
-        longest = std::max(longest, length.bytes);
+    for (const std::vector<OrderCosts::Held>& of_classes : costs_.held)
+        for (const OrderCosts::Held& bytes : of_classes)
+            held_.push_back(held_of(bytes));
     for (int stage = 0; stage < stages_; ++stage)
-        held_.push_back(held_by(stage, costs_, longest));
+        for (int mb = 0; mb < microbatches_; ++mb)
+            held_at_.push_back(static_cast<std::size_t>(stage) * classes_ + costs_.class_of(mb));
     for (int device = 0; device < devices_; ++device) {
         const Bytes memory = costs_.memory[static_cast<std::size_t>(device)];
         const bool limited = memory < std::numeric_limits<Bytes>::max();
@@ -167,34 +135,48 @@ void OrderModel::limit(const Request& request) {
                                                                    : devices_;
         limits_bytes_ = limits_bytes_ || limited;
         add_microbatch(device);
-        const Amounts& one = one_.back();
-        Amounts& spare = spare_for_passes_.emplace_back();
-        for (const int stage : stages_on(device))
-            for (std::size_t limit = 0; limit < kLimits; ++limit) {
-                const Held& own = held(stage);
-                spare[limit] =
-                    std::max({spare[limit], own.by_forward[limit], own.by_input[limit], own.by_backward[limit]});
-            }
-        all_room_.push_back(
-            {std::min(kNoLimit, bounded_product(asked, one[0])),
-             limited ? std::max(memory - fixed_bytes(stages_on(device), costs_), one[1] + spare[1]) : kNoLimit});
+        const Amounts &one = one_.back(), &spare = spare_for_passes_.back();
+        all_room_.push_back({std::min(kNoLimit, bounded_product(asked, one[0])),
+                             limited ? std::max(memory - costs_.always_held[static_cast<std::size_t>(device)],
+                                                one[1] + spare[1])
+                                     : kNoLimit});
     }
 }
 
 // Not all stages of a device need to serve a micro-batch.
+OrderModel::Amounts OrderModel::whole(int device, int microbatch) const {
+    Amounts sum{};
+    for (const int stage : stages_on(device))
+        if (const int forward = number(stage, microbatch, 0); device_of(forward) == device)
+            for (std::size_t limit = 0; limit < kLimits; ++limit)
+                sum[limit] += held(forward).after_forward[limit];
+    return sum;
+}
+
+OrderModel::Amounts OrderModel::whole(int device, int first, int last) const {
+    if (has_equal_microbatches())
+        return one_[static_cast<std::size_t>(device)];
+    Amounts most{};
+    for (int mb = first; mb <= last; ++mb)
+        raise(most, whole(device, mb));
+    return most;
+}
+
 void OrderModel::add_microbatch(int device) {
-    Amounts &one = one_.emplace_back(), &level = level_.emplace_back();
-    for (int mb = 0; mb < microbatches_; ++mb)
-        for (std::size_t limit = 0; limit < kLimits; ++limit) {
-            std::int64_t after_forward = 0, most = 0;
-            for (const int stage : stages_on(device))
-                if (device_of(number(stage, mb, 0)) == device) {
-                    after_forward += held(stage).after_forward[limit];
-                    most += std::max(held(stage).after_forward[limit], held(stage).after_input[limit]);
-                }
-            one[limit] = std::max(one[limit], after_forward);
-            level[limit] = std::max(level[limit], most);
-        }
+    Amounts &one = one_.emplace_back(), &level = level_.emplace_back(), &spare = spare_for_passes_.emplace_back();
+    for (int mb = 0; mb < microbatches_; ++mb) {
+        raise(one, whole(device, mb));
+        Amounts most{};
+        for (const int stage : stages_on(device))
+            if (const int forward = number(stage, mb, 0); device_of(forward) == device) {
+                const Held& own = held(forward);
+                for (const Amounts* const needed : {&own.by_forward, &own.by_input, &own.by_backward})
+                    raise(spare, *needed);
+                for (std::size_t limit = 0; limit < kLimits; ++limit)
+                    most[limit] += std::max(own.after_forward[limit], own.after_input[limit]);
+            }
+        raise(level, most);
+    }
 }
 
 bool OrderModel::has_several_stages() const {
@@ -251,24 +233,36 @@ void OrderModel::spare_early_messages(const PassLists& lists, std::vector<Bytes>
                 all[device] = std::max(all[device], sum += kind == 0 ? 1 : -1);
             }
     }
-    std::map<std::pair<int, int>, const EdgeBytes*> received;  // by receiver and sender
-    for (const EdgeBytes& edge : costs_.edges)
-        for (int mb = 0; mb < microbatches_; ++mb)
-            received[{device_of(number(edge.to, mb, 0)), device_of(number(edge.from, mb, 0))}] = &edge;
-    for (const auto& [ends, edge] : received) {
-        const auto [device, sender] = ends;
-        const int early = in_flight[{edge->from, sender}] - in_flight[{edge->to, device}];
-        if (device == sender || edge->forward == 0 || missing[device] == 0 || early <= 0)
+    struct Received {
+        int from, to;  // stages
+        Bytes bytes;   // the most of a micro-batch
+    };
+    std::map<std::pair<int, int>, Received> received;  // by receiver and sender
+    for (const auto& [ends, messages] : costs_.messages) {
+        const auto& [from, to] = ends;
+        if (from.stage > to.stage || !exchange(from, to))
             continue;
-        const std::int64_t fewer = std::min<std::int64_t>(early, (missing[device] + edge->forward - 1) / edge->forward);
-        missing[device] = std::max<Bytes>(0, missing[device] - fewer * edge->forward);
+        Bytes most = 0;
+        for (const OrderCosts::Message& message : messages)
+            most = std::max(most, message.bytes);
+        received[{to.device, from.device}] = {from.stage, to.stage, most};
+    }
+    for (const auto& [ends, tensor] : received) {
+        const auto [device, sender] = ends;
+        const int early = in_flight[{tensor.from, sender}] - in_flight[{tensor.to, device}];
+        if (tensor.bytes == 0 || missing[device] == 0 || early <= 0)
+            continue;
+        const std::int64_t fewer = std::min<std::int64_t>(early, (missing[device] + tensor.bytes - 1) / tensor.bytes);
+        missing[device] = std::max<Bytes>(0, missing[device] - fewer * tensor.bytes);
         spared.most[sender] = std::min<std::int64_t>(spared.most[sender], all[sender] - fewer);
     }
 }
 
-Ns OrderModel::closing_time(int stage, int device, int k) const {
-    const auto at = static_cast<std::size_t>(stage * devices_ + device);
-    return (k > 0 ? accumulate_[at] : 0) + (k + 1 == served_[at] ? update_[at] : 0);
+bool OrderModel::exchange(const OrderCosts::Holder& one, const OrderCosts::Holder& other) const {
+    for (int mb = 0; mb < microbatches_; ++mb)
+        if (device_of(number(one.stage, mb, 0)) == one.device && device_of(number(other.stage, mb, 0)) == other.device)
+            return true;
+    return false;
 }
 
 PassLists OrderModel::lists_of(const std::vector<Tasks>& order) const {
@@ -305,10 +299,10 @@ std::vector<Ns> OrderModel::round_trips(int microbatch) const {
             if (message.reader % 3 != 0)
                 continue;
             const int peer = stage_of(message.reader), input = message.reader + 1;
-            Ns trip = message.occupied + message.latency + time(2 * message.reader) + trips[peer] + time(2 * input);
+            Ns trip = message.time() + time(2 * message.reader) + trips[peer] + least_input(input);
             for (const Message& back : messages(input))
                 if (back.reader == number(stage, microbatch, 1))
-                    trip += back.occupied + back.latency;
+                    trip += back.time();
             trips[stage] = std::max(trips[stage], trip);
         }
     return trips;
@@ -349,16 +343,18 @@ void OrderTimer::run(int device, const std::vector<Pass>& list) {
             return;
         }
         const Ns start = std::max(free_at_[device], ready_[number]);
-        Ns end = start + model_.time(pass);
+        Ns end = start + model_.time(pass), update = 0;
         if (pass % 2 == 1 || number % 3 == 2) {
             const int stage = model_.stage_of(number);
             int& done = weights_[stage * model_.devices() + device];
-            end += model_.closing_time(stage, device, done);
+            end += done > 0 ? model_.added(pass) : 0;
+            update = model_.update_after(stage, device, done);
             ++done;
         }
         if (next == 0)
             begin_[device] = start;
-        end_[number] = free_at_[device] = end;
+        end_[number] = end;
+        free_at_[device] = end + update;
         send(number, end);
     }
 }
@@ -386,7 +382,8 @@ StepTimes OrderTimer::times(const PassLists& lists) {
         if (next_[device] < lists[device].size())
             return {};
         all.step = std::max(all.step, free_at_[device]);
-        all.span = std::max(all.span, free_at_[device] - begin_[device]);
+        if (!lists[device].empty())
+            all.span = std::max(all.span, end_[lists[device].back() / 2] - begin_[device]);
     }
     return all;
 }
@@ -395,7 +392,7 @@ bool fits(const OrderModel& model, int device, const std::vector<Pass>& list) {
     OrderModel::Amounts used{};
     const OrderModel::Amounts& room = model.room(device);
     for (const Pass pass : list) {
-        const OrderModel::Held& held = model.held(model.stage_of(pass / 2));
+        const OrderModel::Held& held = model.held(pass / 2);
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
             if (used[limit] + held.needed(pass, limit) > room[limit])
                 return false;

@@ -7,6 +7,7 @@
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/rows.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <vector>
@@ -51,6 +52,7 @@ public:
         int reader;            // the number of the pass that reads it
         int lane;              // -1 on one device
         Ns occupied, latency;  // latency: may be negative for gradients, see above
+        Ns time() const { return occupied + latency; }
     };
 
     // Takes a placed shape with costs. A device always has room for one micro-batch. Without a limit in the options or
@@ -66,14 +68,30 @@ public:
     int stage_of(int number) const { return number / 3 / microbatches_; }
     int microbatch_of(int number) const { return number / 3 % microbatches_; }
     int device_of(int number) const { return device_[static_cast<std::size_t>(number) / 3]; }
-    // Returns the time of a pass, without what is added for gradients and the update.
+    // Returns the time of a pass whose gradients are not added to others.
     Ns time(Pass pass) const { return times_[static_cast<std::size_t>(pass)]; }
-    // Returns the additional time of the k-th B or W of a stage on a device, counted from 0.
-    Ns closing_time(int stage, int device, int k) const;
+    // Returns the additional time of a B or W that adds to gradients: of all but the first one of a stage on a device.
+    Ns added(Pass pass) const { return added_[static_cast<std::size_t>(pass)]; }
+    // Returns the time of the update that follows the k-th B or W of a stage on a device, counted from 0: of the last.
+    Ns update_after(int stage, int device, int k) const {
+        const auto at = static_cast<std::size_t>(stage * devices_ + device);
+        return k + 1 == served_[at] ? update_[at] : 0;
+    }
+    // Returns the least time from the start of I to the end of I or B, and to that of I and W or B.
+    Ns least_input(int input) const { return std::min(time(2 * input), time(2 * input + 1)); }
+    Ns least_backward(int input) const {
+        return std::min(time(2 * input) + time(2 * (input + 1)), time(2 * input + 1));
+    }
+    // Returns the least that is added to the gradients of a micro-batch, by B or by W.
+    Ns least_added(int input) const { return std::min(added(2 * input + 1), added(2 * (input + 1))); }
     Ns slowest_work() const { return slowest_work_; }  // of a device for a micro-batch, at least 1
     const std::vector<Message>& messages(int number) const { return messages_[static_cast<std::size_t>(number)]; }
     const std::vector<int>& inputs() const { return inputs_; }  // by number: how many messages it waits for
-    const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
+    // Returns what the micro-batch of a pass holds on its stage.
+    const Held& held(int number) const {
+        return held_[held_at_[static_cast<std::size_t>(number) / 3]];
+    }
+    bool has_equal_microbatches() const { return classes_ == 1; }
     // The least number of micro-batches that uses all the room there is, and a limit to a smaller one.
     int levels() const;
     void limit_to(int microbatches, const SparedRoom& spared = {});
@@ -83,8 +101,8 @@ public:
     bool limits_bytes() const { return limits_bytes_; }
     bool recomputes() const { return !costs_.recomputed.empty(); }
     const Amounts& room(int device) const { return room_[static_cast<std::size_t>(device)]; }
-    // Returns what F of a micro-batch take on all its stages on a device.
-    const Amounts& whole(int device) const { return one_[static_cast<std::size_t>(device)]; }
+    // Returns the most that F of a micro-batch from `first` to `last` take on all its stages on a device.
+    Amounts whole(int device, int first, int last) const;
     // Returns the most room that a pass needs on a device in addition. An F leaves it free, so that an I can follow
     // when all W have run.
     const Amounts& spare_for_passes(int device) const { return spare_for_passes_[static_cast<std::size_t>(device)]; }
@@ -100,8 +118,12 @@ public:
 
 private:
     void connect(const Shape& shape);
+    void set_times(Pass forward, const OrderCosts::Times& times);
     void limit(const Request& request);
     void add_microbatch(int device);
+    Amounts whole(int device, int microbatch) const;
+    // Whether some micro-batch goes from one to the other.
+    bool exchange(const OrderCosts::Holder& one, const OrderCosts::Holder& other) const;
     void spare_early_messages(const PassLists& lists, std::vector<Bytes>& missing, SparedRoom& spared) const;
 
     const OrderCosts& costs_;
@@ -109,12 +131,14 @@ private:
     bool limits_bytes_ = false;
     std::vector<int> device_, served_;
     std::vector<std::vector<int>> stages_on_;
-    std::vector<Ns> accumulate_, update_;  // by stage and device, as served_
-    std::vector<Ns> times_;                // by pass
+    std::size_t classes_;
+    std::vector<Ns> update_;         // by stage and device, as served_
+    std::vector<Ns> times_, added_;  // by pass
     Ns slowest_work_ = 1;
     std::vector<std::vector<Message>> messages_;
     std::vector<int> inputs_;
-    std::vector<Held> held_;
+    std::vector<Held> held_;            // by stage and class
+    std::vector<std::size_t> held_at_;  // by stage and micro-batch: the position there
     // By device: what a micro-batch takes on all its stages there after F, and after F or I, whichever is more; what
     // one pass needs in addition.
     std::vector<Amounts> one_, level_, spare_for_passes_;
@@ -127,7 +151,7 @@ public:
     explicit OrderTimer(const OrderModel& model);
     // Returns the largest times for lists that wait for each other in a cycle.
     StepTimes times(const PassLists& lists);
-    // These are of the lists timed last, by number of a pass.
+    // These are of the lists timed last, by number of a pass; an update comes after the end of its pass.
     Ns end(int number) const { return end_[static_cast<std::size_t>(number)]; }
     Ns ready(int number) const { return ready_[static_cast<std::size_t>(number)]; }
     int last_sender(int number) const { return sender_[static_cast<std::size_t>(number)]; }

@@ -43,10 +43,13 @@ private:
     std::vector<Permutation> all_starts() const {
         Permutation given(static_cast<std::size_t>(microbatches_));
         std::iota(given.begin(), given.end(), 0);
-        const std::vector<MicroBatchLength>& lengths = request_.costs->lengths;
-        const auto work = [&](int mb) {
-            const MicroBatchLength& length = lengths[static_cast<std::size_t>(mb) % lengths.size()];
-            return length.forward + length.backward_input + length.backward_weight;
+        const auto work = [this](int mb) {
+            Ns sum = 0;
+            for (const auto& [holder, of_classes] : request_.costs->times) {
+                const OrderCosts::Times& times = of_classes[request_.costs->class_of(mb)];
+                sum += times.forward + times.backward_input + times.backward_weight;
+            }
+            return sum;
         };
         Permutation up = given;
         std::stable_sort(up.begin(), up.end(), [&](int one, int other) { return work(one) < work(other); });
@@ -88,11 +91,10 @@ private:
     }
 
     std::vector<Tasks> tasks_of(const Permutation& permutation, double effort, bool simulates) const {
-        const std::vector<MicroBatchLength>& lengths = request_.costs->lengths;
         OrderCosts costs = *request_.costs;
-        costs.lengths.clear();
+        costs.classes.clear();
         for (const int mb : permutation)
-            costs.lengths.push_back(lengths[static_cast<std::size_t>(mb) % lengths.size()]);
+            costs.classes.push_back(static_cast<int>(request_.costs->class_of(mb)));
         const auto named = [&permutation](std::vector<Tasks> tasks) {
             for (Tasks& list : tasks)
                 for (Task& task : list)

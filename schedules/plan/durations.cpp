@@ -1,5 +1,4 @@
 #include "schedules/plan/durations.h"
-#include "schedules/plan/traffic.h"
 
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
@@ -116,14 +115,12 @@ const StageSum* sum_in_buckets(int stage, const Costs& costs) {
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
                              const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
     const Traffic traffic(shape, graph.index(), costs);
-    const Cluster& cluster = *costs.cluster;
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
     for (const TaskKinds::Kind& kind : kinds.all())
-        durations.push_back(is_send(kind.op) ? occupation_of(traffic.bytes(graph.task(kind.first)),
-                                                             cluster.link_of(kind.device, kind.receiver),
-                                                             cluster.routes.most(kind.device, kind.receiver))
-                                             : duration_of(kind, costs, stages, last));
+        durations.push_back(is_send(kind.op)
+                                ? occupation_of(graph.task(kind.first), kind.device, kind.receiver, costs, traffic)
+                                : duration_of(kind, costs, stages, last));
     overlap_pairs(kinds.all(), costs, stages, durations);
     for (std::size_t number = 0; number < durations.size(); ++number)
         if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
@@ -134,8 +131,27 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
 
 }  // namespace
 
-Ns duration_of(Op op, int stage, int device, const Costs& costs) {
-    return duration_of({op, device, stage, false, false, false, 0, 0, 1}, costs, costs.stage, costs.last);
+Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch, bool accumulates) {
+    return duration_of(op, stage, device, costs, costs.stage, microbatch, accumulates);
+}
+
+Ns duration_of(Op op, int stage, int device, const Costs& costs, const std::vector<StageCost>& stages, int microbatch,
+               bool accumulates) {
+    return duration_of({op, device, stage, false, accumulates, false, microbatch, 0, 1}, costs, stages, {});
+}
+
+Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic) {
+    const Cluster& cluster = *costs.cluster;
+    return occupation_of(traffic.bytes(send), cluster.link_of(sender, receiver),
+                         cluster.routes.most(sender, receiver));
+}
+
+std::optional<double> measured_share_of_pair(int forward, int backward, const std::vector<StageCost>& stages) {
+    const std::optional<Ns>& pair = stages[forward].pair;
+    const Ns whole = stages[forward].forward + stages[backward].backward;
+    if (!pair || whole == 0)
+        return std::nullopt;
+    return static_cast<double>(*pair) / static_cast<double>(whole);
 }
 
 std::vector<int> classes_of(const std::vector<MicroBatchLength>& lengths) {

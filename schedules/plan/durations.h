@@ -5,18 +5,30 @@
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/shape_index.h"
+#include "schedules/plan/traffic.h"
 #include "schedules/plan/versions.h"
 #include "workloads/costs/costs.h"
 #include "workloads/stages/ties.h"
 
 #include <array>
+#include <optional>
 #include <vector>
 
 namespace pw {
 
-// Returns how long an operation takes on a device that holds the stage, including the device's speed and the dispatch.
-// It is the duration for the first of several micro-batches of a mini-batch.
-Ns duration_of(Op op, int stage, int device, const Costs& costs);
+// Returns how long an operation takes on a device that holds the stage, including the device's speed and the dispatch,
+// for a micro-batch that is not a smaller last one. If it `accumulates`, its gradients are added to others.
+Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch = 0, bool accumulates = false);
+// Returns the same with the costs `stages` instead of Costs::stage.
+Ns duration_of(Op op, int stage, int device, const Costs& costs, const std::vector<StageCost>& stages, int microbatch,
+               bool accumulates);
+
+// Returns the time for which a SEND occupies its link.
+Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic);
+
+// Returns the measured time of a pair of an F and a B of these stages as a share of both tasks one after the other,
+// without dispatch. Absent where it is not measured, and where the tasks take no time.
+std::optional<double> measured_share_of_pair(int forward, int backward, const std::vector<StageCost>& stages);
 
 // Returns a class for every micro-batch of a step: micro-batches of equal length have the same one. Empty if all are
 // equal.

@@ -4,6 +4,7 @@
 #include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
 #include "search/plans/plan_choice.h"
+#include "workloads/lower_bound.h"
 #include "workloads/threads.h"
 
 #include <fmt/format.h>
@@ -205,9 +206,11 @@ private:
             if (!found[i].has_memory) {
                 ++result_.left_out;
                 least_left_out_ = std::min(least_left_out_, bounds_[batch[i]].step_time);
-            } else if (found[i].plan)
+            } else if (found[i].plan) {
+                if (found[i].plan->fits)
+                    check_lower_bound(bounds_[batch[i]].step_time, found[i].plan->step_time, print(*choices[i]));
                 add(std::move(*found[i].plan));
-            else
+            } else
                 --result_.choices;
         }
     }

@@ -3,6 +3,7 @@
 #include "search/piper/piper_search.h"
 #include "workloads/bounded.h"
 #include "workloads/error.h"
+#include "workloads/lower_bound.h"
 
 #include <algorithm>
 #include <cmath>
@@ -155,6 +156,8 @@ Partition piper_partition(const PiperInstance& instance, const PiperChoices& cho
         partition.stages.clear();
     for (const PlannedStage& stage : partition.stages)
         partition.objective = std::max(partition.objective, stage.time);
+    if (!partition.stages.empty())
+        check_lower_bound(found.lower_bound, found.most, "the time per micro-batch");
     // The search adds in another order: after a complete one the value of the stages is proven to the last digit.
     const bool complete = found.lower_bound >= found.most;
     partition.lower_bound = complete ? partition.objective : std::min(found.lower_bound, partition.objective);

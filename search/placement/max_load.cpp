@@ -3,6 +3,7 @@
 #include "search/placement/max_load_search.h"
 #include "workloads/bounded.h"
 #include "workloads/error.h"
+#include "workloads/lower_bound.h"
 
 #include <algorithm>
 #include <cmath>
@@ -153,6 +154,7 @@ Partition max_load_partition(const PlacementInstance& instance, const SearchLimi
     if (partition.shortage)
         return partition;
     partition.objective = found.load;
+    check_lower_bound(found.lower_bound, found.load, "the load");
     partition.lower_bound = std::min(found.lower_bound, found.load);
     for (const PlacedGroups& stage : found.placement)
         partition.stages.push_back(planned(graph, stage));

@@ -6,6 +6,7 @@
 #include "search/plans/families.h"
 #include "search/plans/search_result.h"
 #include "workloads/error.h"
+#include "workloads/lower_bound.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -231,6 +232,7 @@ Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
 }
 
 double gap_of(Ns time, Ns lower_bound) {
+    check_lower_bound(lower_bound, time, "the step");
     return time > 0 ? static_cast<double>(time - lower_bound) / static_cast<double>(time) : 0;
 }
 

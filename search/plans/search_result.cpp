@@ -1,9 +1,10 @@
 #include "search/plans/search_result.h"
 
+#include "workloads/lower_bound.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 #include <optional>
 #include <tuple>
 
@@ -48,7 +49,8 @@ void add_plans(const SearchedChoices& choices, std::vector<FoundPlan>& plans) {
         if (!choice.trial->has_plan() || choice.trial->found().reserved.empty())
             continue;
         FoundPlan& plan = plans.emplace_back(choice.trial->found());
-        assert(!plan.fits || plan.lower_bound <= plan.step_time);
+        if (plan.fits)
+            check_lower_bound(plan.lower_bound, plan.step_time, print(plan.choice));
         if (choices.is_closed(choice) && best < kNeverFits)
             plan.lower_bound = std::max(plan.lower_bound, best);
         plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // a plan that does not fit may be faster

@@ -29,9 +29,9 @@ TEST(AllOrders, FindsAnOrderUntilNoneIsShorter) {
         draw_passes(random, costs);
         OrderCosts own = order_costs(
             shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
-        for (auto& [holder, times] : own.times) {
-            times.accumulate = pick(random, 0, 1);
-            times.update = pick(random, 0, 3);
+        for (auto& [holder, of_classes] : own.times) {
+            of_classes.front().added_to_backward = of_classes.front().added_to_weight = pick(random, 0, 1);
+            own.updates[holder] = pick(random, 0, 3);
         }
         ScheduleOptions options;
         options.activations = pick(random, 1, p + 1);

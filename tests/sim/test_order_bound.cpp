@@ -55,9 +55,11 @@ TEST(OrderBound, IsNeverLongerThanAnOrder) {
             order_costs(shape, costs,
                         std::vector<Bytes>(static_cast<std::size_t>(p), bytes ? whole * chunks * pick(random, 1, 2 * p)
                                                                               : std::numeric_limits<Bytes>::max()));
-        for (auto& [holder, times] : own.times) {
-            times.accumulate = 15 * pick(random, 0, 1);
-            times.update = 60 * pick(random, 0, 1);
+        for (auto& [holder, of_classes] : own.times) {
+            const Ns added = 15 * pick(random, 0, 1);
+            for (OrderCosts::Times& times : of_classes)
+                times.added_to_backward = times.added_to_weight = added;
+            own.updates[holder] = 60 * pick(random, 0, 1);
         }
         ScheduleOptions options;
         options.activations = bytes ? 0 : pick(random, 1, 2 * p);

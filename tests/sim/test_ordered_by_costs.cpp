@@ -48,9 +48,9 @@ private:
     };
 
     int device_of(int stage) const { return shape_.devices_of(stage).front(); }
-    Bytes activation(int stage) const { return costs_.bytes[stage].until_input; }
+    Bytes activation(int stage) const { return costs_.held[stage].front().after_forward; }
     Ns time_of(const Task& task) const {
-        const OrderCosts::Times& times = costs_.times.at({task.stage, device_of(task.stage)});
+        const OrderCosts::Times& times = costs_.times.at({task.stage, device_of(task.stage)}).front();
         return task.op == Op::Forward ? times.forward : times.backward;
     }
 
@@ -59,7 +59,7 @@ private:
         const auto made = ends_.find({task.op, peer, task.microbatch});
         if (made == ends_.end())
             return std::nullopt;
-        return made->second + costs_.messages.at({{peer, device_of(peer)}, {task.stage, device_of(task.stage)}});
+        return made->second + costs_.messages.at({{peer, device_of(peer)}, {task.stage, device_of(task.stage)}}).front().time();
     }
 
     void consider(const Task& task, std::optional<Next>& best) const {
@@ -144,15 +144,15 @@ TEST(OrderedByCosts, CostsAreThoseOfTheDevices) {
     ClusterEdit(costs)->link.bandwidth = 1e9;
     costs.edges.push_back({0, 1, 1'000'000, 2'000'000});
     const OrderCosts known = order_costs(placed(kGreedy, shape), costs, {100, 200});
-    const OrderCosts::Times first = known.times.at({0, 0}), second = known.times.at({1, 1});
+    const OrderCosts::Times first = known.times.at({0, 0}).front(), second = known.times.at({1, 1}).front();
     EXPECT_EQ(first.forward, 12);
     EXPECT_EQ(first.backward, 12);
     EXPECT_EQ(first.backward_input, 8);
     EXPECT_EQ(first.backward_weight, 6);
     EXPECT_EQ(second.forward, 62);
     EXPECT_EQ(second.backward, 22);
-    EXPECT_EQ(known.messages.at({{0, 0}, {1, 1}}), 1'000'007);
-    EXPECT_EQ(known.messages.at({{1, 1}, {0, 0}}), 2'000'007);
+    EXPECT_EQ(known.messages.at({{0, 0}, {1, 1}}).front().time(), 1'000'007);
+    EXPECT_EQ(known.messages.at({{1, 1}, {0, 0}}).front().time(), 2'000'007);
     EXPECT_EQ(known.times.size(), 2u);
     EXPECT_EQ(known.messages.size(), 2u);
     EXPECT_EQ(known.memory, (std::vector<Bytes>{100, 200}));

@@ -1,0 +1,54 @@
+#include "schedules/memory/held.h"
+
+#include "schedules/plan/op.h"
+
+#include <algorithm>
+
+namespace pw {
+
+std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bool whole) {
+    using enum Moment;
+    constexpr MemoryKind kActivation = MemoryKind::Activations;
+    const Bytes made_again = bytes.until_input + bytes.until_weight;
+    return {{{BufferUse::Data, MemoryKind::Inputs, bytes.data, Forward, Weight},
+             {BufferUse::UntilInput, kActivation, bytes.until_input, Again, Input},
+             {BufferUse::UntilWeight, kActivation, bytes.until_weight, Again, Weight},
+             {BufferUse::FirstUntilAgain, kActivation, bytes.first_until_again, Forward, Again},
+             {BufferUse::FirstUntilInput, kActivation, bytes.first_until_input, Forward, Input},
+             {BufferUse::FirstUntilWeight, kActivation, bytes.first_until_weight, Forward, Weight},
+             {BufferUse::Dropped, kActivation, again ? made_again : 0, Forward, Forward},
+             {BufferUse::GradientKept, kActivation, whole ? 0 : bytes.gradient_kept, Input, Weight}}};
+}
+
+HeldTensor landing_of(const EdgeBytes& edge, bool forward) {
+    if (forward)
+        return {BufferUse::LandingForward, MemoryKind::Inputs, edge.forward, Moment::Forward,
+                edge.forward_until_weight  ? Moment::Weight
+                : edge.forward_until_input ? Moment::Input
+                                           : Moment::Again};
+    return {BufferUse::LandingBackward, MemoryKind::Communication, edge.backward, Moment::Input,
+            edge.backward_until_weight ? Moment::Weight : Moment::Input};
+}
+
+TrainingBytes training_bytes_of(int stage, int holders, const Costs& costs) {
+    const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(stage)];
+    if (bytes.training)
+        return *bytes.training;
+    const Bytes share = aligned((bytes.weights + holders - 1) / holders);
+    return {training_bytes(bytes.weights, costs.optimizer).gradients,
+            training_bytes(costs.shard_optimizer ? share : bytes.weights, costs.optimizer).states};
+}
+
+// The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
+Bytes workspace_of(const Task& task, const Costs& costs) {
+    const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(task.stage)];
+    Bytes StageBytes::*const need = facts_of(task.op).workspace;
+    if (need == nullptr)
+        return 0;
+    const Bytes whole = bytes.*need;
+    const double length = costs.length_of(task.microbatch, task.stage).bytes;
+    const Bytes scratch = costs.slices.empty() ? 0 : std::min(whole, bytes.weight_workspace);
+    return scratch + scaled_bytes(whole - scratch, length);
+}
+
+}  // namespace pw

@@ -1,0 +1,35 @@
+// What stages hold in memory, and for how long: one table for the buffers of a plan and for orders by costs.
+#pragma once
+
+#include "schedules/memory/buffers.h"
+#include "workloads/costs/costs.h"
+
+#include <array>
+
+namespace pw {
+
+// The passes of a micro-batch on a stage, in order. Without R, Again is Forward. B is Input and Weight.
+enum class Moment { Forward, Again, Input, Weight };
+
+// A tensor that lives from the start of one pass to the end of another.
+struct HeldTensor {
+    BufferUse use;
+    MemoryKind kind;
+    Bytes bytes;  // of a micro-batch of length 1
+    Moment from, last;
+};
+
+// Returns what a micro-batch holds on a stage, besides tensors of other stages. `again`: R makes activations again.
+// `whole`: I and W run as one B. Some tensors have 0 bytes.
+std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bool whole);
+
+// Returns the tensor of an edge where it is received, from the pass that reads it.
+HeldTensor landing_of(const EdgeBytes& edge, bool forward);
+
+// Returns the bytes that one of the `holders` of a stage keeps from step to step besides its weights.
+TrainingBytes training_bytes_of(int stage, int holders, const Costs& costs);
+
+// Returns the workspace of a task; 0 for tasks that need none.
+Bytes workspace_of(const Task& task, const Costs& costs);
+
+}  // namespace pw
