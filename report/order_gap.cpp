@@ -40,8 +40,8 @@ std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     options.activations = pipeline.activations;
     const StepTimes least =
         least_times(OrderModel({job.plan.shape, options, &costs}), {metrics.step_time, metrics.span});
-    return OrderGap{least.step, least.span, above(metrics.step_time, least.step, "the step"), above(metrics.span, least.span, "the span"),
-                    pipeline.aim == Aim::Span};
+    return OrderGap{least.step, least.span, above(metrics.step_time, least.step, "the step"),
+                    above(metrics.span, least.span, "the span"), pipeline.aim == Aim::Span};
 }
 
 std::string to_text(const OrderGap& gap) {

@@ -12,10 +12,11 @@ namespace {
 constexpr double kLastDigits = 1e-9;  // as a share
 
 [[noreturn]] void refuse(const std::string& bound, const std::string& reached, std::string_view what) {
-    fail_with(ExitCode::RunFailed,
-              "internal error: the lower bound of {} is {}, but {} is reached\n  help: this is a mistake in pipewright: "
-              "please report it with the config and the command",
-              what, bound, reached);
+    fail_with(
+        ExitCode::RunFailed,
+        "internal error: the lower bound of {} is {}, but {} is reached\n  help: this is a mistake in pipewright: "
+        "please report it with the config and the command",
+        what, bound, reached);
 }
 
 }  // namespace

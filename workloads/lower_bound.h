@@ -1,4 +1,4 @@
-// The check of every lower bound that is printed beside a value that was reached.
+// The check of every lower bound that is printed next to a value that was reached.
 #pragma once
 
 #include "workloads/units.h"

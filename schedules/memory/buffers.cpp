@@ -207,9 +207,8 @@ private:
                 first = early_ ? clocks_->at(send) + 1 : graph_.position_of(graph_.find(other_end(task)));
             }
             const int last = std::max(graph_.position_of(reader), of_reader.at(landing.last, mb));
-            add({landing.use, landing.kind,
-                 scaled_bytes(size, costs_.length_of(mb, bytes.from).bytes), device, receiver_stage, mb, number, -1,
-                 first, last});
+            add({landing.use, landing.kind, scaled_bytes(size, costs_.length_of(mb, bytes.from).bytes), device,
+                 receiver_stage, mb, number, -1, first, last});
         }
     }
 

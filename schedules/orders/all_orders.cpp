@@ -146,7 +146,7 @@ private:
         const auto& times = chain_[stage].times;
         return times[0] + times[1] + times[2] + closing_time(stage, mb);
     }
-    // Of the k-th W of a stage.
+    // Returns what the k-th W of a stage takes longer, with the update after it.
     Ns closing_time(int stage, int k) const {
         const ChainStage& own = chain_[stage];
         return (k > 0 ? own.added : 0) + (k + 1 == model_.microbatches() ? own.update : 0);

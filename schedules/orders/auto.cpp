@@ -122,6 +122,16 @@ PassLists in_ascending_order(const OrderModel& model, PassLists lists) {
     return lists;
 }
 
+constexpr std::size_t kStarts = 4;
+std::size_t start_of(const OrderRules& rules) {
+    return (rules.forward_first ? 1 : 0) + (rules.lag > 0 || rules.whole ? 2 : 0);
+}
+
+struct Tried {
+    TimedOrder order;
+    OrderRules rules;
+};
+
 class Shortest {
 public:
     explicit Shortest(const Request& request)
@@ -134,9 +144,9 @@ public:
         for (std::vector<Tasks>& tasks : named_orders(request)) {
             PassLists lists = model_.lists_of(tasks);
             const StepTimes times = timer_.times(lists);
-            named_.push_back({std::move(lists), times});
-            if (costs_.simulate && has_pairs(tasks))
+            if (costs_.simulate && has_pairs(tasks) && fits(model_, lists))
                 paired_.push_back(std::move(tasks));
+            named_.push_back({std::move(lists), times});
         }
     }
 
@@ -147,11 +157,8 @@ public:
         for (const TimedOrder& order : named_)
             if (fits(model_, order.lists))
                 consider(order);
-        for (std::vector<Tasks>& tasks : paired_)
-            if (fits(model_, model_.lists_of(tasks))) {
-                const SimulatedOrder simulated = costs_.simulate(tasks);
-                keep(std::move(tasks), simulated);
-            }
+        for (const std::vector<Tasks>& tasks : paired_)
+            keep(tasks, costs_.simulate(tasks));
         bool spares = model_.limits_bytes();
         const bool limits_recomputed = model_.limits_bytes() && model_.recomputes();
         const int levels = spares ? model_.levels() : rounded_level(model_.levels());
@@ -288,16 +295,6 @@ private:
         return best;
     }
 
-    static constexpr std::size_t kStarts = 4;
-    static std::size_t start_of(const OrderRules& rules) {
-        return (rules.forward_first ? 1 : 0) + (rules.lag > 0 || rules.whole ? 2 : 0);
-    }
-
-    struct Tried {
-        TimedOrder order;
-        OrderRules rules;
-    };
-
     bool attempt(const OrderRules& rules, Tried& best) {
         --left_;
         PassLists lists = scheduled(model_, rules);
@@ -370,8 +367,8 @@ private:
     Aim aim_;
     double effort_;
     std::vector<OrderRules> rules_;
+    std::vector<std::vector<Tasks>> paired_;  // named orders that fit, with pairs, which the model does not have
     std::vector<TimedOrder> named_, found_;   // found: at a level
-    std::vector<std::vector<Tasks>> paired_;  // named ones that overlap tasks, which the model does not know
     struct {
         std::vector<Tasks> tasks;
         SimulatedOrder order = {{}, false};

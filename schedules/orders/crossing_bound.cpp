@@ -147,14 +147,14 @@ public:
     }
 
 private:
-    // Of the k-th I and W of a stage.
+    // Returns the time of the k-th I and W of a stage.
     Ns hold(std::size_t stage, int k) const { return line_[stage].hold + (k > 0 ? line_[stage].added : 0); }
     std::size_t row_of(int microbatch) const {
         return static_cast<std::size_t>(microbatch - newest_ + window_) * stages_;
     }
 
-    // Returns the least time to the end if I of a micro-batch starts at a time on the first stage. The micro-batches after it for
-    // which there is no room at once go forward and back one after another.
+    // Returns the least time to the end if I of a micro-batch starts at a time on the first stage. The micro-batches
+    // after it for which there is no room at once go forward and back one after another.
     Ns least_end(int microbatch, Ns start) const {
         const LineStage& first = line_[0];
         const int others = microbatches_ - 1 - microbatch;

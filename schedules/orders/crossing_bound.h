@@ -6,8 +6,9 @@
 namespace pw {
 
 // Returns a lower bound of the time from the first pass of the first stage to its last one, without the update, at most
-// `found`, for stages in a line with a device each, which all micro-batches take forward and back; otherwise 0. An order that takes `found` is known: a shorter one is sought in a
-// relaxed decision diagram (Bergman, Cire, van Hoeve, Hooker, Decision Diagrams for Optimization, 2016, chapter 4).
+// `found`, for stages in a line with a device each, which all micro-batches take forward and back; otherwise 0. An
+// order that takes `found` is known: a shorter one is sought in a relaxed decision diagram (Bergman, Cire, van Hoeve,
+// Hooker, Decision Diagrams for Optimization, 2016, chapter 4).
 //
 // If a micro-batch starts before an older one has ended, its F runs before I of the older one up to some stage, and
 // after it from the next stage on. Each choice of these stages gives times for F and I; W counts only where F waits for

@@ -92,9 +92,7 @@ private:
         starts_[device] = choices_[device].start;
     }
     bool may_run_ahead(const Device& own, const StageQueue& queue) const;
-    const OrderModel::Amounts& room(const Device& own) const {
-        return model_.room(device_of(own));
-    }
+    const OrderModel::Amounts& room(const Device& own) const { return model_.room(device_of(own)); }
     int device_of(const Device& own) const { return static_cast<int>(&own - devices_.data()); }
     bool has_room(const Device& own, const StageQueue& queue) const;
     bool has_room_for(const Device& own, int number) const;
@@ -191,8 +189,8 @@ void ListScheduling::limit_stages(Device& own, int device, const std::vector<Ns>
         sum += static_cast<double>(trips[queue.stage]) / work;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
             for (const int mb : queue.microbatches)
-                largest[limit] = std::max(
-                    largest[limit], model_.held(model_.number(queue.stage, mb, 0)).after_forward[limit]);
+                largest[limit] =
+                    std::max(largest[limit], model_.held(model_.number(queue.stage, mb, 0)).after_forward[limit]);
     }
     double ahead = rules_.ahead;
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)

@@ -56,8 +56,8 @@ std::vector<Ns> tails(const OrderModel& model, bool way_back) {
                 tails[input] = model.least_backward(input) - model.least_input(input);
             for (const OrderModel::Message& message : model.messages(input))
                 if (message.reader % 3 == 1)
-                    tails[input] = std::max(
-                        tails[input], message.time() + model.least_input(message.reader) + tails[message.reader]);
+                    tails[input] = std::max(tails[input],
+                                            message.time() + model.least_input(message.reader) + tails[message.reader]);
         }
     return tails;
 }
@@ -189,8 +189,7 @@ Ns last_wait(const OrderModel::Amounts& room, const std::vector<StageVisits>& ow
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
         others[limit] -= held[limit];
     Ns most = most_left(
-        others, own,
-        [](const Visit& visit) { return visit.longest + visit.most_added; },
+        others, own, [](const Visit& visit) { return visit.longest + visit.most_added; },
         [](const Visit& visit) { return visit.longest_weight + visit.most_added; });
     for (const StageVisits& stage : own)
         most += own.size() > 1 ? stage.update : 0;

@@ -83,8 +83,7 @@ OrderCosts::Held held_by(int stage, int microbatch, bool recomputes, const Costs
 Bytes workspace_of_passes(int stage, int microbatch, bool recomputes, const Costs& costs) {
     const auto of = [&](Op op) { return workspace_of({op, stage, microbatch}, costs); };
     const Bytes separate = std::max(of(Op::BackwardInput), of(Op::BackwardWeight));
-    return std::max(
-        {of(Op::Forward), std::min(of(Op::Backward), separate), recomputes ? of(Op::Recompute) : Bytes{0}});
+    return std::max({of(Op::Forward), std::min(of(Op::Backward), separate), recomputes ? of(Op::Recompute) : Bytes{0}});
 }
 
 class CostTables {
@@ -130,8 +129,8 @@ private:
         const Ns latency = costs_.cluster->link_of(from.device, to.device).latency;
         for (const int mb : examples_) {
             const Task send{op, from.stage, mb, 0, to.stage};
-            order_.messages[{from, to}].push_back({occupation_of(send, from.device, to.device, costs_, traffic_),
-                                                   latency, traffic_.bytes(send)});
+            order_.messages[{from, to}].push_back(
+                {occupation_of(send, from.device, to.device, costs_, traffic_), latency, traffic_.bytes(send)});
         }
     }
 
@@ -180,12 +179,13 @@ public:
             stages_on_[holder.device].push_back(holder.stage);
     }
 
-    // Of a measured pair of F and B, without dispatch; 1 or more: it hides the dispatch of one of them only.
+    // Returns the share of a measured pair of F and B, without dispatch. From 1 on, a pair only hides the dispatch of
+    // one of them.
     std::optional<double> measured(const OrderCosts::Holder& holder, bool forward) const {
         std::optional<double> least;
         for (const int other : stages_on_.at(holder.device))
-            if (const auto share =
-                    measured_share_of_pair(forward ? holder.stage : other, forward ? other : holder.stage, costs_.stage))
+            if (const auto share = measured_share_of_pair(forward ? holder.stage : other,
+                                                          forward ? other : holder.stage, costs_.stage))
                 least = std::min(least.value_or(*share), *share);
         return least;
     }
@@ -200,8 +200,9 @@ public:
 
 private:
     static Ns part_of(Ns time, double share) {
-        return share == 1 ? time : static_cast<Ns>(std::min(static_cast<double>(time) * share * kNoDigits,
-                                                            static_cast<double>(kBeyond)));
+        return share == 1 ? time
+                          : static_cast<Ns>(
+                                std::min(static_cast<double>(time) * share * kNoDigits, static_cast<double>(kBeyond)));
     }
 
     const Costs& costs_;
@@ -252,8 +253,7 @@ KnownTimes known_times(const OrderCosts& costs) {
     };
     const auto message = [&costs](const Task& from, int sender, const Task& to, int receiver) {
         const auto of_holders = costs.messages.find({{from.stage, sender}, {to.stage, receiver}});
-        return of_holders == costs.messages.end() ? Ns{0}
-                                                  : of_holders->second[costs.class_of(from.microbatch)].time();
+        return of_holders == costs.messages.end() ? Ns{0} : of_holders->second[costs.class_of(from.microbatch)].time();
     };
     return {time, message};
 }

@@ -33,7 +33,7 @@ struct OrderCosts {
         int stage, device;
         auto operator<=>(const Holder&) const = default;
     };
-    // Of a micro-batch on a holder of a stage, as duration_of() says.
+    // The times of a micro-batch on a holder of a stage, as duration_of() says.
     struct Times {
         Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
         // The additional time of every B or W except the holder's first.
@@ -72,8 +72,9 @@ struct OrderCosts {
     std::function<SimulatedOrder(const std::vector<Tasks>& order)> simulate = {};
 
     std::size_t class_of(int microbatch) const {
-        return classes.empty() ? 0
-                               : static_cast<std::size_t>(classes[static_cast<std::size_t>(microbatch) % classes.size()]);
+        return classes.empty()
+                   ? 0
+                   : static_cast<std::size_t>(classes[static_cast<std::size_t>(microbatch) % classes.size()]);
     }
 };
 

@@ -136,10 +136,10 @@ void OrderModel::limit(const Request& request) {
         limits_bytes_ = limits_bytes_ || limited;
         add_microbatch(device);
         const Amounts &one = one_.back(), &spare = spare_for_passes_.back();
-        all_room_.push_back({std::min(kNoLimit, bounded_product(asked, one[0])),
-                             limited ? std::max(memory - costs_.always_held[static_cast<std::size_t>(device)],
-                                                one[1] + spare[1])
-                                     : kNoLimit});
+        all_room_.push_back(
+            {std::min(kNoLimit, bounded_product(asked, one[0])),
+             limited ? std::max(memory - costs_.always_held[static_cast<std::size_t>(device)], one[1] + spare[1])
+                     : kNoLimit});
     }
 }
 

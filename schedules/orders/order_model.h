@@ -88,9 +88,7 @@ public:
     const std::vector<Message>& messages(int number) const { return messages_[static_cast<std::size_t>(number)]; }
     const std::vector<int>& inputs() const { return inputs_; }  // by number: how many messages it waits for
     // Returns what the micro-batch of a pass holds on its stage.
-    const Held& held(int number) const {
-        return held_[held_at_[static_cast<std::size_t>(number) / 3]];
-    }
+    const Held& held(int number) const { return held_[held_at_[static_cast<std::size_t>(number) / 3]]; }
     bool has_equal_microbatches() const { return classes_ == 1; }
     // The least number of micro-batches that uses all the room there is, and a limit to a smaller one.
     int levels() const;

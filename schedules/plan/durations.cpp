@@ -142,8 +142,7 @@ Ns duration_of(Op op, int stage, int device, const Costs& costs, const std::vect
 
 Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic) {
     const Cluster& cluster = *costs.cluster;
-    return occupation_of(traffic.bytes(send), cluster.link_of(sender, receiver),
-                         cluster.routes.most(sender, receiver));
+    return occupation_of(traffic.bytes(send), cluster.link_of(sender, receiver), cluster.routes.most(sender, receiver));
 }
 
 std::optional<double> measured_share_of_pair(int forward, int backward, const std::vector<StageCost>& stages) {

@@ -8,21 +8,16 @@
 #include "schedules/orders/schedule.h"
 #include "tests/support/config_text.h"
 #include "tests/support/every_order.h"
-#include "tests/support/refusal.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace pw {
@@ -88,8 +83,9 @@ private:
     }
 
     std::string workload(bool pairs) {
-        std::string text = fmt::format("workload: {{model: uniform, forward: {}, backward_input: {}, backward_weight: {}",
-                                       times(30), times(30), times(30));
+        std::string text =
+            fmt::format("workload: {{model: uniform, forward: {}, backward_input: {}, backward_weight: {}", times(30),
+                        times(30), times(30));
         has_memory_ = one_in(2);
         if (has_memory_)
             text += fmt::format(", activation: {}, activation_until_weight: {}", sizes(60), sizes(70));
@@ -156,7 +152,6 @@ private:
 struct Found {
     StepTimes best;
     bool all = true;  // no order was left out
-    int simulated = 0;
 };
 
 // Judges orders of a job's pipeline.
@@ -169,9 +164,8 @@ public:
 
     SimulatedOrder of(std::vector<Tasks> order) const {
         try {
-            return simulated_order(
-                with_order(schedule_of(job_.config), job_.plan.shape, std::move(order), options_), job_.costs, job_.mode,
-                memory_);
+            return simulated_order(with_order(schedule_of(job_.config), job_.plan.shape, std::move(order), options_),
+                                   job_.costs, job_.mode, memory_);
         } catch (const Error&) {  // it waits forever
             return {{}, false};
         }
@@ -185,8 +179,8 @@ public:
             const MicroBatchLength length = job_.costs.length_of(task.microbatch, task.stage);
             const double input = static_cast<double>(cost.backward_input) * length.backward_input,
                          weight = static_cast<double>(cost.backward_weight) * length.backward_weight;
-            const double time = task.op == Op::Forward         ? static_cast<double>(cost.forward) * length.forward
-                                : task.op == Op::BackwardInput ? input
+            const double time = task.op == Op::Forward          ? static_cast<double>(cost.forward) * length.forward
+                                : task.op == Op::BackwardInput  ? input
                                 : task.op == Op::BackwardWeight ? weight
                                                                 : input + weight;
             const double speed = job_.costs.cluster->speed_of(job_.plan.shape.server_of(task.stage, task.microbatch));
@@ -246,7 +240,6 @@ Found best_of(const Job& job, const SmallPipeline& drawn, Random& random) {
         if (!drawn.pairs && work >= found.best.step && work >= found.best.span)
             continue;
         const SimulatedOrder simulated = judge.of(std::move(order));
-        ++found.simulated;
         if (!simulated.fits)
             continue;
         found.best.step = std::min(found.best.step, simulated.times.step);
@@ -264,7 +257,7 @@ int cases() {
 TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {
     SmallPipelines pipelines(59);
     Random random(60);
-    int whole = 0, proven = 0, simulated = 0, named = 0;
+    int whole = 0, proven = 0, named = 0;
     for (int round = 0; round < cases(); ++round) {
         const SmallPipeline drawn = pipelines.draw();
         SCOPED_TRACE(fmt::format("round {}\n{}", round, drawn.text));
@@ -277,7 +270,6 @@ TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {
         EXPECT_LE(gap.least_span, found.best.span);
         whole += found.all;
         proven += gap.step == 0 || gap.span == 0;
-        simulated += found.simulated;
         if (!fits(report))
             continue;
         const auto time = [&](const Metrics& metrics) { return gap.aims_at_span ? metrics.span : metrics.step_time; };
@@ -304,14 +296,12 @@ TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {
             EXPECT_LE(gap.least_step, of_other.metrics.step_time) << schedule.name;
             EXPECT_LE(gap.least_span, of_other.metrics.span) << schedule.name;
         }
-        if (HasFailure() && round < 100'000 && std::getenv("PIPEWRIGHT_ORDERS") == nullptr)
+        if (HasFailure())
             return;
     }
-    RecordProperty("whole", whole);
     EXPECT_GT(whole, cases() / 8);
     EXPECT_GT(proven, cases() / 4);
     EXPECT_GT(named, cases() / 8);
-    fmt::print(stderr, "whole {} proven {} simulated {} named {}\n", whole, proven, simulated, named);
 }
 
 }  // namespace

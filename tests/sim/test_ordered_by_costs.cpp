@@ -59,7 +59,8 @@ private:
         const auto made = ends_.find({task.op, peer, task.microbatch});
         if (made == ends_.end())
             return std::nullopt;
-        return made->second + costs_.messages.at({{peer, device_of(peer)}, {task.stage, device_of(task.stage)}}).front().time();
+        return made->second +
+               costs_.messages.at({{peer, device_of(peer)}, {task.stage, device_of(task.stage)}}).front().time();
     }
 
     void consider(const Task& task, std::optional<Next>& best) const {

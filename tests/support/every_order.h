@@ -62,15 +62,13 @@ private:
     // Whether the visits of earlier stages, or of later ones, have been as far.
     bool follows(const Visit& visit, bool forward) const {
         return std::ranges::all_of(visits_, [&](const Visit& other) {
-            return other.microbatch != visit.microbatch ||
-                   (forward ? other.stage >= visit.stage || other.done >= 1
-                            : other.stage <= visit.stage || other.done >= 2);
+            return other.microbatch != visit.microbatch || (forward ? other.stage >= visit.stage || other.done >= 1
+                                                                    : other.stage <= visit.stage || other.done >= 2);
         });
     }
     std::vector<Step> steps() const {
-        const auto held = std::ranges::count_if(visits_, [](const Visit& visit) {
-            return visit.done == 1 || visit.done == 2;
-        });
+        const auto held =
+            std::ranges::count_if(visits_, [](const Visit& visit) { return visit.done == 1 || visit.done == 2; });
         std::vector<Step> steps;
         for (std::size_t at = 0; at < visits_.size(); ++at) {
             const Visit& visit = visits_[at];
