@@ -144,7 +144,7 @@ void OrderModel::limit(const Request& request) {
 }
 
 // Not all stages of a device need to serve a micro-batch.
-OrderModel::Amounts OrderModel::whole(int device, int microbatch) const {
+OrderModel::Amounts OrderModel::forwards_of(int device, int microbatch) const {
     Amounts sum{};
     for (const int stage : stages_on(device))
         if (const int forward = number(stage, microbatch, 0); device_of(forward) == device)
@@ -158,14 +158,18 @@ OrderModel::Amounts OrderModel::whole(int device, int first, int last) const {
         return one_[static_cast<std::size_t>(device)];
     Amounts most{};
     for (int mb = first; mb <= last; ++mb)
-        raise(most, whole(device, mb));
+        raise(most, whole_[static_cast<std::size_t>(device)][static_cast<std::size_t>(mb)]);
     return most;
 }
 
 void OrderModel::add_microbatch(int device) {
     Amounts &one = one_.emplace_back(), &level = level_.emplace_back(), &spare = spare_for_passes_.emplace_back();
+    whole_.resize(has_equal_microbatches() ? 0 : whole_.size() + 1);
     for (int mb = 0; mb < microbatches_; ++mb) {
-        raise(one, whole(device, mb));
+        const Amounts forwards = forwards_of(device, mb);
+        raise(one, forwards);
+        if (!has_equal_microbatches())
+            whole_.back().push_back(forwards);
         Amounts most{};
         for (const int stage : stages_on(device))
             if (const int forward = number(stage, mb, 0); device_of(forward) == device) {

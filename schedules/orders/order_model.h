@@ -119,7 +119,7 @@ private:
     void set_times(Pass forward, const OrderCosts::Times& times);
     void limit(const Request& request);
     void add_microbatch(int device);
-    Amounts whole(int device, int microbatch) const;
+    Amounts forwards_of(int device, int microbatch) const;
     // Whether some micro-batch goes from one to the other.
     bool exchange(const OrderCosts::Holder& one, const OrderCosts::Holder& other) const;
     void spare_early_messages(const PassLists& lists, std::vector<Bytes>& missing, SparedRoom& spared) const;
@@ -141,6 +141,7 @@ private:
     // one pass needs in addition.
     std::vector<Amounts> one_, level_, spare_for_passes_;
     std::vector<Amounts> all_room_, room_;
+    std::vector<std::vector<Amounts>> whole_;  // by device and micro-batch; empty if all are equal
 };
 
 // Times lists again and again. Keeps a reference to the model.
