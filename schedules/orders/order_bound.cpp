@@ -213,9 +213,9 @@ Ns added_to(const std::vector<StageVisits>& own) {
 // Returns the least times by the waits of a device whose first F starts at `head`. If there is no room for all, its
 // last F follows an I, so that the waits before its first I and after its last F are apart. After the last F there is a
 // way back from that micro-batch's I, and after the last I from that one; what the device has left to do then is at
-// most what its room can hold. If one device starts and ends every path, its span contains all of them. `work` of
-// passes, `updates` of the step.
-StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<StageVisits>& own, Ns work, Ns updates,
+// most what its room can hold. If one device starts and ends every path, its span contains all of them. The work is
+// with the updates that count.
+StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<StageVisits>& own, const StepTimes& work,
                          Ns head, bool starts_alone) {
     const std::int64_t most = most_in_flight(room, own);
     const Ns first = first_wait(most, own), last = last_wait(room, own);
@@ -234,8 +234,8 @@ StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<Stag
         const auto from_forward = [&](const Visit& visit) { return visit.trip + visit.input + visit.*tail; };
         return std::max(until_last_forward + least_of(own, from_forward), until_last_input + least_of(own, tail));
     };
-    return {std::max(head + work + updates + waits, whole_way(&Visit::tail)),
-            std::max(work + waits, starts_alone ? whole_way(&Visit::way_back) : 0)};
+    return {std::max(head + work.step + waits, whole_way(&Visit::tail)),
+            std::max(work.span + waits, starts_alone ? whole_way(&Visit::way_back) : 0)};
 }
 
 // Activations that are held for at least a time each need a span in which the room holds them all.
@@ -315,8 +315,9 @@ StepTimes least_times(const OrderModel& model) {
         if (stages.empty())
             continue;
         const Ns span = span_of_room(model.room(device), stages);
-        const Ns work = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
-        const StepTimes by_waits = times_by_waits(model.room(device), stages, work, updates, first, starts_alone);
+        const Ns passes = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
+        const StepTimes work{passes + updates, passes + model.updates_between_passes(device)};
+        const StepTimes by_waits = times_by_waits(model.room(device), stages, work, first, starts_alone);
         all = {std::max({all.step, by_waits.step, first + span}), std::max({all.span, by_waits.span, span})};
     }
     return all;

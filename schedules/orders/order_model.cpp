@@ -1,6 +1,7 @@
 #include "schedules/orders/order_model.h"
 
 #include "schedules/plan/shape_index.h"
+#include "schedules/plan/sum_groups.h"
 #include "workloads/bounded.h"
 #include "workloads/error.h"
 
@@ -52,6 +53,7 @@ OrderModel::OrderModel(const Request& request)
       microbatches_(request.shape.microbatches),
       classes_(costs_.held.front().size()) {
     connect(request.shape);
+    set_updates(request.shape);
     limit(request);
     room_ = all_room_;
 }
@@ -65,9 +67,6 @@ void OrderModel::connect(const Shape& shape) {
     messages_.resize(3 * pairs);
     inputs_.assign(3 * pairs, 0);
     served_.assign(static_cast<std::size_t>(stages_ * devices_), 0);
-    update_.assign(served_.size(), 0);
-    for (const auto& [holder, update] : costs_.updates)
-        update_[holder.stage * devices_ + holder.device] = update;
     for (int device = 0; device < devices_; ++device)
         stages_on_.emplace_back(index.stages_of(device).begin(), index.stages_of(device).end());
     std::map<std::tuple<int, int, int>, int> lanes;
@@ -118,6 +117,21 @@ void OrderModel::set_times(Pass forward, const OrderCosts::Times& times) {
     times_[at + 4] = times.backward_weight;
     added_[at + 3] = times.added_to_backward;
     added_[at + 4] = times.added_to_weight;
+}
+
+void OrderModel::set_updates(const Shape& shape) {
+    update_.assign(served_.size(), 0);
+    std::vector<Ns> longest(static_cast<std::size_t>(devices_), 0);
+    between_.assign(longest.size(), 0);
+    for (const auto& [holder, update] : costs_.updates) {
+        update_[holder.stage * devices_ + holder.device] = update;
+        if (needs_sum(shape, holder.stage) || shape.global_norm)
+            continue;
+        between_[holder.device] += update;
+        longest[holder.device] = std::max(longest[holder.device], update);
+    }
+    for (std::size_t device = 0; device < longest.size(); ++device)
+        between_[device] -= longest[device];
 }
 
 void OrderModel::limit(const Request& request) {

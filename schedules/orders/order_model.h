@@ -77,6 +77,9 @@ public:
         const auto at = static_cast<std::size_t>(stage * devices_ + device);
         return k + 1 == served_[at] ? update_[at] : 0;
     }
+    // Returns the least time of updates between the passes of a device: the stage that ends last has its update after
+    // them, and so have stages that sum gradients, and all stages with a global norm.
+    Ns updates_between_passes(int device) const { return between_[static_cast<std::size_t>(device)]; }
     // Returns the least time from the start of I to the end of I or B, and to that of I and W or B.
     Ns least_input(int input) const { return std::min(time(2 * input), time(2 * input + 1)); }
     Ns least_backward(int input) const {
@@ -117,6 +120,7 @@ public:
 private:
     void connect(const Shape& shape);
     void set_times(Pass forward, const OrderCosts::Times& times);
+    void set_updates(const Shape& shape);
     void limit(const Request& request);
     void add_microbatch(int device);
     Amounts forwards_of(int device, int microbatch) const;
@@ -131,6 +135,7 @@ private:
     std::vector<std::vector<int>> stages_on_;
     std::size_t classes_;
     std::vector<Ns> update_;         // by stage and device, as served_
+    std::vector<Ns> between_;        // by device
     std::vector<Ns> times_, added_;  // by pass
     Ns slowest_work_ = 1;
     std::vector<std::vector<Message>> messages_;

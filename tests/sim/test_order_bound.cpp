@@ -77,7 +77,7 @@ TEST(OrderBound, IsNeverLongerThanAnOrder) {
         EXPECT_LE(least.span, found.span) << schedule.name << " round " << round;
         equal += (least.step == found.step) + (least.span == found.span);
     }
-    EXPECT_GT(equal, rounds(300) / 4);
+    EXPECT_GT(equal, rounds(300) / 5);
 }
 
 }  // namespace
