@@ -28,7 +28,7 @@ struct ChainStage {
 };
 
 // Returns nothing if stages are not in a chain with a device each, or micro-batches not equally long, or if B may take
-// less time than I and W, or a gradient arrive before its I starts. A span has no updates.
+// less time than I and W, or a gradient arrive before its I starts. A span has updates between passes only.
 std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model, Aim aim) {
     std::vector<ChainStage> chain;
     if (!model.has_equal_microbatches())
@@ -37,7 +37,7 @@ std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model, Aim aim
         const int first = model.number(stage, 0, 0);
         ChainStage own{model.device_of(first), {}, 0, 0, 0, 0, model.held(first)};
         own.added = model.added(2 * (first + 2));
-        if (aim == Aim::Step)
+        if (aim == Aim::Step || model.updates_follow_passes())
             own.update = model.update_after(stage, own.device, model.microbatches() - 1);
         for (int kind = 0; kind < 3; ++kind)
             own.times[kind] = model.time(2 * (first + kind));
@@ -144,16 +144,18 @@ private:
     // Of all passes of a micro-batch on a stage.
     Ns work_of(int stage, int mb) const {
         const auto& times = chain_[stage].times;
-        return times[0] + times[1] + times[2] + closing_time(stage, mb);
-    }
-    // Returns what the k-th W of a stage takes longer, with the update after it.
-    Ns closing_time(int stage, int k) const {
-        const ChainStage& own = chain_[stage];
-        return (k > 0 ? own.added : 0) + (k + 1 == model_.microbatches() ? own.update : 0);
+        const Ns update = !of_span_ && mb + 1 == model_.microbatches() ? chain_[stage].update : 0;
+        return times[0] + times[1] + times[2] + (mb > 0 ? chain_[stage].added : 0) + update;
     }
     Ns time_of(int stage, int kind) const {
         const ChainStage& own = chain_[stage];
-        return own.times[kind] + (kind == 2 ? closing_time(stage, done_[stage][2]) : 0);
+        return own.times[kind] + (kind == 2 && done_[stage][2] > 0 ? own.added : 0);
+    }
+    // Returns the update that follows the next pass of a kind. In a span none follows the device's last pass.
+    Ns update_after(const ChainDevice& device, int stage, int kind) const {
+        const bool ends_stage = kind == 2 && done_[stage][2] + 1 == model_.microbatches();
+        const bool counts = !of_span_ || device.left > time_of(stage, kind);
+        return ends_stage && counts ? chain_[stage].update : 0;
     }
 
     // Returns when the next pass of a kind can start on a stage.
@@ -275,10 +277,10 @@ private:
             for (int kind = 0; kind < 3; ++kind) {
                 if (ready(stage, kind) > own.at || !has_room(own, stage, kind))
                     continue;
-                const Ns time = time_of(stage, kind);
+                const Ns time = time_of(stage, kind), update = update_after(own, stage, kind);
                 own.begin = own.begin < 0 ? own.at : own.begin;
-                own.at += time;
-                own.left -= time;
+                own.at += time + update;
+                own.left -= time + (of_span_ ? 0 : update);
                 own.passes = false;
                 take(own, stage, kind);
                 std::vector<Pass>& list = lists_[chain_[stage].device];
@@ -301,7 +303,8 @@ private:
         // Instead of a wait that is long enough, a W can run.
         bool waits = next < kNotKnown;
         for (const int stage : before.stages)
-            waits = waits && (ready(stage, 2) > own.at || own.at + time_of(stage, 2) > news);
+            waits =
+                waits && (ready(stage, 2) > own.at || own.at + time_of(stage, 2) + update_after(own, stage, 2) > news);
         if (waits) {
             own.passes = next == own.at;
             own.at = next;

@@ -125,8 +125,10 @@ void OrderModel::set_updates(const Shape& shape) {
     between_.assign(longest.size(), 0);
     for (const auto& [holder, update] : costs_.updates) {
         update_[holder.stage * devices_ + holder.device] = update;
-        if (needs_sum(shape, holder.stage) || shape.global_norm)
+        if (needs_sum(shape, holder.stage) || shape.global_norm) {
+            updates_follow_ = false;
             continue;
+        }
         between_[holder.device] += update;
         longest[holder.device] = std::max(longest[holder.device], update);
     }

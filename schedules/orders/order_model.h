@@ -80,6 +80,8 @@ public:
     // Returns the least time of updates between the passes of a device: the stage that ends last has its update after
     // them, and so have stages that sum gradients, and all stages with a global norm.
     Ns updates_between_passes(int device) const { return between_[static_cast<std::size_t>(device)]; }
+    // Whether the update of each stage follows the stage's last B or W on the device.
+    bool updates_follow_passes() const { return updates_follow_; }
     // Returns the least time from the start of I to the end of I or B, and to that of I and W or B.
     Ns least_input(int input) const { return std::min(time(2 * input), time(2 * input + 1)); }
     Ns least_backward(int input) const {
@@ -130,7 +132,7 @@ private:
 
     const OrderCosts& costs_;
     int devices_, stages_, microbatches_, lanes_ = 0;
-    bool limits_bytes_ = false;
+    bool limits_bytes_ = false, updates_follow_ = true;
     std::vector<int> device_, served_;
     std::vector<std::vector<int>> stages_on_;
     std::size_t classes_;

@@ -58,8 +58,7 @@ cluster: {devices: 1, dispatch: 10 us}
 pipeline: {schedule: auto, micro_batches: 2, aim: span}
 )");
     EXPECT_EQ(one.span, 210'000);
-    EXPECT_LE(one.gap.least_span, 210'000);
-    EXPECT_GE(one.gap.least_span, 4 * (20'000 + 30'000));
+    EXPECT_EQ(one.gap.least_span, (4 * (20 + 30) + 10) * 1000);
     expect_proven(one, 220'000);
 }
 
