@@ -291,7 +291,7 @@ void add_questions(CLI::App& command, SimulateArguments& arguments) {
 void add_training_arguments(CLI::App& command, SimulateArguments& arguments) {
     std::vector<std::string> names;
     for (const TrainingProgram& program : training_programs())
-        names.emplace_back(program.name);
+        names.emplace_back(name_of(program.program));
     command
         .add_option("--arguments", arguments.program,
                     "print the plan as the arguments of a program that trains transformers, and no report")

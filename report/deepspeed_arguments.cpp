@@ -1,9 +1,10 @@
 // A JSON of DeepSpeed, ds_config (deepspeed/runtime/config.py, 0.18). Degrees, stages and what is recomputed are in the
 // training script.
-#include "job/plan.h"
 #include "report/json.h"
 #include "report/training_programs.h"
 #include "schedules/orders/schedule.h"
+#include "workloads/text/files.h"
+#include "workloads/text/json_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,76 +16,116 @@
 
 namespace pw {
 
+namespace deepspeed {
+
 namespace {
 
 constexpr std::string_view kDeepSpeed = "DeepSpeed";
 
-void check_degrees_of_deepspeed(const Job& job) {
-    const Config& config = job.config;
-    const Parallel& parallel = config.parallel.degrees;
-    if (parallel.context > 1)
-        config.fail_at(
-            "parallel.context",
-            fmt::format("{} passes no keys and values round; for long sequences it exchanges heads (Ulysses)",
-                        kDeepSpeed),
-            "write context: 1");
-    if (!alternates_on_one_device(job) && !schedule_of(config).elsewhere.deepspeed)
-        refuse_schedule(job, kDeepSpeed, [](const OtherPrograms& programs) { return programs.deepspeed; });
+std::optional<Refusal> refused_context(const ExportedPlan& plan) {
+    if (plan.parallel.context == 1)
+        return std::nullopt;
+    return Refusal{
+        "parallel.context",
+        fmt::format("{} passes no keys and values round; for long sequences it exchanges heads (Ulysses)", kDeepSpeed),
+        "write context: 1"};
+}
+
+std::optional<Refusal> refused_pipeline(const ExportedPlan& plan) {
+    if (plan.alternates || (plan.schedule != nullptr && plan.schedule->elsewhere.deepspeed))
+        return std::nullopt;
+    return refused_schedule(plan, kDeepSpeed, [](const OtherPrograms& programs) { return programs.deepspeed; });
+}
+
+std::optional<Refusal> refused_zero(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
     if (parallel.zero > 1 && parallel.pipeline > 1)
-        config.fail_at("parallel.zero", fmt::format("{} divides no gradients or weights of a pipeline", kDeepSpeed),
-                       "write zero: 0 or 1, or parallel.pipeline: 1");
+        return Refusal{"parallel.zero", fmt::format("{} divides no gradients or weights of a pipeline", kDeepSpeed),
+                       "write zero: 0 or 1, or parallel.pipeline: 1"};
     if (parallel.zero < 3 && parallel.sharers() < parallel.replicas())
-        config.fail_at("parallel.zero_group",
-                       fmt::format("{} has groups of replicas with zero: 3 only (MiCS)", kDeepSpeed), "remove the key");
+        return Refusal{"parallel.zero_group",
+                       fmt::format("{} has groups of replicas with zero: 3 only (MiCS)", kDeepSpeed), "remove the key"};
+    return std::nullopt;
 }
 
-void add_zero(Json& json, const Config& config) {
-    const Parallel& parallel = config.parallel.degrees;
-    Json zero = {{"stage", parallel.zero}};
-    if (parallel.zero > 0)
-        zero["overlap_comm"] = parallel.program().overlap.data;
-    if (parallel.sharers() < parallel.replicas())
-        zero["mics_shard_size"] = parallel.sharers();
-    json["zero_optimization"] = std::move(zero);
-    if (parallel.zero > 0 && config.training.optimizer != OptimizerKind::AdamW)
-        json["zero_allow_untested_optimizer"] = true;
+bool is_half(Precision precision) { return precision == Precision::Bf16 || precision == Precision::Fp16; }
+
+std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
+    const Precision precision = plan.training.precision;
+    if (precision == Precision::Fp32 || is_half(precision))
+        return std::nullopt;
+    return Refusal{"training.precision", fmt::format("{} has no key for {}", kDeepSpeed, name_of(precision)),
+                   "write precision: bf16, fp16 or fp32"};
 }
 
-void add_precision_keys(Json& json, const Config& config) {
-    const Precision precision = config.training.precision;
-    const Parallel& parallel = config.parallel.degrees;
-    if (precision == Precision::Fp32)
-        return;
-    if (precision != Precision::Bf16 && precision != Precision::Fp16)
-        config.fail_at("training.precision", fmt::format("{} has no key for {}", kDeepSpeed, name_of(precision)),
-                       "write precision: bf16, fp16 or fp32");
-    json[std::string(name_of(precision))] = {{"enabled", true}};
-    if (precision == Precision::Fp16 || facts_of(parallel.release).gradient < kFloatBytes)
-        return;
-    if (parallel.zero == 0)
-        config.fail_at("parallel.zero",
-                       fmt::format("{} sums gradients of bf16 weights in fp32 with ZeRO only", kDeepSpeed),
-                       parallel.pipeline > 1 ? "write zero: 1" : "write zero: 1, 2 or 3");
-    json["data_types"] = {{"grad_accum_dtype", "fp32"}};
+// Whether gradients of bf16 weights are summed in fp32.
+bool sums_in_fp32(const ExportedPlan& plan) {
+    return plan.training.precision == Precision::Bf16 && facts_of(plan.parallel.release).gradient >= kFloatBytes;
 }
 
-void add_optimizer_keys(Json& json, const Config& config) {
-    const TrainingConfig& training = config.training;
-    Json parameters = {{"lr", training.learning_rate}};
-    if (training.optimizer == OptimizerKind::AdamW)
-        parameters.update({{"betas", training.betas}, {"eps", training.epsilon}});
-    else
-        parameters["momentum"] = training.momentum;
-    parameters["weight_decay"] = training.weight_decay;
-    json["optimizer"] = {{"type", training.optimizer == OptimizerKind::AdamW ? "AdamW" : "SGD"},
-                         {"params", std::move(parameters)}};
-    if (training.clip_norm > 0)
-        json["gradient_clipping"] = training.clip_norm;
+std::optional<Refusal> refused_sums(const ExportedPlan& plan) {
+    if (!sums_in_fp32(plan) || plan.parallel.zero > 0)
+        return std::nullopt;
+    return Refusal{"parallel.zero", fmt::format("{} sums gradients of bf16 weights in fp32 with ZeRO only", kDeepSpeed),
+                   plan.parallel.pipeline > 1 ? "write zero: 1" : "write zero: 1, 2 or 3"};
 }
 
-Notices notes_on_script(const Job& job) {
-    const Parallel& parallel = job.config.parallel.degrees;
-    Notices notes{ranks_of(job.config)};
+ArgumentText in_quotes(std::string_view text) { return fmt::format("\"{}\"", text); }
+bool has_adam_states(const ExportedPlan& plan) { return plan.training.optimizer == OptimizerKind::AdamW; }
+
+// In the order of the text. A name is the JSON pointer of its value.
+constexpr ArgumentRow kRows[] = {
+    {"/train_batch_size", [](const ExportedPlan& plan) { return written(plan.global_batch()); }, refused_context},
+    {"/train_micro_batch_size_per_gpu",
+     [](const ExportedPlan& plan) { return written(plan.pipeline.micro_batch_size); }},
+    {"/gradient_accumulation_steps", [](const ExportedPlan& plan) { return written(plan.pipeline.micro_batches); },
+     refused_pipeline},
+    {"/zero_optimization/stage", [](const ExportedPlan& plan) { return written(plan.parallel.zero); }, refused_zero},
+    {"/zero_optimization/overlap_comm",
+     [](const ExportedPlan& plan) { return written_if(plan.parallel.zero > 0, plan.release.overlap.data); }},
+    {"/zero_optimization/mics_shard_size",
+     [](const ExportedPlan& plan) {
+         return written_if(plan.parallel.sharers() < plan.parallel.replicas(), plan.parallel.sharers());
+     }},
+    {"/zero_allow_untested_optimizer",
+     [](const ExportedPlan& plan) { return written_if(plan.parallel.zero > 0 && !has_adam_states(plan), true); }},
+    {"/bf16/enabled",
+     [](const ExportedPlan& plan) { return written_if(plan.training.precision == Precision::Bf16, true); },
+     refused_precision},
+    {"/fp16/enabled",
+     [](const ExportedPlan& plan) { return written_if(plan.training.precision == Precision::Fp16, true); }},
+    {"/data_types/grad_accum_dtype",
+     [](const ExportedPlan& plan) { return sums_in_fp32(plan) ? in_quotes("fp32") : std::nullopt; }, refused_sums},
+    {"/optimizer/type", [](const ExportedPlan& plan) { return in_quotes(has_adam_states(plan) ? "AdamW" : "SGD"); }},
+    {"/optimizer/params/lr", [](const ExportedPlan& plan) { return written(plan.training.learning_rate); }, nullptr,
+     "training.learning_rate"},
+    {"/optimizer/params/betas",
+     [](const ExportedPlan& plan) {
+         return written_if(has_adam_states(plan), fmt::format("[{}]", fmt::join(plan.training.betas, ", ")));
+     },
+     nullptr, "training.betas"},
+    {"/optimizer/params/eps",
+     [](const ExportedPlan& plan) { return written_if(has_adam_states(plan), plan.training.epsilon); }, nullptr,
+     "training.epsilon"},
+    {"/optimizer/params/momentum",
+     [](const ExportedPlan& plan) { return written_if(!has_adam_states(plan), plan.training.momentum); }, nullptr,
+     "training.momentum"},
+    {"/optimizer/params/weight_decay", [](const ExportedPlan& plan) { return written(plan.training.weight_decay); },
+     nullptr, "training.weight_decay"},
+    {"/gradient_clipping", [](const ExportedPlan& plan) { return written(plan.training.clip_norm); }, nullptr,
+     "training.clip_norm"},
+};
+
+std::string json_of_arguments(const std::vector<Argument>& arguments) {
+    Json json = Json::object();
+    for (const Argument& argument : arguments)
+        json[Json::json_pointer(std::string(argument.name))] = parse_json<Json>(argument.value, argument.name);
+    return json.dump(2) + "\n";
+}
+
+Notices notes_on_script(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
+    Notices notes;
     const std::pair<std::string_view, int> degrees[] = {
         {"pipeline", parallel.pipeline}, {"tensor", parallel.tensor}, {"expert", parallel.expert}};
     for (const auto& [name, degree] : degrees)
@@ -94,7 +135,7 @@ Notices notes_on_script(const Job& job) {
         notes.emplace_back("the training script sets sequence parallelism (Megatron-DeepSpeed has it)");
     if (parallel.pipeline > 1)
         notes.push_back(fmt::format("the training script cuts the stages: {} blocks (PipelineModule)",
-                                    fmt::join(blocks_by_stage(job), ", ")));
+                                    fmt::join(blocks_by_stage(*plan.job), ", ")));
     if (parallel.recompute != RecomputeKind::None)
         notes.push_back(fmt::format("the training script recomputes: parallel.recompute is {}, for a share of {}",
                                     name_of(parallel.recompute), parallel.recomputed));
@@ -103,16 +144,8 @@ Notices notes_on_script(const Job& job) {
 
 }  // namespace
 
-TrainingArguments deepspeed_arguments(const Job& job) {
-    const Config& config = job.config;
-    check_degrees_of_deepspeed(job);
-    Json json = {{"train_batch_size", global_batch(config)},
-                 {"train_micro_batch_size_per_gpu", config.pipeline.micro_batch_size},
-                 {"gradient_accumulation_steps", config.pipeline.micro_batches}};
-    add_zero(json, config);
-    add_precision_keys(json, config);
-    add_optimizer_keys(json, config);
-    return {json.dump(2) + "\n", notes_on_script(job)};
-}
+}  // namespace deepspeed
+
+ProgramTable deepspeed_table() { return {deepspeed::kRows, deepspeed::json_of_arguments, deepspeed::notes_on_script}; }
 
 }  // namespace pw

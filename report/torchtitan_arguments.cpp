@@ -15,6 +15,8 @@
 
 namespace pw {
 
+namespace torchtitan {
+
 namespace {
 
 constexpr std::string_view kTitan = "torchtitan";
@@ -38,95 +40,185 @@ constexpr Flavor kFlavors[] = {{"llama-3-8b", "llama3", "8B"},
                                {"gpt-oss-20b", "gpt_oss", "20b", false},
                                {"gpt-oss-120b", "gpt_oss", "120b", false}};
 
-const Flavor& flavor_of(const Config& config) {
-    Transformer shapes = *config.workload.transformer;
+// Returns null if torchtitan has no model with these shapes.
+const Flavor* flavor_of(const Transformer& model) {
+    Transformer shapes = model;
     for (const Flavor& row : kFlavors) {
         const Transformer& preset = *find_transformer(row.preset);
         shapes.name = preset.name;
         shapes.positions = preset.positions;  // torchtitan takes training.seq_len
         if (shapes == preset)
-            return row;
+            return &row;
     }
+    return nullptr;
+}
+
+std::optional<Refusal> refused_model(const ExportedPlan& plan) {
+    if (flavor_of(plan.model) != nullptr)
+        return std::nullopt;
     std::vector<std::string_view> presets;
     for (const Flavor& row : kFlavors)
         presets.push_back(row.preset);
-    config.fail_at("workload.model",
-                   fmt::format("{} has no model with the shapes of {}", kTitan, config.workload.transformer->name),
-                   fmt::format("name one of {}", fmt::join(presets, ", ")));
+    return Refusal{"workload.model", fmt::format("{} has no model with the shapes of {}", kTitan, plan.model.name),
+                   fmt::format("name one of {}", fmt::join(presets, ", "))};
+}
+
+std::optional<Refusal> refused_sequence(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
+    if (parallel.tensor > 1 && !parallel.sequence)
+        return Refusal{"parallel.sequence",
+                       fmt::format("{} has tensor parallelism with sequence parallelism only", kTitan),
+                       "remove the key"};
+    const int parts = parallel.tensor * (parallel.context > 1 ? 2 * parallel.context : 1);
+    if (plan.tokens % parts != 0)
+        return Refusal{"workload.sequence_length",
+                       fmt::format("{} cuts a sequence into {} parts, which do not divide its {} tokens", kTitan, parts,
+                                   plan.tokens),
+                       fmt::format("write a multiple of {}", parts)};
+    return std::nullopt;
+}
+
+std::optional<Refusal> refused_context(const ExportedPlan& plan) {
+    const Flavor& flavor = *flavor_of(plan.model);
+    if (plan.parallel.context > 1 && !flavor.divides_sequences)
+        return Refusal{"parallel.context", fmt::format("{} has no context parallelism for {}", kTitan, flavor.model),
+                       "write context: 1"};
+    return std::nullopt;
+}
+
+std::optional<Refusal> refused_attention(const ExportedPlan& plan) {
+    if (plan.release.attention != AttentionKernels::Unfused)
+        return std::nullopt;
+    return Refusal{"parallel.attention", fmt::format("the attention of {} is one kernel", kTitan),
+                   "write attention: flash"};
 }
 
 // How torchtitan divides replicas: ranks that share weights (FSDP, with those of context parallelism), and groups of
 // them.
 struct Replicas {
-    int replicated = 1, sharded = 1;
+    int sharers, replicated, sharded;
 };
 
-Replicas replicas_of(const Config& config) {
-    const Parallel& parallel = config.parallel.degrees;
-    if (parallel.zero == 1 && parallel.replicas() > 1)
-        config.fail_at("parallel.zero",
-                       fmt::format("{} divides gradients wherever it divides the states of the optimizer", kTitan),
-                       "write zero: 2 or 3");
-    if (parallel.zero < 2 && parallel.context > 1)
-        config.fail_at("parallel.zero",
-                       fmt::format("{} divides weights among the ranks of context parallelism, too", kTitan),
-                       "write zero: 2 or 3");
+Replicas replicas_of(const Parallel& parallel) {
     const int sharers = parallel.zero < 2 ? 1 : parallel.sharers();
-    if (sharers % parallel.context != 0 || parallel.replicas() % sharers != 0)
-        config.fail_at(
-            "parallel.zero_group",
-            fmt::format("{} shares weights among multiples of the {} ranks of context parallelism that divide "
-                        "the {} replicas, not {}",
-                        kTitan, parallel.context, parallel.replicas(), sharers),
-            "write such a multiple, or remove the key");
-    const Replicas replicas{parallel.replicas() / sharers, sharers / parallel.context};
-    if (sharers == 1 && replicas.replicated > 1 &&
-        (parallel.tensor > 1 || parallel.pipeline > 1 || parallel.expert > 1))
-        config.fail_at("parallel.zero",
-                       fmt::format("{} has whole copies of weights only without other parallelism", kTitan),
-                       "write zero: 2 or 3");
-    return replicas;
+    return {sharers, parallel.replicas() / sharers, sharers / parallel.context};
 }
 
-void check_experts(const Config& config, const Replicas& replicas) {
-    const Parallel& parallel = config.parallel.degrees;
-    if (!config.workload.transformer->experts)
-        return;
+std::optional<Refusal> refused_zero(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
+    if (parallel.zero == 1 && parallel.replicas() > 1)
+        return Refusal{"parallel.zero",
+                       fmt::format("{} divides gradients wherever it divides the states of the optimizer", kTitan),
+                       "write zero: 2 or 3"};
+    if (parallel.zero < 2 && parallel.context > 1)
+        return Refusal{"parallel.zero",
+                       fmt::format("{} divides weights among the ranks of context parallelism, too", kTitan),
+                       "write zero: 2 or 3"};
+    const Replicas replicas = replicas_of(parallel);
+    if (replicas.sharers % parallel.context != 0 || parallel.replicas() % replicas.sharers != 0)
+        return Refusal{"parallel.zero_group",
+                       fmt::format("{} shares weights among multiples of the {} ranks of context parallelism that "
+                                   "divide the {} replicas, not {}",
+                                   kTitan, parallel.context, parallel.replicas(), replicas.sharers),
+                       "write such a multiple, or remove the key"};
+    if (replicas.sharers == 1 && replicas.replicated > 1 &&
+        (parallel.tensor > 1 || parallel.pipeline > 1 || parallel.expert > 1))
+        return Refusal{"parallel.zero",
+                       fmt::format("{} has whole copies of weights only without other parallelism", kTitan),
+                       "write zero: 2 or 3"};
+    return std::nullopt;
+}
+
+std::optional<Refusal> refused_experts(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
+    if (!plan.model.experts)
+        return std::nullopt;
     if (parallel.expert == 1 && parallel.tensor > 1)
-        config.fail_at("parallel.expert",
+        return Refusal{"parallel.expert",
                        fmt::format("{} divides experts among the {} ranks of tensor parallelism, if not among others",
                                    kTitan, parallel.tensor),
-                       "write a degree above 1, or parallel.tensor: 1");
-    const int group = replicas.sharded * parallel.context * parallel.tensor;
+                       "write a degree above 1, or parallel.tensor: 1"};
+    const int group = replicas_of(parallel).sharded * parallel.context * parallel.tensor;
     if (group % parallel.expert != 0)
-        config.fail_at("parallel.expert",
+        return Refusal{"parallel.expert",
                        fmt::format("{} divides experts among ranks that share weights, {} of a stage, not {}", kTitan,
                                    group, parallel.expert),
-                       fmt::format("write a divisor of {}", group));
-    if (parallel.expert > 1 && parallel.program().overlap.expert)
-        config.fail_at("parallel.overlap", fmt::format("{} overlaps messages of experts only in DualPipeV", kTitan),
-                       "remove expert");
+                       fmt::format("write a divisor of {}", group)};
+    if (parallel.expert > 1 && plan.release.overlap.expert)
+        return Refusal{"parallel.overlap", fmt::format("{} overlaps messages of experts only in DualPipeV", kTitan),
+                       "remove expert"};
+    return std::nullopt;
 }
 
-void check_degrees_of_titan(const Config& config, const Flavor& flavor) {
-    const Parallel& parallel = config.parallel.degrees;
-    const int tokens = config.workload.options.sequence_length;
-    if (parallel.tensor > 1 && !parallel.sequence)
-        config.fail_at("parallel.sequence",
-                       fmt::format("{} has tensor parallelism with sequence parallelism only", kTitan),
-                       "remove the key");
-    if (parallel.context > 1 && !flavor.divides_sequences)
-        config.fail_at("parallel.context", fmt::format("{} has no context parallelism for {}", kTitan, flavor.model),
-                       "write context: 1");
-    const int parts = parallel.tensor * (parallel.context > 1 ? 2 * parallel.context : 1);
-    if (tokens % parts != 0)
-        config.fail_at(
-            "workload.sequence_length",
-            fmt::format("{} cuts a sequence into {} parts, which do not divide its {} tokens", kTitan, parts, tokens),
-            fmt::format("write a multiple of {}", parts));
-    if (parallel.program().attention == AttentionKernels::Unfused)
-        config.fail_at("parallel.attention", fmt::format("the attention of {} is one kernel", kTitan),
-                       "write attention: flash");
+bool is_low(const ExportedPlan& plan) { return plan.training.precision != Precision::Fp32; }
+
+std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
+    const Precision precision = plan.training.precision;
+    if (precision == Precision::Fp16 || precision == Precision::Tf32 || precision == Precision::Nvfp4)
+        return Refusal{"training.precision", fmt::format("{} does not train in {}", kTitan, name_of(precision)),
+                       "write precision: bf16, fp8, mxfp8 or fp32"};
+    if (is_low(plan) && replicas_of(parallel).sharded * parallel.context == 1 &&
+        (parallel.tensor > 1 || parallel.pipeline > 1))
+        return Refusal{"training.precision",
+                       fmt::format("with tensor or pipeline parallelism, {} computes in {} only where replicas share "
+                                   "weights",
+                                   kTitan, name_of(precision)),
+                       "add devices and write parallel.zero: 3, or precision: fp32"};
+    if (is_low(plan) && facts_of(parallel.release).gradient < kFloatBytes)
+        return Refusal{"parallel.release", fmt::format("{} sums gradients in fp32", kTitan),
+                       "write release: torchtitan"};
+    return std::nullopt;
+}
+
+std::optional<Refusal> refused_schedule_of_titan(const ExportedPlan& plan) {
+    if (plan.alternates)
+        return std::nullopt;
+    const bool has_name = plan.schedule != nullptr && !plan.schedule->elsewhere.pytorch.empty();
+    if (!has_name || (plan.schedule->chunks == 1 && plan.chunks() > 1) || plan.parallel.pipeline == 1)
+        return refused_schedule(plan, kTitan, [](const OtherPrograms& programs) { return !programs.pytorch.empty(); });
+    Config usual = plan.config;
+    usual.pipeline.drain = ScheduleOptions::Drain::Own;
+    usual.pipeline.group = 0;
+    const bool may_differ = usual.pipeline.drain != plan.pipeline.drain || plan.pipeline.group > 0;
+    if (!may_differ || make_plan(usual, {}, 1).order == make_plan(plan.config, {}, 1).order)
+        return std::nullopt;
+    return Refusal{plan.pipeline.group > 0 ? "pipeline.group" : "pipeline.drain",
+                   fmt::format("{} has one order of {} for each number of micro-batches", kTitan,
+                               plan.schedule->elsewhere.pytorch),
+                   "remove the key"};
+}
+
+// Returns how many blocks there are for each that is recomputed; 0 if that is no whole number.
+int recomputed_one_of(const Parallel& parallel) {
+    const double every = 1 / parallel.recomputed;
+    const bool is_whole = std::isfinite(every) && std::abs(every - std::round(every)) <= 1e-6;
+    return is_whole ? static_cast<int>(std::round(every)) : 0;
+}
+
+std::optional<Refusal> refused_recompute(const ExportedPlan& plan) {
+    const RecomputeKind kind = plan.parallel.recompute;
+    if (kind == RecomputeKind::None || (kind == RecomputeKind::Full && recomputed_one_of(plan.parallel) > 0))
+        return std::nullopt;
+    return Refusal{"parallel.recompute", fmt::format("{} recomputes whole blocks: all, or every n-th one", kTitan),
+                   "write recompute: none, full, or {kind: full, share: 1/n}, with the quotient as a number"};
+}
+
+std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
+    if (plan.training.optimizer == OptimizerKind::AdamW)
+        return std::nullopt;
+    return Refusal{"training.optimizer", fmt::format("{} has no {}", kTitan, name_of(plan.training.optimizer)),
+                   "write optimizer: adamw"};
+}
+
+bool overlaps_tensor(const ExportedPlan& plan) { return plan.release.overlap.tensor && plan.parallel.tensor > 1; }
+
+std::optional<Refusal> refused_overlap(const ExportedPlan& plan) {
+    if (!overlaps_tensor(plan) || plan.release.fuses)
+        return std::nullopt;
+    return Refusal{"parallel.overlap",
+                   fmt::format("{} overlaps messages of tensor parallelism only if it is compiled", kTitan),
+                   "write release: torchtitan-compiled, or remove tensor"};
 }
 
 // Numbers of a TOML: a point or an exponent makes them floating.
@@ -135,11 +227,12 @@ std::string floating(double value) {
     return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-std::string quoted(std::string_view text) { return fmt::format("\"{}\"", text); }
+ArgumentText quoted_text(std::string_view text) { return fmt::format("\"{}\"", text); }
+ArgumentText quoted_if(bool has, std::string_view text) { return has ? quoted_text(text) : std::nullopt; }
 
 // The modules of each stage; all models of torchtitan name them so.
-std::string stages_of(const Job& job) {
-    std::string text = "module_fqns_per_model_part = [\n";
+std::string modules_of(const Job& job) {
+    std::string text = "[\n";
     for (const std::vector<int>& layers : job.split.layers) {
         std::vector<std::string> modules;
         for (const int layer : layers) {
@@ -153,136 +246,118 @@ std::string stages_of(const Job& job) {
         }
         text += fmt::format("    [{}],\n", fmt::join(modules, ", "));
     }
-    return text + "]\n";
+    return text + "]";
 }
 
-std::string pipeline_of(const Job& job) {
-    const Config& config = job.config;
-    std::string text = fmt::format("pipeline_parallel_degree = {}\n", config.parallel.degrees.pipeline);
-    if (alternates_on_one_device(job))
-        return text;
-    const Schedule& schedule = schedule_of(config);
-    const std::string_view name = schedule.elsewhere.pytorch;
-    const bool fits = schedule.chunks > 1 || job.plan.shape.stages == job.plan.shape.devices;
-    if (name.empty() || !fits || config.parallel.degrees.pipeline == 1)
-        refuse_schedule(job, kTitan, [](const OtherPrograms& programs) { return !programs.pytorch.empty(); });
-    Config own = config;
-    own.pipeline.drain = ScheduleOptions::Drain::Own;
-    own.pipeline.group = 0;
-    if (make_plan(own, {job.plan.shape.edges, job.plan.shape.ties}, 1).order != job.plan.order)
-        config.fail_at(config.pipeline.group > 0 ? "pipeline.group" : "pipeline.drain",
-                       fmt::format("{} has one order of {} for each number of micro-batches", kTitan, name),
-                       "remove the key");
-    text += fmt::format("pipeline_parallel_schedule = {}\npipeline_parallel_microbatch_size = {}\n", quoted(name),
-                        config.pipeline.micro_batch_size);
-    return text + stages_of(job);
-}
-
-std::string parallelism_of(const Job& job, const Replicas& replicas) {
-    const Parallel& parallel = job.config.parallel.degrees;
-    std::string text = "\n[parallelism]\n";
-    text += fmt::format("data_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n", replicas.replicated,
-                        replicas.sharded);
-    if (parallel.zero >= 2)
-        text += fmt::format("fsdp_reshard_after_forward = {}\n", quoted(parallel.zero == 3 ? "always" : "never"));
-    text += fmt::format("tensor_parallel_degree = {}\n", parallel.tensor);
-    if (parallel.program().overlap.tensor && parallel.tensor > 1)
-        text += "enable_async_tensor_parallel = true\n";
-    text += fmt::format("context_parallel_degree = {}\n", parallel.context);
-    if (job.config.workload.transformer->experts)
-        text += fmt::format("expert_parallel_degree = {}\nexpert_tensor_parallel_degree = 1\n", parallel.expert);
-    return text + pipeline_of(job);
-}
-
-std::string model_of(const Config& config, const Flavor& flavor) {
-    const Precision precision = config.training.precision;
-    std::string text = fmt::format("[model]\nname = {}\nflavor = {}\n", quoted(flavor.model), quoted(flavor.flavor));
+ArgumentText converters_of(const ExportedPlan& plan) {
+    const Precision precision = plan.training.precision;
     if (precision == Precision::Fp8)
-        text += "converters = [\"quantize.linear.float8\"]\n";
-    if (precision == Precision::Mxfp8)
-        text += "converters = [\"quantize.linear.mx\"]\n";
+        return "[\"quantize.linear.float8\"]";
+    return written_if(precision == Precision::Mxfp8, "[\"quantize.linear.mx\"]");
+}
+
+// Whether only some blocks are recomputed.
+bool is_every_nth(const ExportedPlan& plan) {
+    return plan.parallel.recompute != RecomputeKind::None && recomputed_one_of(plan.parallel) > 1;
+}
+
+std::string_view mode_of(const ExportedPlan& plan) {
+    if (plan.parallel.recompute == RecomputeKind::None)
+        return "none";
+    return is_every_nth(plan) ? "selective" : "full";
+}
+
+// In the order of the text.
+constexpr ArgumentRow kRows[] = {
+    {"model.name", [](const ExportedPlan& plan) { return quoted_text(flavor_of(plan.model)->model); }, refused_model},
+    {"model.flavor", [](const ExportedPlan& plan) { return quoted_text(flavor_of(plan.model)->flavor); }},
+    {"model.converters", converters_of},
+    {"training.local_batch_size",  // without a pipeline, gradients are summed over local batches
+     [](const ExportedPlan& plan) {
+         return written(plan.parallel.pipeline > 1 ? plan.pipeline.mini_batch : plan.pipeline.micro_batch_size);
+     }},
+    {"training.global_batch_size", [](const ExportedPlan& plan) { return written(plan.global_batch()); }},
+    {"training.seq_len", [](const ExportedPlan& plan) { return written(plan.tokens); }, refused_sequence},
+    {"training.max_norm",
+     [](const ExportedPlan& plan) {
+         const double most = plan.training.clip_norm;
+         return written(most > 0 ? floating(most) : "inf");
+     },
+     nullptr, "training.clip_norm"},
+    {"training.mixed_precision_param",
+     [](const ExportedPlan& plan) { return quoted_text(is_low(plan) ? "bfloat16" : "float32"); }},
+    {"", nullptr, refused_attention},
+    {"parallelism.data_parallel_replicate_degree",
+     [](const ExportedPlan& plan) { return written(replicas_of(plan.parallel).replicated); }, refused_zero},
+    {"parallelism.data_parallel_shard_degree",
+     [](const ExportedPlan& plan) { return written(replicas_of(plan.parallel).sharded); }, refused_precision},
+    {"parallelism.fsdp_reshard_after_forward",
+     [](const ExportedPlan& plan) {
+         return quoted_if(plan.parallel.zero >= 2, plan.parallel.zero == 3 ? "always" : "never");
+     }},
+    {"parallelism.tensor_parallel_degree", [](const ExportedPlan& plan) { return written(plan.parallel.tensor); }},
+    {"parallelism.enable_async_tensor_parallel",
+     [](const ExportedPlan& plan) { return written_if(overlaps_tensor(plan), true); }, refused_overlap},
+    {"parallelism.context_parallel_degree", [](const ExportedPlan& plan) { return written(plan.parallel.context); },
+     refused_context},
+    {"parallelism.expert_parallel_degree",
+     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), plan.parallel.expert); },
+     refused_experts},
+    {"parallelism.expert_tensor_parallel_degree",
+     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), 1); }},
+    {"parallelism.pipeline_parallel_degree", [](const ExportedPlan& plan) { return written(plan.parallel.pipeline); }},
+    {"parallelism.pipeline_parallel_schedule",
+     [](const ExportedPlan& plan) -> ArgumentText {
+         return plan.alternates ? std::nullopt : quoted_text(plan.schedule->elsewhere.pytorch);
+     },
+     refused_schedule_of_titan},
+    {"parallelism.pipeline_parallel_microbatch_size",
+     [](const ExportedPlan& plan) { return written_if(!plan.alternates, plan.pipeline.micro_batch_size); }},
+    {"parallelism.module_fqns_per_model_part",
+     [](const ExportedPlan& plan) { return written_if(!plan.alternates, modules_of(*plan.job)); }},
+    {"activation_checkpoint.mode", [](const ExportedPlan& plan) { return quoted_text(mode_of(plan)); },
+     refused_recompute},
+    {"activation_checkpoint.selective_ac_option",
+     [](const ExportedPlan& plan) {
+         return quoted_if(is_every_nth(plan), fmt::format("{}", recomputed_one_of(plan.parallel)));
+     }},
+    {"optimizer.name", [](const ExportedPlan&) { return quoted_text("AdamW"); }, refused_optimizer},
+    {"optimizer.lr", [](const ExportedPlan& plan) { return written(floating(plan.training.learning_rate)); }, nullptr,
+     "training.learning_rate"},
+    {"optimizer.beta1", [](const ExportedPlan& plan) { return written(floating(plan.training.betas[0])); }, nullptr,
+     "training.betas"},
+    {"optimizer.beta2", [](const ExportedPlan& plan) { return written(floating(plan.training.betas[1])); }, nullptr,
+     "training.betas"},
+    {"optimizer.eps", [](const ExportedPlan& plan) { return written(floating(plan.training.epsilon)); }, nullptr,
+     "training.epsilon"},
+    {"optimizer.weight_decay", [](const ExportedPlan& plan) { return written(floating(plan.training.weight_decay)); },
+     nullptr, "training.weight_decay"},
+    {"compile.enable", [](const ExportedPlan& plan) { return written(plan.release.fuses); }},
+};
+
+// Returns a TOML; arguments of one section are neighbours.
+std::string toml_of(const std::vector<Argument>& arguments) {
+    std::string text;
+    std::string_view before;
+    for (const Argument& argument : arguments) {
+        const std::size_t dot = argument.name.find('.');
+        const std::string_view section = argument.name.substr(0, dot);
+        if (section != before)
+            text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+        before = section;
+        text += fmt::format("{} = {}\n", argument.name.substr(dot + 1), argument.value);
+    }
     return text;
 }
 
-std::string training_of(const Config& config, const Replicas& replicas) {
-    const TrainingConfig& training = config.training;
-    const PipelineConfig& pipeline = config.pipeline;
-    const Parallel& parallel = config.parallel.degrees;
-    const Precision precision = training.precision;
-    if (precision == Precision::Fp16 || precision == Precision::Tf32 || precision == Precision::Nvfp4)
-        config.fail_at("training.precision", fmt::format("{} does not train in {}", kTitan, name_of(precision)),
-                       "write precision: bf16, fp8, mxfp8 or fp32");
-    const bool is_low = precision != Precision::Fp32;
-    if (is_low && replicas.sharded * parallel.context == 1 && (parallel.tensor > 1 || parallel.pipeline > 1))
-        config.fail_at("training.precision",
-                       fmt::format("with tensor or pipeline parallelism, {} computes in {} only where replicas share "
-                                   "weights",
-                                   kTitan, name_of(precision)),
-                       "add devices and write parallel.zero: 3, or precision: fp32");
-    if (is_low && facts_of(parallel.release).gradient < kFloatBytes)
-        config.fail_at("parallel.release", fmt::format("{} sums gradients in fp32", kTitan),
-                       "write release: torchtitan");
-    // Micro-batches of a pipeline are parts of the local batch; without one, gradients are summed over local batches.
-    const std::int64_t local = parallel.pipeline > 1 ? pipeline.mini_batch : pipeline.micro_batch_size;
-    std::string text = fmt::format("\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n", local,
-                                   global_batch(config), config.workload.options.sequence_length);
-    text += training.clip_norm > 0 ? fmt::format("max_norm = {}\n", floating(training.clip_norm)) : "max_norm = inf\n";
-    return text + fmt::format("mixed_precision_param = {}\n", quoted(is_low ? "bfloat16" : "float32"));
-}
-
-std::string optimizer_of(const Config& config) {
-    const TrainingConfig& training = config.training;
-    if (training.optimizer != OptimizerKind::AdamW)
-        config.fail_at("training.optimizer", fmt::format("{} has no {}", kTitan, name_of(training.optimizer)),
-                       "write optimizer: adamw");
-    return fmt::format(
-        "\n[optimizer]\nname = \"AdamW\"\nlr = {}\nbeta1 = {}\nbeta2 = {}\neps = {}\nweight_decay = {}\n",
-        floating(training.learning_rate), floating(training.betas[0]), floating(training.betas[1]),
-        floating(training.epsilon), floating(training.weight_decay));
-}
-
-// Returns how many blocks there are for each that is recomputed.
-int recomputed_one_of(const Config& config) {
-    const Parallel& parallel = config.parallel.degrees;
-    const double every = 1 / parallel.recomputed;
-    if (parallel.recompute != RecomputeKind::Full || !std::isfinite(every) ||
-        std::abs(every - std::round(every)) > 1e-6)
-        config.fail_at("parallel.recompute", fmt::format("{} recomputes whole blocks: all, or every n-th one", kTitan),
-                       "write recompute: none, full, or {kind: full, share: 1/n}, with the quotient as a number");
-    return static_cast<int>(std::round(every));
-}
-
-std::string recomputing_of(const Config& config) {
-    std::string text = "\n[activation_checkpoint]\n";
-    if (config.parallel.degrees.recompute == RecomputeKind::None)
-        return text + "mode = \"none\"\n";
-    const int every = recomputed_one_of(config);
-    if (every == 1)
-        return text + "mode = \"full\"\n";
-    return text + fmt::format("mode = \"selective\"\nselective_ac_option = \"{}\"\n", every);
-}
-
-std::string compiling_of(const Config& config) {
-    const Parallel& parallel = config.parallel.degrees;
-    const bool compiles = parallel.program().fuses;
-    if (parallel.program().overlap.tensor && parallel.tensor > 1 && !compiles)
-        config.fail_at("parallel.overlap",
-                       fmt::format("{} overlaps messages of tensor parallelism only if it is compiled", kTitan),
-                       "write release: torchtitan-compiled, or remove tensor");
-    return fmt::format("\n[compile]\nenable = {}\n", compiles);
+Notices notes_of(const ExportedPlan&) {
+    return {"add the data, model.hf_assets_path, training.steps and how the learning rate changes"};
 }
 
 }  // namespace
 
-TrainingArguments torchtitan_arguments(const Job& job) {
-    const Config& config = job.config;
-    const Flavor& flavor = flavor_of(config);
-    check_degrees_of_titan(config, flavor);
-    const Replicas replicas = replicas_of(config);
-    check_experts(config, replicas);
-    return {model_of(config, flavor) + training_of(config, replicas) + parallelism_of(job, replicas) +
-                recomputing_of(config) + optimizer_of(config) + compiling_of(config),
-            {ranks_of(config), "add the data, model.hf_assets_path, training.steps and how the learning rate changes"}};
-}
+}  // namespace torchtitan
+
+ProgramTable torchtitan_table() { return {torchtitan::kRows, torchtitan::toml_of, torchtitan::notes_of}; }
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #include "report/training_arguments.h"
 
+#include "job/plan.h"
 #include "report/training_programs.h"
 #include "workloads/error.h"
 
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -15,42 +17,152 @@ namespace pw {
 namespace {
 
 constexpr TrainingProgram kPrograms[] = {
-    {"megatron-lm", "arguments of pretrain_gpt.py, one per line", megatron_arguments},
-    {"torchtitan", "a TOML of torchtitan 0.2", torchtitan_arguments},
-    {"deepspeed", "a JSON, ds_config", deepspeed_arguments},
+    {Program::MegatronLm, "Megatron-LM", "arguments of pretrain_gpt.py, one per line", megatron_table},
+    {Program::TorchTitan, "torchtitan", "a TOML of torchtitan 0.2", torchtitan_table},
+    {Program::DeepSpeed, "DeepSpeed", "a JSON, ds_config", deepspeed_table},
 };
 
-// Refuses what no program has.
-void check_plan(const Config& config, std::string_view program) {
+constexpr bool programs_are_in_order() {
+    for (std::size_t row = 0; row < std::size(kPrograms); ++row)
+        if (kPrograms[row].program != static_cast<Program>(row))
+            return false;
+    return true;
+}
+static_assert(programs_are_in_order() && std::size(kPrograms) == std::size(kChoices<Program>),
+              "every program has its row, in the order of the enum");
+
+const TrainingProgram& row_of(Program program) { return kPrograms[static_cast<std::size_t>(program)]; }
+
+// What no program has.
+std::optional<Refusal> refused_by_all(std::string_view title, const Config& config) {
     if (!is_transformer(config))
-        config.fail_at(
+        return Refusal{
             "workload.model",
-            fmt::format("the arguments of {} describe a transformer, not model: {}", program, config.workload.model),
-            "name one of `pipewright list transformers`, or a config.json");
+            fmt::format("the arguments of {} describe a transformer, not model: {}", title, config.workload.model),
+            "name one of `pipewright list transformers`, or a config.json"};
     if (!config.pipeline.micro_batch_lengths.empty())
-        config.fail_at("pipeline.micro_batch_lengths",
-                       fmt::format("{} has no argument for micro-batches of unequal length", program),
-                       "remove the key");
+        return Refusal{"pipeline.micro_batch_lengths",
+                       fmt::format("{} has no argument for micro-batches of unequal length", title), "remove the key"};
     if (!config.pipeline.recompute.stages.empty())
-        config.fail_at("pipeline.recompute",
-                       fmt::format("{} recomputes blocks of the transformer, not stages with both ends", program),
-                       "remove the key, and write parallel.recompute: full");
+        return Refusal{"pipeline.recompute",
+                       fmt::format("{} recomputes blocks of the transformer, not stages with both ends", title),
+                       "remove the key, and write parallel.recompute: full"};
+    return std::nullopt;
+}
+
+std::optional<Refusal> refused_by_table(const ProgramTable& table, const ExportedPlan& plan) {
+    for (const ArgumentRow& row : table.rows)
+        if (row.refusal != nullptr)
+            if (std::optional<Refusal> refusal = row.refusal(plan))
+                return refusal;
+    return std::nullopt;
+}
+
+void check(const std::optional<Refusal>& refusal, const Config& config) {
+    if (refusal)
+        config.fail_at(refusal->key, refusal->fact, refusal->help);
+}
+
+std::string note_on_ranks(const Config& config) {
+    const int ranks = config.parallel.degrees.devices(), each = config.parallel.per_host;
+    return fmt::format("start it with {} ranks: torchrun --nnodes {} --nproc-per-node {}", ranks,
+                       (ranks + each - 1) / each, std::min(ranks, each));
+}
+
+// Lists the arguments that the config does not determine.
+std::string note_on_left_out(std::string_view title, const std::vector<const ArgumentRow*>& rows) {
+    std::vector<std::string_view> names, keys;
+    for (const ArgumentRow* row : rows) {
+        names.push_back(row->name);
+        if (keys.empty() || keys.back() != row->key)
+            keys.push_back(row->key);
+    }
+    return fmt::format("left to {}, as the config does not say: {} ({})", title, fmt::join(names, ", "),
+                       fmt::join(keys, ", "));
 }
 
 }  // namespace
 
 std::span<const TrainingProgram> training_programs() { return kPrograms; }
 
-TrainingArguments training_arguments(std::string_view program, const Job& job) {
-    const auto found = std::find_if(std::begin(kPrograms), std::end(kPrograms),
-                                    [&](const TrainingProgram& row) { return row.name == program; });
-    if (found == std::end(kPrograms))
-        fail("there are no arguments of '{}'", program);
-    check_plan(job.config, found->name);
-    return found->arguments(job);
+std::optional<Refusal> refusal_of(Program program, const Config& config) {
+    const TrainingProgram& row = row_of(program);
+    if (std::optional<Refusal> refusal = refused_by_all(row.title, config))
+        return refusal;
+    return refused_by_table(row.table(), ExportedPlan(config));
 }
 
-std::int64_t global_batch(const Config& config) { return config.pipeline.mini_batch * config.parallel.degrees.data; }
+std::vector<std::string> programs_that_run(const Config& config) {
+    std::vector<std::string> names;
+    for (const TrainingProgram& row : kPrograms)
+        if (!refusal_of(row.program, config))
+            names.emplace_back(name_of(row.program));
+    return names;
+}
+
+TrainingArguments training_arguments(std::string_view program, const Job& job) {
+    const std::optional<Program> named = parse_choice<Program>(program);
+    if (!named)
+        fail("there are no arguments of '{}'", program);
+    const TrainingProgram& row = row_of(*named);
+    check(refused_by_all(row.title, job.config), job.config);
+    const ExportedPlan plan(job.config, &job);
+    const ProgramTable table = row.table();
+    check(refused_by_table(table, plan), job.config);
+    std::vector<Argument> arguments;
+    std::vector<const ArgumentRow*> left_out;
+    for (const ArgumentRow& argument : table.rows) {
+        ArgumentText text = argument.value == nullptr ? std::nullopt : argument.value(plan);
+        if (!text)
+            continue;
+        if (argument.key.empty() || job.config.places.contains(std::string(argument.key)))
+            arguments.push_back({argument.name, std::move(*text)});
+        else
+            left_out.push_back(&argument);
+    }
+    TrainingArguments result{table.print(arguments), {note_on_ranks(job.config)}};
+    if (!left_out.empty())
+        result.notes.push_back(note_on_left_out(row.title, left_out));
+    if (table.notes != nullptr)
+        for (std::string& note : table.notes(plan))
+            result.notes.push_back(std::move(note));
+    return result;
+}
+
+namespace {
+
+bool alternates_on_one_device(const ExportedPlan& plan) {
+    if (plan.parallel.pipeline > 1 || plan.stages() > 1 || plan.schedule == nullptr || plan.schedule->needs_costs)
+        return false;
+    const Task* before = nullptr;
+    const Plan made = make_plan(plan.config, {}, 1);
+    for (const Task& task : made.order.front()) {
+        if (task.op == Op::Forward && before && before->op == Op::Forward)
+            return false;
+        before = &task;
+    }
+    return true;
+}
+
+const Schedule* schedule_of_plan(const Config& config) {
+    return config.pipeline.schedule.ends_with(".csv") ? nullptr : &schedule_of(config);
+}
+
+}  // namespace
+
+ExportedPlan::ExportedPlan(const Config& exported, const Job* made)
+    : config(exported),
+      job(made),
+      training(exported.training),
+      pipeline(exported.pipeline),
+      parallel(exported.parallel.degrees),
+      model(*exported.workload.transformer),
+      release(parallel.program()),
+      schedule(schedule_of_plan(exported)),
+      tokens(exported.workload.options.sequence_length),
+      alternates(false) {
+    alternates = alternates_on_one_device(*this);
+}
 
 std::vector<int> blocks_by_stage(const Job& job) {
     std::vector<int> blocks;
@@ -61,34 +173,15 @@ std::vector<int> blocks_by_stage(const Job& job) {
     return blocks;
 }
 
-bool alternates_on_one_device(const Job& job) {
-    if (job.plan.shape.devices > 1 || job.plan.shape.stages > 1)
-        return false;
-    const Task* before = nullptr;
-    for (const Task& task : job.plan.order.front()) {
-        if (task.op == Op::Forward && before && before->op == Op::Forward)
-            return false;
-        before = &task;
-    }
-    return true;
-}
-
-void refuse_schedule(const Job& job, std::string_view program, bool (*has)(const OtherPrograms&)) {
+Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, bool (*has)(const OtherPrograms&)) {
     std::vector<std::string_view> names;
     for (const Schedule& schedule : schedules())
         if (has(schedule.elsewhere))
             names.push_back(schedule.name);
-    const Shape& shape = job.plan.shape;
-    job.config.fail_at("pipeline.schedule",
-                       fmt::format("{} has no schedule {} for {} stages on {} ranks", program,
-                                   job.config.pipeline.schedule, shape.stages, shape.devices),
-                       fmt::format("write schedule: {}", fmt::join(names, ", ")));
-}
-
-std::string ranks_of(const Config& config) {
-    const int ranks = config.parallel.degrees.devices(), each = config.parallel.per_host;
-    return fmt::format("start it with {} ranks: torchrun --nnodes {} --nproc-per-node {}", ranks,
-                       (ranks + each - 1) / each, std::min(ranks, each));
+    return {"pipeline.schedule",
+            fmt::format("{} has no schedule {} for {} stages on {} ranks", program, plan.pipeline.schedule,
+                        plan.stages(), plan.parallel.pipeline),
+            fmt::format("write schedule: {}", fmt::join(names, ", "))};
 }
 
 }  // namespace pw

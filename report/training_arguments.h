@@ -1,11 +1,15 @@
-// A plan of a transformer as the arguments of the programs that train transformers.
+// A plan of a transformer as the arguments of the programs that train transformers. One verdict says which program runs
+// a plan: it refuses an export, restricts a search, and fills the column of a search's table.
 #pragma once
 
 #include "job/job.h"
+#include "workloads/transformers/framework.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pw {
 
@@ -14,15 +18,29 @@ struct TrainingArguments {
     Notices notes;     // what the program takes elsewhere: the number of ranks, degrees that its script sets
 };
 
-struct TrainingProgram {
-    std::string_view name;
-    std::string_view text;  // what its text is
-    TrainingArguments (*arguments)(const Job& job);
-};
-std::span<const TrainingProgram> training_programs();
+struct ProgramTable;  // report/training_programs.h
 
-// Returns the arguments with which the named program trains by the plan. Throws Error (BadInput) at the key whose value
-// the program cannot express, and where the job trains no transformer.
+struct TrainingProgram {
+    Program program;
+    std::string_view title;  // for people
+    std::string_view text;   // what its text is
+    ProgramTable (*table)();
+};
+std::span<const TrainingProgram> training_programs();  // in the order of the enum
+
+// Why a program cannot run a plan: the key whose value it cannot express, and what to write instead.
+struct Refusal {
+    std::string key, fact, help;
+};
+// Returns the refusal of a plan with this config, whose pipeline has a schedule and degrees; nothing if the program
+// runs the plan. The layers of stages are not judged: only a job has them.
+std::optional<Refusal> refusal_of(Program program, const Config& config);
+// Returns the names of the programs that refuse nothing.
+std::vector<std::string> programs_that_run(const Config& config);
+
+// Returns the arguments with which the named program trains by the plan. Arguments for keys that the config does not
+// have are left out, and a note lists them. Throws Error (BadInput) at the key whose value the program cannot express,
+// and where the job trains no transformer.
 TrainingArguments training_arguments(std::string_view program, const Job& job);
 
 }  // namespace pw

@@ -1,34 +1,82 @@
-// What the writers of arguments for training programs share.
+// The tables of the training programs: an argument is one row, with its value and with what the program refuses there.
 #pragma once
 
 #include "report/training_arguments.h"
 #include "schedules/orders/schedule.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace pw {
 
-TrainingArguments megatron_arguments(const Job& job);    // a command-line argument of pretrain_gpt.py per line
-TrainingArguments torchtitan_arguments(const Job& job);  // a TOML of torchtitan 0.2
-TrainingArguments deepspeed_arguments(const Job& job);   // a JSON, ds_config
+// A plan as the rows read it. All but the layers of its stages follows from the config, so that a search asks before it
+// makes the plan.
+struct ExportedPlan {
+    explicit ExportedPlan(const Config& config, const Job* made = nullptr);
 
-// Samples of a step on all replicas.
-std::int64_t global_batch(const Config& config);
+    const Config& config;
+    const Job* job;  // null: the plan is not made
+    const TrainingConfig& training;
+    const PipelineConfig& pipeline;
+    const Parallel& parallel;
+    const Transformer& model;
+    ReleaseFacts release;
+    const Schedule* schedule;  // null: the plan is a file
+    int tokens;                // of a sequence
+    // One device that runs every forward right before its backward. All programs do so without a pipeline, whatever the
+    // schedule is called.
+    bool alternates;
+
+    int stages() const { return pipeline.stages; }
+    int chunks() const { return pipeline.stages / parallel.pipeline; }  // stages of a device
+    std::int64_t global_batch() const { return pipeline.mini_batch * parallel.data; }
+};
+
+using ArgumentText = std::optional<std::string>;
+
+struct ArgumentRow {
+    std::string_view name;  // in the program; empty: the row only refuses
+    // Returns nothing if the plan does not need the argument. Null: it only refuses.
+    ArgumentText (*value)(const ExportedPlan& plan) = nullptr;
+    // Returns nothing if the program can express the plan.
+    std::optional<Refusal> (*refusal)(const ExportedPlan& plan) = nullptr;
+    // The key of the config that has the value. Without the key the argument is left to the program.
+    std::string_view key = {};
+};
+
+struct Argument {
+    std::string_view name;
+    std::string value;
+};
+
+struct ProgramTable {
+    std::span<const ArgumentRow> rows;
+    std::string (*print)(const std::vector<Argument>& arguments);
+    Notices (*notes)(const ExportedPlan& plan);  // null: none
+};
+ProgramTable megatron_table();    // a command-line argument of pretrain_gpt.py per line
+ProgramTable torchtitan_table();  // a TOML of torchtitan 0.2; names are section.key
+ProgramTable deepspeed_table();   // a JSON, ds_config; names are JSON pointers
+
+template <class Value>
+ArgumentText written(const Value& value) {
+    return fmt::format("{}", value);
+}
+template <class Value>
+ArgumentText written_if(bool has, const Value& value) {
+    return has ? written(value) : std::nullopt;
+}
 
 // Returns how many blocks of the transformer each stage has.
 std::vector<int> blocks_by_stage(const Job& job);
 
-// Returns whether the plan has one device that runs every forward right before its backward. All programs do so without
-// a pipeline, whatever the schedule is called.
-bool alternates_on_one_device(const Job& job);
-
-// Throws Error (BadInput) at pipeline.schedule, with the schedules that the program has.
-[[noreturn]] void refuse_schedule(const Job& job, std::string_view program, bool (*has)(const OtherPrograms&));
-
-// The start of a note: with how many ranks the program runs, and on how many hosts.
-std::string ranks_of(const Config& config);
+// Returns the refusal at pipeline.schedule, with the schedules that the program has.
+Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, bool (*has)(const OtherPrograms&));
 
 }  // namespace pw

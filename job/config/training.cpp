@@ -9,11 +9,26 @@ namespace {
 using Training = TrainingConfig;
 constexpr auto kTraining = &Config::training;
 
+// A transformer on a cluster is trained by another program. What only that program reads has no default, and is not
+// printed unless the config has it.
+bool is_said(const Config& config, std::string_view key) {
+    return !is_transformer(config) || config.places.contains(fmt::format("training.{}", key));
+}
+constexpr KeyLimit<Config> kIfSaid{is_said, nullptr, Elsewhere::IdleUnprinted};
+
 // The optimizer that reads a key.
 template <OptimizerKind reader>
-constexpr KeyLimit<Config> kOfOptimizer{
-    [](const Config& config, std::string_view) { return config.training.optimizer == reader; },
-    [](std::string_view) { return std::string(name_of(reader)); }, Elsewhere::IdleUnprinted};
+constexpr KeyLimit<Config> kOfOptimizer{[](const Config& config, std::string_view key) {
+                                            return config.training.optimizer == reader && is_said(config, key);
+                                        },
+                                        [](std::string_view) { return std::string(name_of(reader)); },
+                                        Elsewhere::IdleUnprinted};
+
+// Clipping is printed where there is some; of a transformer, wherever the config has the key.
+std::string print_clip_norm(const Config& config) {
+    const double most = config.training.clip_norm;
+    return most == 0 && !is_transformer(config) ? "" : print_plain(most);
+}
 
 constexpr ConfigKey kTrainingKeys[] = {
     {"steps", integer_key<kTraining, &Training::steps>(1, 1'000'000'000), KeyShown::Always, "",
@@ -22,7 +37,7 @@ constexpr ConfigKey kTrainingKeys[] = {
     {"optimizer", choice_key<kTraining, &Training::optimizer>(), KeyShown::Always, "",
      "`sgd` with momentum, or `adamw`; both as in PyTorch"},
     {"learning_rate", number_key<kTraining, &Training::learning_rate>(0, 1e6), KeyShown::Always, "",
-     "factor of an update"},
+     "factor of an update", kIfSaid},
     {"anneal_steps", integer_key<kTraining, &Training::anneal_steps>(0, 1'000'000'000), KeyShown::IfSet,
      "a quarter of `steps` in pipemare, else 0",
      "with `pipeline.weights: latest`: updates in which the rate of a stage, divided by its delay at first, approaches "
@@ -38,10 +53,13 @@ constexpr ConfigKey kTrainingKeys[] = {
      "added to the root of the running average of the squares", kOfOptimizer<OptimizerKind::AdamW>},
     {"weight_decay", number_key<kTraining, &Training::weight_decay>(0, 1e6), KeyShown::Always, "",
      "factor of the weights that `sgd` adds to their gradients; `adamw` takes it off the weights, times "
-     "`learning_rate`"},
-    {"clip_norm", number_key<kTraining, &Training::clip_norm>(0, 1e30), KeyShown::IfSet, "0: no clipping",
+     "`learning_rate`",
+     kIfSaid},
+    {"clip_norm", printed_as(number_key<kTraining, &Training::clip_norm>(0, 1e30), print_clip_norm), KeyShown::Always,
+     "0: no clipping",
      "largest L2 norm of all gradients together; larger ones are scaled down before the update "
-     "([schedules.md](schedules.md#shared-parameters-and-clipping)); not with schedules that never flush"},
+     "([schedules.md](schedules.md#shared-parameters-and-clipping)); not with schedules that never flush",
+     kIfSaid},
     {"loss", choice_key<kTraining, &Training::loss>(), KeyShown::Always, "",
      "`mse` is the mean squared difference to 1 for the label and 0 for the others; both are means over the pixels of "
      "a sample and over the samples of a mini-batch"},

@@ -22,7 +22,7 @@ Job job_of_plan(const std::string& model, const std::string& parallel, const std
                  ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
                  "between: {link: ndr400, adapters: 8}}, parallel: {" +
                  parallel + "}, pipeline: {" + pipeline +
-                 "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, 0.95], "
+                 "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, 0.95], epsilon: 1e-8, "
                  "weight_decay: 0.1, clip_norm: 1}}",
              set),
         notices);
@@ -39,6 +39,16 @@ std::string refusal_of(const std::string& program, const std::string& model, con
                        const std::string& pipeline, const std::vector<std::string>& set = {}) {
     const Job job = job_of_plan(model, parallel, pipeline, set);
     return refusal([&] { training_arguments(program, job); });
+}
+
+// Returns the message of a refusal; empty where the arguments are written.
+std::string said_of(std::string_view program, const Job& job) {
+    try {
+        training_arguments(program, job);
+        return "";
+    } catch (const Error& error) {
+        return error.what();
+    }
 }
 
 constexpr const char* kInterleaved = "schedule: interleaved, stages: 20, mini_batch: 128";
@@ -205,6 +215,79 @@ TEST(TrainingArguments, OfDeepSpeedAreItsJson) {
                        "the training script recomputes: parallel.recompute is full, for a share of 1"}));
 }
 
+// What the config does not say, the program decides, and a note says so. The optimizer is said: its states need memory.
+TEST(TrainingArguments, HaveNoHyperParametersThatTheConfigDoesNotSay) {
+    Notices notices;
+    const std::string text =
+        "{workload: {model: llama-3-8b, sequence_length: 8192}, cluster: {hosts: 2, devices_per_host: 8, device: "
+        "h100-sxm-80, between: {link: ndr400, adapters: 8}}, parallel: {zero: 3}, pipeline: {mini_batch: 32}, "
+        "training: {precision: bf16, optimizer: adamw}}";
+    const Job job = make_job(load(text), notices);
+    const std::string megatron = training_arguments("megatron-lm", job).text;
+    for (const char* flag : {"--lr", "--weight-decay", "--clip-grad", "--adam-beta1", "--adam-beta2", "--adam-eps"})
+        EXPECT_FALSE(contains(megatron, flag)) << flag;
+    EXPECT_TRUE(has_line(megatron, "--optimizer adam"));
+    const std::string titan = training_arguments("torchtitan", job).text;
+    EXPECT_TRUE(contains(titan, "[optimizer]\nname = \"AdamW\"\n\n[compile]")) << titan;
+    EXPECT_FALSE(contains(titan, "max_norm"));
+    const auto deepspeed = nlohmann::json::parse(training_arguments("deepspeed", job).text);
+    EXPECT_EQ(deepspeed["optimizer"], nlohmann::json::parse(R"({"type": "AdamW"})"));
+    EXPECT_FALSE(deepspeed.contains("gradient_clipping"));
+    EXPECT_EQ(training_arguments("torchtitan", job).notes[1],
+              "left to torchtitan, as the config does not say: training.max_norm, optimizer.lr, optimizer.beta1, "
+              "optimizer.beta2, optimizer.eps, optimizer.weight_decay (training.clip_norm, training.learning_rate, "
+              "training.betas, training.epsilon, training.weight_decay)");
+    const Job clipped = make_job(load(text, {"training.clip_norm=0"}), notices);
+    EXPECT_TRUE(has_line(training_arguments("megatron-lm", clipped).text, "--clip-grad 0"));
+    EXPECT_TRUE(contains(training_arguments("torchtitan", clipped).text, "max_norm = inf"));
+}
+
+// The config of a plan, written and read again, says as little as the config of the plan.
+TEST(TrainingArguments, AreTheSameFromAPrintedConfig) {
+    Notices notices;
+    for (const std::vector<std::string>& set :
+         {std::vector<std::string>{}, {"training.clip_norm=0", "training.learning_rate=0.001"}}) {
+        const Job job = make_job(
+            load("{workload: {model: llama-3-8b}, cluster: {devices: 8, device: h100-sxm-80}, parallel: {zero: 3}, "
+                 "pipeline: {mini_batch: 32}, training: {precision: bf16, optimizer: adamw}}",
+                 set),
+            notices);
+        const Job again = make_job(load(job.config.yaml), notices);
+        for (const TrainingProgram& program : training_programs()) {
+            const std::string_view name = name_of(program.program);
+            EXPECT_EQ(training_arguments(name, again).text, training_arguments(name, job).text) << name;
+        }
+    }
+}
+
+// One verdict: what refuses an export also says which program runs a plan.
+TEST(TrainingArguments, AreRefusedWhereTheVerdictOnTheConfigIs) {
+    int refused = 0, accepted = 0;
+    for (const char* model : {"llama-3-70b", "mixtral-8x7b", "gpt-oss-20b"})
+        for (const char* parallel :
+             {"tensor: 4, pipeline: 4, zero: 1", "tensor: 2, zero: 3", "context: 2, zero: 3, recompute: norms",
+              "pipeline: 4, zero: 1, recompute: full", "tensor: 4, sequence: false", "zero: 3, recompute: full"})
+            for (const char* pipeline : {"mini_batch: 64", "mini_batch: 64, schedule: gpipe",
+                                         "mini_batch: 128, schedule: interleaved, stages: 8"}) {
+                if (contains(pipeline, "stages") != contains(parallel, "pipeline"))
+                    continue;
+                const Job job = job_of_plan(model, parallel, pipeline);
+                const std::vector<std::string> runs = programs_that_run(job.config);
+                for (const TrainingProgram& program : training_programs()) {
+                    const std::string_view name = name_of(program.program);
+                    const std::string said = said_of(name, job);
+                    const std::optional<Refusal> verdict = refusal_of(program.program, job.config);
+                    EXPECT_EQ(said.empty(), !verdict) << name << " " << model << " " << parallel << " " << said;
+                    EXPECT_EQ(std::count(runs.begin(), runs.end(), name), verdict ? 0 : 1);
+                    if (verdict)
+                        expect_says(said, {verdict->fact, verdict->help});
+                    ++(verdict ? refused : accepted);
+                }
+            }
+    EXPECT_GT(refused, 20);
+    EXPECT_GT(accepted, 10);
+}
+
 TEST(TrainingArguments, RefuseWhatAProgramDoesNotHave) {
     const std::string plain = "mini_batch: 64", whole = "tensor: 4, pipeline: 4, zero: 1";
     expect_says(refusal_of("megatron-lm", "llama-3-70b", whole, "schedule: zb-v, stages: 8, mini_batch: 64"),
@@ -232,7 +315,8 @@ TEST(TrainingArguments, AreOfTransformers) {
     Notices notices;
     const Job job = make_job(load("{workload: {model: uniform}, cluster: {devices: 2}}"), notices);
     for (const TrainingProgram& program : training_programs())
-        expect_says(refusal([&] { training_arguments(program.name, job); }), {"a transformer, not model: uniform"});
+        expect_says(refusal([&] { training_arguments(name_of(program.program), job); }),
+                    {"a transformer, not model: uniform"});
 }
 
 // What a config.json and a preset share is the shapes.

@@ -7,8 +7,15 @@
 #include "workloads/units.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace pw {
+
+// The programs that train transformers and take a plan as their arguments (report/training_arguments.h).
+enum class Program : std::uint8_t { MegatronLm, TorchTitan, DeepSpeed };
+template <>
+inline constexpr Choice<Program> kChoices<Program>[] = {
+    {"megatron-lm", Program::MegatronLm}, {"torchtitan", Program::TorchTitan}, {"deepspeed", Program::DeepSpeed}};
 
 enum class Release : std::uint8_t {
     Megatron2021,
@@ -57,6 +64,7 @@ inline constexpr LossBytes kSeparateLoss{36, 30, 10, 8};
 
 struct ReleaseFacts {
     Release release;
+    std::optional<Program> program = {};  // absent: a program that takes no plan
     AttentionKernels attention;
     Overlap overlap = {};
     bool fuses = true;             // activations and rotations are one kernel each
