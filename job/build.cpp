@@ -9,7 +9,9 @@
 #include "schedules/plan/gradient_sums.h"
 #include "workloads/costs/slices.h"
 #include "workloads/data/data_sources.h"
+#include "workloads/models/blocks.h"
 #include "workloads/models/recomputed_layers.h"
+#include "workloads/stages/layout_notation.h"
 #include "workloads/stages/ties.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -48,6 +50,58 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     } catch (const Error& error) {
         fail_at(config, "pipeline.split.stages", error,
                 "put every layer into exactly one stage, none in a later stage than its readers");
+    }
+}
+
+// Returns the letters of the stages of a list of blocks, which has the stages of device 0 first, then those of
+// device 1.
+std::vector<std::string> letters_of_counts(const Config& config) {
+    const std::vector<int>& blocks = config.pipeline.blocks;
+    const std::vector<int> device_of = holders_of_stages(config).device_of;
+    std::vector<std::size_t> in_list(blocks.size());  // by stage
+    std::iota(in_list.begin(), in_list.end(), std::size_t{0});
+    if (device_of.size() == blocks.size()) {
+        std::vector<int> by_device(blocks.size());
+        std::iota(by_device.begin(), by_device.end(), 0);
+        std::stable_sort(by_device.begin(), by_device.end(), [&](int a, int b) { return device_of[a] < device_of[b]; });
+        for (std::size_t place = 0; place < blocks.size(); ++place)
+            in_list[static_cast<std::size_t>(by_device[place])] = place;
+    }
+    std::vector<std::string> letters;
+    for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
+        const bool is_first = stage == 0, is_last = stage + 1 == blocks.size();
+        letters.push_back((is_first ? "E" : "") + std::string(static_cast<std::size_t>(blocks[in_list[stage]]), 't') +
+                          (is_last ? "L" : ""));
+        if (letters.back().empty())
+            config.fail_at(fmt::format("pipeline.split[{}]", in_list[stage]),
+                           fmt::format("stage {} gets no layer: no stage can be empty here", stage),
+                           "give the stage a block");
+    }
+    return letters;
+}
+
+StageSplit split_by_letters(const Config& config, const Model& model, const std::vector<std::string>& letters) {
+    try {
+        return split_by_layout(model.layers, letters, is_decoder(config.workload.model));
+    } catch (const Error& error) {
+        fail_at(config, "pipeline.split", error,
+                "write as many blocks as the model has, or the first layers of stages");
+    }
+}
+
+// A split of the file's may not cut a block if the file says so.
+void check_blocks(const Config& config, const Model& model, const StageSplit& split) {
+    const std::vector<int> starts = starts_of_blocks(model.layers);
+    for (std::size_t block = 0; block < starts.size(); ++block) {
+        const int first = starts[block];
+        const int end = block + 1 < starts.size() ? starts[block + 1] : static_cast<int>(num_vertices(model.layers));
+        for (int layer = first + 1; layer < end; ++layer)
+            if (split.stage_of[layer] != split.stage_of[first])
+                config.fail_at("pipeline.split",
+                               fmt::format("'{}' and '{}' are of one block, but in stages {} and {} (pipeline.cuts)",
+                                           model.layers[first].name, model.layers[layer].name, split.stage_of[first],
+                                           split.stage_of[layer]),
+                               "cut between blocks, or write cuts: layers");
     }
 }
 
@@ -169,30 +223,60 @@ StageSplit split_by_blocks(const Config& config, const Model& model) {
     return split_at(model.layers, cuts);
 }
 
-StageSplit split_of_layers(const Config& config, const Model& model, const Profile& profile) {
+// Returns the speed of the device of each stage, where no device has two stages; 1 where a stage has several devices.
+std::vector<double> speeds_of_stages(const Config& config, const StageHolders& holders) {
+    std::vector<double> speeds;
+    for (const int device : holders.device_of)
+        speeds.push_back(holders.speed[static_cast<std::size_t>(device)]);
+    return speeds.empty() ? std::vector<double>(static_cast<std::size_t>(config.pipeline.stages), 1) : speeds;
+}
+
+StageSplit split_made(const Config& config, const Model& model, const Profile& profile) {
     const PipelineConfig& pipeline = config.pipeline;
-    if (pipeline.split == PipelineConfig::Split::Cuts)
-        return split_by_cuts(config, model);
-    if (pipeline.split == PipelineConfig::Split::Lists)
-        return split_by_names(config, model);
-    if (is_transformer(config) && !config.places.contains("pipeline.split"))
-        return split_by_blocks(config, model);
     const bool even = pipeline.split == PipelineConfig::Split::Even;
     const std::vector<Ns> times = even ? std::vector<Ns>{} : layer_times(profile, pipeline.micro_batch_size);
+    const CutPlaces places = places_of_cuts(config, model.layers);
     try {
         if (even)
-            return split_even(model.layers, pipeline.stages);
-        const StageHolders holders = holders_of_several(config);
-        if (holders.device_of.empty())
-            return split_bottleneck(model.layers, pipeline.stages, times);
-        return split_balanced(model.layers, times, holders);
+            return split_even(model.layers, pipeline.stages, places);
+        const StageHolders holders = holders_of_stages(config);
+        if (holders.device_of.size() > holders.speed.size())
+            return split_balanced(model.layers, times, holders, places);
+        return split_bottleneck(model.layers, speeds_of_stages(config, holders), times, places);
     } catch (const Error& error) {
         fail_at(config, config.places.contains("pipeline.stages") ? "pipeline.stages" : "pipeline.split", error,
                 "write fewer stages");
     }
 }
 
+StageSplit split_given(const Config& config, const Model& model) {
+    using Split = PipelineConfig::Split;
+    const PipelineConfig& pipeline = config.pipeline;
+    StageSplit split = pipeline.split == Split::Cuts    ? split_by_cuts(config, model)
+                       : pipeline.split == Split::Lists ? split_by_names(config, model)
+                       : pipeline.split == Split::Counts
+                           ? split_by_letters(config, model, letters_of_counts(config))
+                           : split_by_letters(config, model, stages_of_layout(pipeline.layout));
+    if (pipeline.cut_at == PipelineConfig::CutAt::Blocks)
+        check_blocks(config, model, split);
+    return split;
+}
+
+StageSplit split_of_layers(const Config& config, const Model& model, const Profile& profile) {
+    using Split = PipelineConfig::Split;
+    const Split split = config.pipeline.split;
+    if (split != Split::Auto && split != Split::Even)
+        return split_given(config, model);
+    if (is_transformer(config) && !config.places.contains("pipeline.split"))
+        return split_by_blocks(config, model);
+    return split_made(config, model, profile);
+}
+
 }  // namespace
+
+CutPlaces places_of_cuts(const Config& config, const LayerGraph& graph) {
+    return config.pipeline.cut_at == PipelineConfig::CutAt::Blocks ? starts_of_blocks(graph) : CutPlaces{};
+}
 
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile) {
     StageSplit split = split_of_layers(config, model, profile);

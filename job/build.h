@@ -16,6 +16,8 @@ Model build_model(const Config& config);
 void mark_recomputed(const Config& config, Model& model);
 // Makes the split of the config; `auto` uses `profile`.
 StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
+// Returns the layers before which a split that is made for the config may cut.
+CutPlaces places_of_cuts(const Config& config, const LayerGraph& graph);
 // Sets which gradients of a tensor with several readers are summed first, by run.fan_out_gradients. A new split sums
 // them by stages.
 void group_readers(StageSplit& split, const RunConfig& run);

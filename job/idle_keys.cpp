@@ -213,6 +213,14 @@ std::string no_batch(const Config& config, const Plan*) {
                : fmt::format("{} has times of every size", model_name(config));
 }
 
+std::string no_cuts(const Config& config, const Plan* plan) {
+    if (is_transformer(config))
+        return "stages hold whole blocks";
+    if (plan == nullptr && config.search.objective != Objective::Makespan)
+        return fmt::format("objective {} cuts at any layer", name_of(config.search.objective));
+    return is_uniform(config) ? fmt::format("{} has no layers", model_name(config)) : "";
+}
+
 constexpr KeyRow kKeys[] = {
     {"workload.image_size", Read::Always, no_images},
     {"workload.classes", Read::Always, no_classes},
@@ -222,6 +230,7 @@ constexpr KeyRow kKeys[] = {
     {"cluster.memory_bandwidth", Read::Always, no_rates},
     {"cluster.products", Read::Always, no_products},
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
+    {"pipeline.cuts", Read::Always, no_cuts},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
     {"pipeline.activations", Read::ByPlans, no_auto},

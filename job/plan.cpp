@@ -231,24 +231,24 @@ Shape placed_shape(const Config& config) {
 
 }  // namespace
 
-StageHolders holders_of_several(const Config& config) {
+StageHolders holders_of_stages(const Config& config) {
     const Shape shape = placed_shape(config);
-    if (shape.stages != config.pipeline.stages || shape.stages <= shape.devices)
+    if (shape.stages == 0 || shape.stages != config.pipeline.stages)
         return {};
-    StageHolders several;
+    StageHolders stages;
     for (int stage = 0; stage < shape.stages; ++stage) {
         const std::vector<int> holders = shape.devices_of(stage);
         if (holders.size() != 1)
             return {};
-        several.device_of.push_back(holders.front());
+        stages.device_of.push_back(holders.front());
     }
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
-    several.speed.assign(static_cast<std::size_t>(shape.devices), std::numeric_limits<double>::infinity());
+    stages.speed.assign(static_cast<std::size_t>(shape.devices), std::numeric_limits<double>::infinity());
     for (std::size_t device = 0; device < devices.size(); ++device) {
-        double& speed = several.speed[device * several.speed.size() / devices.size()];
+        double& speed = stages.speed[device * stages.speed.size() / devices.size()];
         speed = std::min(speed, devices[device].speed);
     }
-    return several;
+    return stages;
 }
 
 namespace {

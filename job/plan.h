@@ -29,10 +29,10 @@ ScheduleOptions schedule_options_of(const Config& config);
 // Returns the row of the schedule that a config names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Config& config);
 
-// Returns the holders of the stages of a pipeline if some device holds several stages and each stage has one device;
-// else nothing. Of replicas of a pipeline, the slowest device counts. Also returns nothing if the plan cannot be made:
-// the function that makes it reports why.
-StageHolders holders_of_several(const Config& config);
+// Returns the holders of the stages of a pipeline if each stage has one device; else nothing. Of replicas of a
+// pipeline, the slowest device counts. Also returns nothing if the plan cannot be made: the function that makes it
+// reports why.
+StageHolders holders_of_stages(const Config& config);
 
 // Returns the costs of a plan of this placed shape.
 using CostsOfShape = std::function<Costs(const Shape&)>;

@@ -6,18 +6,23 @@
 #include "workloads/stages/stage_split.h"
 
 #include <string>
+#include <vector>
 
 namespace pw {
 
-// Returns stages as Megatron-LM's --pipeline-model-parallel-layout writes them: E the embedding, t a transformer layer,
-// L the loss, with the last norm and the output layer; stages split by '|'. There is a layout for a decoder, for a
-// transformer on a cluster, and for a layer graph with an embedding whose stages hold whole blocks. Which layer is
-// what, `part` says, else its name; all others of a layer graph are t, those of one block ("h.3.attn", "h.3.mlp")
-// together. The last stage has the L of a graph without one. Where a stage would be empty, or is no range of the
-// forward order, there is none.
+// Returns stages as Megatron-LM's --pipeline-model-parallel-layout writes them (workloads/stages/layout_notation.h).
+// There is a layout for a decoder, for a transformer on a cluster, and for a layer graph with an embedding, whose
+// stages are ranges of the forward order and hold whole blocks; else it is empty.
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
-// Returns stages as torch.distributed.pipelining takes them: empty likewise, and when a stage does not begin with a
-// module.
-std::string pytorch_split_spec(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
+
+// Stages as torch.distributed.pipelining takes them, by the names of the model's own modules: those of torchvision or
+// Hugging Face for built-in models.
+struct SplitSpec {
+    std::string text;                     // empty: there is none
+    std::vector<std::string> inside;      // first layers of stages that begin inside a block
+    std::vector<std::string> no_modules;  // those that are no module of the model, so that there is no text
+};
+// Returns an empty one where a stage is no range of the forward order, and for files whose layers are numbers.
+SplitSpec pytorch_split_spec(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
 
 }  // namespace pw

@@ -8,12 +8,14 @@
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/error.h"
+#include "workloads/models/blocks.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -231,6 +233,21 @@ void note_limits_of_best(const Config& config, SearchResult& result) {
 
 }  // namespace
 
+namespace {
+
+// Returns whether every stage is whole blocks.
+bool begin_at(const StageSplit& split, const CutPlaces& blocks) {
+    for (std::size_t block = 0; block < blocks.size(); ++block) {
+        const int end = block + 1 < blocks.size() ? blocks[block + 1] : static_cast<int>(split.stage_of.size());
+        for (int layer = blocks[block] + 1; layer < end; ++layer)
+            if (split.stage_of[layer] != split.stage_of[blocks[block]])
+                return false;
+    }
+    return true;
+}
+
+}  // namespace
+
 SearchProblem posed_search(const Config& config) {
     refuse_uniform(config);
     return problem_of(config, build_model(config));
@@ -245,13 +262,35 @@ PlanSearch found_plans(SearchProblem problem, SearchResult result) {
     return search;
 }
 
+std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const SearchResult& result,
+                                            MakespanLimits limits) {
+    using CutAt = PipelineConfig::CutAt;
+    const FoundPlan* best = result.best();
+    if (best == nullptr || best->choice.stages == 1 || result.stop != SearchStop::None)
+        return std::nullopt;
+    const CutPlaces blocks = starts_of_blocks(problem.model.layers);
+    const bool are_whole = problem.config.pipeline.cut_at == CutAt::Blocks;
+    const bool all_may_be = are_whole ? blocks.size() == num_vertices(problem.model.layers)
+                                      : begin_at(best->split, blocks) || std::ssize(blocks) < best->choice.stages;
+    if (all_may_be)
+        return std::nullopt;
+    SearchProblem other = problem;
+    other.config.pipeline.cut_at = are_whole ? CutAt::Layers : CutAt::Blocks;
+    limits.only = best->choice;
+    limits.tasks /= 10;
+    const SearchResult found = search_plans(other, limits);
+    return found.best() == nullptr ? std::nullopt : std::optional(*found.best());
+}
+
 PlanSearch search_best_plan(const Config& config, MakespanLimits limits, const Hooks& hooks) {
     const auto start = std::chrono::steady_clock::now();
     SearchProblem problem = posed_search(config);
     if (hooks.should_stop)
         limits.should_stop = hooks.should_stop;
     SearchResult result = search_plans(problem, limits, [&](const std::string& state) { hooks.show(state); });
+    std::optional<FoundPlan> other_cuts = plan_of_other_cuts(problem, result, limits);
     PlanSearch search = found_plans(std::move(problem), std::move(result));
+    search.other_cuts = std::move(other_cuts);
     search.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return search;
 }
@@ -281,6 +320,32 @@ void require_plan(const PlanSearch& search) {
               print_bytes_as(shortage.has, shortage.has), shortage.has);
 }
 
+namespace {
+
+// What cuts at other places make of the best choice.
+std::string other_cuts_text(const PlanSearch& search) {
+    if (!search.other_cuts)
+        return "";
+    const Ns best = search.result.best()->step_time, other = search.other_cuts->step_time;
+    const double change = static_cast<double>(other) / static_cast<double>(best) - 1;
+    const bool are_whole = search.problem.config.pipeline.cut_at == PipelineConfig::CutAt::Blocks;
+    return fmt::format("the same choice cut {} takes {}, {} {} (pipeline.cuts: {})\n",
+                       are_whole ? "at any layers" : "between blocks", print_time(other),
+                       print_percent(std::abs(change)), change < 0 ? "less" : "more", are_whole ? "layers" : "blocks");
+}
+
+std::string split_spec_text(const SplitSpec& spec) {
+    std::string text = spec.text.empty() ? "" : fmt::format("PyTorch split_spec: {}\n", spec.text);
+    if (!spec.inside.empty())
+        text += fmt::format("stages begin inside blocks: {}\n", fmt::join(spec.inside, ", "));
+    if (!spec.no_modules.empty())
+        text += fmt::format("no PyTorch split_spec: {} {} of the model in PyTorch\n", fmt::join(spec.no_modules, ", "),
+                            spec.no_modules.size() == 1 ? "is no module" : "are no modules");
+    return text;
+}
+
+}  // namespace
+
 std::string to_text(const PlanSearch& search, std::size_t most) {
     const SearchResult& result = search.result;
     const FoundPlan& best = *result.best();
@@ -292,12 +357,11 @@ std::string to_text(const PlanSearch& search, std::size_t most) {
     text += fmt::format("best: {}, step {}; {}\n{}{}", print(best.choice), print_time(best.step_time), proof_of(result),
                         less_memory_text(dots_of(search), common_limit(search.problem.config.cluster.devices)),
                         stages_text(search));
+    text += other_cuts_text(search);
     const WorkloadConfig& workload = search.problem.config.workload;
     if (const std::string layout = megatron_layout(workload, search.problem.model.layers, best.split); !layout.empty())
         text += fmt::format("Megatron layout: {}\n", layout);
-    if (const std::string spec = pytorch_split_spec(workload, search.problem.model.layers, best.split); !spec.empty())
-        text += fmt::format("PyTorch split_spec: {}\n", spec);
-    return text;
+    return text + split_spec_text(pytorch_split_spec(workload, search.problem.model.layers, best.split));
 }
 
 namespace {
@@ -315,7 +379,7 @@ Json json_of_best(const PlanSearch& search) {
             {"reserved_memory_bytes", best.most_reserved()},
             {"stages", stages_json(*search.best, best)},
             {"megatron_layout", megatron_layout(workload, graph, best.split)},
-            {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split)}};
+            {"pytorch_split_spec", pytorch_split_spec(workload, graph, best.split).text}};
 }
 
 Json json_of_plan(const PlanSearch& search, const FoundPlan& plan) {
@@ -354,6 +418,7 @@ Json to_json(const PlanSearch& search) {
                               {"has_bytes", shortage.has},
                               {"proven", result.none_fits}};
     }
+    json["other_cuts_step_time_ns"] = search.other_cuts ? Json(search.other_cuts->step_time) : Json(nullptr);
     json["choices"] = result.choices;
     json["tried"] = result.plans.size();
     json["fitting"] = result.fitting;
@@ -396,16 +461,27 @@ std::string yaml_for(const Config& config, const std::string& file) {
     return without_defaults(print_config(with_paths_from(config, folder.string())));
 }
 
-std::string best_config_yaml(const PlanSearch& search, const std::string& file) {
+std::size_t rows_of(const PlanSearch& search, std::size_t most) { return plan_rows(search, most).size(); }
+
+Job job_in_row(const PlanSearch& search, std::size_t row) {
+    return quiet_job_of(config_of(search.problem, *plan_rows(search, row).at(row - 1).plan));
+}
+
+std::string place_of_row(std::size_t row, Ns best) {
+    return fmt::format("row {} of the search's table, the best plan takes {}", row, print_time(best));
+}
+
+std::string best_config_yaml(const PlanSearch& search, const std::string& file, std::size_t row) {
     const Config& config = search.problem.config;
-    const FoundPlan& best = *search.result.best();
-    const Config of_best = config_of(search.problem, best);
+    const FoundPlan& plan = row == 1 ? *search.result.best() : *plan_rows(search, row).at(row - 1).plan;
+    const Config of_plan = config_of(search.problem, plan);
     const std::int64_t profile_batch = config.search.profile_batch;
     const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
-                       print(best.choice), print_time(best.step_time),
-                       print_bytes_as(best.most_reserved(), common_limit(of_best.cluster.devices)),
-                       proof_of(search.result), yaml_for(of_best, file), batch);
+                       print(plan.choice), print_time(plan.step_time),
+                       print_bytes_as(plan.most_reserved(), common_limit(of_plan.cluster.devices)),
+                       row == 1 ? proof_of(search.result) : place_of_row(row, search.result.best()->step_time),
+                       yaml_for(of_plan, file), batch);
 }
 
 Chart chart_of(const PlanSearch& search) {

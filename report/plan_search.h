@@ -24,7 +24,12 @@ struct PlanSearch {
     SearchResult result;           // its notes are for the user
     std::optional<Job> best = {};  // of the best plan; absent where none was found that fits
     double seconds = 0;            // that the search took
+    // The choice of the best plan with the other value of pipeline.cuts, where that is known and another split.
+    std::optional<FoundPlan> other_cuts = {};
 };
+// Searches for `PlanSearch::other_cuts`, with a tenth of the usual effort.
+std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const SearchResult& result,
+                                            MakespanLimits limits);
 // Makes the job of the best plan that was found.
 PlanSearch found_plans(SearchProblem problem, SearchResult result);
 // Does all three: poses the problem, searches, and makes the job. The limits ask `hooks` whether to stop.
@@ -38,8 +43,13 @@ void require_plan(const PlanSearch& search);
 Json to_json(const PlanSearch& search);
 // Returns the `most` best plans as a table, each once, and the stages of the best one. There must be one.
 std::string to_text(const PlanSearch& search, std::size_t most);
-// Returns the best config as YAML for `file`, relative to which its paths are written, with what was found in comments.
-std::string best_config_yaml(const PlanSearch& search, const std::string& file);
+// Returns the number of rows of a table with at most `most` plans.
+std::size_t rows_of(const PlanSearch& search, std::size_t most);
+// Makes the job of a row of the table, from 1.
+Job job_in_row(const PlanSearch& search, std::size_t row);
+// Returns the config of a row of the table as YAML for `file`, relative to which its paths are written, with what was
+// found in comments.
+std::string best_config_yaml(const PlanSearch& search, const std::string& file, std::size_t row = 1);
 // Returns reserved memory against step time of the plans, with the Pareto front.
 Chart chart_of(const PlanSearch& search);
 
@@ -48,6 +58,8 @@ Chart chart_of(const PlanSearch& search);
 const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped it
 // Returns the memory that all devices have if it is the same and limited; else kUnlimited.
 Bytes common_limit(const std::vector<DeviceConfig>& devices);
+// Returns the words on a row that is not the first, in the comments of its config.
+std::string place_of_row(std::size_t row, Ns best);
 // Returns a config as YAML for `file`, relative to which its paths are written, without blocks of defaults.
 std::string yaml_for(const Config& config, const std::string& file);
 

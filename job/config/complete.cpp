@@ -171,7 +171,8 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
         resolve_devices(root, schedule.chunks, config);
     if (is_uniform(config)) {
         spread_uniform(config.workload.uniform, config.pipeline.stages);
-        if (!config.pipeline.cuts.empty() || !config.pipeline.lists.empty())
+        using Split = PipelineConfig::Split;
+        if (config.pipeline.split != Split::Auto && config.pipeline.split != Split::Even)
             root["pipeline"]["split"].complain(fmt::format("model: {} has no layers to split", config.workload.model),
                                                "remove 'pipeline.split'");
     }

@@ -102,9 +102,12 @@ struct PipelineConfig {
     // A schedule of the caller that is in no table and has this name. It must outlive the config.
     const Schedule* own_schedule = nullptr;
     int stages = 0;
-    enum class Split { Auto, Even, Cuts, Lists } split = Split::Auto;
+    enum class Split { Auto, Even, Cuts, Lists, Layout, Counts } split = Split::Auto;
     std::vector<std::string> cuts;                // Split::Cuts
     std::vector<std::vector<std::string>> lists;  // Split::Lists
+    std::string layout;                           // Split::Layout, in the notation of Megatron-LM
+    std::vector<int> blocks;                      // Split::Counts: of the stages of device 0, of device 1, ...
+    enum class CutAt { Layers, Blocks } cut_at = CutAt::Layers;  // before which the splits made here may cut
     int micro_batches = 1;
     int micro_batch_size = 1;
     // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller.
@@ -134,6 +137,9 @@ struct PipelineConfig {
 template <>
 inline constexpr Choice<PipelineConfig::Split> kChoices<PipelineConfig::Split>[] = {
     {"auto", PipelineConfig::Split::Auto}, {"even", PipelineConfig::Split::Even}};
+template <>
+inline constexpr Choice<PipelineConfig::CutAt> kChoices<PipelineConfig::CutAt>[] = {
+    {"layers", PipelineConfig::CutAt::Layers}, {"blocks", PipelineConfig::CutAt::Blocks}};
 template <>
 inline constexpr Choice<PipelineConfig::Recompute> kChoices<PipelineConfig::Recompute>[] = {
     {"none", PipelineConfig::Recompute::None}, {"all", PipelineConfig::Recompute::All}};
@@ -245,9 +251,10 @@ struct SearchConfig {
     // The following keys are for transformers on a cluster; empty lists are usual values (search/clusters).
     std::vector<int> tensor, pipeline, context, expert, chunks, zero;
     std::vector<RecomputeKind> recomputed;
-    double tokens = 0;            // of the whole training; 0: not given
-    double price = 0;             // of a device for an hour; 0: not given
-    bool tensor_parallel = true;  // piper: several devices may share a layer
+    std::optional<Program> program;  // that must run the plans; absent: any, or none
+    double tokens = 0;               // of the whole training; 0: not given
+    double price = 0;                // of a device for an hour; 0: not given
+    bool tensor_parallel = true;     // piper: several devices may share a layer
     // number of samples of a file's times, if the file does not have it; 0: not given
     std::int64_t profile_batch = 0;
     // The following keys are for the objective PipeDream.

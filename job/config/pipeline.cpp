@@ -1,5 +1,7 @@
 // The block `pipeline`.
 #include "job/config/blocks.h"
+#include "workloads/models/blocks.h"
+#include "workloads/stages/layout_notation.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,11 +12,15 @@ namespace {
 using Split = PipelineConfig::Split;
 
 std::string how_to_split() {
-    return fmt::format("write {}, a list with the first layer of each later stage, or {{stages: [[layers], ...]}}",
-                       fmt::join(names_of<Split>(), ", "));
+    return fmt::format(
+        "write {}, a list with the first layer of each later stage, {{stages: [[layers], ...]}}, a list with the "
+        "number "
+        "of blocks of each stage, or a layout such as \"Et*2|tt|t*2L\"",
+        fmt::join(names_of<Split>(), ", "));
 }
 
 constexpr int kMostReplicas = 4096;
+constexpr std::int64_t kMostBlocks = 1'000'000;  // of a stage
 
 std::string read_name(const Yaml& at) {
     const std::string name = at.text();
@@ -36,31 +42,64 @@ void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
         for (const Yaml& layer : stage.items())
             names.push_back(read_name(layer));
         if (stage.is_list() && names.empty())
-            stage.complain(fmt::format("stage {} gets no layer", pipeline.lists.size() - 1),
+            stage.complain(fmt::format("stage {} gets no layer: no stage can be empty here", pipeline.lists.size() - 1),
                            "add a layer, or remove its list");
     }
     claims.push_back({stages, static_cast<int>(pipeline.lists.size()),
                       fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});
 }
 
+void claim_stages(const Yaml& split, std::size_t stages, KeyReading& reading) {
+    reading.claims.push_back({split, static_cast<int>(stages),
+                              fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
+}
+
+// Numbers in a list are those of blocks, unless the model is a file, whose layers may be numbered.
+bool are_counts(const std::vector<Yaml>& items, const Config& config) {
+    const bool has_names = is_transformer(config) || find_model(config.workload.model) != nullptr;
+    return has_names && !items.empty() && std::all_of(items.begin(), items.end(), [](const Yaml& item) {
+               return item.is_text() && is_number(item.text());
+           });
+}
+
+void read_list(const Yaml& split, Config& config, KeyReading& reading) {
+    PipelineConfig& pipeline = config.pipeline;
+    const std::vector<Yaml> items = split.items();
+    if (are_counts(items, config)) {
+        pipeline.split = Split::Counts;
+        for (const Yaml& item : items)
+            pipeline.blocks.push_back(static_cast<int>(item.integer(0, 0, kMostBlocks)));
+        return claim_stages(split, items.size(), reading);
+    }
+    pipeline.split = Split::Cuts;
+    for (const Yaml& cut : items)
+        pipeline.cuts.push_back(read_name(cut));
+    claim_stages(split, pipeline.cuts.size() + 1, reading);
+}
+
+void read_layout(const Yaml& split, PipelineConfig& pipeline, KeyReading& reading) {
+    pipeline.layout = split.text();
+    try {
+        claim_stages(split, stages_of_layout(pipeline.layout).size(), reading);
+        pipeline.split = Split::Layout;
+    } catch (const Error& error) {
+        split.complain(error.fact(), error.help().empty() ? how_to_split() : error.help());
+    }
+}
+
 void read_split(const KeyDomain&, const Yaml& split, Config& config, KeyReading& reading) {
     PipelineConfig& pipeline = config.pipeline;
-    if (split.is_map()) {
-        read_lists(split, pipeline, reading.claims);
-    } else if (split.is_list()) {
-        pipeline.split = Split::Cuts;
-        for (const Yaml& cut : split.items())
-            pipeline.cuts.push_back(read_name(cut));
-        const std::size_t stages = pipeline.cuts.size() + 1;
-        reading.claims.push_back({split, static_cast<int>(stages),
-                                  fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
-    } else {
-        const std::string text = split.text(name_of(Split::Auto));
-        const std::optional<Split> chosen = parse_choice<Split>(text);
-        pipeline.split = chosen.value_or(Split::Auto);
-        if (!chosen)
-            split.complain(fmt::format("'pipeline.split' is '{}'", text), how_to_split());
-    }
+    if (split.is_map())
+        return read_lists(split, pipeline, reading.claims);
+    if (split.is_list())
+        return read_list(split, config, reading);
+    const std::string text = split.text(name_of(Split::Auto));
+    const std::optional<Split> chosen = parse_choice<Split>(text);
+    pipeline.split = chosen.value_or(Split::Auto);
+    if (!chosen && is_layout(text))
+        read_layout(split, pipeline, reading);
+    else if (!chosen)
+        split.complain(fmt::format("'pipeline.split' is '{}'", text), how_to_split());
 }
 
 std::string print_split(const Config& config) {
@@ -74,6 +113,10 @@ std::string print_split(const Config& config) {
             return names(pipeline.cuts);
         case Split::Lists:
             return fmt::format("{{stages: {}}}", print_list(pipeline.lists, names));
+        case Split::Layout:
+            return quoted(pipeline.layout);
+        case Split::Counts:
+            return print_items(pipeline.blocks);
     }
     return std::string(name_of(pipeline.split));
 }
@@ -180,14 +223,18 @@ constexpr ConfigKey kPipelineKeys[] = {
     {"stages", if_given(read_by(integer_key<kPipeline, &Pipeline::stages>(1, kMostStages), read_stages)),
      KeyShown::Always, "see below", "number of stages"},
     {"split",
-     {special("`auto`, `even`, `[layer, …]`, `{stages: [[layer, …], …]}`",
-              R"({"anyOf": [{"enum": ["auto", "even"]}, {"$ref": "#/$defs/names"}, {"type": "object",
+     {special("`auto`, `even`, `[layer, …]`, `{stages: [[layer, …], …]}`, `[blocks, …]`, a layout",
+              R"({"anyOf": [{"enum": ["auto", "even"]}, {"$ref": "#/$defs/names"},
+                {"type": "string", "pattern": "^[EtL|()*, 0-9]+$"}, {"type": "object",
                 "properties": {"stages": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/names"}}},
                 "required": ["stages"], "additionalProperties": false}]})"),
       read_split, print_split},
      KeyShown::Always,
      "",
      "which layers make each stage, see below"},
+    {"cuts", choice_key<kPipeline, &Pipeline::cut_at>(), KeyShown::IfSet, "",
+     "where `split: auto`, `split: even` and searches cut the layers of a model: before any layer, or only between "
+     "blocks, such as `h.3` or `layer3.0`, see [between blocks](search.md#between-blocks)"},
     {"micro_batches", integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), KeyShown::Always, "",
      "per mini-batch; asynchronous: per step"},
     {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), KeyShown::Always, "",

@@ -235,6 +235,10 @@ constexpr ConfigKey kSearchKeys[] = {
      "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
     {"zero", counts_key<kSearch, &Search::zero>(3, 0), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
      kOfClusters},
+    {"program", choice_key<kSearch, &Search::program>(), KeyShown::IfSet, "any",
+     "the training program that is to run the plan: only plans that `simulate --arguments` writes for this program are "
+     "tried, see [clusters.md](clusters.md#plans-for-a-program)",
+     kOfClusters},
     {"tokens", number_key<kSearch, &Search::tokens>(0, 1e18), KeyShown::IfSet, "",
      "tokens of the whole training: the answer says how many days they take", kOfClusters},
     {"price", number_key<kSearch, &Search::price>(0, 1e9), KeyShown::IfSet, "",

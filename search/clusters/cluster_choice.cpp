@@ -288,6 +288,8 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     pipeline.split = PipelineConfig::Split::Auto;
     pipeline.cuts.clear();
     pipeline.lists.clear();
+    pipeline.layout.clear();
+    pipeline.blocks.clear();
     pipeline.replicas.clear();
     pipeline.copies = 1;
     pipeline.recompute = {};

@@ -127,6 +127,8 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
     pipeline.split = starts ? PipelineConfig::Split::Cuts : PipelineConfig::Split::Lists;
     pipeline.cuts = starts ? names_of(*starts) : std::vector<std::string>{};
     pipeline.lists.clear();
+    pipeline.layout.clear();
+    pipeline.blocks.clear();
     if (!starts)
         for (const std::vector<int>& layers : split.layers)
             pipeline.lists.push_back(names_of(layers));

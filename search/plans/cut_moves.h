@@ -39,7 +39,7 @@ public:
 
 private:
     bool move_cut(Cuts& cuts, std::size_t which, int steps) const;
-    int longest_move() const { return std::max(1, space_.layers() / (4 * stages_)); }
+    int longest_move() const { return std::max(1, space_.units() / (4 * stages_)); }
 
     const StageSpace& space_;
     int stages_;

@@ -36,7 +36,9 @@ struct Search {
 };
 
 void list(Search& search) {
-    const Choices choices = choices_of(search.problem.config, search.choices.space().layers(), search.limits.choices);
+    if (search.limits.only)
+        return search.choices.add(*search.limits.only);
+    const Choices choices = choices_of(search.problem.config, search.choices.space().units(), search.limits.choices);
     search.notes = choices.notes;
     for (const Choices::Partial& partial : choices.partial)
         search.families.push_back({partial});

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 
 namespace pw {
@@ -21,6 +22,7 @@ struct MakespanLimits {
     int threads = 1;          // never change the answer, unless `seconds` ends the search
     std::size_t cuts = 1200;  // where there are more topological cuts, only those of the forward order are tried
     ChoiceLimits choices = {};
+    std::optional<PlanChoice> only = {};     // this choice alone is searched
     std::function<bool()> should_stop = {};  // asked often, by all threads
 };
 

@@ -21,7 +21,8 @@ class SearchedChoices {
 public:
     // It refers to the problem.
     SearchedChoices(const SearchProblem& problem, std::size_t most_cuts)
-        : problem_(problem), space_(problem.model.layers, most_cuts) {}
+        : problem_(problem),
+          space_(problem.model.layers, most_cuts, places_of_cuts(problem.config, problem.model.layers)) {}
 
     void add(const PlanChoice& choice);
     bool contains(const PlanChoice& choice) const;

@@ -15,18 +15,41 @@ Successors successors_of(const LayerGraph& graph) {
     return successors;
 }
 
-std::vector<int> forward_order(const LayerGraph& graph) {
-    std::vector<int> order(num_vertices(graph));
-    std::iota(order.begin(), order.end(), 0);
-    return order;
+std::vector<int> numbers_below(int count) {
+    std::vector<int> numbers(static_cast<std::size_t>(count));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+}
+
+// Returns the unit of each layer. Ranges of a topological order are in a topological order, too.
+std::vector<int> units_of(const LayerGraph& graph, const CutPlaces& places) {
+    std::vector<int> units = numbers_below(static_cast<int>(num_vertices(graph)));
+    if (!places.empty())
+        for (int& unit : units)
+            unit = static_cast<int>(std::upper_bound(places.begin(), places.end(), unit) - places.begin()) - 1;
+    return units;
+}
+
+Successors successors_of_units(const LayerGraph& graph, const std::vector<int>& unit_of) {
+    Successors successors(static_cast<std::size_t>(unit_of.back()) + 1);
+    for (std::size_t layer = 0; layer < unit_of.size(); ++layer)
+        for (const int reader : readers_of_layer(graph, static_cast<int>(layer)))
+            if (unit_of[reader] != unit_of[layer])
+                successors[unit_of[layer]].push_back(unit_of[reader]);
+    for (std::vector<int>& readers : successors) {
+        std::sort(readers.begin(), readers.end());
+        readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
+    }
+    return successors;
 }
 
 }  // namespace
 
-StageSpace::StageSpace(const LayerGraph& graph, std::size_t most_cuts) {
-    std::optional<Downsets> all = downsets_of(successors_of(graph), most_cuts);
+StageSpace::StageSpace(const LayerGraph& graph, std::size_t most_cuts, const CutPlaces& places)
+    : unit_of_(units_of(graph, places)) {
+    std::optional<Downsets> all = downsets_of(successors_of_units(graph, unit_of_), most_cuts);
     complete_ = all.has_value();
-    downsets_ = complete_ ? std::move(*all) : prefixes_of(forward_order(graph));
+    downsets_ = complete_ ? std::move(*all) : prefixes_of(numbers_below(unit_of_.back() + 1));
     const auto count = static_cast<std::size_t>(cuts());
     size_.assign(count, 0);
     grown_.resize(count);

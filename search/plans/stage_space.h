@@ -14,21 +14,23 @@ namespace pw {
 // The time of a stage or plan that does not fit, or has not been found.
 inline constexpr Ns kNeverFits = std::numeric_limits<Ns>::max() / 4;
 
-// The cuts are downsets of the layer graph, numbered by size: 0 is before the first layer, the last one after all
-// layers. If there are too many, only the prefixes of the forward order are used.
+// The cuts are downsets of the graph of units, numbered by size: 0 is before the first layer, the last one after all
+// layers. A unit is a layer, or with places of cuts the layers between two of them. If there are too many cuts, only
+// the prefixes of the forward order are used.
 class StageSpace {
 public:
-    StageSpace(const LayerGraph& graph, std::size_t most_cuts);
+    StageSpace(const LayerGraph& graph, std::size_t most_cuts, const CutPlaces& places = {});
 
     bool complete() const { return complete_; }  // every topological cut is there
     int cuts() const { return downsets_.count(); }
     int whole() const { return cuts() - 1; }
-    int layers() const { return downsets_.vertices; }
-    int size_of(int cut) const { return size_[cut]; }  // layers before it
-    bool contains(int cut, int layer) const { return downsets_.contains(cut, layer); }
+    int layers() const { return static_cast<int>(unit_of_.size()); }
+    int units() const { return downsets_.vertices; }   // no stage is smaller
+    int size_of(int cut) const { return size_[cut]; }  // units before it
+    bool contains(int cut, int layer) const { return downsets_.contains(cut, unit_of_[layer]); }
     bool precedes(int cut, int later) const;  // some layers lie between them, and none is lost
 
-    // These return the cuts that one layer more, or less, makes.
+    // These return the cuts that one unit more, or less, makes.
     const std::vector<int>& grown(int cut) const { return grown_[cut]; }
     const std::vector<int>& shrunk(int cut) const { return shrunk_[cut]; }
 
@@ -37,7 +39,8 @@ public:
     StageSplit split_of(const std::vector<int>& cuts) const;
 
 private:
-    Downsets downsets_;
+    Downsets downsets_;         // of units
+    std::vector<int> unit_of_;  // by layer
     bool complete_ = true;
     std::vector<int> size_;
     std::vector<std::vector<int>> grown_, shrunk_;

@@ -1,16 +1,22 @@
 // What searches find.
+#include "job/job.h"
 #include "report/layouts.h"
 #include "report/partition_search.h"
 #include "report/plan_search.h"
+#include "report/report.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+#include "workloads/models/blocks.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -121,6 +127,95 @@ pipeline: {{schedule: 1f1b, split: [{}]}}
         Notices notices;
         const Job job = make_job(config, notices);
         EXPECT_EQ(megatron_layout(config.workload, job.model->layers, job.split), "Et|tL") << model;
+    }
+}
+
+namespace {
+
+SplitSpec spec_of(const std::string& model, const std::string& cuts) {
+    const Config config = load(fmt::format("{{workload: {{model: {}}}, pipeline: {{split: [{}]}}}}", model, cuts));
+    Notices notices;
+    const Job job = make_job(config, notices);
+    return pytorch_split_spec(config.workload, job.model->layers, job.split);
+}
+
+}  // namespace
+
+// Names of GPT2LMHeadModel and LlamaForCausalLM in Hugging Face and of torchvision's ResNet
+TEST(SplitSpecs, HaveTheNamesOfModulesInPyTorch) {
+    const SplitSpec gpt = spec_of("gpt", "h.1, h.3, lm_head");
+    EXPECT_EQ(gpt.text, R"({"transformer.h.1": SplitPoint.BEGINNING, "transformer.h.3": SplitPoint.BEGINNING, )"
+                        R"("lm_head": SplitPoint.BEGINNING})");
+    EXPECT_TRUE(gpt.inside.empty());
+    EXPECT_EQ(spec_of("llama", "model.layers.2").text, R"({"model.layers.2": SplitPoint.BEGINNING})");
+    EXPECT_EQ(spec_of("resnet50", "layer3.0").text, R"({"layer3.0": SplitPoint.BEGINNING})");
+    const SplitSpec inside = spec_of("gpt", "h.1.mlp.c_proj");
+    EXPECT_EQ(inside.text, R"({"transformer.h.1.mlp.c_proj": SplitPoint.BEGINNING})");
+    EXPECT_EQ(inside.inside, std::vector<std::string>{"h.1.mlp.c_proj"});
+}
+
+TEST(SplitSpecs, NameLayersThatAreNoModules) {
+    const SplitSpec gpt = spec_of("gpt", "h.1.attn.core, h.2");
+    EXPECT_EQ(gpt.text, "");
+    EXPECT_EQ(gpt.no_modules, std::vector<std::string>{"h.1.attn.core"});
+    EXPECT_EQ(spec_of("resnet50", "layer3.0.add").no_modules, std::vector<std::string>{"layer3.0.add"});
+}
+
+// As layer_graph of pipewright.torch names them: h.0 and h.0.2 are sums of the block, between its modules.
+TEST(SplitSpecs, KnowTheOperationsBetweenModules) {
+    const TemporaryFolder folder;
+    const std::string layers = folder.write(
+        "layers.yaml",
+        "{samples: 1, layers: [{name: transformer.h.0.ln, forward: 1 ms, backward: 2 ms}, {name: transformer.h.0, "
+        "forward: 1 ms, backward: 2 ms}, {name: transformer.h.0.mlp, forward: 1 ms, backward: 2 ms}, {name: "
+        "transformer.h.0.2, forward: 1 ms, backward: 2 ms}, {name: transformer.h.1.ln, forward: 1 ms, backward: 2 "
+        "ms}]}");
+    EXPECT_EQ(spec_of(layers, "transformer.h.1.ln").text, R"({"transformer.h.1": SplitPoint.BEGINNING})");
+    EXPECT_EQ(spec_of(layers, "transformer.h.0.mlp").text, R"({"transformer.h.0.mlp": SplitPoint.BEGINNING})");
+    EXPECT_EQ(spec_of(layers, "transformer.h.0.2").no_modules, std::vector<std::string>{"transformer.h.0.2"});
+    const Config config = load("{workload: {model: " + layers +
+                               "}, pipeline: {split: {stages: [[transformer.h.0.ln], [transformer.h.0, "
+                               "transformer.h.0.mlp, transformer.h.0.2, transformer.h.1.ln]]}}}");
+    Notices notices;
+    const Job job = make_job(config, notices);
+    EXPECT_EQ(pytorch_split_spec(config.workload, job.model->layers, job.split).no_modules,
+              std::vector<std::string>{"transformer.h.0"});
+}
+
+namespace {
+
+constexpr const char* kGpt = R"(
+workload: {model: gpt, blocks: 6, vocabulary: 64, embedding: 32, heads: 2, sequence_length: 32}
+cluster: {devices: 2, link: {bandwidth: 1 GB/s, latency: 1 us}}
+search: {schedules: [1f1b], mini_batch: 8, micro_batch_sizes: [2], stages: [2]}
+)";
+
+}  // namespace
+
+// The least step over all splits between blocks; the answer also has the price of whole blocks.
+TEST(PlanSearches, CutBetweenBlocksIfAsked) {
+    const PlanSearch layers = search_best_plan(load(kGpt));
+    const PlanSearch blocks = search_best_plan(load(kGpt, {"pipeline.cuts=blocks"}));
+    const LayerGraph& graph = blocks.problem.model.layers;
+    Ns least = std::numeric_limits<Ns>::max();
+    for (const int start : starts_of_blocks(graph))
+        if (start > 0) {
+            Notices notices;
+            const Job job = make_job(load(kGpt, {"pipeline.split=[" + graph[static_cast<std::size_t>(start)].name + "]",
+                                                 "pipeline.micro_batch_size=2", "pipeline.micro_batches=4"}),
+                                     notices);
+            least = std::min(least, predicted_report(job, false).metrics.step_time);
+        }
+    EXPECT_EQ(blocks.result.best()->step_time, least);
+    EXPECT_EQ(blocks.result.lower_bound, least);  // proven among whole blocks
+    ASSERT_TRUE(blocks.other_cuts);
+    EXPECT_EQ(blocks.other_cuts->step_time, layers.result.best()->step_time);
+    EXPECT_TRUE(contains(to_text(blocks, 3), "the same choice cut at any layers takes "));
+    EXPECT_TRUE(contains(best_config_yaml(blocks, "best.yaml"), "cuts: blocks"));
+    if (layers.result.best()->step_time < least) {
+        ASSERT_TRUE(layers.other_cuts);
+        EXPECT_EQ(layers.other_cuts->step_time, least);
+        EXPECT_TRUE(contains(to_text(layers, 3), "the same choice cut between blocks takes "));
     }
 }
 

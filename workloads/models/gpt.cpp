@@ -106,10 +106,14 @@ extern const BuiltInModel kGpt{.name = "gpt",
                                .keys = "sequence_length vocabulary embedding blocks heads dropout",
                                .image_size = kUsualImageSize,  // printed in its configs, never read
                                .labels = Labels::PerToken,
-                               .build = [](const ModelOptions& options, int, LayerKind loss) {
-                                   return build_gpt({options.sequence_length, options.vocabulary, options.embedding,
-                                                     options.blocks, options.heads, options.dropout},
-                                                    loss);
+                               .build =
+                                   [](const ModelOptions& options, int, LayerKind loss) {
+                                       return build_gpt({options.sequence_length, options.vocabulary, options.embedding,
+                                                         options.blocks, options.heads, options.dropout},
+                                                        loss);
+                                   },
+                               .module_of = [](const std::string& name) {  // in GPT2LMHeadModel of Hugging Face
+                                   return name == "lm_head" ? name : "transformer." + name;
                                }};
 
 }  // namespace pw

@@ -125,7 +125,7 @@ constexpr LayerFacts kLayerFacts[] = {
     {Gelu, "gelu", Module, 1, ByInputGradient, None, Own,                    none, no_products, 0, no_masks},
     {RowLinear, "row linear", Module, 1, ByWeightGradient, None, Own,        of_row_linear, by_row_linear, 1, no_masks},
     // Both factors of its products are tensors, and I makes the gradients of both.
-    {Attention, "attention", Module, 1, ByInputGradient, None, UpToOwn,      none, by_attention, 2, of_scores},
+    {Attention, "attention", Function, 1, ByInputGradient, None, UpToOwn,      none, by_attention, 2, of_scores},
     {GroupedAttention, "grouped attention", Function, 3, ByInputGradient, None, UpToOwn, none, by_attention, 2, of_scores},
     {Rotary, "rotary", Function, 1, Never, None, Own,                        none, no_products, 0, no_masks},
     {RmsNorm, "RMS norm", Module, 1, ByInputGradient, DeviationPerRow, Own,  of_rms_norm, no_products, 0, no_masks},

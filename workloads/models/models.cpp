@@ -34,6 +34,11 @@ bool takes_key(const BuiltInModel& model, std::string_view key) {
     return fmt::format(" {} ", model.keys).find(fmt::format(" {} ", key)) != std::string::npos;
 }
 
+bool is_decoder(std::string_view name) {
+    const BuiltInModel* model = find_model(name);
+    return model != nullptr && model->labels == Labels::PerToken;
+}
+
 bool reads_images(const BuiltInModel& model) { return model.build != nullptr && model.labels != Labels::PerToken; }
 
 }  // namespace pw

@@ -5,6 +5,7 @@
 #include "workloads/models/layer_graph.h"
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct BuiltInModel {
     // the data set's images, for models that take any number. Throws Error (BadInput) for options that do not fit
     // together.
     Model (*build)(const ModelOptions& options, int channels, LayerKind loss);
+    // Returns the name of a layer or block in the model's common implementation in PyTorch. Null: it is the same.
+    std::string (*module_of)(const std::string& name) = nullptr;
 };
 
 // Returns all rows, in the order in which they are listed.
@@ -47,5 +50,7 @@ const BuiltInModel* find_model(std::string_view name);
 
 bool takes_key(const BuiltInModel& model, std::string_view key);
 bool reads_images(const BuiltInModel& model);
+// Returns whether a built-in model of this name predicts the next token.
+bool is_decoder(std::string_view name);
 
 }  // namespace pw

@@ -70,10 +70,11 @@ std::string numbered_like(const LayerGraph& graph, const std::string& word) {
          numbered.empty() ? nearest_name(graph, name) : numbered, top_level_names(graph));
 }
 
-void check_stage_count(const LayerGraph& graph, int stages) {
-    if (stages < 1 || stages > layers_in(graph))
-        fail("{} stages for {} layers; every stage needs a layer, so take 1 to {} stages", stages, layers_in(graph),
-             layers_in(graph));
+void check_stage_count(const LayerGraph& graph, int stages, const CutPlaces& places = {}) {
+    const int most = places.empty() ? layers_in(graph) : static_cast<int>(places.size());
+    const char* const each = places.empty() ? "layer" : "block";
+    if (stages < 1 || stages > most)
+        fail("{} stages for {} {}s; every stage needs a {}, so take 1 to {} stages", stages, most, each, each, most);
 }
 
 // starts[stage]: its first layer, in forward order; strictly ascending from 0.
@@ -167,24 +168,57 @@ StageSplit split_at(const LayerGraph& graph, const std::vector<std::string>& cut
     return from_starts(graph, starts);
 }
 
-StageSplit split_even(const LayerGraph& graph, int stages) {
-    check_stage_count(graph, stages);
-    std::vector<int> starts;
-    for (std::int64_t stage = 0; stage < stages; ++stage)
-        starts.push_back(static_cast<int>(stage * layers_in(graph) / stages));
+namespace {
+
+// Returns the times of the ranges between places of cuts.
+std::vector<Ns> times_between(const CutPlaces& places, const std::vector<Ns>& time) {
+    if (places.empty())
+        return time;
+    std::vector<Ns> sums;
+    for (std::size_t layer = 0, next = 0; layer < time.size(); ++layer) {
+        if (next < places.size() && places[next] == static_cast<int>(layer)) {
+            sums.push_back(0);
+            ++next;
+        }
+        sums.back() += time[layer];
+    }
+    return sums;
+}
+
+// The same of stages that begin at these ranges.
+StageSplit from_ranges(const LayerGraph& graph, std::vector<int> starts, const CutPlaces& places) {
+    if (!places.empty())
+        for (int& start : starts)
+            start = places[static_cast<std::size_t>(start)];
     return from_starts(graph, starts);
 }
 
-StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time) {
-    check_stage_count(graph, stages);
-    assert(time.size() == num_vertices(graph));
-    return from_starts(graph, partition_chain({.time = time}, stages).starts);
+}  // namespace
+
+StageSplit split_even(const LayerGraph& graph, int stages, const CutPlaces& places) {
+    check_stage_count(graph, stages, places);
+    const std::int64_t ranges = places.empty() ? layers_in(graph) : std::ssize(places);
+    std::vector<int> starts;
+    for (std::int64_t stage = 0; stage < stages; ++stage)
+        starts.push_back(static_cast<int>(stage * ranges / stages));
+    return from_ranges(graph, std::move(starts), places);
 }
 
-StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders) {
-    check_stage_count(graph, static_cast<int>(holders.device_of.size()));
+StageSplit split_bottleneck(const LayerGraph& graph, const std::vector<double>& speeds, const std::vector<Ns>& time,
+                            const CutPlaces& places) {
+    check_stage_count(graph, static_cast<int>(speeds.size()), places);
     assert(time.size() == num_vertices(graph));
-    return from_starts(graph, balance_devices(time, holders));
+    std::vector<ChainDevice> devices;
+    for (const double speed : speeds)
+        devices.push_back({.speed = speed});
+    return from_ranges(graph, partition_chain({.time = times_between(places, time)}, devices).starts, places);
+}
+
+StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders,
+                          const CutPlaces& places) {
+    check_stage_count(graph, static_cast<int>(holders.device_of.size()), places);
+    assert(time.size() == num_vertices(graph));
+    return from_ranges(graph, balance_devices(times_between(places, time), holders), places);
 }
 
 namespace {

@@ -26,13 +26,24 @@ StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector
 // Makes the split at `cuts`: the first layer of each later stage, in forward order; a prefix ("layer3") means its first
 // layer.
 StageSplit split_at(const LayerGraph& graph, const std::vector<std::string>& cuts);
-StageSplit split_even(const LayerGraph& graph, int stages);  // equal layer counts, +-1
-// Makes the split with exactly the smallest bottleneck of the layers in forward order, time[layer] per micro-batch.
-// Among optimal splits it is the one whose cuts come first.
-StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time);
+
+// The layers before which a cut may be, ascending from 0; empty: all.
+using CutPlaces = std::vector<int>;
+
+// Gives stages equally many of the ranges between places of cuts, +-1: layers, or blocks.
+StageSplit split_even(const LayerGraph& graph, int stages, const CutPlaces& places = {});
+// Makes the split with exactly the smallest bottleneck of the layers in forward order, time[layer] per micro-batch, if
+// stage s takes its time / speeds[s]. Among optimal splits it is the one whose cuts come first.
+StageSplit split_bottleneck(const LayerGraph& graph, const std::vector<double>& speeds, const std::vector<Ns>& time,
+                            const CutPlaces& places = {});
+
+inline StageSplit split_bottleneck(const LayerGraph& graph, int stages, const std::vector<Ns>& time) {
+    return split_bottleneck(graph, std::vector<double>(static_cast<std::size_t>(stages), 1), time);
+}
 
 // Makes the split for devices that hold several stages, balanced by device (balance_devices).
-StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders);
+StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, const StageHolders& holders,
+                          const CutPlaces& places = {});
 
 // A tensor that crosses from one stage to another.
 struct BoundaryTensor {

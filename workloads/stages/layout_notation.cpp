@@ -1,0 +1,275 @@
+#include "workloads/stages/layout_notation.h"
+
+#include "workloads/error.h"
+#include "workloads/models/blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kMostLetters = 1'000'000;  // of a layout, with its separators
+
+// Names that models give their layers outside the blocks, whole or as a part: "lm_head", "model.embed_tokens". Megatron
+// counts the last norm and the output layer as part of L.
+struct NamedPart {
+    std::string_view name;
+    bool is_prefix;
+    LayerPart part;
+};
+constexpr NamedPart kNamedParts[] = {{"embed_out", false, LayerPart::Head},
+                                     {"embed", true, LayerPart::Embedding},
+                                     {"wte", false, LayerPart::Embedding},
+                                     {"wpe", false, LayerPart::Embedding},
+                                     {"tok_embed", true, LayerPart::Embedding},
+                                     {"word_embed", true, LayerPart::Embedding},
+                                     {"position_embed", true, LayerPart::Embedding},
+                                     {"pos_embed", true, LayerPart::Embedding},
+                                     {"token_embed", true, LayerPart::Embedding},
+                                     {"norm", false, LayerPart::Head},
+                                     {"norm_f", false, LayerPart::Head},
+                                     {"final_norm", false, LayerPart::Head},
+                                     {"final_layernorm", false, LayerPart::Head},
+                                     {"final_layer_norm", false, LayerPart::Head},
+                                     {"ln_f", false, LayerPart::Head},
+                                     {"head", false, LayerPart::Head},
+                                     {"lm_head", false, LayerPart::Head},
+                                     {"output", false, LayerPart::Head},
+                                     {"output_layer", false, LayerPart::Head},
+                                     {"unembed", true, LayerPart::Head},
+                                     {"logits", false, LayerPart::Head},
+                                     {"loss", false, LayerPart::Loss},
+                                     {"cross_entropy", false, LayerPart::Loss}};
+
+std::string run_of(char letter, int length) {
+    return length < 3 ? std::string(static_cast<std::size_t>(length), letter) : fmt::format("{}*{}", letter, length);
+}
+
+std::optional<LayerPart> part_by_name(const std::string& name) {
+    const std::vector<std::string> components = components_of(name);
+    if (std::any_of(components.begin(), components.end(), is_number))
+        return std::nullopt;
+    for (const NamedPart& row : kNamedParts)
+        for (const std::string& component : components)
+            if (row.is_prefix ? component.starts_with(row.name) : component == row.name)
+                return row.part;
+    return std::nullopt;
+}
+
+char letter_of(LayerPart part) { return part == LayerPart::Embedding ? 'E' : part == LayerPart::Block ? 't' : 'L'; }
+
+// Returns a letter per layer; a blank has none of its own. What only its name says is an end of the model is one where
+// all layers outside it are. Empty where the letters are not in the order of Megatron: embedding, blocks, loss.
+std::string letters_of_layers(const LayerGraph& graph, bool decoder) {
+    const auto count = num_vertices(graph);
+    std::string letters(count, ' '), by_name(count, ' ');
+    for (std::size_t i = 0; i < count; ++i) {
+        const Layer& layer = graph[i];
+        if (layer.part)
+            letters[i] = letter_of(*layer.part);
+        else if (is_loss(layer.kind))
+            letters[i] = 'L';
+        else if (const auto part = part_by_name(layer.name))
+            by_name[i] = letter_of(*part);
+        else if (!decoder || is_number(components_of(block_of(layer.name)).back()))
+            letters[i] = 't';
+    }
+    const auto first = letters.find_first_of("tL"), last = letters.find_last_of("Et");
+    for (std::size_t i = 0; i < count; ++i)
+        if (by_name[i] == 'E')
+            letters[i] = first == std::string::npos || i < first ? 'E' : 't';
+        else if (by_name[i] == 'L')
+            letters[i] = last == std::string::npos || i > last ? 'L' : 't';
+    const auto in_order = [](char a, char b) {
+        return std::string_view("EtL").find(a) < std::string_view("EtL").find(b);
+    };
+    std::string own = letters;
+    std::erase(own, ' ');
+    return std::is_sorted(own.begin(), own.end(), in_order) ? letters : "";
+}
+
+std::string packed(const std::string& letters) {
+    std::string text;
+    for (std::size_t begin = 0, end = 0; begin < letters.size(); begin = end) {
+        end = std::min(letters.size(), letters.find_first_not_of(letters[begin], begin));
+        text += run_of(letters[begin], static_cast<int>(end - begin));
+    }
+    return text;
+}
+
+// Reads a layout into its letters and separators, without repetitions.
+class LayoutReader {
+public:
+    explicit LayoutReader(std::string_view text) : text_(text) {}
+
+    std::string read() {
+        std::string letters;
+        while (at_ < text_.size()) {
+            const std::string group = text_[at_] == '(' ? group_in_parentheses() : letter();
+            for (int count = repeats(); count > 0; --count)
+                if ((letters += group).size() > kMostLetters)
+                    fail("the layout '{}' has more than {} letters", text_, kMostLetters);
+        }
+        return letters;
+    }
+
+private:
+    // Returns the next letter; nothing for a character that only separates.
+    std::string letter() {
+        const char letter = text_[at_++];
+        if (letter == ',' || letter == ' ')
+            return "";
+        if (letter == 'm')
+            fail("the layout '{}' has layers m, multi-token prediction, which no model has here", text_);
+        if (std::string_view("EtL|").find(letter) == std::string_view::npos)
+            fail(
+                "the layout '{}' has '{}' at another place than expected\n  help: write E, t, L and |, with "
+                "repetitions "
+                "such as t*4 or (tt|)*4",
+                text_, letter);
+        return {letter};
+    }
+
+    std::string group_in_parentheses() {
+        std::string letters;
+        ++at_;
+        while (at_ < text_.size() && text_[at_] != ')')
+            letters += letter();
+        if (at_ == text_.size())
+            fail("the layout '{}' opens a parenthesis that is not closed", text_);
+        ++at_;
+        return letters;
+    }
+
+    int repeats() {
+        if (at_ == text_.size() || text_[at_] != '*')
+            return 1;
+        const std::size_t begin = ++at_;
+        while (at_ < text_.size() && is_number(text_.substr(at_, 1)))
+            ++at_;
+        const std::string number(text_.substr(begin, at_ - begin));
+        if (number.empty() || number.size() > 5 || std::stoi(number) < 1)
+            fail("the layout '{}' repeats something '{}' times\n  help: write a number from 1 to 99999 after *", text_,
+                 number);
+        return std::stoi(number);
+    }
+
+    std::string_view text_;
+    std::size_t at_ = 0;
+};
+
+void check_stage(const std::vector<std::string>& stages, std::size_t stage) {
+    const std::string& letters = stages[stage];
+    if (letters.empty())
+        fail(
+            "stage {} of the layout is empty: here every stage needs a layer\n  help: leave out one of the two | "
+            "around "
+            "it, or move a layer there",
+            stage);
+    const std::size_t embedding = letters.rfind('E'), loss = letters.find('L');
+    if (embedding != std::string::npos && (stage > 0 || embedding > 0))
+        fail("stage {} of the layout is {}: the one E is the first letter of the first stage", stage, letters);
+    if (loss != std::string::npos && (stage + 1 < stages.size() || loss + 1 < letters.size()))
+        fail("stage {} of the layout is {}: the one L is the last letter of the last stage", stage, letters);
+    if (stage == 0 && embedding == std::string::npos)
+        fail("the layout begins with {}\n  help: begin it with E, the embedding", letters);
+    if (stage + 1 == stages.size() && loss == std::string::npos)
+        fail("the layout ends with {}\n  help: end it with L, the last norm, the output layer and the loss", letters);
+}
+
+// Returns the first layer of each block, and the first layer after the last block.
+std::vector<int> block_starts(const LayerGraph& graph, const std::string& letters) {
+    std::vector<int> starts;
+    std::map<std::string, bool> seen;
+    int after = 0;
+    for (std::size_t i = 0; i < letters.size(); ++i)
+        if (letters[i] == 't') {
+            if (!seen[block_of(graph[i].name)])
+                starts.push_back(static_cast<int>(i));
+            seen[block_of(graph[i].name)] = true;
+            after = static_cast<int>(i) + 1;
+        }
+    while (after < static_cast<int>(letters.size()) && letters[static_cast<std::size_t>(after)] == ' ')
+        ++after;
+    starts.push_back(after);
+    return starts;
+}
+
+}  // namespace
+
+bool is_layout(std::string_view text) {
+    return text.find('t') != std::string_view::npos &&
+           text.find_first_not_of("EtmL|()*, 0123456789") == std::string_view::npos;
+}
+
+std::vector<std::string> stages_of_layout(std::string_view layout) {
+    std::vector<std::string> stages = {""};
+    for (const char letter : LayoutReader(layout).read())
+        if (letter == '|')
+            stages.emplace_back();
+        else
+            stages.back() += letter;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+        check_stage(stages, stage);
+    return stages;
+}
+
+StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::string>& stages, bool is_decoder) {
+    const std::string letters = letters_of_layers(graph, is_decoder);
+    if (letters.find('E') == std::string::npos)
+        fail("the model has no embedding and no blocks of a transformer");
+    const std::vector<int> starts = block_starts(graph, letters);
+    std::size_t blocks = 0;
+    for (const std::string& stage : stages)
+        blocks += static_cast<std::size_t>(std::count(stage.begin(), stage.end(), 't'));
+    if (blocks + 1 != starts.size())
+        fail("the layout has {} transformer layers, the model {}", blocks, starts.size() - 1);
+    std::vector<std::string> cuts;
+    std::size_t next = 0;
+    for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) {
+        next += static_cast<std::size_t>(std::count(stages[stage].begin(), stages[stage].end(), 't'));
+        if (starts[next] == static_cast<int>(num_vertices(graph)))
+            fail("the last stage of the layout is L, and the model has no layer after its blocks");
+        cuts.push_back(graph[static_cast<std::size_t>(starts[next])].name);
+    }
+    return split_at(graph, cuts);
+}
+
+std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_decoder) {
+    const std::string letters = letters_of_layers(graph, is_decoder);
+    const std::size_t embedding = letters.find('E'), loss = letters.rfind('L');
+    if (embedding == std::string::npos)
+        return {};
+    std::string layout;
+    std::map<std::string, int> stage_of;  // by block
+    for (int stage = 0; stage < split.stages(); ++stage) {
+        std::string own;
+        for (const int layer : split.layers[static_cast<std::size_t>(stage)]) {
+            const auto i = static_cast<std::size_t>(layer);
+            if (i == embedding || i == loss)
+                own += letters[i];
+            if (letters[i] != 't')
+                continue;
+            const auto [found, is_new] = stage_of.emplace(block_of(graph[i].name), stage);
+            if (found->second != stage)
+                return {};  // the block is cut
+            own += is_new ? "t" : "";
+        }
+        if (loss == std::string::npos && stage + 1 == split.stages())
+            own += 'L';
+        if (own.empty())
+            return {};
+        layout += (stage == 0 ? "" : "|") + packed(own);
+    }
+    return layout;
+}
+
+}  // namespace pw

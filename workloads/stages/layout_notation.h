@@ -1,0 +1,28 @@
+// Stages in the notation of Megatron-LM's --pipeline-model-parallel-layout: E the embedding, t a transformer layer, L
+// the loss, with the last norm and the output layer; stages split by '|'.
+#pragma once
+
+#include "workloads/stages/stage_split.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+// Returns whether a text is meant as a layout: it has no other characters, and a transformer layer.
+bool is_layout(std::string_view text);
+// Returns the letters of every stage of a layout, such as "Et*2|(tt|)*3L". A number repeats a letter or what is in
+// parentheses. Throws Error (BadInput) at a stage without layers, an end at another place, and a layer of another kind.
+std::vector<std::string> stages_of_layout(std::string_view layout);
+
+// Makes the split of a layout's stages: each has the layers between its first and its last block. `is_decoder` as
+// below. Throws Error (BadInput) where the model has another number of blocks, or none.
+StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::string>& stages, bool is_decoder);
+
+// Returns the layout of stages that are ranges of the forward order. Which layer is what, its `part` says, else its
+// name; all others are t, those of one block together, except that in a decoder only blocks with a number are t. The
+// last stage has the L of a graph without one. Where a stage would be empty, or a block is cut, there is none.
+std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_decoder);
+
+}  // namespace pw
