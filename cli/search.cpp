@@ -16,12 +16,14 @@
 #include "report/partition_search.h"
 #include "report/plan_search.h"
 #include "report/table.h"
+#include "report/training_arguments.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -46,6 +48,7 @@ struct SearchArguments {
     std::string memory_limit;  // empty: a quarter of the machine's
     int threads = 0;           // 0: one per core
     int top = 10;
+    int row = 1;  // of the table: the plan that is written
 
     bool prints_text() const { return !json && csv != "-"; }
 };
@@ -121,14 +124,51 @@ bool is_runnable(const Job& job) {
 }
 
 // A machine that the config describes by rates may not be this one.
-const char* next_command(const Job& job) {
+bool is_for_this_machine(const Job& job) {
     const Config& config = job.config;
     if (is_emulated(config))
-        return "run";
+        return true;
     const bool is_here = config.run.backend == RunConfig::Backend::Cuda || !config.cluster.profile.empty() ||
                          (config.cluster.rates.flops == DeviceRates{}.flops &&
                           config.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
-    return is_here && is_runnable(job) ? "run" : "simulate";
+    return is_here && is_runnable(job);
+}
+
+// What trains by the plan in `file`: a training program if the plan is of a transformer and one runs it.
+std::string next_command(const Job& job, const Config& searched, const std::string& file) {
+    if (!is_transformer(job.config))
+        return fmt::format("{} {}", is_for_this_machine(job) ? "run" : "simulate", file);
+    const std::vector<std::string> programs = programs_that_run(job.config);
+    if (programs.empty())
+        return fmt::format("simulate {}", file);
+    const std::string program(searched.search.program ? name_of(*searched.search.program) : programs.front());
+    return fmt::format("simulate {} --arguments {}", file, program);
+}
+
+// Says why no program runs a plan, and what finds a plan that a program runs.
+void note_on_programs(const Job& job) {
+    if (!is_transformer(job.config) || !programs_that_run(job.config).empty())
+        return;
+    std::string refusals;
+    for (const TrainingProgram& program : training_programs())
+        refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", refusal_of(program.program, job.config)->fact);
+    print_note(
+        fmt::format("no training program runs this plan: {}. The key search.program restricts the search to plans "
+                    "that a program runs",
+                    refusals));
+}
+
+// The costs of a search are those of one release.
+void note_on_release(const Config& config) {
+    const std::optional<Program> program = config.search.program;
+    if (!searches_cluster(config) || !program || facts_of(config.parallel.degrees.release).program == program)
+        return;
+    std::vector<std::string_view> releases;
+    for (const auto& [name, release] : kChoices<Release>)
+        if (facts_of(release).program == program)
+            releases.push_back(name);
+    print_note(fmt::format("plans are for {}, but their costs are the costs of {}: write parallel.release: {}",
+                           name_of(*program), name_of(config.parallel.degrees.release), fmt::join(releases, ", ")));
 }
 
 void print_notes_of(const SearchResult& result, Bytes memory) {
@@ -156,8 +196,19 @@ void within_memory(Bytes memory, Search search) {
         fail_without_memory(memory);
 }
 
+// Refuses a row that the table does not have.
+template <class Found>
+void check_row(const Found& search, const SearchArguments& arguments) {
+    const std::size_t rows = rows_of(search, static_cast<std::size_t>(arguments.top));
+    if (static_cast<std::size_t>(arguments.row) > rows)
+        fail("--row is {}, but the table has {} row{}\n  help: write a row of the table, or raise --top", arguments.row,
+             rows, rows == 1 ? "" : "s");
+}
+
 template <class Found>
 void write_found(const Found& search, const Config& config, const SearchArguments& arguments) {
+    check_row(search, arguments);
+    const auto row = static_cast<std::size_t>(arguments.row);
     Outputs outputs;
     outputs.attempt([&] {
         if (arguments.prints_text())
@@ -173,14 +224,19 @@ void write_found(const Found& search, const Config& config, const SearchArgument
     });
     outputs.attempt([&] {
         if (!arguments.output.empty())
-            write_file(arguments.output, best_config_yaml(search, arguments.output));
+            write_file(arguments.output, best_config_yaml(search, arguments.output, row));
     });
     outputs.done();
     print_details(origins_of_costs(*search.best, config));
     if (const std::string note = note_on_precision(config); !note.empty())
         print_note(note);
-    if (arguments.prints_text() && !arguments.output.empty())
-        print_result("next: pipewright {} {}\n", next_command(*search.best), arguments.output);
+    note_on_release(config);
+    if (arguments.output.empty())
+        return note_on_programs(*search.best);
+    const Job written = job_in_row(search, row);
+    note_on_programs(written);
+    if (arguments.prints_text())
+        print_result("next: pipewright {}\n", next_command(written, config, arguments.output));
 }
 
 void search_makespan(const Config& config, const SearchArguments& arguments) {
@@ -188,14 +244,17 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     const Bytes memory = memory_limit_of(arguments);
     SearchProblem problem = posed_search(config);
     SearchResult result;
+    std::optional<FoundPlan> other_cuts;
     {
         ProgressLine line;
         const MakespanLimits limits = limits_of(arguments, seconds_since(start));
         within_memory(memory, [&] {
             result = search_plans(problem, limits, [&](const std::string& state) { line.show(state); });
+            other_cuts = plan_of_other_cuts(problem, result, limits);
         });
     }
     PlanSearch search = found_plans(std::move(problem), std::move(result));
+    search.other_cuts = std::move(other_cuts);
     search.seconds = seconds_since(start);
     print_notes_of(search.result, memory);
     if (arguments.json)
@@ -207,13 +266,15 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     print_notes(notes_on_costs(*search.best, config.search.micro_batch_sizes));
 }
 
-ClusterLimits cluster_limits_of(const SearchArguments& arguments, double seconds_gone, const ComputingRanks& ranks) {
+ClusterLimits cluster_limits_of(const Config& config, const SearchArguments& arguments, double seconds_gone,
+                                const ComputingRanks& ranks) {
     const MakespanLimits limits = limits_of(arguments, seconds_gone);
     return {.seconds = limits.seconds,
             .threads = arguments.threads > 0 ? arguments.threads : ranks.cores,
             .exact = static_cast<std::size_t>(arguments.top),
             .should_stop = [&] { return is_stopped_by_signal() || (ranks.has_failed && ranks.has_failed()); },
-            .team = {ranks.rank, ranks.size, ranks.exchange}};
+            .team = {ranks.rank, ranks.size, ranks.exchange},
+            .refusal = refusal_of_plans(config)};
 }
 
 [[noreturn]] void fail_without_cluster_plan() {
@@ -228,7 +289,7 @@ void search_cluster_on(const ComputingRanks& ranks, const Config& config, const 
     ClusterResult result;
     {
         ProgressLine line;
-        const ClusterLimits limits = cluster_limits_of(arguments, seconds_since(start), ranks);
+        const ClusterLimits limits = cluster_limits_of(config, arguments, seconds_since(start), ranks);
         SearchProgress progress = [&](const std::string& state) { line.show(state); };
         within_memory(memory, [&] { result = search_cluster(config, limits, is_first_rank() ? progress : nullptr); });
     }
@@ -310,7 +371,13 @@ void search_config(const SearchArguments& arguments) {
 Action add_search(CLI::App& command) {
     auto arguments = std::make_shared<SearchArguments>();
     add_config(command, arguments->config);
-    command.add_option("-o,--output", arguments->output, "write the config of the best plan")->type_name("BEST.yaml");
+    CLI::Option* const output =
+        command.add_option("-o,--output", arguments->output, "write the config of the best plan")
+            ->type_name("BEST.yaml");
+    command.add_option("--row", arguments->row, "with -o: write the plan of this row of the table, from 1")
+        ->type_name("N")
+        ->check(whole_number(1, 1'000'000))
+        ->needs(output);
     command.add_flag("--json", arguments->json, "print one JSON object");
     add_csv(command, arguments->csv);
     CLI::Option* const picture =

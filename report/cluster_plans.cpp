@@ -5,9 +5,11 @@
 #include "report/report.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
+#include "report/training_arguments.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -46,6 +48,7 @@ std::vector<std::string> header_of(const ClusterPlans& plans) {
         header.emplace_back(name);
     const Bytes limit = plans.config.parallel.memory;  // of a kind of devices: seldom a round number
     header.push_back(limit == kUnlimited ? "memory" : fmt::format("memory of {}", print_bytes_as(limit, limit)));
+    header.emplace_back("runs on");
     if (search.tokens > 0)
         header.emplace_back("days");
     if (search.tokens > 0 && search.price > 0)
@@ -74,6 +77,8 @@ std::vector<std::string> row_of_plan(const ClusterPlans& plans, const ClusterPla
     row.push_back(print_time(plan.exposed));
     row.push_back(print_bytes_as(plan.most_reserved(), plans.config.parallel.memory) +
                   (plan.fits ? "" : " (does not fit)"));
+    const std::vector<std::string> programs = programs_that_run(config_of(plans.config, choice));
+    row.push_back(programs.empty() ? "-" : fmt::format("{}", fmt::join(programs, ", ")));
     if (search.tokens > 0)
         row.push_back(fmt::format("{:.1f}", seconds_of_training(plans, rate) / kDay));
     if (search.tokens > 0 && search.price > 0)
@@ -92,6 +97,14 @@ std::string proof_of_best(const ClusterPlans& plans) {
     return bound == 0 ? "not every plan has a bound"
                       : fmt::format("no plan of this search is faster than {} (gap {})", print_time(bound),
                                     print_percent(gap_of_best(plans)));
+}
+
+// Choices that could be faster, but for another program.
+std::string refused_text(const ClusterPlans& plans) {
+    const int refused = plans.result.refused;
+    return refused == 0 ? ""
+                        : fmt::format("; {} {} not for {}", refused, refused == 1 ? "is" : "are",
+                                      name_of(*plans.config.search.program));
 }
 
 // "64 to 2048 devices"
@@ -152,7 +165,8 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"bubble_rate", plan.bubble_rate},
             {"exposed_communication_ns", plan.exposed},
             {"reserved_memory_bytes", plan.most_reserved()},
-            {"fits", plan.fits}};
+            {"fits", plan.fits},
+            {"runs_on", programs_that_run(config)}};
 }
 
 Json json_of_best_plan(const ClusterPlans& plans) {
@@ -170,19 +184,35 @@ Json json_of_best_plan(const ClusterPlans& plans) {
 
 }  // namespace
 
+std::function<std::string(const Config&)> refusal_of_plans(const Config& config) {
+    const std::optional<Program> program = config.search.program;
+    if (!program)
+        return {};
+    return [program](const Config& of_plan) {
+        const std::optional<Refusal> refusal = refusal_of(*program, of_plan);
+        return refusal ? fmt::format("{} ({})", refusal->fact, refusal->help) : "";
+    };
+}
+
 ClusterPlans found_cluster_plans(const Config& config, ClusterResult result) {
     ClusterPlans plans{config, std::move(result)};
-    if (const ClusterPlan* best = plans.result.best()) {
-        Notices notices;  // of the schedule, which the search chose
-        plans.best = make_job(config_of(config, best->choice), notices);
-    }
+    if (plans.result.best() != nullptr)
+        plans.best = job_in_row(plans, 1);
     return plans;
+}
+
+std::size_t rows_of(const ClusterPlans& plans, std::size_t most) { return plans.result.best_by_degrees(most).size(); }
+
+Job job_in_row(const ClusterPlans& plans, std::size_t row) {
+    Notices notices;  // of the schedule, which the search chose
+    return make_job(config_of(plans.config, plans.result.best_by_degrees(row).at(row - 1)->choice), notices);
 }
 
 ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits, const Hooks& hooks) {
     const auto start = std::chrono::steady_clock::now();
     if (hooks.should_stop)
         limits.should_stop = hooks.should_stop;
+    limits.refusal = refusal_of_plans(config);
     ClusterPlans plans = found_cluster_plans(
         config, search_cluster(config, limits, [&](const std::string& state) { hooks.show(state); }));
     plans.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -197,6 +227,12 @@ void require_plan(const ClusterPlans& plans) {
     const ClusterResult& result = plans.result;
     if (plans.best)
         return;
+    if (!result.shortage && result.refused > 0)
+        fail_with(ExitCode::Infeasible,
+                  "{} runs no plan of the search; the fastest one by its bound is refused: {}\n  help: let the search "
+                  "choose more freely: leave out search.tensor, pipeline, context, zero and recompute, or leave "
+                  "search.program out",
+                  name_of(*plans.config.search.program), result.refusal);
     if (!result.shortage)
         fail_with(ExitCode::Infeasible,
                   "no schedule of the search can run any of its choices\n  help: list other schedules "
@@ -238,6 +274,7 @@ Json to_json(const ClusterPlans& plans) {
     json["choices"] = result.choices;
     json["too_large"] = result.too_large;
     json["too_slow"] = result.too_slow;
+    json["refused"] = result.refused;
     json["untried"] = result.untried;
     json["tried"] = result.plans.size();
     json["fitting"] = result.fitting;
@@ -262,8 +299,8 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
         table.add(row_of_plan(plans, *result.vendor, "vendor"));
     const ClusterRate rate = rate_of(plans, best);
     std::string text = fmt::format(
-        "{}{} choices: {} need more memory and {} are slower, by bounds; {} plan{} simulated, {} fit{}{}{}\n\n",
-        table.print(), result.choices, result.too_large, result.too_slow, result.plans.size(),
+        "{}{} choices: {} need more memory and {} are slower, by bounds{}; {} plan{} simulated, {} fit{}{}{}\n\n",
+        table.print(), result.choices, result.too_large, result.too_slow, refused_text(plans), result.plans.size(),
         result.plans.size() == 1 ? "" : "s", result.fitting, result.fitting == 1 ? "s" : "",
         result.untried == 0 ? "" : fmt::format("; {} with orders by costs not tried", result.untried),
         result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
@@ -278,14 +315,15 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
     return text + differences_text(plans);
 }
 
-std::string best_config_yaml(const ClusterPlans& plans, const std::string& file) {
-    const ClusterPlan& best = *plans.result.best();
-    Config config = ungrouped(plans.best->config);
-    set_split(config.pipeline, plans.best->model->layers, plans.best->split);
-    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}",
-                       print(best.choice), print_time(best.step_time),
-                       print_bytes_as(best.most_reserved(), config.parallel.memory), proof_of_best(plans),
-                       yaml_for(config, file));
+std::string best_config_yaml(const ClusterPlans& plans, const std::string& file, std::size_t row) {
+    const ClusterPlan& plan = *plans.result.best_by_degrees(row).at(row - 1);
+    const Job job = job_in_row(plans, row);
+    Config config = ungrouped(job.config);
+    set_split(config.pipeline, job.model->layers, job.split);
+    return fmt::format(
+        "# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}", print(plan.choice),
+        print_time(plan.step_time), print_bytes_as(plan.most_reserved(), config.parallel.memory),
+        row == 1 ? proof_of_best(plans) : place_of_row(row, plans.result.best()->step_time), yaml_for(config, file));
 }
 
 namespace {

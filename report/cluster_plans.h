@@ -9,6 +9,7 @@
 #include "viz/plot.h"
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,9 @@ struct ClusterPlans {
     std::optional<Job> best = {};  // of the best plan; absent if none was found that fits
     double seconds = 0;            // that the search took
 };
+// Returns why search.program cannot run a plan with a config, as the limits of a search for a cluster take it; null
+// without search.program.
+std::function<std::string(const Config&)> refusal_of_plans(const Config& config);
 // Makes the job of the best plan that was found.
 ClusterPlans found_cluster_plans(const Config& config, ClusterResult result);
 // Does both: searches, and makes the job. The limits ask `hooks` whether to stop.
@@ -33,8 +37,13 @@ Json to_json(const ClusterPlans& plans);
 // Returns the `most` best plans as a table, the plan of the vendor's recipe, and what was searched. There must be a
 // best plan.
 std::string to_text(const ClusterPlans& plans, std::size_t most);
-// Returns the best config as YAML for `file`, relative to which its paths are written, with what was found in comments.
-std::string best_config_yaml(const ClusterPlans& plans, const std::string& file);
+// Returns the number of rows of a table with at most `most` plans, without the plan of the vendor's recipe.
+std::size_t rows_of(const ClusterPlans& plans, std::size_t most);
+// Makes the job of a row of the table, from 1.
+Job job_in_row(const ClusterPlans& plans, std::size_t row);
+// Returns the config of a row of the table as YAML for `file`, relative to which its paths are written, with what was
+// found in comments.
+std::string best_config_yaml(const ClusterPlans& plans, const std::string& file, std::size_t row = 1);
 // Returns reserved memory against step time of all plans that were simulated, with the Pareto front.
 Chart chart_of(const ClusterPlans& plans);
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <map>
 #include <mutex>
 #include <set>
@@ -23,6 +24,8 @@ namespace {
 
 // The size of a batch is fixed, so that the plans that are simulated do not depend on the number of threads.
 constexpr std::size_t kPlansAtOnce = 8;
+// Choices of which the plans of a batch are taken.
+constexpr std::size_t kChoicesAtOnce = 64;
 // Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred others.
 constexpr std::size_t kMostByCosts = 40;
 // The share of a limited time that bounds may take; the rest is for plans.
@@ -68,6 +71,18 @@ std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indi
     for (const auto& [best, bound, index] : order)
         ordered.push_back(index);
     return ordered;
+}
+
+// Takes choices from the front of `order` that `is_taken`, until there are enough for a batch. A batch may be empty: a
+// search asks between batches whether its time is up.
+template <class IsTaken>
+std::vector<std::size_t> next_batch(const std::vector<std::size_t>& order, std::size_t& next, IsTaken is_taken) {
+    std::vector<std::size_t> batch;
+    const std::size_t end = std::min(order.size(), next + kChoicesAtOnce);
+    for (; next < end && batch.size() < kPlansAtOnce; ++next)
+        if (is_taken(order[next]))
+            batch.push_back(order[next]);
+    return batch;
 }
 
 class ClusterSearcher {
@@ -154,8 +169,21 @@ private:
         if (!result_.vendor)  // its schedule refuses the number of micro-batches
             return;
         result_.recipe = recipe;
-        if (std::find(choices_.begin(), choices_.end(), *choice) != choices_.end())
+        const auto found = std::find(choices_.begin(), choices_.end(), *choice);
+        if (found != choices_.end() && !refuses(*found))
             add(*result_.vendor);
+    }
+
+    bool refuses(const ClusterChoice& choice) const {
+        return limits_.refusal && !limits_.refusal(config_of(config_, choice)).empty();
+    }
+
+    // Counts a choice that is refused.
+    bool may_be_proposed(const ClusterChoice& choice) {
+        const std::string refusal = limits_.refusal ? limits_.refusal(config_of(config_, choice)) : "";
+        if (!refusal.empty() && ++result_.refused == 1)
+            result_.refusal = refusal;
+        return refusal.empty();
     }
 
     void make_bounds() {
@@ -226,10 +254,7 @@ private:
         std::sort(order.begin(), order.end(), by_bound);
         std::size_t next = 0;
         while (next < order.size() && bounds_[order[next]].step_time < limit_of(limits_.exact) && !is_over()) {
-            std::vector<std::size_t> batch;
-            for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
-                batch.push_back(order[next]);
-            simulate(batch);
+            simulate(next_batch(order, next, [&](std::size_t index) { return may_be_proposed(choices_[index]); }));
             show("plans", next, order.size());
         }
         result_.too_slow = static_cast<int>(order.size() - next);
@@ -242,12 +267,10 @@ private:
         const auto may_be_faster = [&](std::size_t index) { return bounds_[index].step_time < limit_of(1); };
         std::size_t next = 0, tried = 0;
         while (next < order.size() && tried < kMostByCosts && !is_over()) {
-            std::vector<std::size_t> batch;
-            for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
-                if (may_be_faster(order[next]))
-                    batch.push_back(order[next]);
-                else
-                    ++result_.too_slow;
+            const std::vector<std::size_t> batch = next_batch(order, next, [&](std::size_t index) {
+                result_.too_slow += may_be_faster(index) ? 0 : 1;
+                return may_be_faster(index) && may_be_proposed(choices_[index]);
+            });
             tried += batch.size();
             simulate(batch);
             show("orders by costs", tried, kMostByCosts);
@@ -264,7 +287,7 @@ private:
     void find_smallest() {
         std::vector<std::size_t> order;
         for (std::size_t index = 0; index < choices_.size(); ++index)
-            if (bounds_[index].is_defined)
+            if (bounds_[index].is_defined && !refuses(choices_[index]))
                 order.push_back(index);
         const auto lacks = [&](std::size_t index) {
             const Shortage& shortage = bounds_[index].shortage;
@@ -330,6 +353,7 @@ std::vector<const ClusterPlan*> ClusterResult::best_by_degrees(std::size_t most)
 }
 
 ClusterResult search_cluster(const Config& config, const ClusterLimits& limits, const SearchProgress& progress) {
+    assert((!config.search.program || limits.refusal) && "the caller says which plans the program runs");
     return ClusterSearcher(config, limits, progress).run();
 }
 

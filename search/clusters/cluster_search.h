@@ -23,6 +23,9 @@ struct ClusterLimits {
     std::size_t exact = 10;                  // this many degrees are proven the best, each with its best plan
     std::function<bool()> should_stop = {};  // asked often, by all threads
     SearchTeam team = {};                    // shares the work; the result is that of one process
+    // Returns why a plan with this config must not be proposed; empty: it may be. Null: every plan may be. One answer
+    // for each config, on all processes.
+    std::function<std::string(const Config& config)> refusal = {};
 };
 
 struct ClusterNumbers {
@@ -52,6 +55,8 @@ struct ClusterResult {
     int choices = 0;                        // without those that their schedule refuses
     int too_large = 0;                      // do not fit by the bound on their memory
     int too_slow = 0;                       // are no faster than the best ones by the bound on their step
+    int refused = 0;                        // could be the best ones, but ClusterLimits::refusal refuses them
+    std::string refusal;                    // of the fastest one by its bound
     int untried = 0;                        // are ordered by costs, which takes long, and might be faster
     int fitting = 0;                        // how many of `plans` fit
     int left_out = 0;                       // for which there was not enough memory

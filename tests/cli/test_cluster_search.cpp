@@ -46,6 +46,30 @@ TEST_F(SearchOfClusters, PrintsARowForEachCombinationOfDegrees) {
     EXPECT_TRUE(contains(outcome.err, "search.stages has no effect: a search for a transformer does not read it"));
 }
 
+TEST_F(SearchOfClusters, EndsWithTheExport) {
+    const Said said = run_well("search cluster.yaml --set search.program=megatron-lm -o best.yaml");
+    expect_says(said.out, {"runs on", "next: pipewright simulate best.yaml --arguments megatron-lm\n"});
+    EXPECT_TRUE(run_well("simulate best.yaml --arguments megatron-lm").out.starts_with("--tensor-model-parallel-size"));
+    const Said titan = run_well(
+        "search cluster.yaml --set search.program=torchtitan --set workload.model=llama-3-8b"
+        " --set cluster.memory='80 GB' -o titan.yaml");
+    expect_says(titan.out, {"next: pipewright simulate titan.yaml --arguments torchtitan\n"});
+    expect_says(titan.err, {"write parallel.release: torchtitan, torchtitan-compiled"});
+    EXPECT_TRUE(run_well("simulate titan.yaml --arguments torchtitan").out.starts_with("[model]"));
+    const Said norms = run_well("search cluster.yaml --set search.recompute=[norms] -o norms.yaml");
+    expect_says(norms.out, {"next: pipewright simulate norms.yaml"});
+}
+
+TEST_F(SearchOfClusters, WritesARowOfTheTable) {
+    const Json first = run_well("search cluster.yaml --json -o best.yaml").json();
+    run_well("search cluster.yaml -o third.yaml --row 3");
+    const std::int64_t third = run_well("simulate third.yaml --json").json()["step_time_ns"];
+    EXPECT_GT(third, first["objective_ns"].get<std::int64_t>());
+    expect_says(error_of("search cluster.yaml -o third.yaml --row 9 --top 3", 2),
+                {"--row is 9, but the table has 3 rows", "raise --top"});
+    EXPECT_FALSE(run("search cluster.yaml --row 2").code == 0);  // nothing is written
+}
+
 TEST_F(SearchOfClusters, NamesThePlanThatNeedsLeast) {
     const Said outcome = run("search cluster.yaml --set cluster.memory='1 GB'");
     EXPECT_EQ(outcome.code, 3);

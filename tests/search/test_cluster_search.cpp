@@ -2,6 +2,7 @@
 #include "job/job.h"
 #include "report/cluster_plans.h"
 #include "report/report.h"
+#include "report/training_arguments.h"
 #include "search/clusters/cluster_bounds.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
@@ -308,6 +309,57 @@ TEST(ClusterSearch, WritesAConfigWithTheSamePrediction) {
     EXPECT_EQ(json["plans"].size(), plans.result.plans.size());
     EXPECT_TRUE(json["vendor"].is_null());
     EXPECT_FALSE(chart_of(plans).curves.empty());
+}
+
+// Against every plan of the space that the program runs.
+TEST(ClusterSearch, TriesOnlyPlansThatTheProgramRuns) {
+    for (const auto& [name, program] : kChoices<Program>) {
+        const Config config =
+            load(kSmall, {"search.program=" + std::string(name), "search.tensor=[1, 2]", "search.context=[1, 2]",
+                          "search.pipeline=[1, 2, 4]", "search.micro_batch_sizes=[1]", "search.zero=[0, 1, 3]",
+                          "workload.model=llama-3-8b", "cluster.memory=60 GB"});
+        const ClusterPlans plans = search_best_cluster_plan(config);
+        ASSERT_NE(plans.result.best(), nullptr) << name;
+        EXPECT_GT(plans.result.refused, 0) << name;
+        for (const ClusterPlan& plan : plans.result.plans)
+            EXPECT_FALSE(refusal_of(program, config_of(config, plan.choice))) << name << print(plan.choice);
+        Ns least = std::numeric_limits<Ns>::max();
+        for (const ClusterChoice& choice : cluster_choices(config)) {
+            const Config of_choice = config_of(config, choice);
+            if (refusal_of(program, of_choice))
+                continue;
+            Notices notices;
+            const Report report = predicted_report(make_job(of_choice, notices), false);
+            if (largest_reserved(report) <= 60'000'000'000)
+                least = std::min(least, report.metrics.step_time);
+        }
+        EXPECT_EQ(plans.result.best()->step_time, least) << name;
+        EXPECT_EQ(plans.result.lower_bound, least) << name;
+        Notices notices;
+        const Job best = make_job(load(best_config_yaml(plans, "best.yaml")), notices);
+        EXPECT_FALSE(training_arguments(name, best).text.empty());
+        EXPECT_TRUE(contains(to_text(plans, 3), "runs on"));
+    }
+}
+
+TEST(ClusterSearch, SaysWhatTheProgramRefusesWhereItRunsNoPlan) {
+    const ClusterPlans plans =
+        search_best_cluster_plan(load(kSmall, {"search.program=megatron-lm", "search.recompute=[norms]"}));
+    EXPECT_FALSE(plans.best);
+    expect_says(refusal([&] { require_plan(plans); }, ExitCode::Infeasible),
+                {"megatron-lm runs no plan of the search", "no activations of a dense MLP"});
+}
+
+TEST(ClusterSearch, WritesTheConfigOfEveryRow) {
+    const ClusterPlans plans = search_best_cluster_plan(load(kSmall));
+    ASSERT_GE(rows_of(plans, 3), 3u);
+    EXPECT_EQ(best_config_yaml(plans, "best.yaml"), best_config_yaml(plans, "best.yaml", 1));
+    for (std::size_t row = 1; row <= 3; ++row) {
+        Notices notices;
+        const Job job = make_job(load(best_config_yaml(plans, "best.yaml", row)), notices);
+        EXPECT_EQ(predicted_report(job, false).metrics.step_time, plans.result.best_by_degrees(3)[row - 1]->step_time);
+    }
+    EXPECT_TRUE(contains(best_config_yaml(plans, "best.yaml", 3), "row 3 of the search's table"));
 }
 
 // Whether the file has cluster.compute decides how products are computed.
