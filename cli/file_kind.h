@@ -9,9 +9,12 @@ enum class FileKind {
     Unknown,  // a config, or an unknown kind
     Model,    // layers with times, from PipeDream or YAML, or an instance of a partitioning problem
     Profile,
-    Products,  // measured by shape
-    Trace,     // of Chrome, from pipewright or another program
-    Plan,      // *.csv
+    Products,   // measured by shape
+    Trace,      // of Chrome, from pipewright or another program
+    Plan,       // *.csv
+    Table,      // a *.csv that is neither a plan nor layers
+    Ranges,     // a *.csv of NVTX ranges from Nsight Systems, which is not read
+    Galvatron,  // measured layers for Galvatron, which are not read
 };
 FileKind kind_of(const std::string& path);
 bool names_workload(const std::string& path);  // as a config does

@@ -8,12 +8,15 @@
 #include "report/report.h"
 #include "schedules/csv/csv.h"
 #include "schedules/trace/trace_json.h"
+#include "workloads/error.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <set>
 #include <string>
@@ -55,12 +58,24 @@ void import_trace(const ImportArguments& arguments) {
                  report.trace.devices, report.trace.stages, report.trace.micro_batches, steps.size());
 }
 
+bool ends_with_one_of(const std::string& path, std::initializer_list<const char*> suffixes) {
+    return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* suffix) { return path.ends_with(suffix); });
+}
+
 void import_files(const ImportArguments& arguments) {
+    const bool to_config = ends_with_one_of(arguments.output, {".yaml", ".yml"});
+    if (!to_config && !ends_with_one_of(arguments.output, {".json", ".json.gz"}))
+        fail(
+            "import writes a trace (*.json, *.json.gz) or a config with its times (*.yaml), not '{}'\n  help: "
+            "-o trace.json, or -o model.yaml; `pipewright plot FILES -o FILE` draws a picture",
+            arguments.output);
     check_target_file(arguments.output);
-    for (const std::string& path : arguments.files)
+    for (const std::string& path : arguments.files) {
+        if (std::filesystem::is_directory(path))
+            fail("'{}' is a folder\n  help: name the files of all ranks in it, as in {}/rank*.json.gz", path, path);
         require_trace(path, fmt::format("pipewright simulate {} --trace {}", path, arguments.output));
-    const std::string suffix = std::filesystem::path(arguments.output).extension().string();
-    suffix == ".yaml" || suffix == ".yml" ? import_config(arguments) : import_trace(arguments);
+    }
+    to_config ? import_config(arguments) : import_trace(arguments);
 }
 
 }  // namespace

@@ -295,15 +295,15 @@ void validate(const ValidateArguments& arguments) {
         validate_checkpoint(arguments);
     else if (std::filesystem::is_directory(path))
         validate_results(arguments);
-    else if (suffix == ".csv" && kind_of(arguments.path) == FileKind::Plan)
+    else if (const FileKind kind = kind_of(arguments.path); kind == FileKind::Plan || kind == FileKind::Table)
         validate_plan(arguments);
-    else if (const FileKind kind = kind_of(arguments.path); kind == FileKind::Trace)
+    else if (kind == FileKind::Trace)
         validate_trace(arguments);
     else if (kind == FileKind::Profile)
         validate_profile(arguments);
     else if (kind == FileKind::Products)
         validate_products(arguments);
-    else if (suffix == ".json" || suffix == ".yaml" || suffix == ".yml")
+    else if (kind != FileKind::Galvatron && (suffix == ".json" || suffix == ".yaml" || suffix == ".yml"))
         validate_config(arguments);
     else {
         require_config(arguments.path);

@@ -357,6 +357,12 @@ nlohmann::json parse_events(const std::string& path, const char* help,
     if (!root.is_object())
         fail("trace '{}': expected an object with otherData and traceEvents, got {}\n  help: {}", path,
              root.type_name(), help);
+    if (!place.has("traceEvents"))
+        fail(
+            "trace '{}': file has no key 'traceEvents'\n  help: name a Chrome trace, a list of events or an object "
+            "with "
+            "traceEvents; docs/import.md lists other files that can be read",
+            path);
     if (!place.at("traceEvents").is_array())
         place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
     return root;

@@ -63,6 +63,8 @@ bool is_instance(const std::string& model) {
     return form_of(ModelFile::JsonFile, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
 }
 
+bool is_galvatron(std::string_view text) { return text.find("\"layertype_") != text.npos; }
+
 ProfiledModel empty_profiled_model(const std::string& path) {
     ProfiledModel result;
     result.model.name = stem_of(path);
@@ -95,6 +97,14 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
 ProfiledModel read_profiled_model(const std::string& path, int samples) {
     auto source = std::make_shared<Source>(path, read_text(path, kPathHelp));
     const ModelForm* form = form_of(model_file(path), source->text());
+    if (form == nullptr && is_galvatron(source->text()))
+        fail(
+            "'{}' is a profile of Galvatron, which is not read\n  help: write a *.csv with a row for each layer, as "
+            "in: "
+            "name, forward (ms), weights (MiB); layertype_0_bsz1_seq4096 is the forward of one layer for one sample in "
+            "ms, layertype_other the forward of embedding and head together, parameter_size the fp32 weights of a "
+            "layer in MiB",
+            path);
     if (form == nullptr)
         fail(
             "'{}' has none of the forms of a *.json with layers\n  help: write {{\"samples\": 8, \"layers\": "

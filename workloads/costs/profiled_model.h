@@ -5,6 +5,7 @@
 #include "workloads/costs/costs.h"
 
 #include <string>
+#include <string_view>
 
 namespace pw {
 
@@ -25,6 +26,9 @@ ModelFile model_file(const std::string& model);
 // Returns whether a model's name is that of a JSON file with an instance of a partitioning problem instead of layers
 // with times of their passes. False for a file that cannot be read.
 bool is_instance(const std::string& model);
+
+// Returns whether a JSON text is a profile of Galvatron, which is not read.
+bool is_galvatron(std::string_view text);
 
 // Reads a model's file. `samples` is the number of samples of its times and sizes if the file has none. Throws Error
 // (BadInput) with every mistake of the file and its line.

@@ -27,6 +27,19 @@ std::string shown(const Json& value) {
     return value.is_structured() ? std::string(value.type_name()) : shortened(value.dump(), 80);
 }
 
+// Throws Error (BadInput) for what the parser says: "parse error at line 1, column 2: ...".
+[[noreturn]] inline void fail_not_json(std::string_view what, std::string_view said, std::string_view help) {
+    const auto says = [&](std::string_view part) { return said.find(part) != said.npos; };
+    if (says("line 1, column 1: syntax error while parsing value - unexpected end of input"))
+        fail("{}: not JSON: the text is empty\n  help: name another file, or write it again", what);
+    if (says("unexpected end of input") || says("missing closing quote")) {
+        const std::size_t place = said.find("line ");
+        fail("{}: not JSON: the text ends in the middle, at {}\n  help: write or copy the file again", what,
+             said.substr(std::min(place, said.size()), said.find(": ") - std::min(place, said.find(": "))));
+    }
+    fail("{}: not JSON: {}{}{}", what, shortened(said, 300), help.empty() ? "" : "\n  help: ", help);
+}
+
 // Parses a text or a stream. `keep(depth, event, value)` is the parser's callback: values that it does not keep take no
 // memory. Throws Error (BadInput): "`what`: not JSON: parse error at line 1, ...", with `help` if there is one.
 template <class Json = nlohmann::json, class Input, class Keep>
@@ -39,8 +52,7 @@ Json parse_json(Input&& input, std::string_view what, Keep keep, std::string_vie
         });
     } catch (const nlohmann::json::exception& error) {
         const std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-        fail("{}: not JSON: {}{}{}", what, shortened(text.substr(std::min(text.find("] ") + 2, text.size())), 300),
-             help.empty() ? "" : "\n  help: ", help);
+        fail_not_json(what, text.substr(std::min(text.find("] ") + 2, text.size())), help);
     }
 }
 
