@@ -147,6 +147,35 @@ TEST_F(ModelFiles, ALayerGraphMayBeJsonOrATable) {
                 {"only `search` takes the instance", "max-load or piper"});
 }
 
+// The same two layers, as programs and spreadsheets write them.
+TEST_F(ModelFiles, TablesOfSpreadsheetsAreRead) {
+    const char* const tables[] = {
+        "name,forward (ms),backward (ms),weights (MB)\n\"a, \"\"first\"\"\",3,6,0\nb,\"1\",2,2\n",
+        "\xEF\xBB\xBFName;Forward ms;Backward ms;Weights MB\r\na;3,0;6,00;\r\nb;1;2,0;2\r\n",
+        "\xEF\xBB\xBFname\tforward (ms)\tbackward (ms)\tweights\na\t3\t6\t\nb\t1\t2\t2 MB\n",
+        ",name,forward_ms,backward_ms,weights_mb\n0,a,3.0,6.0,0\n1,b,1.0,2.0,2\n",
+        "Unnamed: 0,layer,fwd_ms,bwd_ms,params\n1,a,3,6,0 B\n2,b,1,2,2 MB\n",
+    };
+    for (const char* table : tables) {
+        write("layers.csv", table);
+        const Json json = run_well(
+                              "simulate cfg.yaml --json --set workload.model=layers.csv --set pipeline.split=[b] "
+                              "--set pipeline.micro_batches=2")
+                              .json();
+        EXPECT_EQ(json["step_time_ns"], 18'000'000) << table;
+        EXPECT_EQ(json["devices"][1]["memory"]["weights"], 2'000'000) << table;
+    }
+    const auto refusal_of = [&](const char* table) {
+        write("layers.csv", table);
+        return error_of("simulate cfg.yaml --set workload.model=layers.csv", 2);
+    };
+    expect_says(refusal_of(",name,forward (ms)\nx,a,3\ny,b,1\n"),
+                {"layers.csv:1:1", "a column of layers without a name"});
+    expect_says(refusal_of("name,forward (ms)\n\"a,3\n"), {"layers.csv:2:1", "the quotes of the cell are not closed"});
+    expect_says(refusal_of("name;forward (ms)\na;1.234,5\n"), {"layers.csv:2:3", "1.234,5 ms"});
+    expect_says(refusal_of("name,forward ms,notes\na,3,x\n"), {"layers.csv:1:17", "'notes' is no column of layers"});
+}
+
 // A third of 0.3 + 30 + 30 + 0.9 ms is forward: one device takes twice the sum for two micro-batches.
 TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
     constexpr const char* kProfile = R"({"model": {"parameters": {"parameters_per_layer_bytes": [640, 320, 320, 640]}},

@@ -5,12 +5,16 @@
 //     conv1, 3, 6, 12, 3 MB
 //
 // Tables that programs write have the unit after the name, as in forward_ms, or call a column as other programs do.
+// Spreadsheets write blanks and capitals into names, quotes around cells (RFC 4180), a byte-order mark at the
+// beginning, and semicolons or tabs between cells; with these a comma is a decimal point. The first column may count
+// the rows.
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/yaml.h"
 
 #include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -22,7 +26,8 @@ constexpr std::string_view kColumns[] = {"name",   "forward", "backward", "backw
                                          "part"};
 // Column of other programs -> column here.
 constexpr std::pair<std::string_view, std::string_view> kOtherColumns[] = {
-    {"layer", "name"}, {"parameters", "weights"}, {"parameter", "weights"}, {"params", "weights"}};
+    {"layer", "name"},     {"parameters", "weights"}, {"parameter", "weights"},
+    {"params", "weights"}, {"fwd", "forward"},        {"bwd", "backward"}};
 // Ending of a name -> unit.
 constexpr std::pair<std::string_view, std::string_view> kUnitEndings[] = {
     {"_ns", "ns"}, {"_us", "us"}, {"_ms", "ms"}, {"_s", "s"},     {"_bytes", "B"},
@@ -40,18 +45,109 @@ struct Column {
     std::string unit;  // of its numbers; empty: each cell has its own
 };
 
-std::vector<Cell> cells_of(std::string_view line, int number) {
-    std::vector<Cell> cells;
-    for (std::size_t start = 0; start <= line.size();) {
-        const std::size_t end = std::min(line.find(',', start), line.size());
-        std::string_view text = line.substr(start, end - start);
-        const std::size_t first = std::min(text.find_first_not_of(" \t"), text.size());
-        text.remove_prefix(first);
-        text = text.substr(0, text.find_last_not_of(" \t") + 1);
-        cells.push_back({std::string(text), {number, static_cast<int>(start + first) + 1}});
-        start = end + 1;
+using Row = std::vector<Cell>;
+
+// Returns the character between the cells of the first row: the most frequent one outside of quotes.
+char separator_of(std::string_view text) {
+    std::map<char, int> counts;
+    bool quoted = false;
+    for (const char c : text.substr(0, text.find('\n'))) {
+        quoted = quoted != (c == '"');
+        if (!quoted && (c == ';' || c == '\t' || c == ','))
+            ++counts[c];
     }
-    return cells;
+    const auto most = std::max_element(counts.begin(), counts.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == counts.end() ? ',' : most->first;
+}
+
+// Splits a text into rows of cells, without the blanks around cells.
+class LayerTable {
+public:
+    LayerTable(std::string_view text, Source& source) : text_(text), source_(source) {
+        if (text_.starts_with(kByteOrderMark))
+            at_ = begin_of_line_ = kByteOrderMark.size();
+        separator_ = separator_of(text_.substr(at_));
+    }
+
+    // Returns the next row that is not blank; empty at the end.
+    Row next() {
+        Row row;
+        while (row.empty() && at_ < text_.size()) {
+            do
+                row.push_back(next_cell());
+            while (!ends_row());
+            if (std::all_of(row.begin(), row.end(), [](const Cell& cell) { return cell.text.empty(); }))
+                row.clear();
+        }
+        return row;
+    }
+    // With another separator, "1,5" is one and a half.
+    bool has_decimal_commas() const { return separator_ != ','; }
+
+private:
+    static constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+    bool is_blank(char c) const { return (c == ' ' || c == '\t' || c == '\r') && c != separator_; }
+    bool is_end(char c) const { return c == separator_ || c == '\n'; }
+    Place place() const { return {line_, static_cast<int>(at_ - begin_of_line_) + 1}; }
+
+    Cell next_cell() {
+        while (at_ < text_.size() && is_blank(text_[at_]))
+            ++at_;
+        Cell cell{"", place()};
+        if (at_ < text_.size() && text_[at_] == '"')
+            cell.text = quoted(cell.place);
+        while (at_ < text_.size() && !is_end(text_[at_]))
+            cell.text += text_[at_++];
+        while (!cell.text.empty() && is_blank(cell.text.back()))
+            cell.text.pop_back();
+        return cell;
+    }
+
+    std::string quoted(Place begin) {
+        std::string text;
+        for (++at_; at_ < text_.size(); ++at_) {
+            if (text_[at_] == '"' && !text_.substr(at_ + 1).starts_with('"')) {
+                ++at_;
+                return text;
+            }
+            at_ += text_[at_] == '"' ? 1 : 0;  // two are one
+            text += text_[at_] == '\n' ? ' ' : text_[at_];
+            if (text_[at_] == '\n')
+                begin_line();
+        }
+        source_.complain(begin, "the quotes of the cell are not closed", "write a quote at its end");
+        return text;
+    }
+
+    bool ends_row() {
+        if (at_ >= text_.size())
+            return true;
+        const bool ends = text_[at_] == '\n';
+        if (ends)
+            begin_line();
+        ++at_;
+        return ends;
+    }
+
+    void begin_line() {
+        ++line_;
+        begin_of_line_ = at_ + 1;
+    }
+
+    const std::string_view text_;
+    Source& source_;
+    char separator_ = ',';
+    std::size_t at_ = 0, begin_of_line_ = 0;
+    int line_ = 1;
+};
+
+// "Forward ms" is forward_ms.
+std::string plain_name(std::string name) {
+    for (char& c : name)
+        c = c == ' ' || c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return name;
 }
 
 // Returns the column of that name; empty if there is none.
@@ -66,7 +162,8 @@ std::string_view known_column(std::string_view name) {
 // Reads "forward", "forward (ms)", "forward [ms]" or "forward_ms".
 Column column_of(const Cell& cell, Source& source) {
     const std::size_t open = std::min(cell.text.find_first_of("(["), cell.text.size());
-    const std::string name = cell.text.substr(0, cell.text.find_last_not_of(' ', open == 0 ? 0 : open - 1) + 1);
+    const std::string shown = cell.text.substr(0, cell.text.find_last_not_of(' ', open == 0 ? 0 : open - 1) + 1);
+    const std::string name = plain_name(shown);
     const std::string_view key = known_column(name);
     if (key.empty()) {
         if (open == cell.text.size())
@@ -75,8 +172,10 @@ Column column_of(const Cell& cell, Source& source) {
                     with.ends_with(ending) && !known_column(with.substr(0, with.size() - ending.size())).empty())
                     return {known_column(with.substr(0, with.size() - ending.size())), std::string(unit)};
         const auto guess = nearest(name, {std::begin(kColumns), std::end(kColumns)});
-        source.complain(cell.place, fmt::format("'{}' is no column of layers", name),
-                        guess ? fmt::format("did you mean '{}'?", *guess) : kTableForm);
+        source.complain(
+            cell.place,
+            shown.empty() ? "a column of layers without a name" : fmt::format("'{}' is no column of layers", shown),
+            guess ? fmt::format("did you mean '{}'?", *guess) : kTableForm);
         return {};
     }
     if (open == cell.text.size())
@@ -98,14 +197,24 @@ std::vector<Column> columns_of(const std::vector<Cell>& header, Source& source) 
     return columns;
 }
 
-YamlNode layer_of(const std::vector<Cell>& row, const std::vector<Column>& columns, Source& source) {
+// "1,5" or "1,5 ms" -> "1.5", "1.5 ms".
+std::string with_decimal_point(std::string text) {
+    const std::size_t comma = text.find_first_not_of("0123456789");
+    if (comma != text.npos && comma > 0 && text[comma] == ',' && text.find(',', comma + 1) == text.npos)
+        text[comma] = '.';
+    return text;
+}
+
+YamlNode layer_of(const Row& row, const std::vector<Column>& columns, bool decimal_commas, Source& source) {
     YamlNode layer{YamlNode::Kind::Map, row.front().place, "", {}, {}};
     if (row.size() != columns.size())
         source.complain(row.front().place,
                         fmt::format("the row has {} cells, the first row {}", row.size(), columns.size()),
                         "write a cell in every column; an empty one is 0");
     for (std::size_t i = 0; i < std::min(row.size(), columns.size()); ++i) {
-        const auto& [text, place] = row[i];
+        const Place place = row[i].place;
+        const bool is_number = decimal_commas && columns[i].key != "name" && columns[i].key != "part";
+        const std::string text = is_number ? with_decimal_point(row[i].text) : row[i].text;
         if (text.empty() || columns[i].key.empty())
             continue;
         const bool bare = !columns[i].unit.empty() && !std::isalpha(static_cast<unsigned char>(text.back()));
@@ -116,28 +225,31 @@ YamlNode layer_of(const std::vector<Cell>& row, const std::vector<Column>& colum
     return layer;
 }
 
+// Returns whether the first column only counts the rows, from 0 or 1, as pandas writes it.
+bool counts_rows(const std::vector<Row>& rows) {
+    if (rows.size() < 2 || !(rows[0][0].text.empty() || rows[0][0].text.starts_with("Unnamed:")))
+        return false;
+    const std::string& first = rows[1][0].text;
+    for (std::size_t k = 1; k < rows.size(); ++k)
+        if (rows[k].size() < 2 || rows[k][0].text != fmt::format("{}", k - (first == "0" ? 1 : 0)))
+            return false;
+    return true;
+}
+
 }  // namespace
 
 ProfiledModel read_layer_csv(std::shared_ptr<Source> source, int samples) {
+    LayerTable table(source->text(), *source);
+    std::vector<Row> rows;
+    for (Row row = table.next(); !row.empty() && rows.size() <= kMostLayers + 1; row = table.next())
+        rows.push_back(std::move(row));
+    if (counts_rows(rows))
+        for (Row& row : rows)
+            row.erase(row.begin());
     YamlNode layers{YamlNode::Kind::List, {1, 1}, "", {}, {}};
-    std::vector<Column> columns;
-    const std::string& text = source->text();
-    int number = 0;
-    for (std::size_t start = 0; start < text.size() && layers.items.size() <= kMostLayers;) {
-        const std::size_t end = std::min(text.find('\n', start), text.size());
-        std::string_view line = std::string_view(text).substr(start, end - start);
-        start = end + 1;
-        ++number;
-        if (line.ends_with('\r'))
-            line.remove_suffix(1);
-        if (line.find_first_not_of(" \t,") == std::string_view::npos)
-            continue;
-        const std::vector<Cell> cells = cells_of(line, number);
-        if (columns.empty())
-            columns = columns_of(cells, *source);
-        else
-            layers.items.push_back(layer_of(cells, columns, *source));
-    }
+    const std::vector<Column> columns = rows.empty() ? std::vector<Column>() : columns_of(rows.front(), *source);
+    for (std::size_t k = 1; k < rows.size() && !columns.empty(); ++k)
+        layers.items.push_back(layer_of(rows[k], columns, table.has_decimal_commas(), *source));
     if (layers.items.empty())
         source->complain({1, 1}, "the table has no layers", kTableForm);
     source->throw_if_mistaken();
