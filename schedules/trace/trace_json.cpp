@@ -121,15 +121,22 @@ private:
         }
     }
 
+    // On a device with several stages a name begins with the stage: 1F0.
+    std::string stage_in_name(const TraceEvent& event) const {
+        const auto device = static_cast<std::size_t>(event.device);
+        const bool several = device < trace_.stages_of.size() && trace_.stages_of[device].size() > 1;
+        return several ? fmt::format("{}", event.task.stage) : "";
+    }
+
     void write_slice(const TraceEvent& event, int tid) {
         const Task& task = event.task;
         const std::string_view op = letters_of(task.op);
-        put_event(R"({{"ph":"X","name":"{}{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{)"
+        put_event(R"({{"ph":"X","name":"{}{}{}","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{)"
                   R"("step":{},"device":{},"rank":{},"op":"{}","stage":{},"microbatch":{},"slice":{},"peer":{},)"
                   R"("start_ns":{},"end_ns":{},"bytes":{},"version":{}{}{}}}}})",
-                  op, number_of(task), kThreadNames[row_of(task.op)], event.device, tid, micros(event.start),
-                  micros(event.end - event.start), event.step, event.device, event.rank, op, task.stage, task.whole(),
-                  task.slice(), task.peer, event.start, event.end, event.bytes, event.version,
+                  stage_in_name(event), op, number_of(task), kThreadNames[row_of(task.op)], event.device, tid,
+                  micros(event.start), micros(event.end - event.start), event.step, event.device, event.rank, op,
+                  task.stage, task.whole(), task.slice(), task.peer, event.start, event.end, event.bytes, event.version,
                   event.ahead > 0 ? fmt::format(",\"ahead\":{}", event.ahead) : "",
                   task.with_next ? ",\"with_next\":true" : "");
     }

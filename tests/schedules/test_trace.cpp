@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+
 #include <set>
 #include <sstream>
 
@@ -112,6 +114,23 @@ TEST(ChromeTrace, TimesAreMicrosecondsToTheNanosecond) {
         for (const char* key : {"step", "device", "rank", "op", "stage", "microbatch", "slice", "peer", "start_ns",
                                 "end_ns", "bytes", "version"})
             EXPECT_TRUE(args.contains(key)) << key;
+    }
+}
+
+// On a device with several stages, whose F0 would be alike.
+TEST(ChromeTrace, NamesHaveTheStageWhereADeviceHasSeveral) {
+    Trace trace = sample_trace();
+    for (const bool several : {false, true}) {
+        if (several)
+            trace.stages_of[0].push_back(trace.stages - 1);
+        for (const json& event : written(trace).at("traceEvents"))
+            if (event.at("ph") == "X" && event.at("pid") == 0) {
+                const json& args = event.at("args");
+                const std::string name =
+                    fmt::format("{}{}", args.at("op").get<std::string>(), args.at("microbatch").get<int>());
+                const std::string with_stage = fmt::format("{}{}", args.at("stage").get<int>(), name);
+                EXPECT_EQ(event.at("name"), several ? with_stage : name);
+            }
     }
 }
 
