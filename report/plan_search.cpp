@@ -211,8 +211,8 @@ void refuse_uniform(const Config& config) {
     if (!cost_source_of(config).has_layers)
         config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
                        "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
-                       "(docs/config.md, models from files); or compare schedules of these stages by `pipewright "
-                       "simulate` with sweep: {pipeline.schedule: [..], pipeline.micro_batches: [..]}");
+                       "(docs/config.md, models from files); or compare schedules of these stages: `pipewright "
+                       "simulate CONFIG --schedules all`");
 }
 
 // That replicas were not asked for, where some of the schedules take them; and that the best plan is asynchronous.

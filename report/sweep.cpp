@@ -7,6 +7,7 @@
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/text/json_text.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -194,25 +195,59 @@ std::string verdict_of(const SweepPoint& point) {
     return fmt::format("{} (asynchronous, {} sample{} an update)", verdict, samples, samples == 1 ? "" : "s");
 }
 
+bool lists_schedules(const Sweep& sweep) { return sweep.axes.size() == 1 && sweep.axes[0].key == "pipeline.schedule"; }
+
+// Returns why a schedule cannot be simulated, without its name at the beginning.
+std::string reason_of(const SweepPoint& point) {
+    std::string reason = first_line(*point.error);
+    for (const std::string& beginning : {"schedule " + point.texts.front() + " ", point.texts.front() + " "})
+        if (reason.starts_with(beginning))
+            return reason.substr(beginning.size());
+    return reason;
+}
+
+// A line for each reason why schedules cannot be simulated: "left out: 1f1b, zb-h1: places one stage ...".
+std::string unsuitable_text(const Sweep& sweep) {
+    std::vector<std::pair<std::string, std::string>> reasons;  // and the schedules
+    for (const SweepPoint& point : sweep.points) {
+        if (!point.error)
+            continue;
+        const std::string reason = reason_of(point);
+        const auto known = std::find_if(reasons.begin(), reasons.end(),
+                                        [&](const auto& reason_and_names) { return reason_and_names.first == reason; });
+        if (known == reasons.end())
+            reasons.emplace_back(reason, point.texts.front());
+        else
+            known->second += ", " + point.texts.front();
+    }
+    std::string text;
+    for (const auto& [reason, names] : reasons)
+        text += fmt::format("left out: {}: {}\n", names, escaped_line(reason));
+    return text;
+}
+
 std::string table_text(const Sweep& sweep) {
-    const std::vector<SweepPoint>& points = sweep.points;
+    std::vector<const SweepPoint*> points;
+    for (const SweepPoint& point : sweep.points)
+        if (!point.error || !lists_schedules(sweep))
+            points.push_back(&point);
     std::size_t widest = 0;
-    for (const SweepPoint& point : points)
-        widest = std::max(widest, verdict_of(point).size());
+    for (const SweepPoint* point : points)
+        widest = std::max(widest, verdict_of(*point).size());
     std::vector<std::string> header = short_names(sweep.axes);
     for (std::string& head : fact_heads(sweep))
         header.push_back(std::move(head));
     header.back() = fmt::format("{:<{}}", header.back(), widest);
     Table table(header);
     const Bytes limit = common_limit_of(sweep);
-    for (const SweepPoint& point : points) {
-        std::vector<std::string> row = point.texts;
-        for (std::string& fact : facts_of(point, limit))
+    for (const SweepPoint* point : points) {
+        std::vector<std::string> row = point->texts;
+        for (std::string& fact : facts_of(*point, limit))
             row.push_back(std::move(fact));
         row.back() = fmt::format("{:<{}}", row.back(), widest);
         table.add(std::move(row));
     }
-    return table.print();
+    return table.print() + (lists_schedules(sweep) ? unsuitable_text(sweep) : "");
 }
 
 // Returns the points that flush, if their steps have the same samples; else none.

@@ -45,8 +45,17 @@ TEST_F(ScheduleTables, RankThoseThatFitAndNameTheOthers) {
     EXPECT_EQ(json["best"], json["points"][0]);
     const std::string out = run_well("simulate four.yaml --schedules naive,zb-v,gpipe,1f1b").out;
     EXPECT_LT(out.find("\n1f1b "), out.find("\nnaive ")) << out;
-    EXPECT_TRUE(contains(out, "zb-v places two stages on each device")) << out;
+    EXPECT_TRUE(contains(out, "\nleft out: zb-v: places two stages on each device")) << out;
     EXPECT_TRUE(contains(out, "\nbest: schedule 1f1b: ")) << out;
+}
+
+// Four stages on two devices: most schedules place one stage on each, and say so once.
+TEST_F(ScheduleTables, HaveALineForEachReason) {
+    const std::string out = run_well("simulate four.yaml --set cluster.devices=2 --schedules all").out;
+    const std::string reason = ": places one stage on each device: 4 stages on 2 devices do not fit";
+    ASSERT_TRUE(contains(out, reason)) << out;
+    EXPECT_EQ(out.find(reason), out.rfind(reason)) << out;
+    EXPECT_EQ(out.find(" - "), std::string::npos) << out;
 }
 
 TEST_F(ScheduleTables, AllAreThoseThatTrain) {
