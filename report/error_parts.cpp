@@ -249,10 +249,17 @@ std::string slow_stage_of(const ReplayedTrace& replay) {
                     print_time(all.critical_of_stages[static_cast<std::size_t>(stage)]), print_time(all.makespan));
     const double change = part_of(all.balanced - all.makespan, all.makespan);
     constexpr double kLeast = -0.005;
-    text += change > kLeast ? "Equal stages would not make the step shorter.\n"
-                            : fmt::format("With equal stages the step would take {}, {} less.\n",
-                                          print_time(all.balanced), print_percent(-change));
-    return text;
+    if (change > kLeast)
+        return text + "Equal stages would not make the step shorter.\n";
+    if (all.makespan == replay.step_time)
+        return text + fmt::format("With equal stages the step would take {}, {} less.\n", print_time(all.balanced),
+                                  print_percent(-change));
+    const Ns saved = all.makespan - all.balanced;
+    return text + fmt::format(
+                      "With equal stages the replay would take {} instead of {}: {} less, {} of the measured step "
+                      "of {}.\n",
+                      print_time(all.balanced), print_time(all.makespan), print_time(saved),
+                      print_percent(part_of(saved, replay.step_time)), print_time(replay.step_time));
 }
 
 namespace {

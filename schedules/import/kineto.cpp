@@ -1,10 +1,11 @@
-// Traces of torch.profiler (Kineto): one file for each rank of a pipeline. Tasks are the annotations of PyTorch's
-// schedules: `PP:0F1` (the cell of a schedule's CSV), or `Forward 1` and `Backward 1`, whose stage is the rank's place
-// among the files. Times are those of the annotation on the GPU if all tasks have one. Else they are the host's, from
-// the first to the last operator in the annotation that computes: PyTorch waits for messages inside of it. Steps are
-// those of `ProfilerStep#n`. Other annotations of PyTorch than F, B, I and W are left out: transfers and sums of
-// gradients overlap.
+// Traces of torch.profiler (Kineto): one file for each rank of a pipeline. Tasks are annotations: `PP:0F1` (the cell of
+// a schedule's CSV), which PyTorch's schedules write, or else names as in task_names.h, such as `Forward 1`. A task
+// without a stage is of its rank's place among the files. Times are those of the annotation on the GPU if all tasks
+// have one. Else they are the host's, from the first to the last operator in the annotation that computes: PyTorch
+// waits for messages inside of it. Steps are those of `ProfilerStep#n`. Annotations of transfers and of sums of
+// gradients are left out, since they overlap.
 #include "schedules/import/recorded_ranks.h"
+#include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 
@@ -25,20 +26,29 @@ using nlohmann::json;
 
 constexpr const char* kHelp =
     "record torch.profiler around the steps of one of PyTorch's pipeline schedules, and name the files of all ranks";
-constexpr const char* kTasksOfKineto = "annotations PP:0F1, or Forward 1 and Backward 1 (torch.profiler)";
+constexpr const char* kTasksOfKineto =
+    "annotations PP:0F1, or with names such as Forward 1, 'fwd mb 3 stage 1' or forward_step (torch.profiler)";
 constexpr std::string_view kHost = "user_annotation", kGpu = "gpu_user_annotation";
-constexpr int kMostStages = 65'536;
+
+// How a task is named. If a rank has several kinds, the first one counts: others are around its tasks, or parts of
+// them.
+enum class NameKind { Cell, Numbered, Counted };
 
 struct Annotation {
-    Task task;  // stage -1: that of the rank
+    Task task;  // stage -1: that of the rank; micro-batch kNotNamed: it is counted
     Ns start, end;
     std::int64_t thread;  // a thread of the host, or a stream of the GPU
+    NameKind kind = NameKind::Cell;
+    int chunk = -1;
     int step = 0;
 };
+
+enum class Work { Computes, Prepares, Receives, Communicates };
 
 struct Operator {
     std::int64_t thread;
     Ns start, end;
+    Work work = Work::Computes;
     bool operator<(const Operator& other) const {
         return std::pair(thread, start) < std::pair(other.thread, other.start);
     }
@@ -50,7 +60,7 @@ struct RankFile {
     Ns base = 0;  // of all times
     std::vector<Annotation> host, gpu;
     std::vector<Annotation> steps;            // ProfilerStep#n, where n is the step
-    std::vector<Operator> operators;          // of the host, without communication
+    std::vector<Operator> operators;          // of the host
     std::map<std::int64_t, double> computed;  // stream of the GPU -> nanoseconds in kernels without communication
 };
 
@@ -72,31 +82,32 @@ std::optional<int> number_after(std::string_view beginning, std::string_view nam
     return name.empty() ? number : std::nullopt;
 }
 
-// Returns the task of a name such as "PP:0F1".
-std::optional<Task> task_of_cell(std::string_view name) {
-    if (!name.starts_with("PP:"))
-        return {};
-    name.remove_prefix(3);
-    const std::optional<int> stage = number_at(name);
-    const std::optional<Op> op = op_from(name.substr(0, 1));
-    if (!stage || !op || !(op == Op::Forward || is_backward(*op)))
-        return {};
-    name.remove_prefix(1);
-    const std::optional<int> microbatch = number_at(name);
-    return microbatch && name.empty() ? std::optional(Task{*op, *stage, *microbatch}) : std::nullopt;
-}
+struct NamedAnnotation {
+    Task task;
+    NameKind kind;
+    int chunk;
+};
 
-std::optional<Task> task_of(std::string_view name) {
-    if (const std::optional<int> forward = number_after("Forward ", name))
-        return Task{Op::Forward, -1, *forward};
-    if (const std::optional<int> backward = number_after("Backward ", name))
-        return Task{Op::Backward, -1, *backward};
-    return task_of_cell(name);
+std::optional<NamedAnnotation> task_of(std::string_view name) {
+    const NamedTask named = named_in(name);
+    if (!named.is_task())
+        return {};
+    const NameKind kind = name.starts_with("PP:") ? NameKind::Cell
+                          : named.microbatch      ? NameKind::Numbered
+                                                  : NameKind::Counted;
+    return NamedAnnotation{
+        {*named.op, named.stage.value_or(-1), named.microbatch.value_or(kNotNamed)}, kind, named.chunk.value_or(-1)};
 }
 
 std::string_view text_of(const json& event, const char* key) {
     const auto found = event.find(key);
     return found != event.end() && found->is_string() ? found->get_ref<const std::string&>() : std::string_view();
+}
+
+template <std::size_t N>
+bool begins_with_one_of(const std::string_view (&beginnings)[N], std::string_view name) {
+    return std::any_of(std::begin(beginnings), std::end(beginnings),
+                       [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
 bool is_annotation(const json& event) {
@@ -107,8 +118,21 @@ bool is_annotation(const json& event) {
 // Operators and kernels that move messages, and may wait for them.
 bool is_communication(std::string_view name) {
     constexpr std::string_view kBeginnings[] = {"c10d::", "record_param_comms", "nccl", "gloo:", "mpi:", "ucc:"};
-    return std::any_of(std::begin(kBeginnings), std::end(kBeginnings),
-                       [&](std::string_view beginning) { return name.starts_with(beginning); });
+    return begins_with_one_of(kBeginnings, name);
+}
+
+// Operators that make room for a message or look at tensors in another way: they may precede a receive.
+bool only_prepares(std::string_view name) {
+    constexpr std::string_view kBeginnings[] = {"aten::empty",      "aten::new_empty", "aten::zero",  "aten::new_zeros",
+                                                "aten::fill_",      "aten::detach",    "detach",      "aten::view",
+                                                "aten::as_strided", "aten::resize",    "aten::alias", "aten::set_"};
+    return begins_with_one_of(kBeginnings, name);
+}
+
+Work work_of(std::string_view name) {
+    if (is_communication(name))
+        return name.find("recv") == name.npos ? Work::Communicates : Work::Receives;
+    return only_prepares(name) ? Work::Prepares : Work::Computes;
 }
 
 class RankReader {
@@ -129,7 +153,8 @@ public:
             file_.base = place.integer("baseTimeNanoseconds", 0, kMaxTime / 2);
         if (file_.host.empty())
             fail("trace '{}': none of its events is a task of a pipeline: {}; {}\n  help: {}", file_.path,
-                 kTasksOfKineto, seen_.print(), kHelp);
+                 kTasksOfKineto, seen_.print(), help_on_annotations());
+        keep_first_kind();
         return std::move(file_);
     }
 
@@ -137,16 +162,26 @@ private:
     void read_event(const JsonPlace& event) {
         if (is_annotation(event.object))
             return read_annotation(event);
-        const std::string_view category = text_of(event.object, "cat");
-        const bool is_kernel = category == "kernel";
-        if ((!is_kernel && category != "cpu_op") || text_of(event.object, "ph") != "X" ||
-            is_communication(text_of(event.object, "name")))
+        const std::string_view category = text_of(event.object, "cat"), name = text_of(event.object, "name");
+        if (text_of(event.object, "ph") != "X")
             return;
-        const Ns start = event.micros("ts"), duration = event.micros("dur");
-        if (is_kernel)
-            file_.computed[thread_of(event)] += static_cast<double>(duration);
-        else
-            file_.operators.push_back({thread_of(event), start, start + duration});
+        if (category == "kernel" && !is_communication(name))
+            file_.computed[thread_of(event)] += static_cast<double>(event.micros("dur"));
+        else if (category == "cpu_op")
+            add_operator(event, work_of(name));
+    }
+
+    void add_operator(const JsonPlace& event, Work work) {
+        const Ns start = event.micros("ts");
+        file_.operators.push_back({thread_of(event), start, start + event.micros("dur"), work});
+    }
+
+    void keep_first_kind() {
+        NameKind first = NameKind::Counted;
+        for (const Annotation& annotation : file_.host)
+            first = std::min(first, annotation.kind);
+        for (std::vector<Annotation>* list : {&file_.host, &file_.gpu})
+            std::erase_if(*list, [&](const Annotation& annotation) { return annotation.kind != first; });
     }
 
     static std::int64_t thread_of(const JsonPlace& event) {
@@ -164,15 +199,19 @@ private:
                 file_.path, event.name, shortened(name, 80));
         const bool on_host = event.text("cat") == kHost;
         const std::optional<int> step = on_host ? number_after("ProfilerStep#", name) : std::nullopt;
-        const std::optional<Task> task = task_of(name);
+        const std::optional<NamedAnnotation> task = task_of(name);
+        if (on_host && is_communication(name))
+            add_operator(event, work_of(name));
         if (!step && !task)
             return seen_.see(event.object);
-        if (task && (task->stage >= kMostStages || task->microbatch == kMaxInt))
-            fail("trace '{}': {}.name: '{}', but a plan has at most {} stages\n  help: {}", file_.path, event.name,
-                 shortened(name, 80), kMostStages, kHelp);
         const Ns start = event.micros("ts");
-        const Annotation annotation{task.value_or(Task{}), start, start + event.micros("dur"), thread_of(event),
-                                    step.value_or(0)};
+        Annotation annotation{Task{}, start, start + event.micros("dur"), thread_of(event)};
+        annotation.step = step.value_or(0);
+        if (task) {
+            annotation.task = task->task;
+            annotation.kind = task->kind;
+            annotation.chunk = task->chunk;
+        }
         if (annotation.end > kMaxTime)
             event.reject("dur", "it ends later than {} ns", kMaxTime);
         (step ? file_.steps : on_host ? file_.host : file_.gpu).push_back(annotation);
@@ -184,24 +223,22 @@ private:
 
 bool starts_earlier(const Annotation& a, const Annotation& b) { return a.start < b.start; }
 
-// Numbers the steps of the host's annotations: by the profiler's steps if every task is in one, and in each only once;
-// else by how often a task has run.
-void number_steps(RankFile& file) {
+// Sets the steps of the host's annotations to those of the profiler. Returns whether every task is in one, and in each
+// only once.
+bool number_steps(RankFile& file) {
     std::stable_sort(file.host.begin(), file.host.end(), starts_earlier);
     std::stable_sort(file.steps.begin(), file.steps.end(), starts_earlier);
-    bool all = true;
     std::set<std::pair<int, Task>> seen;
     for (Annotation& annotation : file.host) {
         const auto next = std::upper_bound(file.steps.begin(), file.steps.end(), annotation, starts_earlier);
-        all = all && next != file.steps.begin() && annotation.start <= std::prev(next)->end;
-        if (all)
-            annotation.step = std::prev(next)->step;
-        all = all && seen.emplace(annotation.step, annotation.task).second;
+        if (next == file.steps.begin() || annotation.start > std::prev(next)->end)
+            return false;
+        annotation.step = std::prev(next)->step;
+        const bool fresh = seen.emplace(annotation.step, annotation.task).second;
+        if (!fresh && annotation.kind != NameKind::Counted)
+            return false;
     }
-    std::map<Task, int> runs;
-    if (!all)
-        for (Annotation& annotation : file.host)
-            annotation.step = runs[annotation.task]++;
+    return true;
 }
 
 // Keeps the stream that computes most, or without kernels the one on which tasks run longest. Others have messages.
@@ -217,26 +254,80 @@ void keep_main_stream(const RankFile& file, std::vector<Annotation>& gpu) {
     std::erase_if(gpu, [&](const Annotation& annotation) { return annotation.thread != main->first; });
 }
 
-// Cuts what is before the first operator and after the last one: waiting for messages, and sending.
-void keep_operators(RankFile& file) {
-    std::sort(file.operators.begin(), file.operators.end());
-    for (Annotation& annotation : file.host) {
-        const auto first = std::lower_bound(file.operators.begin(), file.operators.end(),
-                                            Operator{annotation.thread, annotation.start, 0});
-        Ns last = -1;
-        for (auto one = first;
-             one != file.operators.end() && one->thread == annotation.thread && one->start <= annotation.end; ++one)
-            last = std::max(last, one->end);
-        if (last < 0)
-            continue;
-        annotation.start = first->start;
-        annotation.end = std::clamp(last, annotation.start, annotation.end);
+// The operators of the host in each task.
+class OperatorsOfTasks {
+public:
+    explicit OperatorsOfTasks(RankFile& file) : file_(file) { std::sort(file.operators.begin(), file.operators.end()); }
+
+    // Keeps what is after the communication that precedes a task's computing, and before that which follows it: waiting
+    // for messages and sending. A task without operators takes no time if passes like it have some: the first stage's
+    // I.
+    void keep() {
+        std::set<bool> with_operators;  // whether it is a forward
+        for (Annotation& annotation : file_.host)
+            if (cut(annotation))
+                with_operators.insert(annotation.task.op == Op::Forward);
+            else
+                without_.push_back(&annotation);
+        for (Annotation* annotation : without_)
+            if (with_operators.contains(annotation->task.op == Op::Forward))
+                annotation->start = annotation->end;
     }
-}
+
+    // Returns how many tasks contain receives after they have begun to compute.
+    std::size_t count_with_receives() const {
+        std::size_t count = 0;
+        for (const Annotation& annotation : file_.host) {
+            bool receives = false;
+            for_each_in(annotation, [&](const Operator& one) {
+                receives = receives || (one.work == Work::Receives && one.start < annotation.end);
+            });
+            count += receives ? 1 : 0;
+        }
+        return count;
+    }
+
+private:
+    template <class Do>
+    void for_each_in(const Annotation& annotation, Do act) const {
+        auto next = std::lower_bound(file_.operators.begin(), file_.operators.end(),
+                                     Operator{annotation.thread, annotation.start, 0});
+        for (; next != file_.operators.end() && next->thread == annotation.thread && next->start <= annotation.end;
+             ++next)
+            act(*next);
+    }
+
+    // Returns whether the annotation has operators. What only prepares counts on the side of computing: not before a
+    // receive, and not after a send.
+    bool cut(Annotation& annotation) const {
+        Ns start = -1, end = -1;
+        bool computes = false, communicates = false;
+        for_each_in(annotation, [&](const Operator& one) {
+            if (one.work == Work::Receives || one.work == Work::Communicates) {
+                communicates = true;
+                start = computes ? start : -1;
+                return;
+            }
+            computes = computes || one.work == Work::Computes;
+            communicates = communicates && one.work == Work::Prepares && start >= 0;
+            if (!communicates)
+                end = std::max(start < 0 ? one.end : end, one.end);
+            start = start < 0 ? one.start : start;
+        });
+        if (start < 0)
+            return false;
+        annotation.start = start;
+        annotation.end = std::clamp(end, start, std::max(start, annotation.end));
+        return true;
+    }
+
+    RankFile& file_;
+    std::vector<Annotation*> without_;
+};
 
 // Returns a rank's tasks, with the times of the GPU if all of them have one: a host only launches kernels.
-std::vector<Annotation> tasks_of(RankFile& file) {
-    number_steps(file);
+// `with_receives` is the number of tasks on the host that may wait for messages while they compute.
+std::vector<Annotation> tasks_of(RankFile& file, std::size_t& with_receives) {
     std::vector<Annotation> gpu = file.gpu;
     keep_main_stream(file, gpu);
     std::stable_sort(gpu.begin(), gpu.end(), starts_earlier);
@@ -249,7 +340,9 @@ std::vector<Annotation> tasks_of(RankFile& file) {
         const std::vector<const Annotation*>& there = on_gpu[annotation.task];
         const std::size_t run = runs[annotation.task]++;
         if (run >= there.size()) {
-            keep_operators(file);
+            OperatorsOfTasks operators(file);
+            operators.keep();
+            with_receives = operators.count_with_receives();
             return file.host;
         }
         annotation.start = there[run]->start;
@@ -258,13 +351,19 @@ std::vector<Annotation> tasks_of(RankFile& file) {
     return moved;
 }
 
-RecordedRank recorded(RankFile file, int place) {
+RecordedRank recorded(RankFile file, int place, std::vector<std::string>& notes) {
     RecordedRank rank{file.path, file.rank, {}};
-    for (const Annotation& one : tasks_of(file)) {
+    std::size_t with_receives = 0;
+    for (const Annotation& one : tasks_of(file, with_receives)) {
         Task task = one.task;
         task.stage = task.stage < 0 ? place : task.stage;
-        rank.tasks.push_back({task, file.base + one.start, file.base + one.end, one.step});
+        rank.tasks.push_back({task, file.base + one.start, file.base + one.end, one.step, one.chunk});
     }
+    if (with_receives > 0)
+        notes.push_back(
+            fmt::format("{} tasks of rank {} receive messages after they have begun to compute: what they wait "
+                        "for counts as computing",
+                        with_receives, rank.rank));
     return rank;
 }
 
@@ -282,9 +381,13 @@ Trace read_kineto(const std::vector<std::string>& paths, std::vector<std::string
     if (files.front().host.front().task.stage < 0 && count < world)
         notes.push_back(fmt::format("{} ranks ran, and {} files are named: their stages are taken to be 0 to {}", world,
                                     count, count - 1));
+    bool has_steps = true;
+    for (RankFile& file : files)
+        has_steps = number_steps(file) && has_steps;
     std::vector<RecordedRank> ranks;
     for (RankFile& file : files)
-        ranks.push_back(recorded(std::move(file), static_cast<int>(ranks.size())));
+        ranks.push_back(recorded(std::move(file), static_cast<int>(ranks.size()), notes));
+    complete_names(ranks, has_steps, notes);
     return trace_of_ranks(std::move(ranks), RankClocks::Running, notes);
 }
 
@@ -293,6 +396,12 @@ bool is_kineto_task(const nlohmann::json& event) {
 }
 
 }  // namespace
+
+const char* help_on_annotations() {
+    return "record the steps of a schedule that annotates its tasks, such as ScheduleGPipe or "
+           "ScheduleInterleaved1F1B; Schedule1F1B does not: annotate(stage) in bench/pytorch_traces.py does it, or "
+           "name the tasks with torch.profiler.record_function, as in 'fwd mb 3 stage 1'";
+}
 
 extern const TraceForm kKineto{
     .tasks = kTasksOfKineto, .of_one_rank = true, .is_task = is_kineto_task, .is_file = nullptr, .read = read_kineto};

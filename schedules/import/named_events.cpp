@@ -1,14 +1,12 @@
-// Chrome traces of any program whose events name their tasks, in the name (`F3`, `1F3`, `fwd mb 3 stage 1`) or in args.
-// A device is a process, or a thread where all tasks are of one process. Where no stage is named, it is the device's
-// number.
+// Chrome traces of any program whose events name their tasks, in the name (task_names.h) or in args. A device is a rank
+// where all names have one, else a process, or a thread where all tasks are of one process. Where no stage is named, it
+// is the device's number.
 #include "schedules/import/recorded_ranks.h"
+#include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <charconv>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -22,104 +20,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTasksByName =
-    "events named F3, 1F3 or 'fwd mb 3 stage 1', or with args op, microbatch and stage under such names";
-constexpr int kMostNumber = 65'535;
-
-struct OpWord {
-    std::string_view word;
-    Op op;
-};
-constexpr OpWord kOpWords[] = {
-    {"f", Op::Forward},        {"fwd", Op::Forward},          {"forward", Op::Forward}, {"b", Op::Backward},
-    {"bwd", Op::Backward},     {"backward", Op::Backward},    {"i", Op::BackwardInput}, {"dgrad", Op::BackwardInput},
-    {"w", Op::BackwardWeight}, {"wgrad", Op::BackwardWeight}, {"r", Op::Recompute},     {"recompute", Op::Recompute},
-};
-constexpr std::string_view kStageWords[] = {"stage", "pp"};
-constexpr std::string_view kMicroBatchWords[] = {"mb", "microbatch", "minibatch", "batch", "chunk"};
-constexpr std::string_view kFillers[] = {"pass", "step",  "compute", "micro", "mini",
-                                         "id",   "index", "task",    "for",   "of"};
-
-template <class Words>
-bool is_one_of(const Words& words, std::string_view word) {
-    return std::find(std::begin(words), std::end(words), word) != std::end(words);
-}
-
-std::optional<Op> op_of_word(std::string_view word) {
-    const auto row =
-        std::find_if(std::begin(kOpWords), std::end(kOpWords), [&](const OpWord& known) { return known.word == word; });
-    return row == std::end(kOpWords) ? std::nullopt : std::optional(row->op);
-}
-
-struct Token {
-    std::string word;  // empty: a number
-    int number = 0;
-};
-
-// Returns the words, in lower case, and the numbers of a name; nothing for one that cannot be a task's.
-std::vector<Token> tokens_of(std::string_view name) {
-    constexpr std::size_t kLongest = 64;
-    std::vector<Token> tokens;
-    if (name.size() > kLongest)
-        return tokens;
-    for (std::size_t at = 0; at < name.size();) {
-        const auto is_digit = [&](char c) { return c >= '0' && c <= '9'; };
-        const auto is_letter = [&](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-        Token token;
-        if (is_digit(name[at])) {
-            const auto [end, error] = std::from_chars(name.data() + at, name.data() + name.size(), token.number);
-            if (error != std::errc() || token.number > kMostNumber)
-                return {};
-            at = static_cast<std::size_t>(end - name.data());
-        } else if (is_letter(name[at])) {
-            for (; at < name.size() && is_letter(name[at]); ++at)
-                token.word += static_cast<char>(std::tolower(static_cast<unsigned char>(name[at])));
-        } else {
-            ++at;
-            continue;
-        }
-        tokens.push_back(std::move(token));
-    }
-    return tokens;
-}
-
-struct NamedTask {
-    std::optional<Op> op;
-    std::optional<int> stage, microbatch, step;
-};
-
-// Reads what a name says; nothing is set if it has a word that names of tasks do not have.
-NamedTask named_in(std::string_view name) {
-    NamedTask named;
-    std::optional<int> before_op, after_op;
-    const std::vector<Token> tokens = tokens_of(name);
-    for (std::size_t k = 0; k < tokens.size(); ++k) {
-        const std::string_view word = tokens[k].word;
-        if (word.empty())
-            continue;
-        const bool is_followed = k + 1 < tokens.size() && tokens[k + 1].word.empty();
-        const std::optional<int> next = is_followed ? std::optional(tokens[k + 1].number) : std::nullopt;
-        if (const std::optional<Op> op = op_of_word(word); op && !named.op) {
-            named.op = op;
-            after_op = next;
-            if (k > 0 && tokens[k - 1].word.empty())
-                before_op = tokens[k - 1].number;
-        } else if (named.op == Op::Backward && (word == "input" || word == "weight")) {
-            named.op = word == "input" ? Op::BackwardInput : Op::BackwardWeight;
-        } else if (is_one_of(kStageWords, word) && next) {
-            named.stage = next;
-        } else if (is_one_of(kMicroBatchWords, word) && next) {
-            named.microbatch = next;
-        } else if (!is_one_of(kFillers, word) && !is_one_of(kMicroBatchWords, word)) {
-            return {};
-        }
-    }
-    if (!named.microbatch)
-        named.microbatch = after_op;
-    if (!named.stage && before_op && after_op)  // 1F3
-        named.stage = before_op;
-    return named;
-}
+constexpr const char* kNamedTasks =
+    "events with names such as F3, 1F3, 'fwd mb 3 stage 1' or forward_step, or with args op, microbatch and stage";
 
 std::optional<int> number_in(const json& args, std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
@@ -129,9 +31,8 @@ std::optional<int> number_in(const json& args, std::initializer_list<const char*
         if (found->is_number_integer() && *found >= 0 && *found <= kMostNumber)
             return found->get<int>();
         if (found->is_string())
-            if (const std::vector<Token> tokens = tokens_of(found->get_ref<const std::string&>());
-                tokens.size() == 1 && tokens.front().word.empty())
-                return tokens.front().number;
+            if (const std::optional<int> number = only_number_in(found->get_ref<const std::string&>()))
+                return number;
     }
     return {};
 }
@@ -148,14 +49,19 @@ NamedTask named_by(const json& event) {
         return {};
     for (const char* key : {"op", "type", "pass", "kind"})
         if (const auto found = args->find(key); found != args->end() && found->is_string())
-            if (const NamedTask other = named_in(found->get_ref<const std::string&>()); other.op)
+            if (const NamedTask other = named_in(found->get_ref<const std::string&>()); other.op) {
                 named.op = other.op;
+                named.is_word = other.is_word;
+            }
     const auto take = [&](std::optional<int>& value, std::initializer_list<const char*> keys) {
         if (const std::optional<int> number = number_in(*args, keys))
             value = number;
     };
     take(named.stage, {"stage", "stage_id", "stage_index", "pipeline_stage", "pp_rank"});
     take(named.microbatch, {"microbatch", "micro_batch", "microbatch_id", "micro_batch_id", "mb", "mb_id", "mb_index"});
+    take(named.chunk, {"chunk", "chunk_id", "model_chunk", "model_chunk_id", "vpp_rank"});
+    if (!named.microbatch)
+        std::swap(named.microbatch, named.chunk);
     take(named.step, {"step", "iteration", "iter"});
     return named;
 }
@@ -169,8 +75,7 @@ bool is_named_task(const json& event) {
     const std::string_view phase = phase_of(event);
     if (phase != "X" && phase != "B")
         return false;
-    const NamedTask named = named_by(event);
-    return named.op && named.microbatch;
+    return named_by(event).is_task();
 }
 
 class NamedReader {
@@ -185,12 +90,16 @@ public:
     std::vector<Found> read(const std::string& path) {
         parse_events(path, help_on_forms(), [this](const JsonPlace& event, std::size_t) { take(event); });
         std::erase_if(found_, [](const Found& task) { return task.end < task.start; });  // without an end
+        if (std::any_of(found_.begin(), found_.end(), has_number))  // then others are parts of tasks, or around them
+            std::erase_if(found_, [](const Found& task) { return !has_number(task); });
         std::stable_sort(found_.begin(), found_.end(),
                          [](const Found& a, const Found& b) { return a.start < b.start; });
         return std::move(found_);
     }
 
 private:
+    static bool has_number(const Found& task) { return task.named.microbatch.has_value(); }
+
     void take(const JsonPlace& event) {
         const std::string_view phase = phase_of(event.object);
         const Place place{shown_or_none(event.object, "pid"), shown_or_none(event.object, "tid")};
@@ -238,59 +147,62 @@ private:
     std::map<Place, std::vector<int>> open_;  // B without E: numbers in found_, -1 for other events
 };
 
-// Returns the device of each task: a number for each process, or for each thread.
+// Returns the device of each task: a number for each rank, process or thread.
 std::vector<int> devices_of(const std::vector<NamedReader::Found>& tasks) {
-    std::set<std::string> processes, threads;
+    std::set<std::string> ranks, processes, threads;
     for (const NamedReader::Found& task : tasks) {
+        ranks.insert(task.named.rank ? fmt::format("{:06}", *task.named.rank) : "");
         processes.insert(task.place.first);
         threads.insert(task.place.second);
     }
-    const bool by_process = processes.size() > 1;
-    const std::set<std::string>& names = by_process ? processes : threads;
+    const bool by_rank = !ranks.contains(""), by_process = processes.size() > 1;
+    const std::set<std::string>& names = by_rank ? ranks : by_process ? processes : threads;
     std::vector<int> devices;
-    for (const NamedReader::Found& task : tasks)
-        devices.push_back(static_cast<int>(
-            std::distance(names.begin(), names.find(by_process ? task.place.first : task.place.second))));
+    for (const NamedReader::Found& task : tasks) {
+        const std::string name = by_rank      ? fmt::format("{:06}", *task.named.rank)
+                                 : by_process ? task.place.first
+                                              : task.place.second;
+        devices.push_back(static_cast<int>(std::distance(names.begin(), names.find(name))));
+    }
     return devices;
 }
 
 void add_tasks(const std::string& path, const std::vector<NamedReader::Found>& tasks, const std::vector<int>& devices,
                std::vector<RecordedRank>& ranks) {
     std::map<int, RecordedRank> added;
-    bool has_steps = true;
     for (std::size_t k = 0; k < tasks.size(); ++k) {
         const NamedTask& named = tasks[k].named;
         RecordedRank& rank = added[devices[k]];
         rank.path = path;
         rank.rank = devices[k];
-        has_steps = has_steps && named.step;
-        rank.tasks.push_back({Task{*named.op, named.stage.value_or(devices[k]), *named.microbatch}, tasks[k].start,
-                              tasks[k].end, named.step.value_or(0)});
+        rank.tasks.push_back({Task{*named.op, named.stage.value_or(devices[k]), named.microbatch.value_or(kNotNamed)},
+                              tasks[k].start, tasks[k].end, named.step.value_or(0), named.chunk.value_or(-1)});
     }
-    for (auto& [device, rank] : added) {
-        if (!has_steps)
-            number_by_runs(rank.tasks);
+    for (auto& [device, rank] : added)
         ranks.push_back(std::move(rank));
-    }
 }
 
 Trace read_named_events(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
     std::vector<RecordedRank> ranks;
+    bool has_steps = true;
     for (std::size_t file = 0; file < paths.size(); ++file) {
         const std::vector<NamedReader::Found> tasks = NamedReader().read(paths[file]);
         if (tasks.empty())
-            fail("trace '{}': none of its events is a task of a pipeline: {}\n  help: {}", paths[file], kTasksByName,
+            fail("trace '{}': none of its events is a task of a pipeline: {}\n  help: {}", paths[file], kNamedTasks,
                  help_on_forms());
         const std::vector<int> devices =
             paths.size() > 1 ? std::vector<int>(tasks.size(), static_cast<int>(file)) : devices_of(tasks);
+        has_steps = has_steps && std::all_of(tasks.begin(), tasks.end(),
+                                             [](const NamedReader::Found& task) { return task.named.step; });
         add_tasks(paths[file], tasks, devices, ranks);
     }
+    complete_names(ranks, has_steps, notes);
     return trace_of_ranks(std::move(ranks), RankClocks::Running, notes);
 }
 
 }  // namespace
 
-extern const TraceForm kNamedEvents{.tasks = kTasksByName,
+extern const TraceForm kNamedEvents{.tasks = kNamedTasks,
                                     .of_one_rank = false,
                                     .is_task = is_named_task,
                                     .is_file = nullptr,

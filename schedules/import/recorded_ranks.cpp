@@ -90,12 +90,13 @@ public:
                 trace_.events.push_back({one.step, device, rank.rank, one.task, one.start, one.end, 0, -1});
         }
         check_tasks();
+        check_micro_batches();
         for (TraceEvent& event : trace_.events)
             of_one_clock_[clocks_ == RankClocks::FromSteps ? event.step : 0].push_back(&event);
         for (const auto& [step, events] : of_one_clock_)
             align(events);
+        length_ = begin_at_zero();
         note_moves();
-        begin_at_zero();
         trace_.schedule = kForeign;
         complete_from_tasks(trace_, ranks_.front().path);
         return std::move(trace_);
@@ -108,6 +109,23 @@ private:
             if (ranks_[k].rank == ranks_[k - 1].rank)
                 fail("traces '{}' and '{}' are both of rank {}\n  help: name one file for each rank",
                      ranks_[k - 1].path, ranks_[k].path, ranks_[k].rank);
+    }
+
+    // Every stage has all micro-batches: where the largest numbers differ, the files are of unlike runs.
+    void check_micro_batches() const {
+        const auto last_of = [](const RecordedRank& rank) {
+            int last = 0;
+            for (const RecordedTask& one : rank.tasks)
+                last = std::max(last, one.task.microbatch);
+            return last;
+        };
+        for (const RecordedRank& rank : ranks_)
+            if (const int last = last_of(rank), first = last_of(ranks_.front()); last != first)
+                fail(
+                    "traces '{}' and '{}' are of different runs: the first has {} micro-batches, the second {}\n  "
+                    "help: "
+                    "name the files of one run",
+                    ranks_.front().path, rank.path, first + 1, last + 1);
     }
 
     // Keeps the steps that have the same tasks as most others have, on all ranks.
@@ -226,21 +244,28 @@ private:
         constexpr std::size_t kMost = 8;
         const std::size_t more = parts.size() - std::min(parts.size(), kMost);
         parts.resize(parts.size() - more);
+        const bool far = std::any_of(moved_.begin(), moved_.end(),
+                                     [&](const auto& rank_and_move) { return rank_and_move.second > length_; });
         if (!parts.empty())
-            notes_.push_back(
-                fmt::format("clocks differ: tasks began before other ranks had made their inputs, so these "
-                            "ranks are moved later{}: {}{}",
-                            clocks_ == RankClocks::FromSteps ? ", at most by" : "", fmt::join(parts, ", "),
-                            more > 0 ? fmt::format(", {} more", more) : ""));
+            notes_.push_back(fmt::format(
+                "clocks differ: tasks began before other ranks had made their inputs, so these ranks are moved "
+                "later{}: "
+                "{}{}{}",
+                clocks_ == RankClocks::FromSteps ? ", at most by" : "", fmt::join(parts, ", "),
+                more > 0 ? fmt::format(", {} more", more) : "",
+                far ? "; that is more than the whole recording lasts: if the files are of different runs, the waiting "
+                      "means nothing"
+                    : ""));
     }
 
-    // Steps that begin at 0 follow each other without a gap.
-    void begin_at_zero() {
+    // Steps that begin at 0 follow each other without a gap. Returns the end of the last one.
+    Ns begin_at_zero() {
         Ns reached = 0;
         for (const auto& [step, events] : of_one_clock_)
             reached = move_to(reached, events);
         for (TraceEvent& event : trace_.events)
             event.step -= steps_.front();
+        return reached;
     }
 
     // Moves events so that the first begins at `begin`. Returns the end of the last.
@@ -263,16 +288,11 @@ private:
     std::map<int, std::vector<TraceEvent*>> of_one_clock_;  // of each step, or of all of them, by clocks_
     std::vector<int> steps_;                                // that all ranks have
     std::map<int, Ns> moved_;                               // rank -> the most
+    Ns length_ = 0;                                         // of the trace
     std::string not_aligned_;
 };
 
 }  // namespace
-
-void number_by_runs(std::vector<RecordedTask>& tasks) {
-    std::map<Task, int> runs;
-    for (RecordedTask& one : tasks)
-        one.step = runs[one.task]++;
-}
 
 Trace trace_of_ranks(std::vector<RecordedRank> ranks, RankClocks clocks, std::vector<std::string>& notes) {
     return Merge(std::move(ranks), clocks, notes).trace();

@@ -12,6 +12,7 @@ struct RecordedTask {
     Task task;
     Ns start, end;  // on the clock of its rank
     int step = 0;
+    int chunk = -1;  // of the model on its rank, where a name says so: `task.stage` is then the rank's place
 };
 
 // A device of the trace.
@@ -26,8 +27,14 @@ enum class RankClocks {
     FromSteps,  // every step of a rank begins at 0
 };
 
-// Numbers the steps of tasks that do not have one: the n-th run of a task is in step n.
-void number_by_runs(std::vector<RecordedTask>& tasks);
+inline constexpr int kNotNamed = -1;  // a micro-batch that is to be counted
+
+// Completes tasks whose names leave out parts. Stages follow from the chunks of the model. A micro-batch that is
+// kNotNamed is counted: the n-th forward of a stage in a step is of micro-batch n, and so is the n-th backward. Without
+// steps, a task's n-th run is in step n; where micro-batches are counted, a step ends where all stages have run as many
+// backwards as forwards. A note says what was counted. Throws Error (BadInput) with the file where the runs of one task
+// overlap, or chunks do not say which stages they are.
+void complete_names(std::vector<RecordedRank>& ranks, bool has_steps, std::vector<std::string>& notes);
 
 // Makes the trace of a pipeline, with a device for each rank in their order. A step that a rank lacks is left out, with
 // a note. A rank whose task begins before another rank has made its input is moved later, by the least time with which

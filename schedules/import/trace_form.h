@@ -22,11 +22,15 @@ struct TraceForm {
     Trace (*read)(const std::vector<std::string>& paths, std::vector<std::string>& notes);
 };
 
+// Returns a help text for files of torch.profiler in which no task is named.
+const char* help_on_annotations();
+
 // The names of events that are no tasks, for the message that says so.
 class SeenNames {
 public:
     void see(const nlohmann::json& event);
     std::string print() const;  // "its names are 'aten::mm', ..."; those of annotations if there are any
+    bool has_annotations() const { return !annotations_.empty(); }  // as torch.profiler writes them
 
 private:
     std::vector<std::string> names_, annotations_;

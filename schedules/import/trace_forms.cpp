@@ -77,7 +77,7 @@ const TraceForm& form_of(const std::string& path) {
         if (form->is_task != nullptr)
             tasks.emplace_back(form->tasks);
     fail("trace '{}': none of its events is a task of a plan: {}; {}\n  help: {}", path, fmt::join(tasks, "; "),
-         seen.print(), help_on_forms());
+         seen.print(), seen.has_annotations() ? help_on_annotations() : help_on_forms());
 }
 
 }  // namespace

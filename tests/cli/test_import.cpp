@@ -165,6 +165,13 @@ TEST_F(Import, TheSlowStageIsNamed) {
                        "120.0 ms of 150.0 ms of the critical path are its tasks.",
                        "With equal stages the step would take 135.0 ms, 10.0 % less."});
     EXPECT_FALSE(run_well("compare trace.json --replay --json").json().contains("explanation"));
+    for (Json& event : events)  // 10 ms pass before the last task: they are in no replay
+        if (event["ts"] == 130'000)
+            event["ts"] = 140'000;
+    write("late.json", events.dump());
+    expect_says(run_well("compare late.json --replay --explain").out,
+                {"With equal stages the replay would take 135.0 ms instead of 150.0 ms: 15.00 ms less, 9.4 % of the "
+                 "measured step of 160.0 ms."});
     write("equal.json", events_of([](const Slice& slice, Json& event) {
                             event["name"] = fmt::format("{}{}", slice.op, slice.microbatch);
                             event["pid"] = slice.device;
@@ -210,15 +217,18 @@ pipeline: {schedule: 1f1b, micro_batches: 2}
 }
 
 TEST_F(Import, WhatIsNoTaskIsSaid) {
-    const Json names = {"aten::mm", "conv2d_backward", "LinearBackward0", "Optimizer.step#SGD.step", "forward"};
+    const Json names = {"aten::mm", "conv2d_backward", "LinearBackward0", "Optimizer.step#SGD.step", "forward_hook"};
     Json events = Json::array();
     for (const Json& name : names)
         events.push_back({{"ph", "X"}, {"name", name}, {"pid", 0}, {"ts", 0}, {"dur", 1}});
     write("foreign.json", events.dump());
     expect_says(error_of("import foreign.json -o x.json", 2),
-                {"trace 'foreign.json'", "none of its events is a task of a plan", "F3, 1F3 or", "PP:0F1", "args op",
+                {"trace 'foreign.json'", "none of its events is a task of a plan",
+                 "F3, 1F3, 'fwd mb 3 stage 1' or forward_step", "PP:0F1", "args op",
                  "it has events 'aten::mm', 'conv2d_backward'", "help: "});
     EXPECT_FALSE(std::filesystem::exists(file("x.json")));
+    write("foreign.json", R"([{"ph": "X", "name": "forward", "pid": 0, "ts": 0, "dur": 1}])");
+    expect_says(error_of("import foreign.json -o x.json", 2), {"no number of the micro-batch", "no backwards"});
     write("foreign.json", "[]");
     expect_says(error_of("import foreign.json -o x.json", 2), {"no events with names"});
     expect_says(error_of("import mlp.yaml -o x.json", 2), {"is a config, not a trace", "pipewright simulate"});
