@@ -57,8 +57,8 @@ std::vector<Bytes> moved_in(const PlanGraph& graph, const Trace& trace) {
     return moved;
 }
 
-// Returns the parts of costs that a replay reads, apart from the lengths: which devices share a dispatcher. The times of
-// tasks contain everything else.
+// Returns the parts of costs that a replay reads, apart from the lengths: which devices share a dispatcher. The times
+// of tasks contain everything else.
 Costs dispatchers_of(const Costs& costs) {
     Costs dispatchers;
     dispatchers.dispatch = costs.dispatch;

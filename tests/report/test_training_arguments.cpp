@@ -17,15 +17,15 @@ namespace {
 Job job_of_plan(const std::string& model, const std::string& parallel, const std::string& pipeline,
                 const std::vector<std::string>& set = {}) {
     Notices notices;
-    return make_job(
-        load("{workload: {model: " + model +
-                 ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
-                 "between: {link: ndr400, adapters: 8}}, parallel: {" +
-                 parallel + "}, pipeline: {" + pipeline +
-                 "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, 0.95], epsilon: 1e-8, "
-                 "weight_decay: 0.1, clip_norm: 1}}",
-             set),
-        notices);
+    return make_job(load("{workload: {model: " + model +
+                             ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
+                             "between: {link: ndr400, adapters: 8}}, parallel: {" +
+                             parallel + "}, pipeline: {" + pipeline +
+                             "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, "
+                             "0.95], epsilon: 1e-8, "
+                             "weight_decay: 0.1, clip_norm: 1}}",
+                         set),
+                    notices);
 }
 
 std::string text_for(const std::string& program, const std::string& model, const std::string& parallel,

@@ -17,7 +17,8 @@ __attribute__((no_sanitize("thread"))) inline double dot(const double* a, const 
     return sums[0] + sums[1] + (sums[2] + sums[3]);
 }
 
-__attribute__((no_sanitize("thread"))) inline void add_multiple(double* to, double by, const double* from, std::size_t count) {
+__attribute__((no_sanitize("thread"))) inline void add_multiple(double* to, double by, const double* from,
+                                                                std::size_t count) {
     for (std::size_t i = 0; i < count; ++i)
         to[i] += by * from[i];
 }
