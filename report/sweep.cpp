@@ -390,6 +390,9 @@ std::string setting_of(const Sweep& sweep, std::size_t point) {
 Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks,
                      bool with_events) {
     Sweep sweep{axes, {}, {}, {}};
+    for (SweepAxis& axis : sweep.axes)
+        if (axis.key == "pipeline.schedule" && axis.texts == std::vector{std::string(kAllSchedules)})
+            axis.texts = schedules_in(std::string(kAllSchedules));
     simulate_points(source, hooks, with_events, sweep);
     require_one_that_works(sweep);
     choose_best(sweep);

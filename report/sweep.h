@@ -29,9 +29,10 @@ struct Sweep {
     Notices notes = {};  // of all points, each once
 };
 
-// Simulates all points of the axes; the block `sweep` of the config is not read. Stopped, it has the points so far.
-// Throws Error: BadInput at `sweep` where there are more than 10,000 points, or times of unlike micro-batches cannot be
-// compared; the first point's where no point can be simulated.
+// Simulates all points of the axes; the block `sweep` of the config is not read. The value "all" of pipeline.schedule
+// is that of schedules_in(). Stopped, it has the points so far. Throws Error: BadInput at `sweep` where there are more
+// than 10,000 points, or times of unlike micro-batches cannot be compared; the first point's where no point can be
+// simulated.
 Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& axes, const Hooks& hooks = {},
                      bool with_events = false);
 

@@ -34,7 +34,7 @@ public:
     const std::string& fact() const { return fact_; }
     const std::string& help() const { return help_; }  // empty: none
     const std::string& key() const { return key_; }    // of the config: "pipeline.stages"; empty: not known
-    // "cfg.yaml:14:13", the file with line and column, or "--set"; empty: not known.
+    // "cfg.yaml:14:13", the file with line and column, or the key of an override; empty: not known.
     const std::string& place() const { return place_; }
     const std::vector<Setting>& settings() const { return settings_; }
 

@@ -71,6 +71,10 @@ std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
             refuse_map(key, values);
             continue;
         }
+        if (key == "pipeline.schedule" && values.is_text() && values.text() == kAllSchedules) {
+            axis.texts = {std::string(kAllSchedules)};
+            continue;
+        }
         for (const Yaml& value : values.items())
             axis.texts.push_back(flow_text(value));
         if (values.is_list() && axis.texts.empty())

@@ -84,7 +84,7 @@ TEST_F(CudaCli, AMissingModuleIsBadInput) {
     use_module("nowhere.so");
     const std::string said = refusal(2);
     for (const char* part :
-         {"run.backend cuda is not installed", "--> --set", "cpu, reference or emulated", "nowhere.so"})
+         {"run.backend cuda is not installed", "--> run.backend\n", "cpu, reference or emulated", "nowhere.so"})
         EXPECT_NE(said.find(part), std::string::npos) << said;
     EXPECT_NE(status().find("not installed"), std::string::npos) << status();
 }

@@ -85,12 +85,12 @@ TEST_F(Messages, QuantitiesHaveANearestUnit) {
 // The mistake is in --set, and following the help is enough.
 TEST_F(Messages, StagesThatDoNotFitHaveAHelpThatWorks) {
     expect({set("pipeline.schedule=zb-v"),
-            {"zb-v places two stages on each device: 4 stages on 4 devices do not fit", "--> --set",
+            {"zb-v places two stages on each device: 4 stages on 4 devices do not fit", "--> pipeline.schedule\n",
              "pipeline.schedule=zb-v", "help: set workload.stages to 8, or cluster.devices to 2"}});
     run_well(set("pipeline.schedule=zb-v") + " --set workload.stages=8");
     run_well(set("pipeline.schedule=zb-v") + " --set cluster.devices=2");
     expect({set("cluster.devices=8"),
-            {"8 devices for 4 stages", "--> --set", "set workload.stages to 8, or cluster.devices to 4",
+            {"8 devices for 4 stages", "--> cluster.devices\n", "set workload.stages to 8, or cluster.devices to 4",
              "pipeline.replicas: [2, 2, 2, 2]"}});
     for (const char* way : {"workload.stages=8", "cluster.devices=4", "pipeline.replicas=[2,2,2,2]"})
         run_well(set("cluster.devices=8") + " --set " + way);

@@ -73,7 +73,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
          "A model, a trace or a profile in place of a config",
          "Name the file in a config, as the help says."},
         {"simulate gpt.yaml --set cluster.profile=profile.yaml",
-         {"the profile is of model 'mlp', not 'gpt'", "--> --set", "`pipewright profile`"},
+         {"the profile is of model 'mlp', not 'gpt'", "--> cluster.profile\n", "`pipewright profile`"},
          2,
          "A profile of another model",
          "Measure one for this config, or leave `cluster.profile` out."},
@@ -134,7 +134,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
          "A schedule that needs another number of stages",
          "Change one of the numbers that the help names. `simulate --schedules all` shows which schedules fit as they "
          "are."},
-        {"simulate four.yaml --set pipeline.replicas=2", {"pipeline.replicas=2", "--> --set", "cluster.devices to 8"}},
+        {"simulate four.yaml --set pipeline.replicas=2",
+         {"pipeline.replicas=2", "--> pipeline.replicas\n", "cluster.devices to 8"}},
         {"simulate gpt.yaml --set 'pipeline.split=[2, 2]'",
          {"no layer '2'", "a split has names of layers", "split: auto"}},
         {"simulate gpt.yaml --set 'pipeline.split=[h.9]'",

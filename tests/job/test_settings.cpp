@@ -57,7 +57,7 @@ TEST(ErrorFields, HaveTheKeyOfTheSettingToChange) {
     expect_says(error.what(), {"error: two weight", "cfg.yaml:4:", "  help: take 4"});
     EXPECT_TRUE(contains(error.place(), "cfg.yaml:4:")) << error.place();
     EXPECT_EQ(error_of({"pipeline.schedule=nonesuch"}).key(), "pipeline.schedule");
-    EXPECT_EQ(error_of({"pipeline.schedule=nonesuch"}).place(), "--set");
+    EXPECT_EQ(error_of({"pipeline.schedule=nonesuch"}).place(), "pipeline.schedule");
 }
 
 TEST(ErrorFields, AreThoseOfTheFirstMistakeOfAFile) {

@@ -107,7 +107,7 @@ TEST(Yaml, OverrideMessageShowsTheOverride) {
         for (const Yaml& item : root["b"]["c"].items())
             item.integer(0, 0, 9);
     });
-    EXPECT_TRUE(contains(message, " --> --set\n  |\n  | b.c=[1, x]\n  |         ^\n")) << message;
+    EXPECT_TRUE(contains(message, " --> b.c\n  |\n  | b.c=[1, x]\n  |         ^\n")) << message;
 }
 
 TEST(Yaml, CaretCountsCharacters) {
@@ -284,13 +284,25 @@ TEST(Set, DoesNotReachThroughAliases) {
     EXPECT_EQ(root["b"]["k"].integer(0, 0, 9), 2);
 }
 
+// `devices: 4` is short for four entries without keys.
+TEST(Set, ReachesTheEntriesOfANumber) {
+    const Yaml list = read("a: {devices: 3}", {"a.devices[1].speed=2"})["a"]["devices"];
+    ASSERT_EQ(list.items().size(), 3u);
+    EXPECT_EQ(list.items()[1]["speed"].integer(0, 0, 9), 2);
+    EXPECT_FALSE(list.items()[0]["speed"].present());
+    EXPECT_TRUE(contains(mistakes("a: {devices: 3}", {"a.devices[3].speed=2"}), "is a list of 3"));
+    EXPECT_TRUE(contains(mistakes("a: {devices: 3}", {"a.devices[1]=2"}), "is no list"));
+    EXPECT_TRUE(contains(mistakes("a: {devices: -3}", {"a.devices[0].speed=2"}), "is no list"));
+}
+
 TEST(Set, FillsAnEmptyFile) { EXPECT_EQ(read("", {"a.b=1"})["a"]["b"].integer(0, 0, 9), 1); }
 
 class BadSet : public testing::TestWithParam<const char*> {};
 TEST_P(BadSet, NamesItself) {
     const std::string message = mistakes("a: {b: [1, 2]}\nc: 3\n", {GetParam()});
     EXPECT_TRUE(contains(message, GetParam())) << message;
-    EXPECT_TRUE(contains(message, "--set")) << message;
+    const std::string set = GetParam();
+    EXPECT_TRUE(contains(message, " --> " + set.substr(0, set.find('=')) + "\n")) << message;
     EXPECT_TRUE(contains(message, "  help: ")) << message;
 }
 INSTANTIATE_TEST_SUITE_P(Grid, BadSet,

@@ -114,8 +114,10 @@ std::string Source::excerpt(Place place) const {
 }
 
 std::string Source::print(Place place) const {
-    if (place.set > 0)
-        return "--set";
+    if (place.set > 0) {
+        const std::string_view override = overrides_.at(static_cast<std::size_t>(place.set) - 1);
+        return printable(override.substr(0, std::min(override.find('='), kExcerpt)));
+    }
     return place.line > 0 ? fmt::format("{}:{}:{}", name_, place.line, place.column) : name_;
 }
 

@@ -50,7 +50,7 @@ private:
         Place place;
         std::string fact, help, key;
     };
-    std::string print(Place place) const;
+    std::string print(Place place) const;  // of an override its key
     std::string print(const Mistake& mistake) const;
     std::string excerpt(Place place) const;
 

@@ -311,6 +311,23 @@ std::optional<std::size_t> list_index(const std::string& text) {
 
 constexpr const char* kHowToSet = "write --set BLOCK.KEY=VALUE";
 
+constexpr std::int64_t kMostCounted = 1'000'000;
+
+// `devices: 4` is short for a list of four entries without keys. Returns whether the node is such a number, and makes
+// it the list.
+bool make_list_of_number(YamlNode& node) {
+    const std::optional<std::size_t> count = list_index(node.text);
+    if (node.kind != YamlNode::Kind::Text || !count || *count > kMostCounted)
+        return false;
+    YamlNode entry;
+    entry.kind = YamlNode::Kind::Map;
+    entry.place = node.place;
+    node.kind = YamlNode::Kind::List;
+    node.text.clear();
+    node.items.assign(*count, entry);
+    return true;
+}
+
 // The value that the steps lead to, made when missing.
 YamlNode& walk(YamlNode& root, const std::vector<Step>& steps, Place place) {
     YamlNode* node = &root;
@@ -318,7 +335,8 @@ YamlNode& walk(YamlNode& root, const std::vector<Step>& steps, Place place) {
     for (const Step& step : steps) {
         const std::string here = path.empty() ? "the file" : fmt::format("'{}'", path);
         path += step.bracketed ? "[" + step.name + "]" : (path.empty() ? "" : ".") + step.name;
-        if (node->kind == YamlNode::Kind::List) {
+        const bool is_key_of_entry = step.bracketed && &step != &steps.back() && !(&step)[1].bracketed;
+        if (node->kind == YamlNode::Kind::List || (is_key_of_entry && make_list_of_number(*node))) {
             const std::optional<std::size_t> index = list_index(step.name);
             if (!index || *index >= node->items.size())
                 throw Unreadable{place,
