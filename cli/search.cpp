@@ -3,6 +3,7 @@
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
 #include "cli/picture_options.h"
+#include "cli/search_line.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
@@ -246,7 +247,7 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     SearchResult result;
     std::optional<FoundPlan> other_cuts;
     {
-        ProgressLine line;
+        SearchLine line(is_stopped_by_signal);
         const MakespanLimits limits = limits_of(arguments, seconds_since(start));
         within_memory(memory, [&] {
             result = search_plans(problem, limits, [&](const std::string& state) { line.show(state); });
@@ -288,7 +289,7 @@ void search_cluster_on(const ComputingRanks& ranks, const Config& config, const 
     const Bytes memory = memory_limit_of(arguments) / (arguments.memory_limit.empty() ? ranks.on_host : 1);
     ClusterResult result;
     {
-        ProgressLine line;
+        SearchLine line(is_stopped_by_signal);
         const ClusterLimits limits = cluster_limits_of(config, arguments, seconds_since(start), ranks);
         SearchProgress progress = [&](const std::string& state) { line.show(state); };
         within_memory(memory, [&] { result = search_cluster(config, limits, is_first_rank() ? progress : nullptr); });
@@ -342,7 +343,13 @@ void search_objective(const Config& config, const SearchArguments& arguments) {
     limits.should_stop = is_stopped_by_signal;
     if (arguments.time_limit > 0)
         limits.seconds = arguments.time_limit;
-    within_memory(memory, [&] { write_partition(search_partition(config, limits), arguments); });
+    std::optional<PartitionSearch> found;
+    {
+        SearchLine line(is_stopped_by_signal);
+        line.show("searching");
+        within_memory(memory, [&] { found = search_partition(config, limits); });
+    }
+    write_partition(*found, arguments);
 }
 
 void search_config(const SearchArguments& arguments) {

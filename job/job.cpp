@@ -19,9 +19,10 @@ namespace pw {
 
 namespace {
 
-// Adds the plan and its costs.
-void add_plan(Job& job, const StageLinks& links, const CostsOfShape& costs, Notices& notices) {
-    ProvenPlan proven = proven_plan(job.config, links, job.config.training.steps, costs, &notices);
+// Adds the plan and its costs. `known` is the plan if it was made before.
+void add_plan(Job& job, const StageLinks& links, const CostsOfShape& costs, Notices& notices,
+              const ProvenPlan* known = nullptr) {
+    ProvenPlan proven = known ? *known : proven_plan(job.config, links, job.config.training.steps, costs, &notices);
     job = with_plan(std::move(job), std::move(proven));
     job.costs = costs(job.plan.shape);
 }
@@ -84,7 +85,8 @@ Job uniform_job(Config config, Notices& notices) {
     return job;
 }
 
-Job layered_job(Config config, Model model, Profile profile, CostSource source, Notices& notices) {
+Job layered_job(Config config, Model model, Profile profile, CostSource source, Notices& notices,
+                const ProvenPlan* known = nullptr) {
     Job job;
     job.config = std::move(config);
     job.source = source;
@@ -98,7 +100,7 @@ Job layered_job(Config config, Model model, Profile profile, CostSource source, 
         return complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
                               cluster_of(job.config, job.profile), model.layers, job.split, shape);
     };
-    add_plan(job, links_of(model.layers, job.split), costs_of_shape, notices);
+    add_plan(job, links_of(model.layers, job.split), costs_of_shape, notices, known);
     note_larger_buckets(job.costs, notices);
     check_messages(job, notices);
     job.model = std::make_shared<const Model>(std::move(model));
@@ -113,13 +115,15 @@ std::optional<Precision> precision_of(const Profile& profile) {
 
 }  // namespace
 
-Job make_job(Config config, Notices& notices) {
+Job make_job(Config config, Notices& notices) { return make_job(std::move(config), nullptr, notices); }
+
+Job make_job(Config config, const ProvenPlan* known, Notices& notices) {
     return at_its_place(config, [&] {
         if (!cost_source_of(config).has_layers)
             return uniform_job(config, notices);
         Model model = build_model(config);
         Profile profile = profile_of(config, model);
-        return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
+        return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices, known);
     });
 }
 

@@ -205,7 +205,8 @@ std::size_t rows_of(const ClusterPlans& plans, std::size_t most) { return plans.
 
 Job job_in_row(const ClusterPlans& plans, std::size_t row) {
     Notices notices;  // of the schedule, which the search chose
-    return make_job(config_of(plans.config, plans.result.best_by_degrees(row).at(row - 1)->choice), notices);
+    const ClusterPlan& plan = *plans.result.best_by_degrees(row).at(row - 1);
+    return make_job(config_of(plans.config, plan.choice), plan.plan.get(), notices);
 }
 
 ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits, const Hooks& hooks) {

@@ -1,10 +1,18 @@
 // How a long call reports its progress, and how its caller stops it.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <chrono>
 #include <functional>
 #include <string>
 
 namespace pw {
+
+// Returns the state of a call that has taken this time: "12 s: point 3 of 12".
+inline std::string with_time(const std::string& state, std::chrono::duration<double> taken) {
+    return fmt::format("{:.0f} s: {}", taken.count(), state);
+}
 
 // Both may be called often, and from another thread than the caller's.
 struct Hooks {

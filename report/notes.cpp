@@ -153,8 +153,22 @@ void add_note(Notices& notes, std::string note) {
         notes.push_back(std::move(note));
 }
 
+// The largest number of samples of every layer counts.
+Notices notes_on_spread(const Profile& profile) {
+    Ns median = 0, spread = 0;
+    for (const LayerProfile& layer : profile.layers)
+        if (!layer.times.empty()) {
+            const LayerTimes& times = layer.times.rbegin()->second;
+            median += times.forward.median + times.backward.median;
+            spread += times.forward.spread + times.backward.spread;
+        }
+    return warnings_of_spread(median, spread);
+}
+
 Notices notes_on_file(const Job& job, const std::vector<int>& used) {
     Notices notes = job.profile.notes;
+    for (std::string& note : notes_on_spread(job.profile))
+        notes.push_back(std::move(note));
     if (const int size = job.config.pipeline.micro_batch_size; job.profile.any_size && size != 1)
         notes.push_back(fmt::format(
             "the times and sizes of {} are those of a micro-batch, whatever its size: pipeline.micro_batch_size {} "
@@ -228,9 +242,9 @@ Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
 }
 
 std::string note_on_precision(const Config& config) {
-    const BuiltInModel* const model = find_model(config.workload.model);
-    const bool of_tokens = model != nullptr && model->labels == Labels::PerToken && config.cluster.kind;
-    return (is_transformer(config) || of_tokens) && !config.places.contains("training.precision")
+    const bool depends =
+        is_transformer(config) || (find_model(config.workload.model) != nullptr && config.cluster.kind);
+    return depends && !config.places.contains("training.precision")
                ? fmt::format(
                      "no training.precision: predicted in {}; for mixed precision write training: {{precision: "
                      "bf16}}, or --set training.precision=bf16",

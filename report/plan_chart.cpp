@@ -38,13 +38,13 @@ std::vector<const PlanDot*> pareto_front(const std::vector<PlanDot>& plans) {
     return front;
 }
 
-// The parts of a plan's name that are not those of all plans of the front.
+// The parts of a plan's name that are not those of all plans of the front. Empty parts are left out.
 std::string short_name(const PlanDot& plan, const std::vector<const PlanDot*>& front) {
     std::vector<std::string> differing;
     for (std::size_t i = 0; i < plan.parts.size(); ++i)
-        if (i == 0 || std::any_of(front.begin(), front.end(), [&](const PlanDot* other) {
-                return i >= other->parts.size() || other->parts[i] != plan.parts[i];
-            }))
+        if (!plan.parts[i].empty() && (i == 0 || std::any_of(front.begin(), front.end(), [&](const PlanDot* other) {
+                                           return i >= other->parts.size() || other->parts[i] != plan.parts[i];
+                                       })))
             differing.push_back(plan.parts[i]);
     return fmt::format("{}", fmt::join(differing, ", "));
 }

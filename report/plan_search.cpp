@@ -18,6 +18,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -72,9 +73,9 @@ std::string proof_of(const SearchResult& result) {
 }
 
 // The command says once what there is to say about the best plan.
-Job quiet_job_of(Config config) {
+Job quiet_job_of(const PlanSearch& search, const FoundPlan& plan) {
     Notices notices;
-    return make_job(std::move(config), notices);
+    return make_job(config_of(search.problem, plan), plan.plan.get(), notices);
 }
 
 }  // namespace
@@ -88,28 +89,32 @@ const char* name_of(SearchStop stop) {
 
 namespace {
 
-// When the time is up, what is not known stays so.
+// When the search was stopped, what is not known stays so.
 std::string bubble_of(const PlanSearch& search, const FoundPlan& plan) {
     if (plan.bubble_rate)
         return print_percent(*plan.bubble_rate);
-    if (search.result.stop == SearchStop::Time && &plan != search.result.best())
+    if (&plan == search.result.best())
+        return print_percent(metrics_of(predict(*search.best)).bubble_rate);
+    if (search.result.stop == SearchStop::Time || search.result.stop == SearchStop::Caller)
         return "-";
-    return print_percent(metrics_of(predict(quiet_job_of(config_of(search.problem, plan)))).bubble_rate);
+    return print_percent(metrics_of(predict(quiet_job_of(search, plan))).bubble_rate);
 }
 
 // Returns whether two choices differ in the name of the schedule alone: their plans are the same, task by task.
 bool is_same_plan(const PlanSearch& search, const FoundPlan& a, const FoundPlan& b) {
     PlanChoice renamed = a.choice;
     renamed.schedule = b.choice.schedule;
-    if (renamed != b.choice || a.step_time != b.step_time || a.reserved != b.reserved ||
-        a.split.layers != b.split.layers)
-        return false;
-    return quiet_job_of(config_of(search.problem, a)).plan.order ==
-           quiet_job_of(config_of(search.problem, b)).plan.order;
+    return renamed == b.choice && a.step_time == b.step_time && a.reserved == b.reserved &&
+           a.split.layers == b.split.layers && quiet_job_of(search, a).plan.order == quiet_job_of(search, b).plan.order;
 }
 
 bool is_asynchronous_plan(const PlanSearch& search, const FoundPlan& plan) {
     return schedule_named(search.problem.config, plan.choice.schedule).asynchronous();
+}
+
+// Schedule and number of stages. Of one stage the schedule hardly matters.
+std::pair<std::string, int> kind_of(const PlanChoice& choice) {
+    return {choice.stages == 1 ? "" : choice.schedule, choice.stages};
 }
 
 struct PlanRow {
@@ -117,12 +122,15 @@ struct PlanRow {
     std::vector<std::string> also;  // schedules that have the same plan
 };
 
-// Returns the best plans, each once.
+// Returns the best plan of each kind, the best first. A plan that another kind has, too, is in one row.
 std::vector<PlanRow> plan_rows(const PlanSearch& search, std::size_t most) {
     std::vector<PlanRow> rows;
+    std::set<std::pair<std::string, int>> known;
     for (const FoundPlan& plan : search.result.plans) {
         if (!plan.fits)
             break;
+        if (!known.insert(kind_of(plan.choice)).second)
+            continue;
         const auto same = std::find_if(rows.begin(), rows.end(),
                                        [&](const PlanRow& row) { return is_same_plan(search, *row.plan, plan); });
         if (same != rows.end())
@@ -137,7 +145,8 @@ std::vector<PlanRow> plan_rows(const PlanSearch& search, std::size_t most) {
 
 std::string plans_text(const PlanSearch& search, std::size_t most) {
     const Bytes limit = common_limit(search.problem.config.cluster.devices);
-    Table table({"plan", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
+    Table table(
+        {"best of each kind", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
     for (const auto& [found, also] : plan_rows(search, most)) {
         const FoundPlan& plan = *found;
         std::string stages;
@@ -187,13 +196,11 @@ std::string stages_text(const PlanSearch& search) {
 }
 
 std::vector<std::string> short_parts(const PlanChoice& choice) {
-    const std::string name = print(choice);
-    std::vector<std::string> parts = {choice.schedule,
-                                      fmt::format("{}\u00d7{}", choice.micro_batches, choice.micro_batch_size),
-                                      fmt::format("{} stages", choice.stages)};
-    const std::size_t rest = name.find(',', name.find("micro-batches of"));
-    parts.push_back(rest == std::string::npos ? "" : name.substr(rest + 2));
-    return parts;
+    const bool is_data_parallel = choice.is_data_parallel();
+    return {is_data_parallel ? "data parallel" : choice.schedule,
+            fmt::format("{}\u00d7{}", choice.micro_batches, choice.micro_batch_size),
+            is_data_parallel ? "" : fmt::format("{} stage{}", choice.stages, choice.stages == 1 ? "" : "s"),
+            print_variant(choice)};
 }
 
 std::vector<PlanDot> dots_of(const PlanSearch& search) {
@@ -256,7 +263,7 @@ SearchProblem posed_search(const Config& config) {
 PlanSearch found_plans(SearchProblem problem, SearchResult result) {
     PlanSearch search{std::move(problem), std::move(result)};
     if (const FoundPlan* best = search.result.best()) {
-        search.best = make_job(config_of(search.problem, *best), search.result.notes);
+        search.best = make_job(config_of(search.problem, *best), best->plan.get(), search.result.notes);
         note_limits_of_best(search.problem.config, search.result);
     }
     return search;
@@ -457,6 +464,8 @@ std::string without_defaults(const std::string& yaml) {
 }  // namespace
 
 std::string yaml_for(const Config& config, const std::string& file) {
+    if (file.empty())
+        return without_defaults(print_config(config));
     const auto folder = std::filesystem::absolute(file).parent_path();
     return without_defaults(print_config(with_paths_from(config, folder.string())));
 }
@@ -464,7 +473,7 @@ std::string yaml_for(const Config& config, const std::string& file) {
 std::size_t rows_of(const PlanSearch& search, std::size_t most) { return plan_rows(search, most).size(); }
 
 Job job_in_row(const PlanSearch& search, std::size_t row) {
-    return quiet_job_of(config_of(search.problem, *plan_rows(search, row).at(row - 1).plan));
+    return quiet_job_of(search, *plan_rows(search, row).at(row - 1).plan);
 }
 
 std::string place_of_row(std::size_t row, Ns best) {

@@ -41,7 +41,8 @@ bool ended_without_a_plan(const PlanSearch& search);
 void require_plan(const PlanSearch& search);
 
 Json to_json(const PlanSearch& search);
-// Returns the `most` best plans as a table, each once, and the stages of the best one. There must be one.
+// Returns the best plans of at most `most` kinds, schedule and number of stages, as a table, each plan once and data
+// parallelism once, and the stages of the best one. There must be one.
 std::string to_text(const PlanSearch& search, std::size_t most);
 // Returns the number of rows of a table with at most `most` plans.
 std::size_t rows_of(const PlanSearch& search, std::size_t most);
@@ -60,7 +61,8 @@ const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped
 Bytes common_limit(const std::vector<DeviceConfig>& devices);
 // Returns the words on a row that is not the first, in the comments of its config.
 std::string place_of_row(std::size_t row, Ns best);
-// Returns a config as YAML for `file`, relative to which its paths are written, without blocks of defaults.
+// Returns a config as YAML for `file`, relative to which its paths are written, without blocks of defaults. Without a
+// file its paths are whole.
 std::string yaml_for(const Config& config, const std::string& file);
 
 }  // namespace pw

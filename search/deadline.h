@@ -33,6 +33,8 @@ public:
             passed_ = std::chrono::steady_clock::now() >= end_ - room_ || (should_stop_ && should_stop_());
         return passed_;
     }
+    // Returns whether it is over, for work that is ended from inside: no time is left for later work.
+    bool is_over() const { return (should_stop_ && should_stop_()) || std::chrono::steady_clock::now() >= end_; }
     // Infinite where there is no limit.
     std::chrono::duration<double> left() const {
         const std::chrono::duration<double> left = end_ - std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 
 #include "workloads/bounded.h"
 #include "workloads/error.h"
+#include "workloads/interruption.h"
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +38,9 @@ void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const
     settle(0);
     issue_calls(0);
     share_when_due(0);
+    RareInterruption interruption(1024);
     while (!queue_.empty()) {
+        interruption.point();
         const Event event = queue_.top();
         queue_.pop();
         handle(event);

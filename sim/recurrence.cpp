@@ -2,6 +2,7 @@
 
 #include "schedules/passes/passes.h"
 #include "schedules/passes/waiting.h"
+#include "workloads/interruption.h"
 #include "workloads/random.h"
 
 #include <algorithm>
@@ -31,6 +32,7 @@ Recurrence::Recurrence(const PlanGraph& graph, const TaskKinds& kinds, const Tra
 
 void Recurrence::evaluate(Times times) {
     assert(runs_through());
+    Interruption::point();
     times_ = std::move(times);
     end_.resize(order_.size());
     start_.resize(times_.bucket_delays.empty() ? 0 : order_.size());

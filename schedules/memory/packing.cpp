@@ -1,6 +1,7 @@
 // The offsets of a device's buffers in its arena.
 #include "schedules/memory/buffers.h"
 #include "schedules/memory/packing_search.h"
+#include "workloads/interruption.h"
 
 #include <algorithm>
 #include <iterator>
@@ -229,6 +230,7 @@ Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak,
     const Sequence forwards = sequence_of(buffers, order, end, true),
                    backwards = sequence_of(buffers, order, end, false);
     for (const auto& [times, width] : kSearches) {
+        Interruption::point();
         const auto limit = static_cast<Bytes>(times * static_cast<double>(peak)) / unit * unit;
         if (limit >= arena || order.size() * static_cast<std::size_t>(width) > kMostPartials)
             continue;
@@ -264,6 +266,7 @@ Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, 
     const Order born = order;
     std::vector<Bytes> other = offset;
     for (const auto& key : {by_size, by_area, by_life}) {
+        Interruption::point();
         if (arena <= least)
             break;
         std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(buffers[a]) < key(buffers[b]); });
@@ -286,9 +289,11 @@ Packing pack(const std::vector<Buffer>& buffers, int devices, std::span<const By
     double pairs = 0;
     for (int device = 0; device < devices; ++device)
         pairs += static_cast<double>(own[device].size()) * static_cast<double>(own[device].size());
-    for (int device = 0; device < devices; ++device)
+    for (int device = 0; device < devices; ++device) {
+        Interruption::point();
         packing.arena[device] =
             pack_device(buffers, own[device], pairs <= kMostPairs, enough.empty() ? 0 : enough[device], packing.offset);
+    }
     return packing;
 }
 

@@ -1,5 +1,7 @@
 #include "schedules/orders/all_orders.h"
 
+#include "workloads/interruption.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -257,6 +259,7 @@ private:
 
     // Whether the rest can end in time: the device that is least far runs a pass, or waits.
     bool runs() {
+        interruption_.point();
         if (left_ == 0 || --left_ == 0 || is_late())
             return false;
         ChainDevice* first = nullptr;
@@ -324,6 +327,7 @@ private:
     const bool of_span_;
     const Ns most_;
     int left_;  // tries
+    RareInterruption interruption_{1024};
     PassLists lists_;
     std::vector<ChainDevice> devices_;
     std::vector<std::array<int, 3>> done_;              // by stage and kind

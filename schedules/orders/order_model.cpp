@@ -4,6 +4,7 @@
 #include "schedules/plan/sum_groups.h"
 #include "workloads/bounded.h"
 #include "workloads/error.h"
+#include "workloads/interruption.h"
 
 #include <algorithm>
 #include <map>
@@ -380,6 +381,7 @@ void OrderTimer::run(int device, const std::vector<Pass>& list) {
 }
 
 StepTimes OrderTimer::times(const PassLists& lists) {
+    Interruption::point();
     missing_ = model_.inputs();
     ready_.assign(missing_.size(), 0);
     sender_.assign(missing_.size(), -1);

@@ -5,6 +5,7 @@
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "workloads/error.h"
+#include "workloads/interruption.h"
 #include "workloads/text/yaml.h"
 
 #include <algorithm>
@@ -216,8 +217,11 @@ ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> 
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
     add_updates(plan, costs != nullptr ? known_times(*costs) : KnownTimes{});
+    Interruption::point();
     add_transfers(plan, mode);
+    Interruption::point();
     add_recomputes(plan, options.recompute);
+    Interruption::point();
     std::shared_ptr<const Proof> proof = check(plan, mode);
     return {std::move(plan), std::move(proof)};
 }

@@ -111,8 +111,12 @@ private:
         if (!progress_)
             return;
         const Ns best = limit_of(1);
-        progress_(fmt::format("{} {}/{}: {}", doing, done, all,
-                              best == kNoPlan ? "nothing fits yet" : "best " + print_time(best)));
+        std::string found = "nothing fits yet";
+        if (best < kNoPlan)
+            found = "best " + print_time(best);
+        if (best < kNoPlan && bound_so_far_ > 0)
+            found += fmt::format(", gap {:.1f} %", 100 * gap_of(best, std::min(bound_so_far_, best)));
+        progress_(fmt::format("{} {}/{}: {}", doing, done, all, found));
     }
 
     // Returns the reason that comes last in the enum of those of all processes.
@@ -165,7 +169,7 @@ private:
         const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, config_) : std::nullopt;
         if (!choice)
             return;
-        result_.vendor = attempts_at({&*choice}, config_, limits_).front().plan;
+        result_.vendor = attempts_at({&*choice}, config_, limits_, deadline_).front().plan;
         if (!result_.vendor)  // its schedule refuses the number of micro-batches
             return;
         result_.recipe = recipe;
@@ -229,10 +233,10 @@ private:
         std::vector<const ClusterChoice*> choices;
         for (const std::size_t index : batch)
             choices.push_back(&choices_[index]);
-        std::vector<Attempt> found = attempts_at(choices, config_, limits_);
+        std::vector<Attempt> found = attempts_at(choices, config_, limits_, deadline_);
         for (std::size_t i = 0; i < batch.size(); ++i) {
-            if (!found[i].has_memory) {
-                ++result_.left_out;
+            if (!found[i].has_memory || !found[i].has_time) {
+                result_.left_out += found[i].has_memory ? 0 : 1;
                 least_left_out_ = std::min(least_left_out_, bounds_[batch[i]].step_time);
             } else if (found[i].plan) {
                 if (found[i].plan->fits)
@@ -252,9 +256,14 @@ private:
             return std::pair(bounds_[a].step_time, a) < std::pair(bounds_[b].step_time, b);
         };
         std::sort(order.begin(), order.end(), by_bound);
+        Ns by_costs = kNoPlan;
+        for (const std::size_t index : by_costs_)
+            by_costs = std::min(by_costs, bounds_[index].step_time);
         std::size_t next = 0;
         while (next < order.size() && bounds_[order[next]].step_time < limit_of(limits_.exact) && !is_over()) {
             simulate(next_batch(order, next, [&](std::size_t index) { return may_be_proposed(choices_[index]); }));
+            const Ns least = next < order.size() ? bounds_[order[next]].step_time : kNoPlan;
+            bound_so_far_ = every_bound_ ? std::min({limit_of(1), least, by_costs, least_left_out_}) : 0;
             show("plans", next, order.size());
         }
         result_.too_slow = static_cast<int>(order.size() - next);
@@ -330,7 +339,8 @@ private:
     std::vector<ChoiceBounds> bounds_;   // by choice
     std::vector<std::size_t> by_costs_;  // choices whose schedules order tasks by costs
     bool every_bound_ = true;            // false: some choice has no bound
-    Ns least_left_out_ = kNoPlan;        // bound on the choices for which there was not enough memory
+    Ns least_left_out_ = kNoPlan;        // bound on the choices for which there was not enough memory or time
+    Ns bound_so_far_ = 0;                // on all choices; 0: not known
     std::map<DegreesKey, Ns> best_of_;   // step times of plans that fit
     ClusterResult result_;
 };

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,7 +40,8 @@ struct ClusterNumbers {
 // A plan that was simulated.
 struct ClusterPlan : ClusterNumbers {
     ClusterChoice choice;
-    std::vector<Bytes> reserved;  // by device of the pipeline
+    std::vector<Bytes> reserved;                  // by device of the pipeline
+    std::shared_ptr<const ProvenPlan> plan = {};  // what make_job makes of it, if this process made it by costs
     Bytes most_reserved() const;
 };
 

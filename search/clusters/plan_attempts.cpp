@@ -1,10 +1,12 @@
 #include "search/clusters/plan_attempts.h"
 
 #include "job/job.h"
+#include "job/plan.h"
 #include "schedules/memory/buffers.h"
 #include "search/clusters/choice_bounds.h"
 #include "sim/simulate.h"
 #include "workloads/error.h"
+#include "workloads/interruption.h"
 #include "workloads/threads.h"
 
 #include <algorithm>
@@ -30,14 +32,22 @@ ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
         found.exposed = std::max(found.exposed, device.exposed_communication);
         found.reserved.push_back(device.needed_memory());
     }
+    if (schedule_of(job.config).needs_costs)
+        found.plan = std::make_shared<const ProvenPlan>(ProvenPlan{*plan, job.proof});
     const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
     found.fits = worst.needs <= worst.has;
     return found;
 }
 
-Attempt attempt_at(const ClusterChoice& choice, const Config& config) {
+Attempt attempt_at(const ClusterChoice& choice, const Config& config, const Deadline& deadline) {
+    const Interruption interruption([&] {
+        if (deadline.is_over())
+            throw TimeIsUp{};
+    });
     try {
-        return {true, simulated(config, choice)};
+        return {true, true, simulated(config, choice)};
+    } catch (const TimeIsUp&) {
+        return {true, false};
     } catch (const std::bad_alloc&) {
         return {false};
     } catch (const Error& error) {
@@ -47,6 +57,7 @@ Attempt attempt_at(const ClusterChoice& choice, const Config& config) {
 
 void write(Packet& packet, const Attempt& attempt) {
     put(packet, attempt.has_memory);
+    put(packet, attempt.has_time);
     put(packet, attempt.plan.has_value());
     if (!attempt.plan)
         return;
@@ -57,7 +68,9 @@ void write(Packet& packet, const Attempt& attempt) {
 }
 
 Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
-    Attempt attempt{reader.take<bool>()};
+    Attempt attempt;
+    attempt.has_memory = reader.take<bool>();
+    attempt.has_time = reader.take<bool>();
     if (!reader.take<bool>())
         return attempt;
     ClusterPlan& plan = attempt.plan.emplace(ClusterPlan{reader.take<ClusterNumbers>(), choice, {}});
@@ -70,18 +83,18 @@ Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
 }  // namespace
 
 std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const Config& config,
-                                 const ClusterLimits& limits) {
+                                 const ClusterLimits& limits, const Deadline& deadline) {
     std::vector<std::size_t> own;
     for (std::size_t i = 0; i < choices.size(); ++i)
         if (limits.team.is_own(i))
             own.push_back(i);
     std::vector<Attempt> found(choices.size());
     for_each_index(own.size(), limits.threads,
-                   [&](std::size_t k) { found[own[k]] = attempt_at(*choices[own[k]], config); });
+                   [&](std::size_t k) { found[own[k]] = attempt_at(*choices[own[k]], config, deadline); });
     Packet packet;
     for (const std::size_t i : own) {
         if (!found[i].has_memory && limits.threads > 1)
-            found[i] = attempt_at(*choices[i], config);
+            found[i] = attempt_at(*choices[i], config, deadline);
         put(packet, i);
         write(packet, found[i]);
     }

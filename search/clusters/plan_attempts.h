@@ -2,21 +2,23 @@
 #pragma once
 
 #include "search/clusters/cluster_search.h"
+#include "search/deadline.h"
 
 #include <optional>
 #include <vector>
 
 namespace pw {
 
-// A plan that was to be simulated: absent if its schedule refuses it, or if there was not the memory.
+// A plan that was to be simulated: absent if its schedule refuses it, or if there was not the memory or the time.
 struct Attempt {
     bool has_memory = true;
+    bool has_time = true;
     std::optional<ClusterPlan> plan = {};
 };
 
 // Returns the attempts at all choices. The processes of the team call it together; each simulates its part. A plan that
-// runs out of memory is tried again alone.
+// runs out of memory is tried again alone. At the deadline the simulations under way end.
 std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const Config& config,
-                                 const ClusterLimits& limits);
+                                 const ClusterLimits& limits, const Deadline& deadline);
 
 }  // namespace pw

@@ -1,11 +1,14 @@
-// Work on the choices of a search in batches, on several threads, until the time is up.
+// Work on the choices of a search in batches, on several threads, until the time is up: then the work under way is
+// ended from inside.
 #pragma once
 
+#include "search/plans/families.h"
 #include "search/plans/searched_choices.h"
 
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,7 +17,8 @@ namespace pw {
 class Batches {
 public:
     // It refers to its arguments.
-    Batches(SearchedChoices& choices, const MakespanLimits& limits, const SearchProgress& progress);
+    Batches(SearchedChoices& choices, const std::vector<Family>& families, const MakespanLimits& limits,
+            const SearchProgress& progress);
 
     // Works on one choice: `limit` is the best step time before the batch. May throw TimeIsUp.
     using Work = std::function<void(SearchedChoice& choice, Ns limit, Deadline& deadline)>;
@@ -27,16 +31,30 @@ public:
     bool is_over() { return time_is_up_ || deadline_.passed(); }
 
 private:
+    // What progress says of the search; other threads change the trials in the meantime.
+    struct Shown {
+        std::string doing;
+        std::size_t done = 0, all = 0;
+        Ns best = 0, bound = 0;
+        std::int64_t candidates = 0;
+    };
+
     bool attempt(SearchedChoice& choice, Ns limit, const Work& work);
-    void show(const std::string& doing, std::size_t done, std::size_t all) const;
+    bool attempt_shown(SearchedChoice& choice, Ns limit, const Work& work);
+    void look_at_all();
+    void show() const;
 
     SearchedChoices& choices_;
+    const std::vector<Family>& families_;
     const MakespanLimits& limits_;
     const SearchProgress& progress_;
     Deadline deadline_;
     bool hurried_;
     std::atomic<bool> time_is_up_ = false;               // for some choice
     std::chrono::steady_clock::duration step_lasts_{0};  // to simulate the largest plan so far
+    std::mutex mutex_;                                   // of `shown_`
+    Shown shown_;
+    std::chrono::steady_clock::time_point looked_{};  // when the bound was last computed
 };
 
 }  // namespace pw

@@ -134,32 +134,38 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
             pipeline.lists.push_back(names_of(layers));
 }
 
-std::string print(const PlanChoice& choice) {
-    std::string text;
-    if (choice.stages == 1 && choice.devices.size() > 1) {
-        text = fmt::format("data parallel on {} devices, {} micro-batches of {}, {}", choice.devices.size(),
-                           choice.micro_batches, choice.micro_batch_size, choice.schedule);
-    } else {
-        text = fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
-                           choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
-                           choice.micro_batches, choice.micro_batch_size);
-        if (!choice.replicas.empty())
-            text += fmt::format(", replicas {}", fmt::join(choice.replicas, " "));
-    }
+std::string print_variant(const PlanChoice& choice) {
+    std::vector<std::string> parts;
+    if (!choice.replicas.empty() && choice.stages > 1)
+        parts.push_back(fmt::format("replicas {}", fmt::join(choice.replicas, " ")));
     if (choice.copies > 1)
-        text += fmt::format(", {} replicas of the pipeline", choice.copies);
+        parts.push_back(fmt::format("{} replicas of the pipeline", choice.copies));
     if (choice.recomputed > 0)
-        text += fmt::format(", {} of the stages recomputed", choice.recomputed);
+        parts.push_back(fmt::format("{} of the stages recomputed", choice.recomputed));
     if (choice.layers.size() > 3)
-        text += fmt::format(" in {} layers", choice.layers.size());
+        parts.back() += fmt::format(" in {} layers", choice.layers.size());
     else if (!choice.layers.empty())
-        text += fmt::format(" in {}", fmt::join(choice.layers, " "));
+        parts.back() += fmt::format(" in {}", fmt::join(choice.layers, " "));
     if (choice.saved > 0)
-        text += fmt::format(", {} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es");
+        parts.push_back(
+            fmt::format("{} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es"));
     if (choice.ahead == Recomputation::kByCosts)
-        text += ", in idle time";
+        parts.emplace_back("in idle time");
     else if (choice.ahead > 0)
-        text += fmt::format(", {} recomputed ahead", choice.ahead);
+        parts.push_back(fmt::format("{} recomputed ahead", choice.ahead));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string print(const PlanChoice& choice) {
+    std::string text =
+        choice.is_data_parallel()
+            ? fmt::format("data parallel on {} devices, {} micro-batches of {}, {}", choice.devices.size(),
+                          choice.micro_batches, choice.micro_batch_size, choice.schedule)
+            : fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
+                          choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
+                          choice.micro_batches, choice.micro_batch_size);
+    if (const std::string variant = print_variant(choice); !variant.empty())
+        text += ", " + variant;
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include "search/plans/any_order.h"
 #include "sim/metrics.h"
 #include "workloads/error.h"
+#include "workloads/interruption.h"
 
 #include <algorithm>
 #include <utility>
@@ -49,6 +50,7 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
 std::unique_ptr<Judge::Candidate> Judge::candidate_of(const StageLinks& links, const CostsOfShape& costs_of) const {
     try {
         ProvenPlan proven = proven_plan(config_, links, config_.training.steps, costs_of);
+        Interruption::point();
         const auto plan = std::make_shared<const Plan>(std::move(proven.plan));
         const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
         return std::unique_ptr<Candidate>(
@@ -90,6 +92,12 @@ Judge::Candidate* Judge::candidate_for(const StageSplit& split) {
         for (const std::vector<Task>& order : candidate->plan->order)
             kept_tasks_ += std::ssize(order);
     return candidate.get();
+}
+
+std::shared_ptr<const ProvenPlan> Judge::plan_of(const StageSplit& split) {
+    const Candidate* candidate = candidate_for(split);
+    return candidate == nullptr ? nullptr
+                                : std::make_shared<const ProvenPlan>(ProvenPlan{*candidate->plan, candidate->proof});
 }
 
 Costs Judge::executed(Costs of_stages, const StageSplit& split, const Plan& plan) const {

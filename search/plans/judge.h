@@ -29,6 +29,8 @@ public:
     // split.
     std::optional<Ns> step_time(const StageSplit& split);
     std::optional<double> bubble_rate(const StageSplit& split);
+    // Returns the plan of the split, or null if the schedule refuses its edges.
+    std::shared_ptr<const ProvenPlan> plan_of(const StageSplit& split);
     // The bytes that a run reserves on every device.
     std::vector<Bytes> reserved(const StageSplit& split);
     // Returns the shortage of the device that lacks most, or nothing if the plan fits. This alone decides whether a

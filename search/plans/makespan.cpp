@@ -26,13 +26,13 @@ struct Search {
     const SearchProblem& problem;
     const MakespanLimits& limits;
     SearchedChoices choices;
-    Batches batches;
     std::vector<Family> families = {};
+    Batches batches;
     std::vector<std::string> notes = {};
     bool out_of_memory = false;  // outside the choices
 
     Search(const SearchProblem& searched, const MakespanLimits& most, const SearchProgress& progress)
-        : problem(searched), limits(most), choices(searched, most.cuts), batches(choices, most, progress) {}
+        : problem(searched), limits(most), choices(searched, most.cuts), batches(choices, families, most, progress) {}
 };
 
 void list(Search& search) {
@@ -251,7 +251,7 @@ SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& li
     } catch (const std::bad_alloc&) {  // the plans found so far stay
         search.out_of_memory = true;
     }
-    search.choices.settle(limits.threads);
+    search.choices.settle(limits.threads, limits.should_stop);
     if (search.out_of_memory)
         search.choices.forget_models();  // room for the answer
     SearchResult result = result_of(search.choices, search.families, !search.out_of_memory);

@@ -9,10 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace pw {
+
+struct ProvenPlan;  // schedules/orders/schedule.h
 
 struct MakespanLimits {
     double seconds = std::numeric_limits<double>::infinity();
@@ -35,10 +38,11 @@ struct FoundPlan {
     bool may_fit = true;          // false: no split can
     std::vector<Bytes> reserved;  // per device, the memory that a run reserves before its first step
     bool fits = false;
-    std::optional<Shortage> shortage = {};   // why it does not fit
-    std::optional<double> bubble_rate = {};  // of a plan that fits; absent if the time was up
-    std::optional<double> effort = {};       // pipeline.effort of its order, if that is not the choice's
-    Bytes most_reserved() const;             // on any device
+    std::optional<Shortage> shortage = {};        // why it does not fit
+    std::optional<double> bubble_rate = {};       // of a plan that fits; absent if the time was up
+    std::optional<double> effort = {};            // pipeline.effort of its order, if that is not the choice's
+    std::shared_ptr<const ProvenPlan> plan = {};  // what make_job makes of it, if that takes long
+    Bytes most_reserved() const;                  // on any device
 };
 
 // Returns the config of a found plan, ready for make_job.

@@ -23,6 +23,8 @@ struct PlanChoice {
     std::vector<int> replicas = {};        // per stage; when empty, one each
     int copies = 1;                        // of the whole pipeline
     bool operator==(const PlanChoice&) const = default;
+
+    bool is_data_parallel() const { return stages == 1 && devices.size() > 1; }  // one stage on several devices
 };
 
 // Returns the names of the schedules that the config's search tries.
@@ -44,6 +46,9 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
 // Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is "data
 // parallel on 4 devices, 8 micro-batches of 4, 1f1b".
 std::string print(const PlanChoice& choice);
+// Returns what follows the sizes and, of data parallelism, the schedule: "replicas 2 1, 1 of the stages recomputed";
+// empty if nothing does.
+std::string print_variant(const PlanChoice& choice);
 
 struct ChoiceLimits {
     // Ways to share out the devices among the stages: if there are more for a number of stages, only some are tried.

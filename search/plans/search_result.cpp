@@ -63,6 +63,10 @@ void add_plans(const SearchedChoices& choices, std::vector<FoundPlan>& plans) {
 
 }  // namespace
 
+Ns lower_bound_of(const SearchedChoices& choices, const std::vector<Family>& families) {
+    return lower_bound(choices, families, true);
+}
+
 int count_too_long(const SearchedChoices& choices) {
     return static_cast<int>(std::count_if(choices.begin(), choices.end(),
                                           [](const SearchedChoice& choice) { return choice.trial->is_too_long(); }));
@@ -78,11 +82,12 @@ SearchResult result_of(const SearchedChoices& choices, const std::vector<Family>
     result.left_out = choices.unknown() - count_too_long(choices);
     for (const SearchedChoice& choice : choices) {
         result.choices += !choice.trial->refused();
-        result.fitting += choice.trial->fits();
         result.left_out += choice.left_out;
     }
     note_beyond_limit(choices, result.notes);
     add_plans(choices, result.plans);
+    for (const FoundPlan& plan : result.plans)
+        result.fitting += plan.fits;
     if (result.fitting == 0) {
         result.shortage = least_shortage(choices);
         result.none_fits = result.lower_bound == kNeverFits;

@@ -11,6 +11,9 @@ namespace pw {
 // choices.
 SearchResult result_of(const SearchedChoices& choices, const std::vector<Family>& families, bool complete);
 
+// Returns the lower bound so far, which is never above the best plan.
+Ns lower_bound_of(const SearchedChoices& choices, const std::vector<Family>& families);
+
 // Returns the number of choices that had too little time for their plan.
 int count_too_long(const SearchedChoices& choices);
 

@@ -1,8 +1,15 @@
 #include "search/plans/searched_choices.h"
 
+#include "search/deadline.h"
+#include "workloads/interruption.h"
 #include "workloads/threads.h"
 
+#include <chrono>
 #include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
 
 namespace pw {
 
@@ -56,13 +63,39 @@ std::size_t SearchedChoices::prune() {
     return open;
 }
 
-void SearchedChoices::settle(int threads) {
-    for_each_index(choices_.size(), threads, [&](std::size_t index) {
-        SearchedChoice& choice = choices_[index];
+// Returns the best choice of each schedule and number of stages first, then the others.
+std::vector<std::size_t> SearchedChoices::by_kind_first() const {
+    std::vector<std::size_t> order =
+        ordered_by([](const Trial& trial) { return std::pair(!trial.fits(), trial.step_time()); });
+    std::set<std::pair<std::string, int>> known;
+    std::stable_partition(order.begin(), order.end(), [&](std::size_t index) {
+        const PlanChoice& choice = choices_[index].trial->found().choice;
+        return known.emplace(choice.schedule, choice.stages).second;
+    });
+    return order;
+}
+
+void SearchedChoices::settle(int threads, const std::function<bool()>& should_stop) {
+    constexpr std::chrono::milliseconds kMoment{400};
+    const auto start = std::chrono::steady_clock::now();
+    const auto is_late = [&] {
+        return std::chrono::steady_clock::now() - start > kMoment && should_stop && should_stop();
+    };
+    const std::vector<std::size_t> order = by_kind_first();
+    for_each_index(choices_.size(), threads, [&](std::size_t place) {
+        SearchedChoice& choice = choices_[order[place]];
+        std::optional<Interruption> interruption;
+        if (place > 0)
+            interruption.emplace([&] {
+                if (is_late())
+                    throw TimeIsUp{};
+            });
         try {
+            Interruption::point();
             choice.trial->settle();
         } catch (const std::bad_alloc&) {
             choice.left_out = true;
+        } catch (const TimeIsUp&) {  // it is not among the plans
         }
         choice.trial->close();
     });

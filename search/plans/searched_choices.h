@@ -4,6 +4,7 @@
 #include "search/plans/trial.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -53,12 +54,15 @@ public:
         });
         return order;
     }
-    // Computes the reserved memory of all plans. A plan is left out if there is no memory to compute its own.
-    void settle(int threads);
+    // Computes the reserved memory of all plans, of the best of each schedule and number of stages first. A plan is left out if there is no memory to compute
+    // its own, or if should_stop() has been true for a moment.
+    void settle(int threads, const std::function<bool()>& should_stop);
     // Frees the memory of the models; afterwards only numbers can be read.
     void forget_models() { sized_.clear(); }
 
 private:
+    std::vector<std::size_t> by_kind_first() const;
+
     const SearchProblem& problem_;
     StageSpace space_;
     // by micro-batch size and recomputed layers; none: there was no memory for it

@@ -272,8 +272,13 @@ std::optional<CutValue> Trial::try_cuts(const Cuts& cuts, const CutValue& above)
     const CutValue value{shortage ? shortage->needs - shortage->has : 0, *time};
     if (value >= above)
         return std::nullopt;
-    if (value < best_)
+    if (value < best_) {
+        std::vector<Bytes> reserved;
+        if (orders_by_costs_)  // the order is at hand; later it would have to be found again
+            reserved = judge().reserved(split);
         keep(cuts, split, value, shortage);
+        found_.reserved = std::move(reserved);
+    }
     return value;
 }
 
@@ -289,6 +294,8 @@ void Trial::keep(const Cuts& cuts, const StageSplit& split, const CutValue& valu
     found_.shortage = shortage;
     found_.reserved.clear();
     found_.bubble_rate.reset();
+    found_.plan.reset();
+    found_.effort.reset();
 }
 
 // Climbs from the best cuts, and then from cuts near them, however bad these are: further away after more failures.
@@ -340,10 +347,13 @@ void Trial::refine(double effort, Deadline& deadline) {
     const std::optional<Ns> time = judge().step_time(found_.split);
     if (!time || *time >= found_.step_time || judge().shortage(found_.split))
         return judge().set_effort(before);
+    std::vector<Bytes> reserved = judge().reserved(found_.split);  // these may end the search: then nothing has changed
+    const std::optional<double> bubble_rate = judge().bubble_rate(found_.split);
     found_.step_time = best_.time = *time;
     found_.effort = effort;
-    found_.reserved = judge().reserved(found_.split);
-    found_.bubble_rate = judge().bubble_rate(found_.split);
+    found_.reserved = std::move(reserved);
+    found_.bubble_rate = bubble_rate;
+    found_.plan = judge().plan_of(found_.split);
 }
 
 bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {

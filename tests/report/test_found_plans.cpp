@@ -3,10 +3,12 @@
 #include "report/layouts.h"
 #include "report/partition_search.h"
 #include "report/plan_search.h"
+#include "report/predict.h"
 #include "report/report.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
+#include "workloads/interruption.h"
 #include "workloads/models/blocks.h"
 
 #include <fmt/format.h>
@@ -46,6 +48,54 @@ TEST(PlanSearches, OwnWhatTheyReferTo) {
     EXPECT_TRUE(contains(to_text(search, 10), "best: "));
     EXPECT_EQ(load(best_config_yaml(search, "best.yaml")).pipeline.schedule, search.best->plan.schedule);
     EXPECT_FALSE(chart_of(search).curves.empty());
+}
+
+// Orders by costs, proofs, simulations and packings of memory end when they are asked to.
+TEST(PlanSearches, CanBeEndedFromInside) {
+    struct Ended {};
+    for (const auto& [schedule, least] : {std::pair{"auto", 20}, {"1f1b", 5}}) {
+        const Config config = load(kMlp, {std::string("pipeline.schedule=") + schedule});
+        int points = 0;
+        const auto predict_until = [&](int last) {
+            points = 0;
+            const Interruption interruption([&] {
+                if (++points == last)
+                    throw Ended{};
+            });
+            Notices notices;
+            predict(make_job(config, notices));
+        };
+        predict_until(0);
+        const int all = points;
+        EXPECT_GT(all, least) << schedule;
+        for (const int last : {1, all / 2, all})
+            EXPECT_THROW(predict_until(last), Ended) << schedule << last;
+    }
+}
+
+// Each kind of plan is in one row, and names have no empty or repeated parts.
+TEST(PlanSearches, ShowTheBestPlanOfEachKind) {
+    const PlanSearch search =
+        search_best_plan(load(kMlp, {"search.schedules=[gpipe, 1f1b, zb-h1]", "search.micro_batch_sizes=[1, 2, 4]"}));
+    const std::string text = to_text(search, 100), table = text.substr(0, text.find("choices tried"));
+    const auto count = [](const std::string& in, const std::string& part) {
+        int times = 0;
+        for (std::size_t at = in.find(part); at != std::string::npos; at = in.find(part, at + 1))
+            ++times;
+        return times;
+    };
+    EXPECT_EQ(count(table, "data parallel on 2 devices"), 1) << text;
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1"})
+        EXPECT_EQ(count(table, std::string(schedule) + ", 2 stages on 2 devices"), 1) << text;
+    EXPECT_EQ(count(table, "\n"), 5) << text;  // the head, and a row for each
+    for (const char* bad : {", )", "1 stages", "(, ", "naive, naive"})
+        EXPECT_EQ(count(text, bad), 0) << text;
+    const Chart chart = chart_of(search);
+    for (const Curve& curve : chart.curves)
+        for (const std::string& label : curve.labels) {
+            EXPECT_FALSE(label.ends_with(", ") || label.ends_with(",")) << label;
+            EXPECT_EQ(count(label, "1 stages"), 0) << label;
+        }
 }
 
 TEST(PlanSearches, AreStoppedByTheirCaller) {

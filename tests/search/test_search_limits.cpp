@@ -11,6 +11,8 @@
 
 #include <new>
 #include <random>
+#include <string>
+#include <vector>
 
 namespace pw {
 namespace {
@@ -168,6 +170,23 @@ TEST(SearchLimits, TriesNothingWhenTheTimeIsUp) {
     EXPECT_EQ(result.best(), nullptr);
     EXPECT_EQ(result.stop, SearchStop::Time);
     EXPECT_FALSE(result.none_fits);
+}
+
+// A line for every choice, not only for every batch of them.
+TEST(MakespanSearch, TellsItsProgress) {
+    EqualLayers equal(6, 2);
+    equal.config.search.replicas = SearchConfig::Replicas::No;
+    equal.config.search.stages = {2};
+    equal.config.search.micro_batch_sizes = {1};
+    equal.config.search.schedules = {"1f1b", "gpipe"};
+    std::vector<std::string> states;
+    const SearchResult result =
+        search_plans(equal.problem(), {}, [&](const std::string& state) { states.push_back(state); });
+    ASSERT_GE(states.size(), 4u);
+    EXPECT_TRUE(states[0].starts_with("proposing 0/2: nothing fits yet, 0 plans")) << states[0];
+    EXPECT_TRUE(states[1].starts_with("proposing 1/2: best " + print_time(result.best()->step_time))) << states[1];
+    EXPECT_NE(states[1].find(", gap "), std::string::npos) << states[1];
+    EXPECT_TRUE(states[2].starts_with("proposing 2/2: ")) << states[2];
 }
 
 TEST(MakespanSearch, DoesNotDependOnThreads) {
