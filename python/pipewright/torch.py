@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import statistics
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 _KEYS = ("name", "inputs", "forward", "backward", "weights", "output", "saved")
+_QUIET_SHARE = 0.9  # of its core that an undisturbed thread gets
+_USUAL_SPREAD = 0.5  # of measured times, as a part of their medians
 
 
 @dataclass
@@ -33,6 +36,8 @@ class Layer:
     saved_bytes: int  # for the backward, in addition to inputs and parameters
     forward_ns: int = 0
     backward_ns: int = 0
+    forward_spread_ns: int = 0  # of measured times: between their first and last tenths
+    backward_spread_ns: int = 0
 
 
 @dataclass
@@ -45,7 +50,8 @@ class LayerGraph:
         def entry(layer: Layer) -> dict[str, Any]:
             values = (layer.name, layer.inputs, f"{layer.forward_ns} ns", f"{layer.backward_ns} ns",
                       f"{layer.weights_bytes} B", f"{layer.output_bytes} B", f"{layer.saved_bytes} B")
-            return dict(zip(_KEYS, values))
+            spreads = {"forward_spread": layer.forward_spread_ns, "backward_spread": layer.backward_spread_ns}
+            return {**dict(zip(_KEYS, values)), **{key: f"{spread} ns" for key, spread in spreads.items() if spread > 0}}
         return {"samples": self.samples, "layers": [entry(layer) for layer in self.layers]}
 
     def save(self, path: str | Path) -> None:
@@ -62,20 +68,27 @@ def layer_graph(model: Any, example: Sequence[Any], *, depth: int | None = None,
     itself); consecutive operations of one module are one layer. FLOPs are those of PyTorch's counter, sizes those of the
     tensors that the layers return, read, and save for their backward.
 
-    With `measure` times are medians of `repeats` runs of each layer alone, where the model and the example are. Else
-    they follow from `compute` in FLOP/s and `memory_bandwidth` in bytes/s: the larger of FLOPs / compute and bytes /
+    With `measure` times are medians of `repeats` runs of each layer alone, where the model and the example are. Every
+    layer runs once before any runs again, and the file has the spread of its times. A UserWarning says that other
+    programs disturbed the measurement. Without `measure` times follow from `compute` in FLOP/s and `memory_bandwidth` in bytes/s: the larger of FLOPs / compute and bytes /
     memory_bandwidth.
 
-    Raises ValueError without one of the two, and what torch.export raises for models that it cannot trace.
+    Raises ValueError without one of the two, TypeError for an example that is no sequence of inputs, and what
+    torch.export raises for models that it cannot trace.
     """
     import torch
 
+    if isinstance(example, (torch.Tensor, str, bytes, dict)) or not isinstance(example, Sequence):
+        raise TypeError(f"example is the tuple of the model's inputs, not {type(example).__name__}: write (x,) for one")
+    if measure and (isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1):
+        raise ValueError(f"repeats is {repeats!r}: it must be a whole number of at least 1")
     if measure == (compute is not None and memory_bandwidth is not None):
         raise ValueError("times need one source: measure=True, or compute and memory_bandwidth")
     example = tuple(example)
     parts = _Parts(torch.export.export(model, example).module(), depth)
     batch = next((one.shape[0] for one in example if isinstance(one, torch.Tensor) and one.dim() > 0), 1)
     graph = LayerGraph(samples=int(batch))
+    measured: list[_Part] = []  # by layer
     values: dict[Any, Any] = {}
     makers: dict[Any, set[int]] = {}  # positions of the layers that made a value
     remaining = iter(example)
@@ -92,15 +105,51 @@ def layer_graph(model: Any, example: Sequence[Any], *, depth: int | None = None,
         elif node.op == "call_module":
             made = [one.op != "get_attr" for one in node.args]
             part = _Part(split.get_submodule(node.target), arguments, made)
-            layer, values[node] = part.layer(parts.names[node.target], repeats if measure else 0)
-            if not measure:
+            layer, values[node] = part.layer(parts.names[node.target])
+            if measure:
+                measured.append(part)
+            else:
                 layer.forward_ns = _bound(layer.forward_flops, part.moved_bytes, compute, memory_bandwidth)
                 layer.backward_ns = _bound(layer.backward_flops, 2 * part.moved_bytes, compute, memory_bandwidth)
             layer.inputs = [graph.layers[one].name for one in sorted(sources)]
             sources = {len(graph.layers)}
             graph.layers.append(layer)
         makers[node] = sources
+    if measure:
+        _measure(graph, measured, repeats)
     return graph
+
+
+def _measure(graph: LayerGraph, parts: list[_Part], repeats: int) -> None:
+    """Sets the times of all layers, of which each runs once in every round, and warns of disturbed ones."""
+    times: list[list[tuple[int, int]]] = [[] for _ in parts]
+    _round(parts)  # warms up
+    begin, cpu_begin = time.perf_counter_ns(), time.thread_time_ns()
+    for _ in range(repeats):
+        for own, pair in zip(times, _round(parts)):
+            own.append(pair)
+    wall, cpu = time.perf_counter_ns() - begin, time.thread_time_ns() - cpu_begin
+    for layer, own in zip(graph.layers, times):
+        layer.forward_ns, layer.forward_spread_ns = _median_and_spread([forward for forward, _ in own])
+        layer.backward_ns, layer.backward_spread_ns = _median_and_spread([backward for _, backward in own])
+    medians = sum(layer.forward_ns + layer.backward_ns for layer in graph.layers)
+    spread = sum(layer.forward_spread_ns + layer.backward_spread_ns for layer in graph.layers) / max(medians, 1)
+    share = cpu / max(wall, 1)
+    if share < _QUIET_SHARE and not any(part.is_on_gpu() for part in parts):
+        warnings.warn(f"the layers got {share:.0%} of their core: other programs are running; their times are not "
+                      "comparable", stacklevel=3)
+    if spread > _USUAL_SPREAD:
+        warnings.warn(f"the spread of the measured times is {spread:.0%} of their medians: the machine was disturbed, or "
+                      "its speed changes; predictions from them may be as far off", stacklevel=3)
+
+
+def _round(parts: list[_Part]) -> list[tuple[int, int]]:
+    return [part.times() for part in parts]
+
+
+def _median_and_spread(times: list[int]) -> tuple[int, int]:
+    tenths = statistics.quantiles(times, n=10, method="inclusive") if len(times) > 1 else [times[0]] * 9
+    return round(statistics.median(times)), round(tenths[-1] - tenths[0])
 
 
 class _Part:
@@ -113,8 +162,8 @@ class _Part:
         self.weights_bytes = sum(_bytes(one) for one in arguments if isinstance(one, torch.nn.Parameter))
         self.moved_bytes = 0
 
-    def layer(self, name: str, repeats: int) -> tuple[Layer, Any]:
-        """Runs the layer once for its numbers and `repeats` times for its times. Returns it and its outputs."""
+    def layer(self, name: str) -> tuple[Layer, Any]:
+        """Runs the layer once for its numbers. Returns it, without times, and its outputs."""
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
@@ -137,8 +186,6 @@ class _Part:
         self.moved_bytes = sum(_bytes(one) for one in self.arguments if isinstance(one, torch.Tensor)) + output_bytes
         layer = Layer(name, [], forward.get_total_flops(), backward.get_total_flops(), self.weights_bytes, output_bytes,
                       sum(saved.values()))
-        if repeats > 0:
-            layer.forward_ns, layer.backward_ns = self._times(repeats)
         return layer, torch.utils._pytree.tree_map_only(torch.Tensor, lambda one: one.detach(), outputs)
 
     def _leaves(self) -> tuple[list[Any], list[Any]]:
@@ -163,22 +210,24 @@ class _Part:
         if ends and leaves:
             torch.autograd.grad(ends, leaves, [torch.ones_like(one) for one in ends], allow_unused=True)
 
-    def _times(self, repeats: int) -> tuple[int, int]:
-        forwards, backwards = [], []
-        for _ in range(repeats + 1):  # the first one warms up
-            leaves, arguments = self._leaves()
-            begin = self._now()
-            outputs = self.module(*arguments)
-            middle = self._now()
-            self._backward(outputs, leaves)
-            forwards.append(middle - begin)
-            backwards.append(self._now() - middle)
-        return round(statistics.median(forwards[1:])), round(statistics.median(backwards[1:]))
+    def times(self) -> tuple[int, int]:
+        """Runs the layer once. Returns the times of its forward and its backward."""
+        leaves, arguments = self._leaves()
+        begin = self._now()
+        outputs = self.module(*arguments)
+        middle = self._now()
+        self._backward(outputs, leaves)
+        return middle - begin, self._now() - middle
 
-    def _now(self) -> int:
+    def is_on_gpu(self) -> bool:
         import torch
 
-        if any(isinstance(one, torch.Tensor) and one.is_cuda for one in self.arguments):
+        return any(isinstance(one, torch.Tensor) and one.is_cuda for one in self.arguments)
+
+    def _now(self) -> int:
+        if self.is_on_gpu():
+            import torch
+
             torch.cuda.synchronize()
         return time.perf_counter_ns()
 

@@ -2,9 +2,12 @@
 import os
 import tempfile
 import unittest
+import warnings
+from unittest import mock
 
 import pipewright as pw
-from pipewright.torch import layer_graph
+import pipewright.torch
+from pipewright.torch import Layer, LayerGraph, layer_graph
 
 try:
     import torch
@@ -81,11 +84,43 @@ class LayerGraphs(unittest.TestCase):
         work = sum(layer.forward_ns + layer.backward_ns for layer in graph.layers)
         self.assertEqual(result.step_time_ns, work)
 
+    def test_layers_are_measured_in_turns(self):
+        names, times = [], iter(range(1000))
+        part = pipewright.torch._Part
+
+        def timed(own):
+            names.append(own)
+            return next(times), 1
+
+        with mock.patch.object(part, "times", timed), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            graph = layer_graph(self.model, self.example, depth=1, measure=True, repeats=3)
+        layers = len(graph.layers)
+        self.assertEqual(names, names[:layers] * 4)  # to warm up, and three times
+        self.assertEqual([layer.forward_ns for layer in graph.layers], [2 * layers + k for k in range(layers)])
+        self.assertEqual(graph.layers[0].forward_spread_ns, round(0.8 * 2 * layers))
+        self.assertTrue(any("spread" in str(one.message) for one in said), said)
+
+    def test_an_example_is_a_sequence(self):
+        with self.assertRaisesRegex(TypeError, r"write \(x,\) for one"):
+            layer_graph(self.model, self.example[0], measure=True)
+
     def test_times_need_one_source(self):
         with self.assertRaisesRegex(ValueError, "one source"):
             layer_graph(self.model, self.example)
         with self.assertRaisesRegex(ValueError, "one source"):
             layer_graph(self.model, self.example, measure=True, compute=1e12, memory_bandwidth=1e10)
+
+
+class Spreads(unittest.TestCase):
+    def test_are_in_the_file_and_noted(self):
+        for spread, notes in ((10_000, False), (900_000, True)):
+            layers = [Layer(name, [], 1, 1, 0, 8, 0, 1_000_000, 2_000_000, spread, 2 * spread) for name in ("a", "b")]
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "layers.yaml")
+                LayerGraph(1, layers).save(path)
+                config = {"workload": {"model": path}, "cluster": {"devices": 1}, "run": {"backend": "emulated"}}
+                self.assertEqual(any("the spread of the measured times" in note for note in pw.simulate(config).notes), notes)
 
 
 if __name__ == "__main__":

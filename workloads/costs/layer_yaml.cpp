@@ -109,7 +109,8 @@ public:
 
     void read(const Yaml& layer) {
         layer.allow({"name", "inputs", "forward", "backward", "backward_input", "backward_weight", "output", "weights",
-                     "saved", "saved_until_weight", "gradient_until_weight", "part"});
+                     "saved", "saved_until_weight", "gradient_until_weight", "part", "forward_spread",
+                     "backward_spread"});
         const int number = static_cast<int>(numbers_.size());
         const std::string name = read_name(layer);
         const std::vector<int> inputs = read_inputs(layer["inputs"], number);
@@ -118,7 +119,11 @@ public:
                                .saved_until_input = read_layer_size(layer["saved"]),
                                .kept_until_weight = read_layer_size(layer["saved_until_weight"]),
                                .gradient_until_weight = read_layer_size(layer["gradient_until_weight"])};
-        const std::map<int, PassTimes> times = PassReader(layer, samples_).read(bytes.weights);
+        std::map<int, PassTimes> times = PassReader(layer, samples_).read(bytes.weights);
+        for (auto& [size, passes] : times) {
+            passes.forward_spread = read_layer_time(layer["forward_spread"]);
+            passes.backward_spread = read_layer_time(layer["backward_spread"]);
+        }
         needs_samples_ =
             needs_samples_ || has_plain_time(layer) ||
             bytes.output + bytes.saved_until_input + bytes.kept_until_weight + bytes.gradient_until_weight > 0;

@@ -15,6 +15,7 @@ inline constexpr Bytes kLargestLayer = Bytes{1} << 45;  // 32 TiB
 
 struct PassTimes {
     Ns forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
+    Ns forward_spread = 0, backward_spread = 0;  // of measured times
 };
 
 // Divides B, a whole backward, into I and W, backwards for inputs and for weights.

@@ -1,5 +1,6 @@
 #include "workloads/costs/profiled_model.h"
 
+#include "workloads/bounded.h"
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/files.h"
 
@@ -84,10 +85,14 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
     LayerProfile layer{.name = name, .bytes = {{samples, bytes}}};
     for (const auto& [size, passes] : times) {
         LayerTimes& layer_times = layer.times[size];
-        layer_times.forward.median = passes.forward;
-        layer_times.backward.median = passes.backward;
-        layer_times.backward_input.median = passes.backward_input;
-        layer_times.backward_weight.median = passes.backward_weight;
+        layer_times.forward = {passes.forward, passes.forward_spread};
+        layer_times.backward = {passes.backward, passes.backward_spread};
+        const double relative = passes.backward > 0
+                                    ? static_cast<double>(passes.backward_spread) / static_cast<double>(passes.backward)
+                                    : 0;
+        const auto part = [&](Ns time) -> Measured { return {time, bounded(relative * static_cast<double>(time))}; };
+        layer_times.backward_input = part(passes.backward_input);
+        layer_times.backward_weight = part(passes.backward_weight);
     }
     to.profile.layers.push_back(std::move(layer));
     to.profile.data[samples] = {};
