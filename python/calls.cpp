@@ -13,6 +13,7 @@
 #include "report/run_report.h"
 #include "report/sweep.h"
 #include "schedules/csv/csv.h"
+#include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
 
 #include <fmt/format.h>
@@ -62,7 +63,7 @@ Outcome outcome_of_plans(std::shared_ptr<const Found> shared, Notices notes) {
     require_plan(*shared);
     outcome.text = [shared](std::size_t most) { return to_text(*shared, most); };
     outcome.config = [shared](const std::string& file) { return best_config_yaml(*shared, file); };
-    outcome.plot = [shared](const std::string& file) { plot_chart(chart_of(*shared), file); };
+    outcome.chart = [shared] { return chart_of(*shared); };
     return outcome;
 }
 
@@ -94,7 +95,7 @@ Outcome searched_partition(const Config& config, const SearchEffort& effort, con
     require_stages(*found);
     Outcome outcome = outcome_of(found, {});
     outcome.text = [found](std::size_t) { return to_text(*found); };
-    outcome.plot = [found](const std::string& file) { plot_chart(chart_of(*found), file); };
+    outcome.chart = [found] { return chart_of(*found); };
     return outcome;
 }
 
@@ -169,11 +170,10 @@ Outcome swept(const ConfigSource& source, std::vector<SweepAxis> axes, const Hoo
     auto sweep = std::make_shared<const Sweep>(simulate_sweep(source, axes, hooks));
     Outcome outcome = outcome_of(sweep, sweep->notes);
     outcome.text = [sweep](std::size_t) { return to_text(*sweep); };
-    outcome.plot = [sweep](const std::string& file) {
-        check_plot_file(file);
-        check_drawable(sweep->axes, {});
+    outcome.chart = [sweep] {
         Notices missing;
-        plot_chart(chart_of(*sweep, missing), file);
+        check_drawable(sweep->axes, {});
+        return chart_of(*sweep, missing);
     };
     for (const SweepPoint& point : sweep->points) {
         outcome.reports.emplace_back(sweep, point.report ? &*point.report : nullptr);
@@ -278,6 +278,21 @@ std::string csv_of(const ConfigSource& source) {
 }
 
 std::string complete_text(const ConfigSource& source) { return print_config(source.load_with({})); }
+
+std::string summary_of(const ConfigSource& source) {
+    const Config config = source.load_with({});
+    return fmt::format("{}, {}", config.workload.model, config.pipeline.schedule);
+}
+
+std::shared_ptr<const Report> read_own_report(const std::string& file, const std::vector<std::string>& names,
+                                              const std::vector<Bytes>& limits) {
+    std::vector<DeviceConfig> devices(names.size());
+    for (std::size_t device = 0; device < names.size(); ++device) {
+        devices[device].name = names[device];
+        devices[device].memory = limits.at(device);
+    }
+    return std::make_shared<const Report>(report_of(read_trace(file), devices));
+}
 
 void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, const std::vector<std::string>& titles,
                   const std::string& file) {

@@ -48,6 +48,12 @@ std::vector<std::vector<std::string>> tasks_of(const ConfigSource& source);
 std::string csv_of(const ConfigSource& source);
 // Returns the config with all its values, as YAML.
 std::string complete_text(const ConfigSource& source);
+// Returns the model and the schedule of the config: "resnet50, 1f1b".
+std::string summary_of(const ConfigSource& source);
+
+// Reads the trace that write_trace() wrote of a report, whose devices have these names and limits.
+std::shared_ptr<const Report> read_own_report(const std::string& file, const std::vector<std::string>& names,
+                                              const std::vector<Bytes>& limits);
 
 // Draws traces one above the other, of runs the step that their numbers are of.
 void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, const std::vector<std::string>& titles,

@@ -1,5 +1,7 @@
 #include "python/long_call.h"
 
+#include "python/interpreter_lock.h"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,10 +20,14 @@ namespace {
 
 class LongCall {
 public:
-    explicit LongCall(const std::function<void(const Hooks&)>& work) : worker_([this, work] { do_all(work); }) {}
+    explicit LongCall(const std::function<void(const Hooks&)>& work) {
+        const Unlocked unlocked;
+        work_.emplace(&stop_);
+        worker_ = std::thread([this, work] { do_all(work); });
+    }
     ~LongCall() {
         stop_ = true;
-        const py::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         worker_.join();
     }
     LongCall(const LongCall&) = delete;
@@ -31,7 +37,7 @@ public:
     // Waits until the work is done, or for a moment. Returns whether it is done.
     bool wait() {
         constexpr std::chrono::milliseconds kMoment{50};
-        const py::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         std::unique_lock lock(mutex_);
         return changed_.wait_for(lock, kMoment, [&] { return done_; });
     }
@@ -53,6 +59,7 @@ private:
         } catch (...) {
             failure_ = std::current_exception();
         }
+        work_.reset();
         const std::scoped_lock lock(mutex_);
         done_ = true;
         changed_.notify_one();
@@ -68,22 +75,50 @@ private:
     std::exception_ptr failure_;
     std::atomic<bool> stop_ = false;
     bool done_ = false;
+    std::optional<Work> work_;
     std::thread worker_;
+};
+
+// Calls the user's function with what is new.
+class Teller {
+public:
+    Teller(const py::object& progress, OnProgress when)
+        : progress_(progress), with_time_(when == OnProgress::StatesWithTime) {}
+    void tell(std::optional<std::string> state) {
+        constexpr std::chrono::milliseconds kMostSilence{900};
+        const auto now = std::chrono::steady_clock::now();
+        const bool is_due = state || (with_time_ && now - told_ > kMostSilence);
+        if (state)
+            state_ = std::move(*state);
+        if (progress_.is_none() || !is_due)
+            return;
+        told_ = now;
+        progress_(with_time_ ? with_time(state_, now - start_) : state_);
+    }
+
+private:
+    const py::object& progress_;
+    bool with_time_;
+    std::string state_ = "starting";
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), told_ = start_;
 };
 
 }  // namespace
 
-bool call_long(const py::object& progress, OnInterrupt on_interrupt, const std::function<void(const Hooks&)>& work) {
+bool call_long(const py::object& progress, OnInterrupt on_interrupt, const std::function<void(const Hooks&)>& work,
+               OnProgress on_progress) {
     LongCall call(work);
+    Teller teller(progress, on_progress);
     bool interrupted = false;
     for (bool done = false; !done;) {
         done = call.wait();
-        const std::optional<std::string> state = call.take_state();
         try {
-            if (state && !progress.is_none() && !interrupted)
-                progress(*state);
-            if (PyErr_CheckSignals() != 0)
-                throw py::error_already_set();
+            run_python([&] {
+                if (std::optional<std::string> state = call.take_state(); !interrupted)
+                    teller.tell(std::move(state));
+                if (PyErr_CheckSignals() != 0)
+                    throw py::error_already_set();
+            });
         } catch (const py::error_already_set& error) {
             if (on_interrupt == OnInterrupt::Raise || interrupted || !error.matches(PyExc_KeyboardInterrupt))
                 throw;

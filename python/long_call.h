@@ -11,12 +11,14 @@ namespace pw {
 
 // What Ctrl-C does to a call: KeyboardInterrupt is raised, or the results so far are returned.
 enum class OnInterrupt { Raise, ReturnSoFar };
+// Whether `progress` is called with new states alone, or at least once per second, with the time that has passed.
+enum class OnProgress { States, StatesWithTime };
 
 // Calls `work` on a thread of its own, without the interpreter's lock. Meanwhile this thread calls `progress`, unless
 // it is None, with the latest state, and lets signals be handled. Ctrl-C and an exception of `progress` stop the work.
 // Rethrows what `work` throws; KeyboardInterrupt is raised where Ctrl-C has stopped it before there were results.
 // Returns whether Ctrl-C has stopped it.
 bool call_long(const pybind11::object& progress, OnInterrupt on_interrupt,
-               const std::function<void(const Hooks&)>& work);
+               const std::function<void(const Hooks&)>& work, OnProgress on_progress = OnProgress::States);
 
 }  // namespace pw

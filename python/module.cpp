@@ -1,10 +1,14 @@
 // The module pipewright._core: what calls return, as Python's objects. The package in pipewright/ is the interface for
 // users, and _core.pyi says what is in this module.
 #include "python/calls.h"
+#include "python/chart_objects.h"
+#include "python/interpreter_lock.h"
 #include "python/json_objects.h"
 #include "python/long_call.h"
 #include "schedules/plan/op.h"
 #include "schedules/trace/trace.h"
+#include "schedules/trace/trace_json.h"
+#include "viz/plot.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -15,8 +19,11 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -85,9 +92,16 @@ py::dict memory_of(const SharedReport& report) {
     return columns;
 }
 
+// Python says itself that a text is an error.
+std::string_view text_of(const Error& error) {
+    constexpr std::string_view kPrefix = "error: ";
+    const std::string_view text = error.what();
+    return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
+}
+
 py::object error_object(const Error& error) {
     return py::module_::import("pipewright._error")
-        .attr("Error")(text_object(error.what()), text_object(error.fact()), text_object(error.help()),
+        .attr("Error")(text_object(text_of(error)), text_object(error.fact()), text_object(error.help()),
                        text_object(error.key()), text_object(error.place()), static_cast<int>(error.code()));
 }
 
@@ -95,6 +109,10 @@ void raise_error(const Error& error) {
     const py::object object = error_object(error);
     PyErr_SetObject(py::type::of(object).ptr(), object.ptr());
 }
+
+constexpr const char* kOutOfMemory =
+    "out of memory: raise the limits of the process (ulimit -v, ulimit -d, the control group), or use fewer devices or "
+    "smaller micro-batches";
 
 void translate(std::exception_ptr thrown) {
     try {
@@ -108,6 +126,10 @@ void translate(std::exception_ptr thrown) {
         raise_error({ExitCode::BadInput,
                      "a JSON file has a value of an unexpected type\n  help: `pipewright validate FILE` says what is "
                      "wrong with a file"});
+    } catch (const std::bad_alloc&) {
+        PyErr_SetString(PyExc_MemoryError, kOutOfMemory);
+    } catch (const std::length_error&) {  // more than any container can hold
+        PyErr_SetString(PyExc_MemoryError, kOutOfMemory);
     }
 }
 
@@ -128,9 +150,11 @@ py::list errors_of(const Outcome& outcome) {
 
 // Returns what `call` returns for hooks, and whether Ctrl-C stopped it.
 template <class Call>
-std::pair<Outcome, bool> long_outcome(const py::object& progress, OnInterrupt on_interrupt, Call call) {
+std::pair<Outcome, bool> long_outcome(const py::object& progress, OnInterrupt on_interrupt, Call call,
+                                      OnProgress on_progress = OnProgress::States) {
     Outcome outcome;
-    const bool stopped = call_long(progress, on_interrupt, [&](const Hooks& hooks) { outcome = call(hooks); });
+    const bool stopped = call_long(
+        progress, on_interrupt, [&](const Hooks& hooks) { outcome = call(hooks); }, on_progress);
     return {std::move(outcome), stopped};
 }
 
@@ -147,12 +171,20 @@ py::list many_outcomes(const std::vector<ConfigSource>& sources, int threads, co
     return made;
 }
 
+void plot_outcome(const Outcome& outcome, const std::string& file) {
+    check_plot_file(file);
+    if (outcome.plot)
+        outcome.plot(file);
+    else
+        plot_chart(outcome.chart(), file);
+}
+
 void add_classes(py::module_& module) {
     py::class_<ConfigSource>(module, "Source")
         .def(py::init([](std::string path, std::vector<std::string> set, std::optional<std::string> text) {
             return ConfigSource{std::move(path), std::move(set), std::move(text)};
         }))
-        .def_readonly("path", &ConfigSource::path)
+        .def_property_readonly("path", [](const ConfigSource& source) { return py::bytes(source.path); })
         .def_readonly("set", &ConfigSource::set)
         .def_readonly("text", &ConfigSource::text);
     py::class_<Report, SharedReport>(module, "Report")
@@ -162,22 +194,25 @@ void add_classes(py::module_& module) {
         .def("has_events", [](const SharedReport& report) { return !report->trace.events.empty(); })
         .def("events", events_of)
         .def("memory", memory_of)
+        .def("write", [](const SharedReport& report, const std::string& file) { write_trace(report->trace, file); })
         .def_readonly("names", &Report::names)
+        .def_readonly("limits", &Report::limits)
         .def_property_readonly("stages_of", [](const SharedReport& report) { return report->trace.stages_of; });
     py::class_<Outcome>(module, "Outcome")
         .def_readonly("notes", &Outcome::notes)
         .def("json", [](const Outcome& outcome) { return objects_of(outcome.json()); })
         .def("text", [](const Outcome& outcome, std::size_t most) { return outcome.text(most); })
-        .def(
-            "plot", [](const Outcome& outcome, const std::string& file) { outcome.plot(file); },
-            py::call_guard<py::gil_scoped_release>())
+        .def("plot", plot_outcome, py::call_guard<UnlockedWork>())
+        .def("has_chart", [](const Outcome& outcome) { return outcome.chart != nullptr; })
+        .def("chart", [](const Outcome& outcome) { return outcome.chart(); })
+        .def("has_config", [](const Outcome& outcome) { return outcome.config != nullptr; })
         .def("config", [](const Outcome& outcome, const std::string& file) { return outcome.config(file); })
         .def("reports", reports_of)
         .def("errors", errors_of);
 }
 
 void add_calls(py::module_& module) {
-    const py::call_guard<py::gil_scoped_release> unlocked;
+    const py::call_guard<UnlockedWork> unlocked;
     module.def("simulate", &simulated, unlocked);
     module.def("simulate_many", &many_outcomes);
     module.def("sweep",
@@ -192,9 +227,8 @@ void add_calls(py::module_& module) {
                });
     module.def("search",
                [](const ConfigSource& source, std::optional<double> seconds, int threads, const py::object& progress) {
-                   return long_outcome(progress, OnInterrupt::ReturnSoFar, [&](const Hooks& hooks) {
-                       return searched(source, {seconds, threads}, hooks);
-                   });
+                   const auto search = [&](const Hooks& hooks) { return searched(source, {seconds, threads}, hooks); };
+                   return long_outcome(progress, OnInterrupt::ReturnSoFar, search, OnProgress::StatesWithTime);
                });
     module.def("answer", [](const ConfigSource& source, int samples, const std::string& jitter, std::uint64_t seed,
                             bool stragglers, const std::vector<std::string>& what_if, bool explain, bool slack,
@@ -221,6 +255,20 @@ void add_calls(py::module_& module) {
     module.def("tasks", &tasks_of, unlocked);
     module.def("csv", &csv_of, unlocked);
     module.def("complete_text", &complete_text, unlocked);
+    module.def("summary_of", py::overload_cast<const ConfigSource&>(&summary_of), unlocked);
+    module.def(
+        "read_own_report",
+        [](const std::string& file, const std::vector<std::string>& names, const std::vector<Bytes>& limits) {
+            return std::const_pointer_cast<Report>(read_own_report(file, names, limits));
+        },
+        unlocked);
+    module.def(
+        "plot_chart",
+        [](const Chart& chart, const std::string& file) {
+            check_plot_file(file);
+            plot_chart(chart, file);
+        },
+        unlocked);
     module.def(
         "plot",
         [](const std::vector<SharedReport>& reports, const std::vector<std::string>& titles, const std::string& file) {
@@ -235,6 +283,8 @@ void add_calls(py::module_& module) {
 
 PYBIND11_MODULE(_core, module) {
     pybind11::register_exception_translator(pw::translate);
+    pw::register_end();
+    pw::add_chart_class(module);
     pw::add_classes(module);
     pw::add_calls(module);
     module.attr("version") = PIPEWRIGHT_VERSION;

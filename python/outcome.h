@@ -3,6 +3,7 @@
 
 #include "report/json.h"
 #include "report/report.h"
+#include "viz/plot.h"
 #include "workloads/error.h"
 
 #include <cstddef>
@@ -18,11 +19,13 @@ namespace pw {
 struct Outcome {
     Notices notes = {};
     std::function<Json()> json = {};
-    std::function<std::string(std::size_t most)> text = {};           // a table has at most this many rows
-    std::function<void(const std::string& file)> plot = {};           // null where there is nothing to draw
-    std::function<std::string(const std::string& file)> config = {};  // the best plan's, as YAML for that file
-    std::vector<std::shared_ptr<const Report>> reports = {};          // of one plan each
-    std::vector<std::optional<Error>> errors = {};                    // of points that have no report, by point
+    std::function<std::string(std::size_t most)> text = {};  // a table has at most this many rows
+    std::function<Chart()> chart = {};                       // null where there is none
+    std::function<void(const std::string& file)> plot = {};  // a picture that is no chart; null for none
+    // The best plan's config, as YAML for that file, or with whole paths for none; null where there is none.
+    std::function<std::string(const std::string& file)> config = {};
+    std::vector<std::shared_ptr<const Report>> reports = {};  // of one plan each
+    std::vector<std::optional<Error>> errors = {};            // of points that have no report, by point
 };
 
 // Returns the outcome of a value that has to_json(value).

@@ -12,13 +12,14 @@ is printed.
 from ._answers import Comparison, Point, Search, Sweep
 from ._calls import (compare, compare_traces, explain, import_trace, replay, run, sample, search, simulate, simulate_many,
                      slack, stragglers, sweep, what_if)
+from ._columns import Columns, Devices, Memory, Trace
 from ._config import Config
 from ._core import version as __version__
 from ._error import Error, ExitCode
 from ._partition import Partition, auto_partition
-from ._results import Columns, Devices, Memory, Result, Trace, plot
+from ._results import Answer, Result, plot
 
-__all__ = ["Columns", "Comparison", "Config", "Devices", "Error", "ExitCode", "Memory", "Partition", "Point", "Result",
+__all__ = ["Answer", "Columns", "Comparison", "Config", "Devices", "Error", "ExitCode", "Memory", "Partition", "Point", "Result",
            "Search", "Sweep", "Trace", "__version__", "auto_partition", "compare", "compare_traces", "explain",
            "import_trace", "plot", "replay", "run", "sample", "search", "simulate", "simulate_many", "slack", "stragglers",
            "sweep", "what_if"]

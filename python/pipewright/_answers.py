@@ -1,16 +1,20 @@
 """What sweeps, searches and comparisons return."""
 from __future__ import annotations
 
-import os
+import html
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Optional, Union
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
 from . import _core
+from ._arguments import Path, path_bytes, whole_number
+from ._columns import Columns, column_of
 from ._config import Config
 from ._error import Error
-from ._results import Answer, Columns, Result
+from ._kept import KeptOutcome
+from ._results import Answer, Result, in_frame, page_of
 
 if TYPE_CHECKING:
     import pandas
@@ -19,27 +23,33 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "Point", "Search", "Sweep"]
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Point:
     """A point of a sweep: `set` has its values by key, and there is either a `result` or an `error`."""
 
-    def __init__(self, values: dict[str, Any], config: Config, result: Optional[Result], error: Optional[Error]) -> None:
-        self.set = values
-        self.config = config
-        self.result = result
-        self.error = error
+    set: dict[str, Any]
+    config: Config
+    result: Optional[Result]
+    error: Optional[Error]
 
     def __repr__(self) -> str:
         what = repr(self.result) if self.result is not None else f"error: {self.error.fact if self.error else ''}"
         return f"<Point {', '.join(f'{key}={value}' for key, value in self.set.items())}: {what}>"
 
 
-class _PointOutcome:
+class _ReportOutcome:
     """The outcome of a report that has no JSON but its own."""
 
-    notes: list[str] = []
-
     def __init__(self, report: _core.Report) -> None:
-        self.json = report.json
+        self.notes: list[str] = []
+        self._report = report
+
+    def json(self) -> dict[str, Any]:
+        return self._report.json()
+
+
+def _result_of(report: _core.Report, config: Optional[Config]) -> Result:
+    return Result(_ReportOutcome(report), report, config)
 
 
 class Sweep(Answer, Sequence[Point]):
@@ -51,8 +61,7 @@ class Sweep(Answer, Sequence[Point]):
         self._points = []
         for row, report, error in zip(self._numbers()["points"], outcome.reports(), outcome.errors()):
             own = config.override({**row["set"], "sweep": None})
-            result = None if report is None else Result(_PointOutcome(report), report, own)  # type: ignore[arg-type]
-            self._points.append(Point(row["set"], own, result, error))
+            self._points.append(Point(row["set"], own, None if report is None else _result_of(report, own), error))
 
     def __getitem__(self, index: Any) -> Any:
         return self._points[index]
@@ -76,7 +85,7 @@ class Sweep(Answer, Sequence[Point]):
     def table(self) -> Columns:
         """One row per point: its values, then numbers of its result (nan where there is an error)."""
         rows = self._numbers()["points"]
-        columns = {key: np.array([row["set"][key] for row in rows]) for key in rows[0]["set"]}
+        columns = {key: column_of([row["set"][key] for row in rows]) for key in rows[0]["set"]}
         numbers = next(row for row in rows if "error" not in row)
         for key, value in numbers.items():
             if isinstance(value, (int, float)):
@@ -86,6 +95,8 @@ class Sweep(Answer, Sequence[Point]):
     def devices(self, name: str) -> NDArray[np.float64]:
         """A column of Result.devices of all points, [point, device]; nan where a point has no such device."""
         columns = [None if point.result is None else point.result.devices[name] for point in self]
+        if any(column is not None and column.dtype.kind not in "biuf" for column in columns):
+            raise TypeError(f"column '{name}' has no numbers: read Sweep[i].result.devices.{name}")
         most = max((len(column) for column in columns if column is not None), default=0)
         table = np.full((len(columns), most), np.nan)
         for row, column in zip(table, columns):
@@ -97,9 +108,9 @@ class Sweep(Answer, Sequence[Point]):
         """The table as a DataFrame. Needs pandas."""
         return self.table.to_pandas()
 
-    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+    def plot(self, file: Path) -> None:
         """Draws the step time against the first key with numbers, a curve for each combination of the others."""
-        self._outcome.plot(os.fspath(file))
+        self._outcome.plot(path_bytes("file", file))
 
     def __repr__(self) -> str:
         return f"<Sweep of {len(self)} points, best {self.best!r}>"
@@ -119,21 +130,25 @@ class Search(Answer):
 
     def __init__(self, outcome: _core.Outcome, interrupted: bool) -> None:
         super().__init__(outcome)
-        self.interrupted = interrupted
+        self._interrupted = interrupted
 
-    def best_yaml(self, file: Union[str, os.PathLike[str]] = "config") -> str:
+    @property
+    def interrupted(self) -> bool:
+        return self._interrupted
+
+    def best_yaml(self, file: Path = "config") -> str:
         """The config of the best plan as YAML, with paths relative to the folder of `file`."""
         if "plans" not in self._numbers():
             raise Error("the objectives of other planners have no schedule: there is no config of the best plan",
                         help="search objective makespan", key="search.objective")
-        return self._outcome.config(os.fspath(file))
+        return self._outcome.config(path_bytes("file", file))
 
     @property
     def best_config(self) -> Config:
         """The config of the best plan, ready for simulate() and run()."""
         return Config.from_yaml(self.best_yaml())
 
-    def save(self, file: Union[str, os.PathLike[str]]) -> None:
+    def save(self, file: Path) -> None:
         """Writes the config of the best plan."""
         text = self.best_yaml(file)
         with open(file, "w", encoding="utf-8") as target:
@@ -141,7 +156,7 @@ class Search(Answer):
 
     def text(self, most: int = 10) -> str:
         """The table of the `most` best plans and the stages of the best one."""
-        return self._outcome.text(most)
+        return self._outcome.text(whole_number("most", most, 1))
 
     def to_pandas(self) -> pandas.DataFrame:
         """The plans as a DataFrame, one row each. Needs pandas."""
@@ -149,29 +164,45 @@ class Search(Answer):
 
         return pandas.DataFrame(self.plans)
 
-    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+    def plot(self, file: Path) -> None:
         """Draws reserved memory against step time of all plans; with other objectives the time of every stage."""
-        self._outcome.plot(os.fspath(file))
+        self._outcome.plot(path_bytes("file", file))
 
     def __repr__(self) -> str:
-        plans = len(self._numbers().get("plans", []))
-        return f"<Search of {plans} plans, best {self.objective_ns / 1e9:.4g} s{', interrupted' * self.interrupted}>"
+        numbers = self._numbers()
+        plans = f" of {len(numbers['plans'])} plans" if "plans" in numbers else ""
+        return f"<Search{plans}, best {numbers['objective']:.4g} s{', interrupted' * self.interrupted}>"
 
 
 class Comparison(Answer):
     """A prediction and a measurement of one plan. Keys of the JSON are attributes (docs/accuracy.md); errors are signed,
     (predicted - measured) / measured."""
 
-    def __init__(self, outcome: _core.Outcome, config: Optional[Config] = None) -> None:
+    def __init__(self, outcome: _core.Outcome) -> None:
         super().__init__(outcome)
         predicted, measured = outcome.reports()
         assert predicted is not None and measured is not None
-        self.predicted = Result(_PointOutcome(predicted), predicted, config)  # type: ignore[arg-type]
-        self.measured = Result(_PointOutcome(measured), measured, None)  # type: ignore[arg-type]
+        self._predicted, self._measured = _result_of(predicted, None), _result_of(measured, None)
 
-    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+    @property
+    def predicted(self) -> Result:
+        return self._predicted
+
+    @property
+    def measured(self) -> Result:
+        return self._measured
+
+    def plot(self, file: Path) -> None:
         """Draws both timelines on one time axis."""
-        self._outcome.plot(os.fspath(file))
+        outcome = self._outcome
+        if isinstance(outcome, KeptOutcome):
+            outcome = _core.compare_traces(self.predicted._whole_report(), self.measured._whole_report())
+        outcome.plot(path_bytes("file", file))
+
+    def _repr_html_(self) -> str:
+        page = page_of(self.plot)
+        text = f"<pre>{html.escape(str(self).strip())}</pre>"
+        return in_frame(page, min(900, 400 + 104 * self.predicted.devices.rows)) + text if page else text
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.predicted!r} and {self.measured!r}>"

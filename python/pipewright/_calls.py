@@ -3,19 +3,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, Union
 
 from . import _core
 from ._answers import Comparison, Search, Sweep
-from ._config import Config, ConfigLike, Overrides, config_of, value_text
+from ._arguments import Path, Progress, mapping, path_bytes, progress_of, seconds, text, whole_number
+from ._config import Config, ConfigLike, Overrides, config_of, settings_of, value_text
 from ._error import Error
 from ._results import Answer, Result
 
 __all__ = ["compare", "compare_traces", "explain", "import_trace", "replay", "run", "sample", "search", "simulate",
            "simulate_many", "slack", "stragglers", "sweep", "what_if"]
 
-Progress = Optional[Callable[[str], object]]
-Path = Union[str, "os.PathLike[str]"]
+_MOST_THREADS = 1024
 
 
 def _result(outcome: _core.Outcome, config: Optional[Config]) -> Result:
@@ -37,8 +37,11 @@ def simulate_many(configs: Iterable[ConfigLike], *, threads: int = 0, return_exc
                   progress: Progress = None) -> list[Any]:
     """Predicts many configs in one call, in parallel on `threads` threads (0: one per core), and returns their results in
     order. With return_exceptions, configs with mistakes give an Error in the list; otherwise the first is raised."""
+    if isinstance(configs, (str, os.PathLike, Mapping, Config)) or not hasattr(configs, "__iter__"):
+        raise TypeError(f"configs is a list of configs, not {type(configs).__name__}: simulate() takes one config")
     own = [config_of(config) for config in configs]
-    outcomes = _core.simulate_many([config._source for config in own], threads, progress)
+    outcomes = _core.simulate_many([config._source for config in own], whole_number("threads", threads, 0, _MOST_THREADS),
+                                   progress_of(progress))
     results: list[Any] = []
     for outcome, config in zip(outcomes, own):
         if isinstance(outcome, Error):
@@ -55,11 +58,19 @@ def sweep(config: ConfigLike, axes: Optional[Mapping[str, Sequence[Any]]] = None
     """Simulates every combination of the values of some keys, {"pipeline.micro_batches": [4, 8]}; without `axes` those
     of the config's block `sweep`.
 
-    `progress` is called with lines like "point 3 of 12". Points with mistakes have an error; if all have, the first is
-    raised."""
+    {"pipeline.schedule": "all"} is every schedule that trains. `progress` is called with lines like "point 3 of 12".
+    Points with mistakes have an error; if all have, the first is raised."""
     own = config_of(config, overrides)
-    texts = [(key, [value_text(value) for value in values]) for key, values in (axes or {}).items()]
-    return Sweep(_core.sweep(own._source, texts, progress), own)
+    axis_texts = [(key, _values_of(key, values)) for key, values in mapping("axes", axes).items()]
+    return Sweep(_core.sweep(own._source, axis_texts, progress_of(progress)), own)
+
+
+def _values_of(key: str, values: Any) -> list[str]:
+    if key == "pipeline.schedule" and isinstance(values, str) and values == "all":
+        return ["all"]
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+        raise Error(f"the values of '{key}' must be a list, not {values!r}", help="write it as [first, second]", key=key)
+    return [value_text(value, key) for value in values]
 
 
 def search(config: ConfigLike, overrides: Optional[Overrides] = None, *, time_limit: Optional[float] = None,
@@ -70,7 +81,8 @@ def search(config: ConfigLike, overrides: Optional[Overrides] = None, *, time_li
     `threads` (0: one per core) do not change the answer. Ctrl-C ends it with the best plan so far. Raises Error:
     INFEASIBLE if no plan fits, RUN_FAILED if it ended before a plan was tried."""
     own = config_of(config, overrides)
-    return Search(*_core.search(own._source, time_limit, threads, progress))
+    return Search(*_core.search(own._source, seconds("time_limit", time_limit),
+                                whole_number("threads", threads, 0, _MOST_THREADS), progress_of(progress)))
 
 
 def run(config: ConfigLike, overrides: Optional[Overrides] = None, *, steps: Optional[int] = None,
@@ -82,8 +94,8 @@ def run(config: ConfigLike, overrides: Optional[Overrides] = None, *, steps: Opt
     left to `pipewright run`. Raises Error: INFEASIBLE if the plan does not fit into memory."""
     own = config_of(config, overrides)
     if steps is not None:
-        own = own.override({"training.steps": steps})
-    outcome, _ = _core.run(own._source, progress)
+        own = own.override({"training.steps": whole_number("steps", steps, 1)})
+    outcome, _ = _core.run(own._source, progress_of(progress))
     return _result(outcome, own)
 
 
@@ -92,24 +104,31 @@ def compare(config: ConfigLike, overrides: Optional[Overrides] = None, *, turns:
     """Predicts the plan of a config, runs it on this machine, and compares. Without cluster.profile, costs are measured
     first, and the run takes `turns` with probes that calibrate them."""
     own = config_of(config, overrides)
-    return Comparison(_core.compare(own._source, turns, progress))
+    most = None if turns is None else whole_number("turns", turns, 0)
+    return Comparison(_core.compare(own._source, most, progress_of(progress)))
 
 
 def compare_traces(predicted: Result, measured: Result) -> Comparison:
     """Compares a prediction with a run, or with an imported trace, of the same plan."""
-    return Comparison(_core.compare_traces(predicted._whole_report(), measured._whole_report()))
+    return Comparison(_core.compare_traces(_report("predicted", predicted), _report("measured", measured)))
+
+
+def _report(name: str, result: Any) -> _core.Report:
+    if not isinstance(result, Result):
+        raise TypeError(f"{name} is a Result, not {type(result).__name__}: {result!r}")
+    return result._whole_report()
 
 
 def import_trace(files: Union[Path, Sequence[Path]]) -> Result:
     """Reads a trace: of `pipewright run`, torch.profiler, Megatron-LM's timers and others (docs/import.md). Several
     files are those of the ranks of one job."""
-    names = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    return _result(_core.import_trace([os.fspath(name) for name in names]), None)
+    names = list(files) if hasattr(files, "__iter__") and not isinstance(files, (str, bytes)) else [files]
+    return _result(_core.import_trace([path_bytes("files", name) for name in names]), None)
 
 
 def replay(measured: Result, *, explain: bool = True) -> Answer:
     """Simulates the plan of a measured trace with the times that its own tasks took; explains which stage is slow."""
-    return Answer(_core.replay(measured._whole_report(), explain))
+    return Answer(_core.replay(_report("measured", measured), bool(explain)))
 
 
 def _answer(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None, progress: Progress = None, *,
@@ -120,7 +139,8 @@ def _answer(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = 
             raise Error("an imported trace has no config to ask about", help="replay() explains it")
         config = config.config
     own = config_of(config, overrides)
-    return Answer(_core.answer(own._source, samples, jitter, seed, stragglers, list(what_if), explain, slack, progress))
+    return Answer(_core.answer(own._source, samples, jitter, seed, stragglers, list(what_if), explain, slack,
+                               progress_of(progress)))
 
 
 def explain(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None) -> Answer:
@@ -133,8 +153,7 @@ def what_if(config: Union[ConfigLike, Result], *changes: Overrides, progress: Pr
     together: the list `what_if`.
 
         what_if(config, {"pipeline.schedule": "zb-h1", "cluster.link.bandwidth": "50 GB/s"})"""
-    settings = [f"{key}={value_text(value)}" for change in changes for key, value in change.items()]
-    return _answer(config, None, progress, what_if=settings)
+    return _answer(config, None, progress, what_if=[setting for change in changes for setting in settings_of(change)])
 
 
 def stragglers(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None, *,
@@ -147,7 +166,8 @@ def sample(config: Union[ConfigLike, Result], draws: int, overrides: Optional[Ov
            jitter: str = "lognormal:0.05", seed: int = 0, progress: Progress = None) -> Answer:
     """The distribution of the step time in `draws` draws in which tasks take longer or shorter: `jitter` is
     "lognormal:SIGMA" or "profile"."""
-    return _answer(config, overrides, progress, samples=draws, jitter=jitter, seed=seed)
+    return _answer(config, overrides, progress, samples=whole_number("draws", draws, 1), jitter=text("jitter", jitter),
+                   seed=whole_number("seed", seed, 0, 2**64 - 1))
 
 
 def slack(config: Union[ConfigLike, Result], overrides: Optional[Overrides] = None) -> str:

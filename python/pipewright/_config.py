@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 from . import _core
+from ._arguments import mapping, path_bytes, text as utf8_text
 from ._error import Error
 
 __all__ = ["Config", "ConfigLike", "Overrides"]
@@ -24,21 +25,28 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a config holds numbers, texts, lists and dicts, not {type(value).__name__}: {value!r}")
 
 
-def yaml_of(value: Any, indent: Optional[int] = None) -> str:
+def yaml_of(value: Any, name: str, indent: Optional[int] = None) -> str:
     """A value as JSON, which is YAML."""
-    return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, indent=indent)
+    try:
+        return utf8_text(name, json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, indent=indent))
+    except RecursionError:
+        raise Error(f"{name} has values that nest more than 64 deep", help="no key of a configuration needs that") from None
+    except ValueError as error:
+        inside = "circular" in str(error).lower()
+        raise Error(f"{name} has {'a value that contains itself' if inside else 'a number that is not finite'}",
+                    help="write the inner one out" if inside else "leave the key out") from None
 
 
 _PLAIN = re.compile(r"(?![-+.0-9eE]+$|true$|false$|null$)[A-Za-z0-9][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*", re.IGNORECASE)
 
 
-def value_text(value: Any) -> str:
+def value_text(value: Any, key: str) -> str:
     """A value of an override in one line. Words and numbers with units have no quotes: tables show them."""
-    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else yaml_of(value)
+    return value if isinstance(value, str) and _PLAIN.fullmatch(value) else yaml_of(value, key)
 
 
-def _settings(overrides: Optional[Overrides]) -> list[str]:
-    return [f"{key}={value_text(value)}" for key, value in (overrides or {}).items()]
+def settings_of(overrides: Optional[Overrides]) -> list[str]:
+    return [f"{key}={value_text(value, key)}" for key, value in mapping("overrides", overrides).items()]
 
 
 class Config:
@@ -55,15 +63,15 @@ class Config:
     _source: _core.Source
 
     def __init__(self, source: ConfigLike, overrides: Optional[Overrides] = None) -> None:
-        added = _settings(overrides)
+        added = settings_of(overrides)
         if isinstance(source, Config):
             own = source._source
             self._source = _core.Source(own.path, own.set + added, own.text)
         elif isinstance(source, Mapping):
-            self._source = _core.Source("config", added, yaml_of(source, indent=1))
+            self._source = _core.Source("config", added, yaml_of(source, "the config", indent=1))
         elif isinstance(source, (str, os.PathLike)):
-            path = os.fspath(source)
-            if "\n" in path:
+            path = path_bytes("a config", source)
+            if b"\n" in path:
                 raise Error("the name of a config's file has several lines", help="give a text to Config.from_yaml()")
             self._source = _core.Source(path, added, None)
         else:
@@ -73,7 +81,7 @@ class Config:
     def from_yaml(cls, text: str, overrides: Optional[Overrides] = None, *, name: str = "config") -> Config:
         """A config from the text of a YAML file. Errors call it `name`; paths in it are relative to its folder."""
         config = cls.__new__(cls)
-        config._source = _core.Source(name, _settings(overrides), text)
+        config._source = _core.Source(path_bytes("name", name), settings_of(overrides), utf8_text("text", text))
         return config
 
     def override(self, overrides: Overrides) -> Config:
@@ -87,15 +95,19 @@ class Config:
 
     def __repr__(self) -> str:
         own = self._source
-        what = "mapping or text" if own.text is not None else repr(own.path)
-        return f"<Config {what}{''.join(', ' + text for text in own.set)}>"
+        try:
+            what = _core.summary_of(own)
+        except Error as error:
+            what = f"error: {error.fact}"
+        file = "" if own.text is not None else f"{os.fsdecode(own.path)}: "
+        return f"<Config {file}{what}{''.join('; ' + setting for setting in own.set)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = self._source
         return _restored, (own.path, own.set, own.text)
 
 
-def _restored(path: str, settings: list[str], text: Optional[str]) -> Config:
+def _restored(path: bytes, settings: list[str], text: Optional[str]) -> Config:
     config = Config.__new__(Config)
     config._source = _core.Source(path, settings, text)
     return config

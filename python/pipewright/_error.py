@@ -22,7 +22,7 @@ class Error(Exception):
     fact   what is wrong, in one sentence
     help   the way out; "" if none is known
     key    the key of the config to change, "pipeline.stages"; "" if it is not about one
-    place  file, line and column, "cfg.yaml:14:13", or "--set" for an override; "" if not known
+    place  file, line and column, "cfg.yaml:14:13", or the key of an override; "" if not known
     code   an ExitCode
     """
 
@@ -36,4 +36,5 @@ class Error(Exception):
         self.code = ExitCode(code)
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        text = str(self.args[0])
+        return text if not self.help or self.help in text else f"{text}\n  help: {self.help}"

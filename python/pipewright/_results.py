@@ -4,125 +4,37 @@ from __future__ import annotations
 import html
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional, Union
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 import numpy as np
 
 from . import _core
+from ._arguments import Path, path_bytes, texts
+from ._columns import Devices, Memory, Trace, column_of
 from ._config import Config
 from ._error import Error, ExitCode
+from ._kept import AnyOutcome, AnyReport, KeptNumbers, kept_outcome, kept_report, whole_report
 
 if TYPE_CHECKING:
     import pandas
-    from numpy.typing import NDArray
 
-    IntArray = NDArray[np.int64]
-    FloatArray = NDArray[np.float64]
+__all__ = ["Answer", "Result", "plot"]
 
-__all__ = ["Columns", "Devices", "Memory", "Result", "Trace", "plot"]
-
-_MOST_DRAWN_TASKS = 20_000  # in a notebook: beyond them a page has many megabytes
-
-
-class Columns(Mapping[str, "np.ndarray[Any, Any]"]):
-    """Columns of equal length: NumPy arrays by name, `columns["start_ns"]` or `columns.start_ns`."""
-
-    def __init__(self, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        self._columns = dict(columns)
-
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        """The number of columns; `rows` is that of rows."""
-        return len(self._columns)
-
-    def __getattr__(self, name: str) -> np.ndarray[Any, Any]:
-        columns: dict[str, np.ndarray[Any, Any]] = self.__dict__.get("_columns", {})
-        if name not in columns:
-            raise AttributeError(f"no column '{name}'; there are {', '.join(columns)}")
-        return columns[name]
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._columns]
-
-    @property
-    def rows(self) -> int:
-        return len(next(iter(self._columns.values()), ()))
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """The columns as a DataFrame. Needs pandas."""
-        import pandas
-
-        return pandas.DataFrame(self._columns)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.rows} rows of {', '.join(self._columns)}>"
-
-
-class Devices(Columns):
-    """Numbers of each device in a step, one row per device. Times are in nanoseconds, sizes in bytes (docs/metrics.md)."""
-
-    name: NDArray[np.str_]
-    busy_ns: IntArray  # computing
-    idle_ns: IntArray  # makespan - busy
-    exposed_communication_ns: IntArray  # part of idle in which the next task waits for a transfer under way
-    peak_memory_bytes: IntArray
-    reserved_memory_bytes: FloatArray  # before the first step; nan where a trace does not say it
-    memory_limit_bytes: FloatArray  # inf where there is none
-    peak_in_flight: IntArray  # micro-batches with activations
-    weight_versions: IntArray
-
-
-class Trace(Columns):
-    """When every task ran, one row per task: by device, then in the order of its list. Arrays are read-only.
-
-    `op` has the letters of operations: F forward, B backward, I and W backward for inputs and for weights, R recompute,
-    U update, S gradient sum, SEND_F, RECV_F, SEND_B, RECV_B transfers (with the other stage in `peer`, else -1)."""
-
-    step: NDArray[np.int32]
-    device: NDArray[np.int32]
-    op: NDArray[np.str_]
-    stage: NDArray[np.int32]
-    microbatch: NDArray[np.int32]
-    peer: NDArray[np.int32]
-    rank: NDArray[np.int32]
-    version: NDArray[np.int32]  # of the weights used or made; -1: none
-    start_ns: IntArray
-    end_ns: IntArray
-    bytes: IntArray  # moved, of transfers
-
-
-class Memory(Columns):
-    """Memory in use of devices, one row per change: bytes by kind from `time_ns` on."""
-
-    step: IntArray
-    device: IntArray
-    time_ns: IntArray
-
-
-def _array(values: list[Any], missing: Optional[float]) -> np.ndarray[Any, Any]:
-    if missing is None:
-        return np.array(values)
-    return np.array([missing if value is None else value for value in values], dtype=np.float64)
-
+_CHART_HEIGHT = 520  # of a chart in a notebook, in pixels
 
 _MISSING = {"reserved_memory_bytes": np.nan, "memory_limit_bytes": np.inf}
 
 
-def devices_of(report: _core.Report, rows: list[dict[str, Any]]) -> Devices:
+def devices_of(report: AnyReport, rows: list[dict[str, Any]]) -> Devices:
     """The column for each key of the JSON of devices; the kinds of memory have columns of their own."""
     columns: dict[str, np.ndarray[Any, Any]] = {"name": np.array(report.names, dtype=np.str_)}
     for key, first in (rows[0] if rows else {}).items():
         if isinstance(first, dict):
             for kind in first:
-                columns[f"{kind}_bytes"] = _array([row[key][kind] for row in rows], None)
-        else:
-            columns[key] = _array([row[key] for row in rows], _MISSING.get(key))
+                columns[f"{kind}_bytes"] = column_of([row[key][kind] for row in rows])
+        elif key != "name":
+            columns[key] = column_of([row[key] for row in rows], _MISSING.get(key))
     return Devices(columns)
 
 
@@ -131,12 +43,30 @@ def _from_memory(columns: dict[str, bytes], long: set[str]) -> dict[str, np.ndar
             for name, column in columns.items()}
 
 
+def in_frame(page: str, height: int) -> str:
+    """A page as a part of a notebook."""
+    return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: {height}px; border: 0"></iframe>'
+
+
+def page_of(draw: Callable[[str], None]) -> str:
+    """The page that `draw` writes to a file, or "" where there is nothing to draw."""
+    with tempfile.TemporaryDirectory(prefix="pipewright-") as folder:
+        file = os.path.join(folder, "page.html")
+        try:
+            draw(file)
+        except Error:
+            return ""
+        with open(file, encoding="utf-8") as page:
+            return page.read()
+
+
 class Answer:
     """What a call returned: the object that the program prints with --json, whose keys are attributes, and notes.
 
-    `notes` are lines for the user, which the program prints as "note: ...". `print(answer)` shows the tables of the program."""
+    `notes` are lines for the user, which the program prints as "note: ...". `print(answer)` shows the tables of the
+    program, and so does a notebook. Answers are read-only. They can be pickled and copied."""
 
-    def __init__(self, outcome: _core.Outcome) -> None:
+    def __init__(self, outcome: AnyOutcome) -> None:
         self._outcome = outcome
         self._json: Optional[dict[str, Any]] = None
 
@@ -164,8 +94,26 @@ class Answer:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._numbers()]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(f"'{name}' of {type(self).__name__} is read-only")
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_outcome": kept_outcome(self._outcome)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
     def __str__(self) -> str:
         return self._outcome.text(10)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(key for key, value in self._numbers().items() if value is not None)}>"
+
+    def _repr_html_(self) -> str:
+        page = page_of(lambda file: self._outcome.plot(path_bytes("file", file))) if self._outcome.has_chart() else ""
+        return (in_frame(page, _CHART_HEIGHT) if page else "") + f"<pre>{html.escape(str(self).strip())}</pre>"
 
 
 class Result(Answer):
@@ -191,12 +139,21 @@ class Result(Answer):
     mini_batch: int  # samples
     plan_hash: str
 
-    def __init__(self, outcome: _core.Outcome, report: _core.Report, config: Optional[Config] = None) -> None:
+    def __init__(self, outcome: AnyOutcome, report: AnyReport, config: Optional[Config] = None) -> None:
         super().__init__(outcome)
         self._report = report
         self._devices: Optional[Devices] = None
         self._plan: Optional[list[list[str]]] = None
-        self.config = config
+        self._config = config
+
+    def __getstate__(self) -> dict[str, Any]:
+        numbers = KeptNumbers(self._outcome.json(), self._outcome.notes)
+        return {**self.__dict__, "_outcome": numbers, "_report": kept_report(self._report)}
+
+    @property
+    def config(self) -> Optional[Config]:
+        """The config that was simulated or run; None for an imported trace."""
+        return self._config
 
     @property
     def devices(self) -> Devices:
@@ -207,7 +164,7 @@ class Result(Answer):
     def _whole_report(self) -> _core.Report:
         """With events: a prediction is kept without them, and simulated again."""
         if self._report.has_events() or self.config is None:
-            return self._report
+            return whole_report(self._report)
         again = _core.simulate(self.config._source, True).reports()[0]
         assert again is not None
         if again.json() != self._report.json():
@@ -253,7 +210,7 @@ class Result(Answer):
         """The devices as a DataFrame. Needs pandas."""
         return self.devices.to_pandas()
 
-    def plot(self, file: Union[str, os.PathLike[str]]) -> None:
+    def plot(self, file: Path) -> None:
         """Draws the timeline: .html, .svg, .png, .pdf, .txt, .json (Chrome trace) or .gp by the name of the file."""
         plot(self, file)
 
@@ -264,30 +221,21 @@ class Result(Answer):
         return self._report.text()
 
     def _repr_html_(self) -> str:
-        table = f"<pre>{html.escape(str(self))}</pre>"
-        if self.tasks > _MOST_DRAWN_TASKS:
-            return table
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                page = os.path.join(folder, "timeline.html")
-                plot(self, page)
-                with open(page, encoding="utf-8") as file:
-                    text = file.read()
-        except Error:  # too many devices for a picture
-            return table
-        height = min(900, 330 + 52 * self.devices.rows)
-        return f'<iframe srcdoc="{html.escape(text)}" style="width: 100%; height: {height}px; border: 0"></iframe>'
+        page = page_of(self.plot)
+        return in_frame(page, min(900, 330 + 52 * self.devices.rows)) if page else f"<pre>{html.escape(str(self))}</pre>"
 
 
-def plot(results: Union[Result, Sequence[Result]], file: Union[str, os.PathLike[str]],
-         titles: Optional[Sequence[str]] = None) -> None:
+def plot(results: Union[Result, Sequence[Result]], file: Path, titles: Optional[Sequence[str]] = None) -> None:
     """Draws timelines one above the other on one time axis, of runs one step.
 
     The name of the file chooses the format: .html (one page with zoom), .svg, .png, .pdf (these need gnuplot), .txt,
     .json (Chrome trace), .gp. Raises Error for another name, more devices than a picture shows, or a file that cannot be
     written."""
-    drawn = [results] if isinstance(results, Result) else list(results)
-    names = list(titles) if titles is not None else [""] * len(drawn)
+    drawn = list(results) if hasattr(results, "__iter__") else [results]
+    for one in drawn:
+        if not isinstance(one, Result):
+            raise TypeError(f"results is a Result or a list of them, not {type(one).__name__}: {one!r}")
+    names = [""] * len(drawn) if titles is None else texts("titles", titles)
     if len(names) != len(drawn):
         raise ValueError(f"{len(drawn)} results, but {len(names)} titles")
-    _core.plot([result._whole_report() for result in drawn], names, os.fspath(file))
+    _core.plot([result._whole_report() for result in drawn], names, path_bytes("file", file))

@@ -198,7 +198,7 @@ class Errors(unittest.TestCase):
         self.assertIn("1f1b", error.help)
         self.assertIn(error.fact, str(error))
         error = self.error_of(lambda: pw.simulate(UNIFORM, {"pipeline.micro_batchs": 3}))
-        self.assertEqual(error.place, "--set")
+        self.assertEqual(error.place, "pipeline.micro_batchs")
         error = self.error_of(lambda: pw.run({**UNIFORM, "run": {"backend": "emulated"}}, {"cluster.memory": "1 kB"}))
         self.assertEqual(error.code, pw.ExitCode.INFEASIBLE)
 
