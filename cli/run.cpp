@@ -217,7 +217,7 @@ void run_config(const RunArguments& arguments) {
         print_note(fmt::format("resumed from {}, after step {}", found->folder, done));
         options.resumed = std::make_shared<const FoundCheckpoint>(std::move(*found));
     }
-    StepLog log(launched_ranks().rank > 0 ? "" : arguments.log, sizes_of(job.config.pipeline).mini_batch,
+    StepLog log(launched_ranks().rank > 0 ? "" : arguments.log, job.config.pipeline.mini_batch,
                 options.resumed != nullptr);
     RunResult end;
     options.finished = [&](const RunResult& result) {

@@ -65,8 +65,9 @@ void print_ok_memory(const Report& report) {
     for (std::size_t device = 0; device < report.limits.size(); ++device) {
         const Bytes needed = report.metrics.devices[device].needed_memory(), limit = report.limits[device];
         if (needed <= limit)
-            print_result("ok: memory of device {}: {} of {}\n", escaped_line(report.names[device]), print_bytes(needed),
-                         limit == kUnlimited ? "unlimited" : print_bytes(limit));
+            print_result("ok: memory of device {}: {} of {}\n", escaped_line(report.names[device]),
+                         print_bytes_as(needed, limit),
+                         limit == kUnlimited ? "unlimited" : print_bytes_as(limit, limit));
     }
 }
 

@@ -215,6 +215,7 @@ void add_config(Trace& trace, const Job& job) {
     }
     trace.micro_batches = config.pipeline.micro_batches;
     trace.micro_batch_size = config.pipeline.micro_batch_size;
+    trace.replicas = config.parallel.degrees.data;
     trace.mini_batch = config.pipeline.mini_batch;
 }
 

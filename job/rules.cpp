@@ -77,7 +77,7 @@ void check_batches(const Config& config) {
                    fmt::format("{} stages need at least as many micro-batches, not {}", pipeline.stages,
                                pipeline.micro_batches),
                    fmt::format("write micro_batches: {}", pipeline.stages));
-    if (pipeline.mini_batch != std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size)
+    if (!sizes_of(pipeline).is_even())
         break_rule(
             config, "pipeline.mini_batch",
             fmt::format("{} samples are not {} equal micro-batches", pipeline.mini_batch, pipeline.micro_batches),

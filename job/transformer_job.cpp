@@ -63,9 +63,10 @@ TransformerJob transformer_job_of(const Config& config) {
     return job;
 }
 
-double model_flops_per_sample(const Config& config) {
+double model_flops_per_sample(const Config& config, bool trains) {
+    constexpr double kForward = 1.0 / 3;  // the gradients of a product are two products
     const int tokens = config.workload.options.sequence_length;
-    return tokens * model_flops_per_token(*config.workload.transformer, tokens);
+    return (trains ? 1 : kForward) * tokens * model_flops_per_token(*config.workload.transformer, tokens);
 }
 
 double peak_flops(const Config& config) {

@@ -9,8 +9,9 @@ namespace pw {
 // Makes it of a complete config whose workload is a transformer.
 TransformerJob transformer_job_of(const Config& config);
 
-// FLOPs of the model for one sample, forward and backward (workloads/transformers/transformer_model.h).
-double model_flops_per_sample(const Config& config);
+// FLOPs of the model for one sample: of the forward, and of the backward if it trains
+// (workloads/transformers/transformer_model.h).
+double model_flops_per_sample(const Config& config, bool trains = true);
 // FLOP/s of a device in the precision of the training, as its vendor states them.
 double peak_flops(const Config& config);
 

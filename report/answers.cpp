@@ -1,5 +1,4 @@
 #include "report/answers.h"
-#include "job/settings.h"
 
 #include "job/settings.h"
 #include "report/idle_causes.h"
@@ -102,9 +101,13 @@ std::vector<WhatIf> what_if(const std::vector<std::string>& settings, const Conf
         try {
             Notices notices;
             const Job job = make_job(source.load_with(one.set), notices);
-            one.metrics = predict_numbers(job).metrics;
-            one.parts = parts_of_step(job, *one.metrics);
-            one.change = change_of(one.metrics->step_time, step_time);
+            one.report = predicted_report(job, false);
+            one.idle = idle_keys(job.config, job.plan);
+            std::erase_if(one.idle, [&](const IdleKey& idle) {
+                return std::ranges::none_of(one.set,
+                                            [&](const std::string& text) { return text.starts_with(idle.key + '='); });
+            });
+            one.change = change_of(one.report->metrics.step_time, step_time);
         } catch (const Error& error) {
             if (alternatives.size() == 1)
                 throw;
@@ -161,37 +164,100 @@ Json json_of_stragglers(const std::vector<Straggler>& stragglers) {
     return rows;
 }
 
-std::string what_if_text(const std::vector<WhatIf>& alternatives, const std::optional<StepParts>& parts) {
-    std::vector<NamedParts> others;
-    Table table({"what if", "step time", "change", "samples/s", "bubble rate"});
-    for (const WhatIf& one : alternatives) {
-        const std::string name = one.set.size() > 1 ? "all of them" : one.set.front();
-        if (one.error)
-            table.add({name, "-", "-", "-", first_line(*one.error)});
-        else
-            table.add({name, print_time(one.metrics->step_time), print_signed_percent(one.change),
-                       fmt::format("{:.4g}", one.metrics->samples_per_second),
-                       print_percent(one.metrics->bubble_rate)});
-        if (one.parts)
-            others.push_back({name, *one.parts});
+// "needs 50 GB more than it has"
+std::string fit_of(const Report& report) {
+    Bytes over = 0, limit = kUnlimited;
+    for (std::size_t device = 0; device < report.limits.size(); ++device)
+        if (const Bytes more = report.metrics.devices[device].needed_memory() - report.limits[device];
+            report.limits[device] != kUnlimited && more > over) {
+            over = more;
+            limit = report.limits[device];
+        }
+    return over == 0 ? "yes" : fmt::format("no, {} over", print_bytes_as(over, limit));
+}
+
+Bytes limit_of(const Report& report) { return report.limits.empty() ? kUnlimited : report.limits.front(); }
+
+std::vector<std::string> row_of_answer(std::string name, const WhatIf& one, bool of_cluster) {
+    std::vector<std::string> row = {std::move(name)};
+    const std::size_t numbers = of_cluster ? 8 : 6;
+    if (one.error) {
+        row.resize(numbers, "-");
+        row.push_back(first_line(*one.error));
+        return row;
     }
-    const bool has_parts = parts && !others.empty();
-    return "\n" + table.print() + (has_parts ? "\n" + print_differences({"now", *parts}, others) : "");
+    const Report& report = *one.report;
+    row.push_back(print_time(report.metrics.step_time));
+    row.push_back(print_signed_percent(one.change));
+    row.push_back(print_rate(report.metrics.samples_per_second, false));
+    if (of_cluster && report.cluster) {
+        row.push_back(print_rate(report.cluster->tokens_per_second, true));
+        row.push_back(print_percent(report.cluster->utilisation));
+    } else if (of_cluster) {
+        row.resize(row.size() + 2, "-");
+    }
+    row.push_back(print_percent(report.metrics.bubble_rate));
+    row.push_back(print_bytes_as(largest_reserved(report), limit_of(report)));
+    row.push_back(fit_of(report));
+    return row;
+}
+
+std::string setting_of(const WhatIf& one) { return one.set.size() > 1 ? "all of them" : one.set.front(); }
+
+// Which keys have no effect, and which steps are of other samples than the prediction's: their times say little.
+std::string remarks_text(const Answers& answers) {
+    std::string text;
+    for (const WhatIf& one : answers.what_if)
+        for (const IdleKey& key : one.set.size() == 1 ? one.idle : std::vector<IdleKey>{})
+            text += print(key) + '\n';
+    for (const WhatIf& one : answers.what_if)
+        if (const std::int64_t samples = one.report ? samples_of_step(one.report->metrics) : answers.samples;
+            samples != answers.samples)
+            text += fmt::format("{}: a step takes {} samples, now {}: compare {}/s, not step times\n", setting_of(one),
+                                samples, answers.samples, answers.of_cluster ? "tokens" : "samples");
+    return text;
+}
+
+std::string what_if_text(const Answers& answers) {
+    std::vector<NamedParts> others;
+    std::vector<std::string> head = {"what if", "step time", "change", "samples/s"};
+    if (answers.of_cluster)
+        head.insert(head.end(), {"tokens/s", "MFU"});
+    head.insert(head.end(), {"bubble rate", "memory", "fits"});
+    Table table(std::move(head));
+    for (const WhatIf& one : answers.what_if) {
+        table.add(row_of_answer(setting_of(one), one, answers.of_cluster));
+        if (one.report && one.report->cluster && one.report->cluster->step)
+            others.push_back({setting_of(one), *one.report->cluster->step});
+    }
+    const bool has_parts = answers.parts && !others.empty();
+    return "\n" + table.print() + remarks_text(answers) +
+           (has_parts ? "\n" + print_differences({"now", *answers.parts}, others) : "");
 }
 
 Json json_of_what_if(const std::vector<WhatIf>& alternatives) {
     Json rows = Json::array();
     for (const WhatIf& one : alternatives) {
         Json row = {{"set", one.set}};
-        if (one.error)
+        for (const IdleKey& key : one.idle)
+            row["idle"].push_back(key.key);
+        if (one.error) {
             row["error"] = first_line(*one.error);
-        else
-            row.update({{"step_time_ns", one.metrics->step_time},
+        } else {
+            const Report& report = *one.report;
+            row.update({{"step_time_ns", report.metrics.step_time},
                         {"change", one.change},
-                        {"samples_per_second", one.metrics->samples_per_second},
-                        {"bubble_rate", one.metrics->bubble_rate}});
-        if (one.parts)
-            row["parts_ns"] = json_of(*one.parts);
+                        {"samples_per_second", report.metrics.samples_per_second},
+                        {"mini_batch", samples_of_mini_batch(report.trace)},
+                        {"bubble_rate", report.metrics.bubble_rate},
+                        {"reserved_memory_bytes", largest_reserved(report)},
+                        {"fits", fits(report)}});
+            if (report.cluster)
+                row.update({{"tokens_per_second", report.cluster->tokens_per_second},
+                            {"model_flops_utilisation", report.cluster->utilisation}});
+            if (report.cluster && report.cluster->step)
+                row["parts_ns"] = json_of(*report.cluster->step);
+        }
         rows.push_back(std::move(row));
     }
     return rows;
@@ -243,7 +309,8 @@ Json to_json(const Explanation& all) {
 Answers answers_to(const Questions& questions, const ConfigSource& source, const Job& job, const Report& report,
                    const Hooks& hooks) {
     check_settings(questions.what_if);
-    Answers answers{report.names, report.metrics.step_time};
+    Answers answers{report.names, report.metrics.step_time, samples_of_step(report.metrics),
+                    report.cluster.has_value()};
     if (report.cluster)
         answers.parts = report.cluster->step;
     Simulator simulator = simulator_of(job);
@@ -286,7 +353,7 @@ std::string to_text(const Answers& answers) {
     if (answers.explanation)
         text += to_text(*answers.explanation, answers.devices);
     if (!answers.what_if.empty())
-        text += what_if_text(answers.what_if, answers.parts);
+        text += what_if_text(answers);
     return text;
 }
 

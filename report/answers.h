@@ -2,6 +2,7 @@
 // long.
 #pragma once
 
+#include "job/idle_keys.h"
 #include "report/config_source.h"
 #include "report/hooks.h"
 #include "report/json.h"
@@ -46,17 +47,19 @@ struct Straggler {
 
 struct WhatIf {
     std::vector<std::string> set;
-    std::optional<Metrics> metrics = {};
-    double change = 0;                    // of the step time, as a part of it
-    std::optional<StepParts> parts = {};  // of the step, if it has some (report/report.h)
-    std::optional<Error> error = {};      // why there are no metrics
+    std::optional<Report> report = {};  // without events
+    double change = 0;                  // of the step time, as a part of it
+    std::vector<IdleKey> idle = {};     // keys of `set` that have no effect
+    std::optional<Error> error = {};    // why there is no report
 };
 
 // What was not asked is empty.
 struct Answers {
     std::vector<std::string> devices;     // their names
-    Ns step_time = 0;                     // the prediction that all is compared with
-    std::optional<StepParts> parts = {};  // of it
+    Ns step_time = 0;                     // of the prediction that all is compared with
+    std::int64_t samples = 0;             // of its step
+    bool of_cluster = false;              // whether it is of a transformer on a cluster
+    std::optional<StepParts> parts = {};  // of its step
     std::optional<StepTimeDraws> draws = {};
     std::vector<Straggler> stragglers = {};
     std::vector<WhatIf> what_if = {};

@@ -24,8 +24,12 @@ namespace {
 
 constexpr double kHour = 3600, kDay = 24 * kHour;
 
+double samples_per_second(const ClusterPlans& plans, const ClusterPlan& plan) {
+    return static_cast<double>(plans.config.search.mini_batch) * 1e9 / static_cast<double>(plan.step_time);
+}
+
 ClusterRate rate_of(const ClusterPlans& plans, const ClusterPlan& plan) {
-    return cluster_rate(config_of(plans.config, plan.choice), plan.step_time);
+    return cluster_rate(config_of(plans.config, plan.choice), samples_per_second(plans, plan));
 }
 
 double seconds_of_training(const ClusterPlans& plans, const ClusterRate& rate) {
@@ -46,8 +50,8 @@ std::vector<std::string> header_of(const ClusterPlans& plans) {
     for (const char* name :
          {"data", "micro-batch", "zero", "recompute", "step", "tokens/s", "MFU", "bubble", "exposed"})
         header.emplace_back(name);
-    const Bytes limit = plans.config.parallel.memory;  // of a kind of devices: seldom a round number
-    header.push_back(limit == kUnlimited ? "memory" : fmt::format("memory of {}", print_bytes_as(limit, limit)));
+    const Bytes limit = plans.config.parallel.memory;
+    header.push_back(memory_header("memory", limit));
     header.emplace_back("runs on");
     if (search.tokens > 0)
         header.emplace_back("days");
@@ -71,7 +75,7 @@ std::vector<std::string> row_of_plan(const ClusterPlans& plans, const ClusterPla
         row.push_back(std::to_string(number));
     row.emplace_back(name_of(own.recompute));
     row.push_back(print_time(plan.step_time));
-    row.push_back(fmt::format("{:.5g}", rate.tokens_per_second));
+    row.push_back(print_rate(rate.tokens_per_second, true));
     row.push_back(print_percent(rate.utilisation));
     row.push_back(print_percent(plan.bubble_rate));
     row.push_back(print_time(plan.exposed));
@@ -157,7 +161,9 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"sequence", own.sequence},
             {"micro_batches", config.pipeline.micro_batches},
             {"micro_batch_size", plan.choice.micro_batch_size},
+            {"mini_batch", config.pipeline.mini_batch},
             {"step_time_ns", plan.step_time},
+            {"samples_per_second", samples_per_second(plans, plan)},
             {"tokens_per_second", rate.tokens_per_second},
             {"model_flops_utilisation", rate.utilisation},
             {"parts_ns", json_of(plan.parts)},
@@ -305,9 +311,9 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
         result.plans.size() == 1 ? "" : "s", result.fitting, result.fitting == 1 ? "s" : "",
         result.untried == 0 ? "" : fmt::format("; {} with orders by costs not tried", result.untried),
         result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
-    text += fmt::format("best: {}, step {}, {:.5g} tokens/s on {} device{}; {}\n", print(best.choice),
-                        print_time(best.step_time), rate.tokens_per_second, rate.devices, rate.devices == 1 ? "" : "s",
-                        proof_of_best(plans));
+    text += fmt::format("best: {}, step {}, {} tokens/s on {} device{}; {}\n", print(best.choice),
+                        print_time(best.step_time), print_rate(rate.tokens_per_second, true), rate.devices,
+                        rate.devices == 1 ? "" : "s", proof_of_best(plans));
     text += vendor_text(plans);
     if (const double tokens = plans.config.search.tokens; tokens > 0)
         text += fmt::format(

@@ -2,6 +2,7 @@
 
 #include "job/cost_source.h"
 #include "schedules/passes/passes.h"
+#include "workloads/size_text.h"
 #include "workloads/units.h"
 
 #include <fmt/format.h>
@@ -71,7 +72,7 @@ std::string memory_text(const Config& config) {
     for (const DeviceConfig& device : devices)
         if (device.memory != devices.front().memory)
             return "by device (cluster.devices)";
-    return fmt::format("{} per device ({})", exact_bytes(devices.front().memory),
+    return fmt::format("{} per device ({})", print_bytes_as(devices.front().memory, devices.front().memory),
                        config.places.contains("cluster.memory") ? "cluster.memory" : "cluster");
 }
 

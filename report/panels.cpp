@@ -175,7 +175,7 @@ Panel panel_of(const Report& report, const Trace& drawn) {
     panel.numbers = {
         {"step time", print_time(metrics.step_time), static_cast<double>(metrics.step_time)},
         {"bubble rate", print_percent(metrics.bubble_rate), metrics.bubble_rate},
-        {"samples/s", fmt::format("{:.4g}", metrics.samples_per_second), metrics.samples_per_second},
+        {"samples/s", print_rate(metrics.samples_per_second, false), metrics.samples_per_second},
         {"peak memory", print_bytes(largest_peak(report)), static_cast<double>(largest_peak(report))},
     };
     return panel;

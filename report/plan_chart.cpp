@@ -79,10 +79,10 @@ void set_axes(Chart& chart, const std::vector<PlanDot>& plans, Bytes limit) {
     if (limit == kNoLimit)
         return;
     if (static_cast<double>(limit) < kNearLimit * static_cast<double>(largest)) {
-        chart.x.levels.push_back({static_cast<double>(limit), fmt::format("memory {}", exact_bytes(limit))});
+        chart.x.levels.push_back({static_cast<double>(limit), fmt::format("memory {}", print_bytes_as(limit, limit))});
         chart.x.most = std::max(*chart.x.most, 1.1 * static_cast<double>(limit));
     } else {
-        chart.remarks.push_back(fmt::format("\u2192 the memory of a device is {}", exact_bytes(limit)));
+        chart.remarks.push_back(fmt::format("\u2192 the memory of a device is {}", print_bytes_as(limit, limit)));
     }
 }
 

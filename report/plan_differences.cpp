@@ -115,8 +115,14 @@ std::string numbers_table(const PlanDifferences& differences) {
     const auto time = [](double value) { return print_time(static_cast<Ns>(value)); };
     const auto size = [](double value) { return print_bytes(static_cast<Bytes>(value)); };
     add("step time", static_cast<double>(a.step_time), static_cast<double>(b.step_time), time);
-    add("samples/s", a.samples_per_second, b.samples_per_second,
-        [](double value) { return fmt::format("{:.4g}", value); });
+    if (const std::int64_t before = samples_of_step(a), after = samples_of_step(b); before != after)
+        table.add({"samples per step", std::to_string(before), std::to_string(after), ""});
+    add("samples/s", a.samples_per_second, b.samples_per_second, [](double value) { return print_rate(value, false); });
+    if (first.cluster && second.cluster) {
+        add("tokens/s", first.cluster->tokens_per_second, second.cluster->tokens_per_second,
+            [](double value) { return print_rate(value, true); });
+        table.add({"MFU", print_percent(first.cluster->utilisation), print_percent(second.cluster->utilisation), ""});
+    }
     table.add({"bubble rate", print_percent(a.bubble_rate), print_percent(b.bubble_rate), ""});
     for (std::size_t device = 0; device < std::max(a.devices.size(), b.devices.size()); ++device) {
         const std::string name = fmt::format("peak memory, device {}",

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -51,21 +52,22 @@ std::string stages_of(const Report& report, std::size_t device) {
     return fmt::format("{}", fmt::join(report.trace.stages_of[device], " "));
 }
 
-std::vector<std::string> row_of_device(std::string name, std::string stages, const DeviceMetrics& device) {
+// Sizes are in the units of the limit.
+std::vector<std::string> row_of_device(std::string name, std::string stages, const DeviceMetrics& device, Bytes limit) {
     return {std::move(name),
             std::move(stages),
             print_time(device.busy),
             fmt::format("{} ({})", print_time(device.idle), print_percent(idle_ratio(device))),
             print_time(device.exposed_communication),
             std::to_string(device.peak_in_flight),
-            print_bytes(activations_of(device)),
-            print_bytes(parameters_of(device)),
-            print_bytes(device.peak_memory),
-            device.reserved_memory ? print_bytes(*device.reserved_memory) : "-"};
+            print_bytes_as(activations_of(device), limit),
+            print_bytes_as(parameters_of(device), limit),
+            print_bytes_as(device.peak_memory, limit),
+            device.reserved_memory ? print_bytes_as(*device.reserved_memory, limit) : "-"};
 }
 
 // The largest of every column.
-std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& devices) {
+std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& devices, Bytes limit) {
     const auto largest = [&](auto value) { return std::invoke(value, *std::ranges::max_element(devices, {}, value)); };
     const auto idle =
         *std::max_element(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.idle < b.idle; });
@@ -75,10 +77,10 @@ std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& device
             fmt::format("{} ({})", print_time(idle.idle), print_percent(idle_ratio(idle))),
             print_time(largest([](const DeviceMetrics& device) { return device.exposed_communication; })),
             std::to_string(largest([](const DeviceMetrics& device) { return device.peak_in_flight; })),
-            print_bytes(largest(activations_of)),
-            print_bytes(largest(parameters_of)),
-            print_bytes(largest([](const DeviceMetrics& device) { return device.peak_memory; })),
-            devices.front().reserved_memory ? print_bytes(largest(&DeviceMetrics::needed_memory)) : "-"};
+            print_bytes_as(largest(activations_of), limit),
+            print_bytes_as(largest(parameters_of), limit),
+            print_bytes_as(largest([](const DeviceMetrics& device) { return device.peak_memory; }), limit),
+            devices.front().reserved_memory ? print_bytes_as(largest(&DeviceMetrics::needed_memory), limit) : "-"};
 }
 
 Json json_of_device(const Report& report, std::size_t number) {
@@ -107,22 +109,35 @@ Json json_of_device(const Report& report, std::size_t number) {
     return json;
 }
 
-Json json_of_cluster(const ClusterRate& cluster) {
+Json json_of_parts(const PassParts& parts) {
     Json seconds;
     for (const auto& [name, seconds_of] : kPassParts) {
         Json& sum = seconds[std::string(name)];
-        sum = (sum.is_null() ? 0.0 : sum.get<double>()) + cluster.parts.*seconds_of;
+        sum = (sum.is_null() ? 0.0 : sum.get<double>()) + parts.*seconds_of;
     }
+    return seconds;
+}
+
+Json json_of_cluster(const ClusterRate& cluster) {
     Json json = {{"devices", cluster.devices},
                  {"replicas", cluster.replicas},
                  {"tokens_per_second", cluster.tokens_per_second},
                  {"model_flops_utilisation", cluster.utilisation},
-                 {"seconds", std::move(seconds)}};
+                 {"seconds", cluster.parts ? json_of_parts(*cluster.parts) : Json()}};
     if (cluster.step) {
         json["parts_ns"] = json_of(*cluster.step);
         json["parts_rank"] = cluster.step->rank;
     }
     return json;
+}
+
+std::string help_on_memory(const Report& report) {
+    return report.cluster ? "  help: raise parallel.tensor, pipeline or zero, recompute more (parallel.recompute), "
+                            "write a smaller "
+                            "micro_batch_size, or let `pipewright search` choose\n"
+                          : "  help: write a smaller micro_batch_size or fewer micro_batches, recompute "
+                            "(pipeline.recompute: all), or "
+                            "try other schedules (--schedules all) and splits\n";
 }
 
 }  // namespace
@@ -146,29 +161,46 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
     return report_with({std::move(trace), std::move(metrics)}, devices);
 }
 
-ClusterRate cluster_rate(const Config& config, Ns step) {
+ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains) {
     const Parallel& parallel = config.parallel.degrees;
-    const double seconds = static_cast<double>(step) * 1e-9;
-    const auto samples = static_cast<double>(config.pipeline.mini_batch) * parallel.data;
+    const double flops = model_flops_per_sample(config, trains) / parallel.devices();
+    return {parallel.devices(), parallel.data, samples_per_second * config.workload.options.sequence_length,
+            samples_per_second * flops / peak_flops(config)};
+}
+
+namespace {
+
+bool runs(const Plan& plan, bool (*wanted)(Op)) {
+    return std::any_of(plan.order.begin(), plan.order.end(), [&](const Tasks& order) {
+        return std::any_of(order.begin(), order.end(), [&](const Task& task) { return wanted(task.op); });
+    });
+}
+
+bool trains(const Plan& plan) { return runs(plan, makes_weight_gradient); }
+
+// Whether every pass takes what its layers take in training: otherwise the parts of their time are not known.
+bool has_parts(const Job& job) {
+    return is_transformer(job.config) && job.config.pipeline.micro_batch_lengths.empty() && trains(job.plan) &&
+           !runs(job.plan, [](Op op) { return op == Op::Recompute; });
+}
+
+PassParts mean_parts(const Job& job, const Metrics& metrics) {
+    const Config& config = job.config;
     PassParts parts;
     const int size = config.pipeline.micro_batch_size;
     for (const TransformerLayerCost& layer : TransformerLayers(transformer_job_of(config)).all(size))
         parts += layer.parts;
-    const double passes = static_cast<double>(config.pipeline.micro_batches) / parallel.pipeline;
+    const Parallel& parallel = config.parallel.degrees;
+    const double samples = metrics.samples_per_second * static_cast<double>(metrics.step_time) * 1e-9;
     for (const auto& [name, seconds_of] : kPassParts)
-        parts.*seconds_of *= passes;
-    return {parallel.devices(), parallel.data, samples * config.workload.options.sequence_length / seconds,
-            samples * model_flops_per_sample(config) / seconds / parallel.devices() / peak_flops(config), parts};
+        parts.*seconds_of *= samples / size / parallel.data / parallel.pipeline;
+    return parts;
 }
 
+}  // namespace
+
 std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics) {
-    const auto runs = [&](const auto& wanted) {
-        return std::any_of(job.plan.order.begin(), job.plan.order.end(), [&](const Tasks& order) {
-            return std::any_of(order.begin(), order.end(), [&](const Task& task) { return wanted(task.op); });
-        });
-    };
-    if (!is_transformer(job.config) || !job.config.pipeline.micro_batch_lengths.empty() || job.plan.asynchronous ||
-        !runs(makes_weight_gradient) || runs([](Op op) { return op == Op::Recompute; }))
+    if (!has_parts(job) || job.plan.asynchronous)
         return std::nullopt;
     return step_parts(job, job.plan.shape, metrics);
 }
@@ -176,9 +208,12 @@ std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics) {
 Report predicted_report(const Job& job, bool with_events) {
     const std::vector<DeviceConfig>& devices = job.config.cluster.devices;
     Report report = with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
+    report.tokens = tokens_per_sample(job.config);
     if (is_transformer(job.config)) {
-        report.cluster = cluster_rate(job.config, report.metrics.step_time);
+        report.cluster = cluster_rate(job.config, report.metrics.samples_per_second, trains(job.plan));
         report.cluster->step = parts_of_step(job, report.metrics);
+        if (has_parts(job))
+            report.cluster->parts = mean_parts(job, report.metrics);
     }
     report.order_gap = order_gap_of(job, report.metrics);
     return report;
@@ -195,6 +230,20 @@ bool fits(const Report& report) {
         if (report.metrics.devices[device].needed_memory() > report.limits[device])
             return false;
     return true;
+}
+
+double work_rate_of(const Report& report) { return report.metrics.samples_per_second * std::max(1, report.tokens); }
+
+std::string print_rate(double per_second, bool of_tokens) {
+    constexpr double kFiveDigits = 99'999.5, kLargest = 1e15;
+    const std::string digits = fmt::format("{:.{}g}", per_second, of_tokens ? 5 : 4);
+    if (!of_tokens || !(per_second >= kFiveDigits && per_second < kLargest))
+        return digits;
+    return fmt::format("{:.0f}", std::stod(digits));
+}
+
+std::int64_t samples_of_step(const Metrics& metrics) {
+    return std::llround(metrics.samples_per_second * static_cast<double>(metrics.step_time) * 1e-9);
 }
 
 Bytes largest_peak(const Report& report) {
@@ -245,7 +294,7 @@ Json to_json(const Report& report) {
                  {"stages", report.trace.stages},
                  {"micro_batches", report.trace.micro_batches},
                  {"micro_batch_size", report.trace.micro_batch_size},
-                 {"mini_batch", sizes_of(report.trace).mini_batch},
+                 {"mini_batch", samples_of_mini_batch(report.trace)},
                  {"devices", std::move(devices)}};
     if (report.cluster)
         json["cluster"] = json_of_cluster(*report.cluster);
@@ -269,17 +318,19 @@ std::string to_text(const Report& report) {
     Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
                  "parameters", "peak memory", "reserved"});
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
-        table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device]));
+        table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device],
+                                report.limits[device]));
     if (metrics.devices.size() > 1)
-        table.add(row_of_largest(metrics.devices));
-    const std::string rate = report.cluster ? fmt::format("{:.5g} tokens/s on {} device{}, {} of the peak",
-                                                          report.cluster->tokens_per_second, report.cluster->devices,
-                                                          report.cluster->devices == 1 ? "" : "s",
-                                                          print_percent(report.cluster->utilisation))
-                                            : fmt::format("{:.4g} samples/s", metrics.samples_per_second);
+        table.add(row_of_largest(metrics.devices, report.limits.front()));
+    const std::string rate =
+        report.cluster
+            ? fmt::format("{} tokens/s on {} device{}, {} of the peak",
+                          print_rate(report.cluster->tokens_per_second, true), report.cluster->devices,
+                          report.cluster->devices == 1 ? "" : "s", print_percent(report.cluster->utilisation))
+            : fmt::format("{} samples/s", print_rate(metrics.samples_per_second, false));
     return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}{}", table.print(), print_time(metrics.step_time),
                        rate, print_percent(metrics.bubble_rate), report.order_gap ? to_text(*report.order_gap) : "",
-                       misfits_of(report));
+                       fits(report) ? "" : misfits_of(report) + help_on_memory(report));
 }
 
 std::string title_of(const Report& report) {

@@ -16,23 +16,24 @@
 
 namespace pw {
 
-// What a cluster does that trains a transformer in replicas of the plan.
+// What a cluster does that runs a transformer in replicas of the plan.
 struct ClusterRate {
     int devices = 0, replicas = 0;
     double tokens_per_second = 0;
-    double utilisation = 0;              // FLOPs of the model per second, of the peak of all devices (MFU)
-    PassParts parts;                     // seconds of a step, the mean over the devices
-    std::optional<StepParts> step = {};  // parts_of_step()
+    double utilisation = 0;               // FLOPs of the model per second, of the peak of all devices (MFU)
+    std::optional<PassParts> parts = {};  // seconds of a step of training, the mean over the devices
+    std::optional<StepParts> step = {};   // parts_of_step()
 };
 
-// Returns the rate of the cluster whose plan is the config's, if a step takes this time.
-ClusterRate cluster_rate(const Config& config, Ns step);
+// Returns the rate of the cluster whose plan is the config's, without parts. A plan of forwards does not train.
+ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains = true);
 
 struct Report {
     Trace trace;
     Metrics metrics;
     std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
     std::vector<std::string> names;  // names of the devices
+    int tokens = 0;                  // of a sample, where the model reads tokens
     std::optional<ClusterRate> cluster = {};
     std::optional<OrderGap> order_gap = {};  // of a prediction
 };
@@ -51,6 +52,11 @@ std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
 Report read_report(const std::vector<std::string>& paths, Notices& notes);
 
 bool fits(const Report& report);
+// Returns tokens per second; samples per second of a model that reads no tokens.
+double work_rate_of(const Report& report);
+std::string print_rate(double per_second, bool of_tokens);  // "16.4", "131070": four digits, five of tokens
+// Returns the samples between two updates, on all replicas.
+std::int64_t samples_of_step(const Metrics& metrics);
 Bytes largest_peak(const Report& report);      // of all devices
 Bytes largest_reserved(const Report& report);  // of all devices, as DeviceMetrics::needed_memory() counts
 // Returns lines like "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one per device; empty when all fit.

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -148,38 +149,45 @@ void require_one_that_works(const Sweep& sweep) {
                                           first.what(), points.size(), setting_of(sweep, 0)));
 }
 
-double rate_of(const SweepPoint& point) { return point.report->metrics.samples_per_second; }
+// Tokens or samples per second, by which points are compared: those of unlike mini-batches have unlike steps.
+double rate_of(const SweepPoint& point, bool of_tokens) {
+    return of_tokens ? work_rate_of(*point.report) : point.report->metrics.samples_per_second;
+}
 
-// By samples per second: points of unlike mini-batches have unlike steps. The first of equals.
-std::optional<std::size_t> best_among(const std::vector<SweepPoint>& points, bool asynchronous) {
+// The first of equals.
+std::optional<std::size_t> best_among(const Sweep& sweep, bool asynchronous) {
+    const std::vector<SweepPoint>& points = sweep.points;
+    const bool of_tokens = counts_tokens(sweep);
     std::optional<std::size_t> best;
     for (std::size_t i = 0; i < points.size(); ++i)
-        if (const SweepPoint& point = points[i]; point.report && fits(*point.report) &&
-                                                 is_asynchronous(point) == asynchronous &&
-                                                 (!best || rate_of(point) > rate_of(points[*best])))
+        if (const SweepPoint& point = points[i];
+            point.report && fits(*point.report) && is_asynchronous(point) == asynchronous &&
+            (!best || rate_of(point, of_tokens) > rate_of(points[*best], of_tokens)))
             best = i;
     return best;
 }
 
-int micro_batches_of(const SweepPoint& point) { return point.report->trace.micro_batches; }
+// The micro-batches of a step on all replicas.
+std::int64_t micro_batches_of(const SweepPoint& point) {
+    return std::int64_t{point.report->trace.micro_batches} * point.report->trace.replicas;
+}
 
 // A point that gives at least `share` of the best one with the fewest micro-batches, fewer than the best has: their
 // number often grows into nothing but a larger mini-batch.
-std::optional<std::size_t> almost(const std::vector<SweepPoint>& points, std::size_t best, double share) {
+std::optional<std::size_t> almost(const Sweep& sweep, std::size_t best, double share) {
+    const std::vector<SweepPoint>& points = sweep.points;
+    const bool of_tokens = counts_tokens(sweep);
     std::size_t found = best;
-    const double enough = share * rate_of(points[best]);
+    const double enough = share * rate_of(points[best], of_tokens);
     for (std::size_t i = 0; i < points.size(); ++i)
         if (const SweepPoint& point = points[i];
             point.report && fits(*point.report) && is_asynchronous(point) == is_asynchronous(points[best]) &&
-            rate_of(point) >= enough && micro_batches_of(point) < micro_batches_of(points[found]))
+            rate_of(point, of_tokens) >= enough && micro_batches_of(point) < micro_batches_of(points[found]))
             found = i;
     return found == best ? std::nullopt : std::optional(found);
 }
 
-// The samples that a step takes.
-long samples_of(const SweepPoint& point) {
-    return std::lround(rate_of(point) * static_cast<double>(point.report->metrics.step_time) * 1e-9);
-}
+long samples_of(const SweepPoint& point) { return samples_of_step(point.report->metrics); }
 
 // Returns the text of the last column, flush left among cells that are flush right.
 std::string verdict_of(const SweepPoint& point) {
@@ -240,9 +248,10 @@ std::string table_text(const Sweep& sweep) {
     header.back() = fmt::format("{:<{}}", header.back(), widest);
     Table table(header);
     const Bytes limit = common_limit_of(sweep);
+    const bool of_tokens = counts_tokens(sweep);
     for (const SweepPoint* point : points) {
         std::vector<std::string> row = point->texts;
-        for (std::string& fact : facts_of(*point, limit))
+        for (std::string& fact : facts_of(*point, limit, of_tokens))
             row.push_back(std::move(fact));
         row.back() = fmt::format("{:<{}}", row.back(), widest);
         table.add(std::move(row));
@@ -270,19 +279,22 @@ std::vector<PlanDot> comparable_plans(const Sweep& sweep) {
 std::string best_text(const Sweep& sweep) {
     constexpr double kAlmost = 0.95;
     const Bytes limit = common_limit_of(sweep);
+    const bool of_tokens = counts_tokens(sweep);
+    const char* const unit = of_tokens ? "tokens/s" : "samples/s";
     const auto line = [&](const char* what, std::size_t number) {
         const Report& report = *sweep.points[number].report;
-        return fmt::format("{}: {}: {:.4g} samples/s, step time {}, peak memory {}\n", what, setting_of(sweep, number),
-                           report.metrics.samples_per_second, print_time(report.metrics.step_time),
-                           print_bytes_as(largest_peak(report), limit));
+        return fmt::format("{}: {}: {} {}, step time {}, peak memory {}\n", what, setting_of(sweep, number),
+                           print_rate(rate_of(sweep.points[number], of_tokens), of_tokens), unit,
+                           print_time(report.metrics.step_time), print_bytes_as(largest_peak(report), limit));
     };
     const auto& [best, asynchronous] = std::pair(sweep.best, sweep.best_asynchronous);
     const bool alone = best && is_asynchronous(sweep.points[*best]);
     std::string text =
         best ? line(alone ? "best (asynchronous, as every plan here)" : "best", *best) : "best: none fits\n";
-    if (const auto fewer = best ? almost(sweep.points, *best, kAlmost) : std::nullopt)
-        text += fmt::format("fewer micro-batches: {}: {} of its samples/s\n", setting_of(sweep, *fewer),
-                            print_percent(rate_of(sweep.points[*fewer]) / rate_of(sweep.points[*best])));
+    if (const auto fewer = best ? almost(sweep, *best, kAlmost) : std::nullopt)
+        text += fmt::format(
+            "fewer micro-batches: {}: {} of its {}\n", setting_of(sweep, *fewer),
+            print_percent(rate_of(sweep.points[*fewer], of_tokens) / rate_of(sweep.points[*best], of_tokens)), unit);
     text += asynchronous && asynchronous != best ? line("best asynchronous", *asynchronous) : "";
     return text + less_memory_text(comparable_plans(sweep), limit);
 }
@@ -326,8 +338,8 @@ std::size_t count_devices(const Sweep& sweep) {
 }
 
 void choose_best(Sweep& sweep) {
-    sweep.best = best_among(sweep.points, false);
-    sweep.best_asynchronous = best_among(sweep.points, true);
+    sweep.best = best_among(sweep, false);
+    sweep.best_asynchronous = best_among(sweep, true);
     const bool some_flush = std::any_of(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& point) {
         return point.report && !is_asynchronous(point);
     });
@@ -338,6 +350,17 @@ void choose_best(Sweep& sweep) {
 }  // namespace
 
 bool is_asynchronous(const SweepPoint& point) { return point.report && point.report->trace.asynchronous; }
+
+bool counts_tokens(const Sweep& sweep) {
+    std::set<int> tokens;
+    bool of_cluster = false;
+    for (const SweepPoint& point : sweep.points)
+        if (point.report) {
+            tokens.insert(point.report->tokens);
+            of_cluster = of_cluster || point.report->cluster;
+        }
+    return !tokens.contains(0) && (of_cluster || tokens.size() > 1);
+}
 
 Bytes common_limit_of(const Sweep& sweep) {
     std::optional<Bytes> limit;
@@ -351,20 +374,29 @@ Bytes common_limit_of(const Sweep& sweep) {
 }
 
 std::vector<std::string> fact_heads(const Sweep& sweep) {
-    return {"step time", "samples/s", "bubble", "peak memory", memory_header("reserved", common_limit_of(sweep)),
-            "fits"};
+    std::vector<std::string> heads = {"step time", "samples/s"};
+    if (counts_tokens(sweep))
+        heads.emplace_back("tokens/s");
+    for (std::string head : {"bubble", "peak memory"})
+        heads.push_back(std::move(head));
+    heads.push_back(memory_header("reserved", common_limit_of(sweep)));
+    heads.emplace_back("fits");
+    return heads;
 }
 
-std::vector<std::string> facts_of(const SweepPoint& point, Bytes limit) {
-    if (point.error)
-        return {"-", "-", "-", "-", "-", verdict_of(point)};
-    const Metrics& metrics = point.report->metrics;
-    return {print_time(metrics.step_time),
-            fmt::format("{:.4g}", metrics.samples_per_second),
-            print_percent(metrics.bubble_rate),
-            print_bytes_as(largest_peak(*point.report), limit),
-            print_bytes_as(largest_reserved(*point.report), limit),
-            verdict_of(point)};
+std::vector<std::string> facts_of(const SweepPoint& point, Bytes limit, bool of_tokens) {
+    std::vector<std::string> facts(of_tokens ? 6 : 5, "-");
+    if (point.report) {
+        const Metrics& metrics = point.report->metrics;
+        facts = {print_time(metrics.step_time), print_rate(metrics.samples_per_second, false)};
+        if (of_tokens)
+            facts.push_back(print_rate(work_rate_of(*point.report), true));
+        facts.push_back(print_percent(metrics.bubble_rate));
+        facts.push_back(print_bytes_as(largest_peak(*point.report), limit));
+        facts.push_back(print_bytes_as(largest_reserved(*point.report), limit));
+    }
+    facts.push_back(verdict_of(point));
+    return facts;
 }
 
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
@@ -420,10 +452,11 @@ std::vector<std::string> schedules_in(const std::string& list) {
 Sweep simulate_schedules(const ConfigSource& source, const std::vector<std::string>& schedules, const Hooks& hooks,
                          bool with_events) {
     Sweep sweep = simulate_sweep(source, {{"pipeline.schedule", schedules}}, hooks, with_events);
-    std::stable_sort(sweep.points.begin(), sweep.points.end(), [](const SweepPoint& a, const SweepPoint& b) {
-        const auto rank = [](const SweepPoint& point) {
+    const bool of_tokens = counts_tokens(sweep);
+    std::stable_sort(sweep.points.begin(), sweep.points.end(), [&](const SweepPoint& a, const SweepPoint& b) {
+        const auto rank = [&](const SweepPoint& point) {
             return std::tuple(!point.report, point.report && !fits(*point.report),
-                              point.report ? -rate_of(point) : 0.0);
+                              point.report ? -rate_of(point, of_tokens) : 0.0);
         };
         return rank(a) < rank(b);
     });

@@ -23,8 +23,9 @@ struct SweepPoint {
 struct Sweep {
     std::vector<SweepAxis> axes;
     std::vector<SweepPoint> points;  // the last axis is the fastest
-    // The point with the most samples per second among those that fit, and the same among asynchronous plans, which
-    // learn something else; `best` is one of them only where no plan flushes. Absent where none fits.
+    // The point with the most tokens or samples per second (counts_tokens()) among those that fit, and the same among
+    // asynchronous plans, which learn something else; `best` is one of them only where no plan flushes. Absent where
+    // none fits.
     std::optional<std::size_t> best, best_asynchronous;
     Notices notes = {};  // of all points, each once
 };
@@ -39,8 +40,8 @@ Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& a
 // Returns the names in "gpipe,1f1b"; for "all" those of every schedule that trains. Throws Error (BadInput) where one
 // is not the name of a schedule.
 std::vector<std::string> schedules_in(const std::string& list);
-// Simulates the config under each schedule: a sweep whose points are ranked, first those that fit, by samples per
-// second, and last those that cannot be simulated. Throws as simulate_sweep() does.
+// Simulates the config under each schedule: a sweep whose points are ranked, first those that fit, by tokens or
+// samples per second, and last those that cannot be simulated. Throws as simulate_sweep() does.
 Sweep simulate_schedules(const ConfigSource& source, const std::vector<std::string>& schedules, const Hooks& hooks = {},
                          bool with_events = false);
 
@@ -55,11 +56,15 @@ std::string to_text(const Sweep& sweep);  // a row per point, and the best ones
 
 // Whether a point was simulated and its plan never flushes.
 bool is_asynchronous(const SweepPoint& point);
+// Whether points are compared by tokens per second and not by samples: if all have tokens, and share a cluster or have
+// samples of unlike lengths.
+bool counts_tokens(const Sweep& sweep);
 // Returns the memory that all devices of all points have if it is the same and limited; else kUnlimited.
 Bytes common_limit_of(const Sweep& sweep);
-// Return the numbers of a point as its row in the table shows them, and their heads; `limit`: common_limit_of().
+// Return the numbers of a point as its row in the table shows them, and their heads; `limit`: common_limit_of(),
+// `of_tokens`: counts_tokens().
 std::vector<std::string> fact_heads(const Sweep& sweep);
-std::vector<std::string> facts_of(const SweepPoint& point, Bytes limit);
+std::vector<std::string> facts_of(const SweepPoint& point, Bytes limit, bool of_tokens);
 
 // What the chart of a sweep shows: keys or numbers by name; empty: as suits.
 struct SweepView {

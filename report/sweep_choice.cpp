@@ -22,7 +22,7 @@ constexpr SweepMetric kSweepMetrics[] = {
     {"samples/s", "samples/s", Quantity::Number, 1, true,
      [](const Report& report) { return report.metrics.samples_per_second; }},
     {"tokens/s", "tokens/s", Quantity::Number, 1, true,
-     [](const Report& report) { return report.cluster ? report.cluster->tokens_per_second : NAN; }},
+     [](const Report& report) { return report.tokens > 0 ? work_rate_of(report) : NAN; }},
     {"step-time", "step time", Quantity::Time, 1, false,
      [](const Report& report) { return static_cast<double>(report.metrics.step_time); }},
     {"bubble", "bubble in %", Quantity::Number, 100, false,
@@ -137,10 +137,11 @@ std::optional<KeyNumbers> numbers_of(const SweepAxis& axis) {
     return std::nullopt;
 }
 
-SweepChoice sweep_choice(const std::vector<SweepAxis>& axes, const SweepView& view, bool tokens) {
+SweepChoice sweep_choice(const std::vector<SweepAxis>& axes, const SweepView& view, bool has_tokens,
+                         bool counts_tokens) {
     SweepChoice choice;
     choice.x = default_x(axes);
-    choice.metric = metric_named(tokens ? "tokens/s" : "samples/s");
+    choice.metric = metric_named(counts_tokens ? "tokens/s" : "samples/s");
     if (const auto axis = axis_named(axes, view.x))
         choice.x = *axis;
     else if (!view.x.empty() && !(choice.x_metric = metric_named(view.x)))
@@ -165,7 +166,7 @@ SweepChoice sweep_choice(const std::vector<SweepAxis>& axes, const SweepView& vi
     if (!view.z.empty() && !(choice.metric = metric_named(view.z)))
         refuse_name("--z", view.z, axes, false);
     const SweepMetric* const of_tokens = metric_named("tokens/s");
-    if (!tokens && (choice.metric == of_tokens || choice.x_metric == of_tokens))
+    if (!has_tokens && (choice.metric == of_tokens || choice.x_metric == of_tokens))
         fail("the plans of this sweep have no tokens/s\n  help: write samples/s");
     return choice;
 }
@@ -188,6 +189,8 @@ std::string sweep_numbers() {
     return names;
 }
 
-void check_drawable(const std::vector<SweepAxis>& axes, const SweepView& view) { (void)sweep_choice(axes, view, true); }
+void check_drawable(const std::vector<SweepAxis>& axes, const SweepView& view) {
+    (void)sweep_choice(axes, view, true, false);
+}
 
 }  // namespace pw

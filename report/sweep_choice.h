@@ -35,7 +35,9 @@ struct SweepChoice {
     const SweepMetric* metric = nullptr;    // along y, or in the cells of a map
     bool as_map = false;
 };
-// Throws Error (BadInput) as check_drawable() does. `tokens`: whether all points have tokens per second.
-SweepChoice sweep_choice(const std::vector<SweepAxis>& axes, const SweepView& view, bool tokens);
+// Throws Error (BadInput) as check_drawable() does. `has_tokens`: whether all points have tokens per second;
+// `counts_tokens`: whether these are what is shown unless the view says otherwise.
+SweepChoice sweep_choice(const std::vector<SweepAxis>& axes, const SweepView& view, bool has_tokens,
+                         bool counts_tokens);
 
 }  // namespace pw

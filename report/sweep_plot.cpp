@@ -67,7 +67,7 @@ struct SweepLine {
 
 bool has_tokens(const Sweep& sweep) {
     return std::all_of(sweep.points.begin(), sweep.points.end(),
-                       [](const SweepPoint& point) { return !point.report || point.report->cluster; });
+                       [](const SweepPoint& point) { return !point.report || point.report->tokens > 0; });
 }
 
 // The chart under construction, and what it is made of.
@@ -75,6 +75,7 @@ struct SweepChart {
     const Sweep& sweep;
     const SweepChoice& choice;
     const Bytes limit;
+    const bool of_tokens;  // counts_tokens()
     Notices& missing;
     std::vector<SweepLine> lines = {};
     Chart chart = {};
@@ -96,7 +97,7 @@ void add_point(const SweepChart& own, Curve& curve, std::size_t point, double x,
     curve.x.push_back(x);
     curve.values.push_back(y);
     curve.names.push_back(setting_of(own.sweep, point) + (is_asynchronous(own.point(point)) ? " (asynchronous)" : ""));
-    curve.facts.push_back(facts_of(own.point(point), own.limit));
+    curve.facts.push_back(facts_of(own.point(point), own.limit, own.of_tokens));
 }
 
 bool is_all_asynchronous(const SweepChart& own, const std::vector<std::size_t>& points) {
@@ -357,8 +358,9 @@ void draw_over_key(SweepChart& own) {
 }  // namespace
 
 Chart chart_of(const Sweep& sweep, Notices& missing, const SweepView& view) {
-    const SweepChoice choice = sweep_choice(sweep.axes, view, has_tokens(sweep));
-    SweepChart own{sweep, choice, common_limit_of(sweep), missing};
+    const bool of_tokens = counts_tokens(sweep);
+    const SweepChoice choice = sweep_choice(sweep.axes, view, has_tokens(sweep), of_tokens);
+    SweepChart own{sweep, choice, common_limit_of(sweep), of_tokens, missing};
     own.chart.facts = fact_heads(sweep);
     if (sweep.best)
         own.chart.remarks.push_back(remark_on(own, "best", *sweep.best));

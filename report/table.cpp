@@ -56,7 +56,8 @@ std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : 
 std::string print_signed_time(Ns time) { return (time > 0 ? "+" : "") + print_time(time); }
 
 std::string memory_header(const std::string& name, Bytes limit) {
-    return limit == std::numeric_limits<Bytes>::max() ? name : fmt::format("{} of {}", name, exact_bytes(limit));
+    return limit == std::numeric_limits<Bytes>::max() ? name
+                                                      : fmt::format("{} of {}", name, print_bytes_as(limit, limit));
 }
 
 }  // namespace pw

@@ -274,7 +274,8 @@ constexpr ArgumentRow kRows[] = {
     {"model.converters", converters_of},
     {"training.local_batch_size",  // without a pipeline, gradients are summed over local batches
      [](const ExportedPlan& plan) {
-         return written(plan.parallel.pipeline > 1 ? plan.pipeline.mini_batch : plan.pipeline.micro_batch_size);
+         return written(plan.parallel.pipeline > 1 ? sizes_of(plan.pipeline).mini_batch
+                                                   : plan.pipeline.micro_batch_size);
      }},
     {"training.global_batch_size", [](const ExportedPlan& plan) { return written(plan.global_batch()); }},
     {"training.seq_len", [](const ExportedPlan& plan) { return written(plan.tokens); }, refused_sequence},

@@ -35,7 +35,7 @@ struct ExportedPlan {
 
     int stages() const { return pipeline.stages; }
     int chunks() const { return pipeline.stages / parallel.pipeline; }  // stages of a device
-    std::int64_t global_batch() const { return pipeline.mini_batch * parallel.data; }
+    std::int64_t global_batch() const { return pipeline.mini_batch; }
 };
 
 using ArgumentText = std::optional<std::string>;

@@ -276,8 +276,10 @@ Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan) {
 MicroBatchSizes sizes_of(const Trace& trace) {
     const int count = std::max(1, trace.micro_batches);
     const std::int64_t full = std::int64_t{count} * trace.micro_batch_size;
-    return {trace.micro_batch_size, count, trace.mini_batch > 0 ? trace.mini_batch : full};
+    return {trace.micro_batch_size, count, trace.mini_batch > 0 ? trace.mini_batch / trace.replicas : full};
 }
+
+std::int64_t samples_of_mini_batch(const Trace& trace) { return sizes_of(trace).mini_batch * trace.replicas; }
 
 std::vector<Ns> step_times(const Trace& trace) {
     if (trace.asynchronous)
@@ -322,14 +324,14 @@ void StepMetrics::add(std::span<const TraceEvent> own) {
     busy_ += static_cast<double>(device.busy);
 }
 
-// Returns the samples between two updates of the last stage, or those of a whole step.
+// Returns the samples of all replicas between two updates of the last stage, or those of a whole step.
 double StepMetrics::samples_per_update() {
     sort_and_drop_doubles(microbatches_);
     sort_and_drop_doubles(updates_);
     const MicroBatchSizes sizes = sizes_of(head_);
     double samples = 0;
     for (const int microbatch : microbatches_)
-        samples += sizes.of(microbatch);
+        samples += sizes.of(microbatch) * static_cast<double>(head_.replicas);
     return head_.asynchronous && !updates_.empty() ? samples / static_cast<double>(updates_.size()) : samples;
 }
 

@@ -30,13 +30,13 @@ struct Metrics {
     Ns makespan = 0;  // last end - first start over all devices, transfers left out
     Ns span = 0;      // max over devices of own last end - own first start, F B I W R only
     Ns step_time = 0;
-    Ns ideal = 0;                 // mean over devices of compute time
-    double bubble_rate = 0;       // (makespan - ideal) / makespan
-    double bubble_ratio = 0;      // (makespan - ideal) / ideal
-    double span_bubble_rate = 0;  // (span - ideal) / span
-    double samples_per_second = 0;
-    int tasks = 0;  // of a step, transfers included
-    int step = 0;   // the step the numbers are from: the one with the median step time
+    Ns ideal = 0;                   // mean over devices of compute time
+    double bubble_rate = 0;         // (makespan - ideal) / makespan
+    double bubble_ratio = 0;        // (makespan - ideal) / ideal
+    double span_bubble_rate = 0;    // (span - ideal) / span
+    double samples_per_second = 0;  // of all replicas
+    int tasks = 0;                  // of a step, transfers included
+    int step = 0;                   // the step the numbers are from: the one with the median step time
     std::vector<DeviceMetrics> devices;
     bool operator==(const Metrics&) const = default;
 };
@@ -76,7 +76,8 @@ private:
 // Records a device's memory at some moment: its peak is the first of the largest.
 void note_memory(DeviceMetrics& device, const MemoryUse& use);
 
-MicroBatchSizes sizes_of(const Trace& trace);
+MicroBatchSizes sizes_of(const Trace& trace);            // of one replica
+std::int64_t samples_of_mini_batch(const Trace& trace);  // of all replicas
 
 // Returns the step times of all steps, in order (asynchronous: distances between updates of the last stage).
 std::vector<Ns> step_times(const Trace& trace);

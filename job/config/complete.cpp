@@ -56,15 +56,17 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
                        "use the table of the devices that run the plan, or remove the key");
     agree(root["pipeline"]["micro_batches"], config.pipeline.micro_batches, file.micro_batches);
     const Yaml mini_batch = root["pipeline"]["mini_batch"];
+    const std::int64_t size = config.pipeline.micro_batch_size;
+    const std::int64_t full = file.micro_batches * size * config.parallel.degrees.data;
+    const std::int64_t least = is_transformer(config) ? full : full - size + 1;
     if (!mini_batch.present())
-        config.pipeline.mini_batch = std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size;
+        config.pipeline.mini_batch = full;
     else if (!root["pipeline"]["micro_batches"].present() && config.pipeline.micro_batches != file.micro_batches)
         mini_batch.complain(
             fmt::format("{} samples are {} micro-batches of {}, but the plan has {}", config.pipeline.mini_batch,
                         config.pipeline.micro_batches, config.pipeline.micro_batch_size, file.micro_batches),
-            fmt::format("write {} to {} samples, or remove the key",
-                        std::int64_t{file.micro_batches - 1} * config.pipeline.micro_batch_size + 1,
-                        std::int64_t{file.micro_batches} * config.pipeline.micro_batch_size));
+            fmt::format("write {}{} samples, or remove the key", least == full ? "" : fmt::format("{} to ", least),
+                        full));
     config.pipeline.micro_batches = file.micro_batches;
     if (config.cluster.devices.empty())
         config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
@@ -165,7 +167,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
         resolve_stages(written.claims, config.cluster.devices.size() / static_cast<std::size_t>(config.pipeline.copies),
                        schedule.chunks);
     if (!root["search"]["mini_batch"].present())
-        config.search.mini_batch = config.pipeline.mini_batch * config.parallel.degrees.data;
+        config.search.mini_batch = config.pipeline.mini_batch;
     config.pipeline.recompute.stages = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     if (schedule.stages == 0)  // otherwise the plan determines which devices hold a stage
         resolve_devices(root, schedule.chunks, config);

@@ -41,6 +41,12 @@ bool searches_cluster(const Config& config) {
     return is_transformer(config) && config.search.objective == SearchConfig::Objective::Makespan;
 }
 
+int tokens_per_sample(const Config& config) {
+    const BuiltInModel* model = find_model(config.workload.model);
+    const bool reads_tokens = is_transformer(config) || (model != nullptr && model->labels == Labels::PerToken);
+    return reads_tokens ? config.workload.options.sequence_length : 0;
+}
+
 bool is_uniform(const Config& config) {
     const BuiltInModel* model = find_model(config.workload.model);
     return model != nullptr && model->build == nullptr;
@@ -109,7 +115,8 @@ std::shared_ptr<const ProductRates> head_rates_of(const Config& config) {
 bool is_emulated(const Config& config) { return config.run.backend == RunConfig::Backend::Emulated; }
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {
-    return {pipeline.micro_batch_size, pipeline.micro_batches, pipeline.mini_batch};
+    const std::int64_t full = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    return {pipeline.micro_batch_size, pipeline.micro_batches, std::min(pipeline.mini_batch, full)};
 }
 
 }  // namespace pw

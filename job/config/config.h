@@ -110,7 +110,8 @@ struct PipelineConfig {
     enum class CutAt { Layers, Blocks } cut_at = CutAt::Layers;  // before which the splits made here may cut
     int micro_batches = 1;
     int micro_batch_size = 1;
-    // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller.
+    // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller. The
+    // replicas of a transformer share it: each has micro_batches x micro_batch_size samples.
     std::int64_t mini_batch = 1;
     std::vector<MicroBatchLength> micro_batch_lengths;  // by micro-batch; empty: all are equal
     std::vector<int> replicas;                          // holders per stage; empty: `copies` each
@@ -332,9 +333,12 @@ bool is_transformer(const Config& config);
 // Returns whether `search` chooses how the devices of a cluster share a transformer.
 bool searches_cluster(const Config& config);
 
-// Gives the plan the devices of one replica, and its part of the samples of a step. The product of tensor, pipeline and
-// context divides the devices of the cluster.
+// Gives the plan the devices of one replica, and its part of the samples of a step as micro-batches. The product of
+// tensor, pipeline and context divides the devices of the cluster.
 void divide_among_replicas(Config& config, std::int64_t samples);
+
+// Returns the tokens of a sample; 0 if the model reads no tokens.
+int tokens_per_sample(const Config& config);
 
 // Returns whether the workload has times of stages and no layers.
 bool is_uniform(const Config& config);
@@ -355,6 +359,7 @@ std::shared_ptr<const ProductRates> head_rates_of(const Config& config);
 // Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Config& config);
 
+// Returns the sizes in a mini-batch of the plan: of one replica of a transformer.
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline);
 
 }  // namespace pw

@@ -46,6 +46,7 @@ struct KeyDomain {
     std::string_view takes = {}, schema = {};            // of Special: in words, and as JSON Schema
     std::string (*part)() = nullptr;                     // the schema that replaces the % in `schema`
     bool may_be_empty = false;                           // a key without a value counts as missing
+    std::string_view no_list = {};                       // why a list of values has no meaning other than a sweep
 };
 
 // State that the readers of keys share.
@@ -81,6 +82,10 @@ struct KeyLimit {
     Elsewhere elsewhere = Elsewhere::Refused;
 };
 
+// The commands whose answers a key changes. A key of runs or searches changes no prediction, and no note says so: one
+// file serves all commands.
+enum class KeyReader { OfBlock, All, Runs, Searches };
+
 template <class Owner>
 struct KeyOf {
     std::string_view name;
@@ -89,6 +94,7 @@ struct KeyOf {
     std::string_view fallback = {};  // the default in words; empty: that of the member
     std::string_view help = {};      // Markdown, with links from docs/; empty: the key is not in this version
     KeyLimit<Owner> limit = {};
+    KeyReader reader = KeyReader::OfBlock;
 
     bool is_for(const Owner& owner) const { return limit.is_for == nullptr || limit.is_for(owner, name); }
 };
@@ -129,8 +135,9 @@ std::vector<std::string_view> names_of_keys(std::span<const KeyOf<Owner>> keys) 
     return names;
 }
 
-// Several values of a key that takes one: notes the mistake, and that a sweep takes them. Returns whether they were.
-bool refuse_several(const Yaml& at);
+// Several values of a key that takes one: notes the mistake, why it is one, and that a sweep takes them. Returns
+// whether they were.
+bool refuse_several(const Yaml& at, std::string_view why = {});
 
 // Returns whether a key of this kind takes one value.
 constexpr bool is_single(KeyKind kind) {
@@ -147,7 +154,7 @@ void read_keys(std::span<const KeyOf<Owner>> keys, const Yaml& at, Owner& owner,
         const KeyDomain& domain = key.value.domain;
         if (key.value.read != nullptr && (key.limit.elsewhere != Elsewhere::RefusedUnread || key.is_for(owner)) &&
             (own.present() || !domain.may_be_empty) &&
-            !(std::is_same_v<Owner, Config> && is_single(domain.kind) && refuse_several(own)))
+            !(std::is_same_v<Owner, Config> && is_single(domain.kind) && refuse_several(own, domain.no_list)))
             key.value.read(domain, own, owner, reading);
     }
 }

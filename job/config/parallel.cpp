@@ -77,6 +77,13 @@ Bytes usable_memory(Bytes memory) {
     return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;
 }
 
+bool has_own_memory(const Yaml& cluster) {
+    if (cluster["memory"].present() || !cluster["devices"].is_list())
+        return cluster["memory"].present();
+    return std::ranges::any_of(cluster["devices"].items(),
+                               [](const Yaml& device) { return device["memory"].present(); });
+}
+
 // Makes passes wait for all messages before them, as Megatron-LM's pipelines do, where the file does not say otherwise.
 void wait_for_messages(const Yaml& at, TransferMode& mode) {
     if (!at["receive"].present())
@@ -91,14 +98,21 @@ constexpr KeyLimit<Config> kOfTransformers{
     [](const Config& config, std::string_view) { return config.workload.model.empty() || is_transformer(config); },
     [](std::string_view) { return std::string("transformers"); }};
 
+template <auto member>
+constexpr KeyValue<Config> degree_key() {
+    KeyValue<Config> degree = integer_key<kParallel, kDegrees, member>(1, kHighestDegree);
+    degree.domain.no_list = "all stages have the same degree: one per stage is not possible";
+    return degree;
+}
+
 constexpr ConfigKey kParallelKeys[] = {
-    {"tensor", integer_key<kParallel, kDegrees, &Parallel::tensor>(1, kHighestDegree), KeyShown::Always, "",
+    {"tensor", degree_key<&Parallel::tensor>(), KeyShown::Always, "",
      "devices that share every product (tensor parallelism)", kOfTransformers},
-    {"pipeline", integer_key<kParallel, kDegrees, &Parallel::pipeline>(1, kHighestDegree), KeyShown::Always, "",
+    {"pipeline", degree_key<&Parallel::pipeline>(), KeyShown::Always, "",
      "devices that share the stages of a replica; the plan has one device for each", kOfTransformers},
-    {"context", integer_key<kParallel, kDegrees, &Parallel::context>(1, kHighestDegree), KeyShown::Always, "",
-     "devices that share the tokens of a sequence", kOfTransformers},
-    {"expert", integer_key<kParallel, kDegrees, &Parallel::expert>(1, kHighestDegree), KeyShown::Always, "",
+    {"context", degree_key<&Parallel::context>(), KeyShown::Always, "", "devices that share the tokens of a sequence",
+     kOfTransformers},
+    {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
      "devices of a stage that share the experts of a layer", kOfTransformers},
     {"sequence", flag_key<kParallel, kDegrees, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
      "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
@@ -176,6 +190,33 @@ void check_degrees(const Yaml& at, const Config& config) {
                 fmt::format("the {} devices of a stage", parallel.holders()));
 }
 
+// Each replica has equally many full micro-batches.
+void check_samples(const Yaml& root, const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    const Yaml samples = root["pipeline"]["mini_batch"];
+    if (!samples.present())
+        return;
+    const int replicas = config.parallel.degrees.data;
+    const std::int64_t each = std::int64_t{replicas} * pipeline.micro_batch_size;
+    const std::int64_t micro_batches = pipeline.mini_batch / each;
+    const std::string of_replicas = fmt::format("{} replica{} with micro-batches of {}", replicas,
+                                                replicas == 1 ? "" : "s", pipeline.micro_batch_size);
+    if (pipeline.mini_batch % each != 0)
+        samples.complain(
+            fmt::format("'pipeline.mini_batch' is {}, but {} take{} multiples of {}", pipeline.mini_batch, of_replicas,
+                        replicas == 1 ? "s" : "", each),
+            fmt::format("write {}{}", (micro_batches + 1) * each,
+                        root["parallel"].present() ? "" : "; for `pipewright search` write search.mini_batch instead"));
+    else if (micro_batches > kMostBatches)
+        samples.complain(fmt::format("'pipeline.mini_batch' is {}: each of {} has {} of them", pipeline.mini_batch,
+                                     of_replicas, micro_batches),
+                         fmt::format("write {} or fewer", kMostBatches * each));
+    else if (root["pipeline"]["micro_batches"].present() && micro_batches != pipeline.micro_batches)
+        samples.complain(fmt::format("'pipeline.mini_batch' is {}: each of {} has {} of them, not {}",
+                                     pipeline.mini_batch, of_replicas, micro_batches, pipeline.micro_batches),
+                         fmt::format("write micro_batches: {}, or remove one of the keys", micro_batches));
+}
+
 }  // namespace
 
 ConfigBlock parallel_block() { return {"parallel", kParallelKeys, finish_parallel}; }
@@ -186,6 +227,8 @@ void group_devices(const Yaml& root, Config& config) {
     ClusterConfig& cluster = config.cluster;
     PipelineConfig& pipeline = config.pipeline;
     const Yaml at = root["parallel"];
+    if (!cluster.kind && !cluster.device.empty())
+        return;  // a mistake already noted
     if (!cluster.kind) {
         root["cluster"].complain(
             "costs of transformers are those of a kind of devices, but 'cluster.device' is missing",
@@ -201,6 +244,8 @@ void group_devices(const Yaml& root, Config& config) {
     std::map<std::string, int> on_host;
     for (const DeviceConfig& device : own.devices)
         own.per_host = std::max(own.per_host, ++on_host[device.host]);
+    if (root.source().is_mistaken("parallel") || root.source().is_mistaken("cluster"))
+        return;  // these degrees or devices are not those of the file
     if (devices % of_replica != 0) {
         at.complain(fmt::format("tensor x pipeline x context are {} devices, which do not divide the {} of the cluster",
                                 of_replica, devices),
@@ -209,19 +254,15 @@ void group_devices(const Yaml& root, Config& config) {
     }
     if (!parallel.program().overlap.pipeline)
         wait_for_messages(root["transfer"], config.transfer);
-    const bool is_own = root["cluster"]["memory"].present() || root["cluster"]["devices"].is_list();
-    own.memory = is_own ? cluster.memory : usable_memory(cluster.memory);
+    // All devices have the same. What a program can use of it is known of the memory of a kind.
+    const Bytes memory = own.devices.front().memory;
+    own.memory = has_own_memory(root["cluster"]) ? memory : usable_memory(memory);
     parallel.data = static_cast<int>(devices / of_replica);
     check_degrees(at, config);
+    check_samples(root, config);
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
-    const Yaml samples = root["pipeline"]["mini_batch"];
-    if (samples.present() && pipeline.mini_batch % each != 0)
-        samples.complain(
-            fmt::format("'pipeline.mini_batch' is {}, but {} replicas with micro-batches of {} take multiples of {}",
-                        pipeline.mini_batch, parallel.data, pipeline.micro_batch_size, each),
-            fmt::format("write {}{}", (pipeline.mini_batch + each - 1) / each * each,
-                        at.present() ? "" : "; for `pipewright search` write search.mini_batch instead"));
-    divide_among_replicas(config, samples.present() ? pipeline.mini_batch : pipeline.micro_batches * each);
+    const bool is_given = root["pipeline"]["mini_batch"].present();
+    divide_among_replicas(config, is_given ? pipeline.mini_batch : pipeline.micro_batches * each);
 }
 
 void divide_among_replicas(Config& config, std::int64_t samples) {
@@ -231,7 +272,7 @@ void divide_among_replicas(Config& config, std::int64_t samples) {
     parallel.data = static_cast<int>(config.parallel.devices.size()) / of_replica;
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
     pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, samples / each));
-    pipeline.mini_batch = std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+    pipeline.mini_batch = pipeline.micro_batches * each;
     config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, config.parallel.memory, ""});
 }
 

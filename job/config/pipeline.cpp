@@ -158,10 +158,15 @@ void read_mini_batch(const KeyDomain& domain, const Yaml& at, Config& config, Ke
     pipeline.mini_batch = at.integer(full, domain.least, domain.most);
 }
 
+// The samples of a step determine how many micro-batches each replica of a transformer has: other degrees then do the
+// same work.
+std::string print_micro_batches(const Config& config) {
+    return is_transformer(config) ? "" : print_plain(config.pipeline.micro_batches);
+}
+
 std::string print_mini_batch(const Config& config) {
-    const PipelineConfig& pipeline = config.pipeline;
-    const bool full = pipeline.mini_batch == std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
-    return full ? "" : print_plain(pipeline.mini_batch);
+    const bool is_known = !is_transformer(config) && sizes_of(config.pipeline).is_even();
+    return is_known ? "" : print_plain(config.pipeline.mini_batch);
 }
 
 void read_unequal(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
@@ -235,8 +240,9 @@ constexpr ConfigKey kPipelineKeys[] = {
     {"cuts", choice_key<kPipeline, &Pipeline::cut_at>(), KeyShown::IfSet, "",
      "where `split: auto`, `split: even` and searches cut the layers of a model: before any layer, or only between "
      "blocks, such as `h.3` or `layer3.0`, see [between blocks](search.md#between-blocks)"},
-    {"micro_batches", integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), KeyShown::Always, "",
-     "per mini-batch; asynchronous: per step"},
+    {"micro_batches",
+     printed_as(integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), print_micro_batches),
+     KeyShown::Always, "", "per mini-batch; asynchronous: per step; transformers: of each replica"},
     {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), KeyShown::Always, "",
      "samples"},
     {"mini_batch",
@@ -245,7 +251,7 @@ constexpr ConfigKey kPipelineKeys[] = {
       print_mini_batch},
      KeyShown::Always,
      "`micro_batches` × `micro_batch_size`",
-     "samples per update. Where `micro_batch_size` does not divide it, the last micro-batch is "
+     "samples per update, of all replicas. Where `micro_batch_size` does not divide it, the last micro-batch is "
      "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it determines their number"},
     {"micro_batch_lengths",
      if_given(KeyValue<Config>{
@@ -341,6 +347,8 @@ void finish_pipeline(const Yaml& at, Config& config, KeyReading&) {
     const std::int64_t needed = (asked + size - 1) / size;
     if (!at["mini_batch"].present())
         pipeline.mini_batch = pipeline.micro_batches * size;
+    else if (is_transformer(config))
+        return;  // group_devices() divides the samples among the replicas
     else if (!at["micro_batches"].present() && needed <= kMostBatches)
         pipeline.micro_batches = static_cast<int>(needed);
     else if (needed != pipeline.micro_batches)

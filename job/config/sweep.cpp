@@ -49,10 +49,10 @@ void refuse_map(std::string key, Yaml values) {
 
 }  // namespace
 
-bool refuse_several(const Yaml& at) {
+bool refuse_several(const Yaml& at, std::string_view why) {
     if (!at.is_list())
         return false;
-    at.complain(fmt::format("'{}' is a list", at.path()),
+    at.complain(fmt::format("'{}' is a list{}{}", at.path(), why.empty() ? "" : ", but ", why),
                 fmt::format("write one value; several of them are a sweep: sweep: {{{0}: {1}}}, or --set 'sweep={{{0}: "
                             "{1}}}'",
                             at.path(), flow_text(at)));

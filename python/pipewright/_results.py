@@ -130,13 +130,13 @@ class Result(Answer):
     ideal_ns: int
     bubble_rate: float  # (makespan - ideal) / makespan
     bubble_ratio: float  # (makespan - ideal) / ideal
-    samples_per_second: float
+    samples_per_second: float  # of all replicas
     fits: bool  # into the memory of all devices
     tasks: int
     stages: int
     micro_batches: int
     micro_batch_size: int
-    mini_batch: int  # samples
+    mini_batch: int  # samples, of all replicas
     plan_hash: str
 
     def __init__(self, outcome: AnyOutcome, report: AnyReport, config: Optional[Config] = None) -> None:

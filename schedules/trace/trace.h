@@ -56,7 +56,8 @@ struct Trace {
     int micro_batches = 0;  // of a mini-batch
     int slices = 1;         // Shape::slices
     int micro_batch_size = 1;
-    std::int64_t mini_batch = 0;  // samples; 0: all micro-batches are full
+    int replicas = 1;             // of a transformer: each runs the plan with as many micro-batches
+    std::int64_t mini_batch = 0;  // samples of all replicas; 0: all micro-batches are full
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
     std::vector<Edge> ties;                   // stages that share a parameter

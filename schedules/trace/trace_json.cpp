@@ -97,6 +97,8 @@ private:
                                        {"machine", trace_.machine}};
         for (const Edge& tie : trace_.ties)
             data["ties"].push_back({tie.from, tie.to});
+        if (trace_.replicas > 1)
+            data["replicas"] = trace_.replicas;
         if (trace_.mini_batch > 0)
             data["mini_batch"] = trace_.mini_batch;
         if (!trace_.reserved.empty())

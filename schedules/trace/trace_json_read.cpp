@@ -74,6 +74,18 @@ std::vector<Bytes> read_reserved(const JsonPlace& place, int devices) {
     return reserved;
 }
 
+// Files of older versions have no replicas, or no mini-batch.
+void read_samples(const JsonPlace& place, Trace& trace) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t size = trace.micro_batch_size, of_replica = trace.micro_batches * size;
+    if (place.object.contains("replicas"))
+        trace.replicas =
+            place.small("replicas", 1, std::min<std::int64_t>(kMaxInt, kMost / std::max<std::int64_t>(1, of_replica)));
+    const std::int64_t full = of_replica * trace.replicas;
+    if (place.object.contains("mini_batch"))
+        trace.mini_batch = place.integer("mini_batch", trace.replicas > 1 ? full : full - size + 1, full);
+}
+
 void read_header(const JsonPlace& place, Trace& trace) {
     if (const int version = place.small("schema_version"); version != Trace::kSchemaVersion)
         place.reject("schema_version", "this version reads {}, the file has {}", Trace::kSchemaVersion, version);
@@ -86,10 +98,7 @@ void read_header(const JsonPlace& place, Trace& trace) {
     trace.stages = place.small("stages");
     trace.micro_batches = place.small("micro_batches");
     trace.micro_batch_size = place.small("micro_batch_size");
-    if (place.object.contains("mini_batch")) {
-        const std::int64_t size = trace.micro_batch_size, full = trace.micro_batches * size;
-        trace.mini_batch = place.integer("mini_batch", full - size + 1, full);
-    }
+    read_samples(place, trace);
     trace.asynchronous = place.flag("asynchronous");
     trace.stages_of = read_stages(place, trace.devices, trace.stages);
     trace.ties = read_ties(place, trace.stages);

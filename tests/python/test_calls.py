@@ -182,6 +182,21 @@ class Answers(unittest.TestCase):
         self.assertIn("slack", pw.slack(result).splitlines()[0])
 
 
+class NumbersOfClusters(unittest.TestCase):
+    CONFIG = {"workload": {"model": "llama-3.2-1b", "sequence_length": 2048},
+              "cluster": {"devices": 8, "device": "h100-sxm-80"}, "parallel": {"pipeline": 2},
+              "pipeline": {"mini_batch": 16, "micro_batch_size": 1}, "training": {"precision": "bf16"}}
+
+    def test_are_those_of_all_replicas(self):
+        result = pw.simulate(self.CONFIG)
+        self.assertEqual(result.mini_batch, 16)
+        self.assertAlmostEqual(result.samples_per_second, 16e9 / result.step_time_ns)
+        asked = pw.what_if(self.CONFIG, {"parallel.zero": 0}).what_if[0]
+        self.assertAlmostEqual(asked["samples_per_second"], result.samples_per_second)
+        best = pw.sweep(self.CONFIG, {"parallel.tensor": [1, 2, 4]}).best
+        self.assertEqual(best["parallel.tensor"] if "parallel.tensor" in best else best["set"]["parallel.tensor"], 1)
+
+
 class Errors(unittest.TestCase):
     def error_of(self, call):
         with self.assertRaises(pw.Error) as raised:

@@ -46,8 +46,8 @@ TEST_F(AnswersOfAJob, TryOtherValues) {
     questions.what_if = {"pipeline.micro_batches=8", "pipeline.schedule=nope"};
     const Answers answers = ask(questions);
     ASSERT_EQ(answers.what_if.size(), 3u);  // each, and both
-    ASSERT_TRUE(answers.what_if[0].metrics);
-    EXPECT_EQ(answers.what_if[0].metrics->step_time, (8 + 1) * 3'000'000);
+    ASSERT_TRUE(answers.what_if[0].report);
+    EXPECT_EQ(answers.what_if[0].report->metrics.step_time, (8 + 1) * 3'000'000);
     EXPECT_DOUBLE_EQ(answers.what_if[0].change, 9.0 / 5 - 1);
     EXPECT_TRUE(answers.what_if[1].error);
     EXPECT_EQ(answers.what_if[2].set, questions.what_if);

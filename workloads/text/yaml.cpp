@@ -207,10 +207,13 @@ namespace {
 
 // Returns the key for a foreign name in the block `path`, with its block if that is another one.
 std::string name_here(std::string_view name, const std::string& path, std::span<const OtherName> others) {
-    const auto other =
-        std::find_if(others.begin(), others.end(), [&](const OtherName& one) { return one.name == name; });
+    const auto other = std::find_if(others.begin(), others.end(), [&](const OtherName& one) {
+        return one.name == name && (one.follows.empty() || one.key == path);
+    });
     if (other == others.end())
         return {};
+    if (!other->follows.empty())
+        return std::string(other->follows);
     const std::string block = path + '.';
     const bool same = other->key.starts_with(block) && !path.empty();
     const std::string_view key = same ? other->key.substr(block.size()) : other->key;
@@ -383,6 +386,11 @@ std::string Yaml::choice(std::string_view fallback, const std::vector<std::strin
     complain(fmt::format("'{}' is '{}'", path_, *found),
              (guess ? fmt::format("did you mean '{}'? ", *guess) : "") + fmt::format("it can be: {}", joined(choices)));
     return std::string(fallback);
+}
+
+bool Source::is_mistaken(const std::string& block) const {
+    return std::any_of(mistakes_.begin(), mistakes_.end(),
+                       [&](const Mistake& mistake) { return mistake.key.starts_with(block + '.'); });
 }
 
 Place Yaml::place() const { return node_ && (node_->place.line > 0 || node_->place.set > 0) ? node_->place : parent_; }

@@ -35,6 +35,7 @@ public:
     // `key` is that of the config, where it is one.
     void complain(Place place, const std::string& fact, const std::string& help, const std::string& key = "");
     bool clean() const { return mistakes_.empty(); }
+    bool is_mistaken(const std::string& block) const;  // whether a key of the block has a mistake
     // Throws Error (BadInput) with every mistake, in the order of the file, at most 20; its fields are those of the
     // first:
     //   error: stage 2 gets no layer
@@ -72,9 +73,10 @@ struct YamlNode {
     std::vector<YamlNode> items;  // items of a list, or the values of a map, one per key
 };
 
-// The name of a key elsewhere, and the key here: "pipeline.micro_batches".
+// The name of a key elsewhere, and the key here: "pipeline.micro_batches". Or a name in the block `key` whose value
+// follows from other keys, as `follows` says.
 struct OtherName {
-    std::string_view name, key;
+    std::string_view name, key, follows = {};
 };
 
 // A cursor on one value of the document. Reading a wrong type notes a mistake and returns the
