@@ -69,18 +69,13 @@ std::string no_rates(const Config& config, const Plan*) {
         case CostSource::Uniform:
         case CostSource::File:
             return fmt::format("{} has its own times", model_name(config));
-        case CostSource::Shapes:
-            return "costs are by the shapes of products";
         case CostSource::Measured:
             return "times are those of cluster.profile";
+        case CostSource::Shapes:
         case CostSource::Analytic:
             break;
     }
     return {};
-}
-
-std::string no_products(const Config& config, const Plan* plan) {
-    return cost_source_of(config).source == CostSource::Shapes ? "" : no_rates(config, plan);
 }
 
 std::string unread_option(const Config& config, std::string_view option) {
@@ -179,6 +174,15 @@ std::string no_transfers(const Config&, const Plan* plan) {
     return has_transfers(*plan) ? "" : "no message goes between devices";
 }
 
+// executed_mode() replaces the protocol where it cannot be eager.
+std::string no_protocol(const Config& config, const Plan* plan) {
+    Config eager = config;
+    eager.transfer.protocol = TransferMode::Protocol::Eager;
+    const bool is_forced = executed_mode(eager).protocol != TransferMode::Protocol::Eager;
+    return is_forced ? "with deferred receives, devices that compute take a message only when they wait for it"
+                     : no_transfers(config, plan);
+}
+
 std::string no_movers(const Config& config, const Plan* plan) {
     if (config.mover_share == 0 || has_transfers(*plan))
         return {};
@@ -197,9 +201,32 @@ std::string no_buckets(const Config& config, const Plan* plan) {
            "unequally many micro-batches";
 }
 
+// What a kind of devices sets, the file may have itself.
+std::string no_facts_of_kind(const Config& config, const Plan* plan) {
+    const auto has = [&](std::string_view key) { return config.places.contains(fmt::format("cluster.{}", key)); };
+    const bool has_rates = (has("compute") && has("memory_bandwidth")) || !no_rates(config, plan).empty();
+    const bool has_links = has("link") || has("inside") || has("profile");
+    if (is_transformer(config) || !has_rates || !has_links || !has("memory"))
+        return {};
+    return "the file has the memory and the links of the devices, and rates or times";
+}
+
+std::string no_domains(const Config& config, const Plan*) {
+    return is_transformer(config) ? "" : fmt::format("{} is no transformer", model_name(config));
+}
+
+std::string no_separate_weights(const Config&, const Plan* plan) {
+    for (const std::vector<Task>& order : plan->order)
+        if (std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardWeight; }))
+            return {};
+    return "the plan has no W: a full backward needs none of it";
+}
+
 std::string no_shared_dispatcher(const Config& config, const Plan*) {
     if (config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
         return {};
+    if (config.cluster.dispatch.value_or(0) == 0 && (config.cluster.dispatch || config.cluster.profile.empty()))
+        return "to dispatch a task takes no time (cluster.dispatch)";
     std::set<std::string> hosts;
     for (const DeviceConfig& device : config.cluster.devices)
         if (!hosts.insert(device.host).second)
@@ -228,9 +255,12 @@ constexpr KeyRow kKeys[] = {
     {"workload.path", Read::Always, no_path},
     {"cluster.compute", Read::Always, no_rates},
     {"cluster.memory_bandwidth", Read::Always, no_rates},
-    {"cluster.products", Read::Always, no_products},
+    {"cluster.products", Read::Always, no_rates},
+    {"cluster.device", Read::Always, no_facts_of_kind},
+    {"cluster.domain", Read::Always, no_domains},
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.cuts", Read::Always, no_cuts},
+    {"workload.activation_until_weight", Read::ByPlans, no_separate_weights},
     {"pipeline.drain", Read::ByPlans, no_drain},
     {"pipeline.group", Read::ByPlans, no_group},
     {"pipeline.activations", Read::ByPlans, no_auto},
@@ -251,13 +281,13 @@ constexpr KeyRow kKeys[] = {
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},
-    {"transfer.protocol", Read::ByPlans, no_transfers},
-    {"transfer.eager_limit", Read::ByPlans, no_transfers},
+    {"transfer.protocol", Read::ByPlans, no_protocol},
+    {"transfer.eager_limit", Read::ByPlans, no_protocol},
     {"transfer.exchange", Read::ByPlans, no_transfers},
     {"transfer.multiprocessors", Read::ByPlans, no_movers},
     {"transfer.sum_bucket", Read::ByPlans, no_buckets},
     {"transfer.sums", Read::ByPlans, no_sums},
-    {"search.profile_batch", Read::BySearches, no_batch},
+    {"search.profile_batch", Read::Always, no_batch},
     {"search.recompute_layers", Read::BySearches, no_searched_recomputation},
     {"search.recompute_saved", Read::BySearches, no_searched_recomputation},
     {"search.recompute_ahead", Read::BySearches, no_searched_recomputation},

@@ -25,6 +25,9 @@ struct ConfigBlock {
     // Reads values that depend on several keys, and checks keys against each other. May be null.
     void (*finish)(const Yaml& at, Config& config, KeyReading& reading);
     bool only_if_given = false;  // printed only if the file has it
+    KeyReader reader = KeyReader::All;
+
+    KeyReader reader_of(const ConfigKey& key) const { return key.reader == KeyReader::OfBlock ? reader : key.reader; }
 };
 ConfigBlock workload_block();
 ConfigBlock cluster_block();
@@ -42,12 +45,18 @@ inline constexpr KeyLimit<Config> kOnGpus{
     [](const Config& config, std::string_view) { return config.run.backend == RunConfig::Backend::Cuda; },
     [](std::string_view) { return std::string(name_of(RunConfig::Backend::Cuda)); }};
 
-// Precisions other than fp32: of the backend cuda, or of costs by the rates of a named kind of devices.
+// Precisions other than fp32: of the backend cuda, or of costs by the rates of a named kind of devices, even if there
+// is no kind of this name.
 inline constexpr KeyLimit<Config> kPrecisions{
     [](const Config& config, std::string_view key) {
-        return kOnGpus.is_for(config, key) || config.cluster.kind.has_value();
+        return kOnGpus.is_for(config, key) || !config.cluster.device.empty();
     },
     [](std::string_view key) { return fmt::format("{}, or with cluster.device", kOnGpus.words(key)); }};
+
+// Keys of `cluster` that the costs of transformers do not count: finish_cluster() refuses them.
+inline constexpr KeyLimit<Config> kNotOfTransformers{
+    [](const Config& config, std::string_view) { return !is_transformer(config); },
+    [](std::string_view) { return std::string("all workloads but transformers"); }};
 
 // Keys of `search` that choose how the devices of a cluster share a transformer.
 inline constexpr KeyLimit<Config> kOfClusters{

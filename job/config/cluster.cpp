@@ -1,10 +1,13 @@
 // The block `cluster`.
 #include "job/config/blocks.h"
 #include "workloads/cluster/link_yaml.h"
+#include "workloads/size_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -42,7 +45,8 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
     if (!between.present())
         return;
     read_between(between, cluster);
-    if (!cluster.link_given)
+    const bool is_unknown_kind = !cluster.device.empty() && !cluster.kind;  // a mistake already noted
+    if (!cluster.link_given && !is_unknown_kind)
         between.complain("'cluster.between' needs the link inside a host",
                          "write inside: {bandwidth: .., latency: ..}");
     const auto nameless = std::find_if(cluster.devices.begin(), cluster.devices.end(),
@@ -72,6 +76,30 @@ void check_hosts_are_linked(const Yaml& at, const ClusterConfig& cluster) {
             "write between: too, or link: for all devices");
 }
 
+// "H100 SXM" and "h100-sxm-80" begin alike.
+std::string letters_and_digits(std::string_view name) {
+    std::string plain;
+    for (const char c : name)
+        if (std::isalnum(static_cast<unsigned char>(c)))
+            plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return plain;
+}
+
+// Returns the kinds whose names begin so, else the kind whose name is nearest, if one is near.
+std::vector<std::string_view> kinds_like(std::string_view name, const std::vector<DeviceKindFacts>& kinds) {
+    const std::string wanted = letters_and_digits(name);
+    std::vector<std::string_view> alike, names;
+    for (const DeviceKindFacts& kind : kinds) {
+        names.push_back(kind.name);
+        if (!wanted.empty() && letters_and_digits(kind.name).starts_with(wanted))
+            alike.push_back(kind.name);
+    }
+    if (!alike.empty())
+        return alike;
+    const std::optional<std::string_view> meant = nearest(name, names);
+    return meant ? std::vector{*meant} : std::vector<std::string_view>{};
+}
+
 // Finds the kind of the devices, whose memory and link are those of devices that the file gives none.
 void read_kind(const Yaml& at, ClusterConfig& cluster) {
     if (cluster.device.empty()) {
@@ -93,14 +121,11 @@ void read_kind(const Yaml& at, ClusterConfig& cluster) {
             cluster.memory = kind->memory;
         return;
     }
-    std::vector<std::string_view> names;
-    for (const DeviceKindFacts& kind : kinds)
-        names.push_back(kind.name);
-    const std::optional<std::string_view> meant = nearest(cluster.device, names);
+    const std::vector<std::string_view> meant = kinds_like(cluster.device, kinds);
     at["device"].complain(fmt::format("'cluster.device' is '{}', which is no kind of device", cluster.device),
-                          meant
-                              ? fmt::format("did you mean {}?", *meant)
-                              : "`pipewright list devices` names them; cluster.device_kinds may name a file of yours");
+                          meant.empty()
+                              ? "`pipewright list devices` names them; cluster.device_kinds may name a file of yours"
+                              : fmt::format("did you mean {}?", fmt::join(meant, " or ")));
 }
 
 // A file that is not there is an error of what needs its products: `profile --gemm` may be about to write it.
@@ -154,7 +179,9 @@ std::string print_some(const Config& config) {
 
 // The part of the memory of a kind of devices that a program can use follows only if the file has no memory of its own.
 std::string print_memory(const Config& config) {
-    const bool is_of_kind = is_transformer(config) && config.parallel.memory != config.cluster.memory;
+    const std::vector<DeviceConfig>& devices = config.parallel.devices;
+    const bool is_of_kind =
+        is_transformer(config) && !devices.empty() && config.parallel.memory != devices.front().memory;
     return is_of_kind ? "" : print_some<&PrintedDevices::memory>(config);
 }
 
@@ -223,26 +250,30 @@ constexpr ConfigKey kClusterKeys[] = {
       print_of_cluster<print_pairs>},
      KeyShown::Always,
      "none",
-     "pairs of devices with a link of their own, see [the network](#the-network)"},
+     "pairs of devices with a link of their own, see [the network](#the-network)",
+     kNotOfTransformers},
     {"shared",
      {special("`[{devices, bandwidth}, …]`", kListSchema, shared_schema), nullptr, print_of_cluster<print_shared>},
      KeyShown::Always,
      "none",
-     "what the messages of some devices share, see [the network](#the-network)"},
+     "what the messages of some devices share, see [the network](#the-network)",
+     kNotOfTransformers},
     {"switches",
      {special("`[{hosts, bandwidth}, …]`", kListSchema, switch_schema), nullptr, print_of_cluster<print_switches>},
      KeyShown::Always,
      "none",
-     "what the messages of some hosts share, see [the network](#the-network)"},
+     "what the messages of some hosts share, see [the network](#the-network)",
+     kNotOfTransformers},
     {"dispatch", time_key<kCluster, &Cluster::dispatch>(), KeyShown::Always, "the profile's, else 0 ns",
      "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
     {"dispatcher", choice_key<kCluster, &Cluster::dispatcher>(), KeyShown::IfSet, "",
      "`per host`: one dispatcher issues the calls of all devices of a host, see [a shared "
-     "dispatcher](#a-shared-dispatcher)"},
+     "dispatcher](#a-shared-dispatcher)",
+     kNotOfTransformers},
     {"rank_table", path_key<kCluster, &Cluster::rank_table>(), KeyShown::IfSet, "none",
      "file with the devices of an Ascend cluster, see below"},
     {"profile", path_key<kCluster, &Cluster::profile>(), KeyShown::IfSet, "none",
-     "measured costs, see [profile.md](profile.md)"},
+     "measured costs, see [profile.md](profile.md)", kNotOfTransformers},
     {"products", path_key<kCluster, &Cluster::products>(), KeyShown::IfSet, "none",
      "file with [products measured by shape](profile.md#products-by-shape) on these devices, instead of those of "
      "`device`: for linear layers of analytic costs, and transformers"},
@@ -253,6 +284,37 @@ constexpr ConfigKey kClusterKeys[] = {
      KeyShown::Always, "", "for analytic costs"},
 };
 
+constexpr const char* kTimesOfLayers = "give the workload as layers with times (a layer graph), or as model: uniform";
+
+// The costs of transformers are those of equal devices, whose messages share nothing but adapters.
+void refuse_unlike_devices(const Yaml& at, const Config& config) {
+    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const auto refuse = [&](std::size_t device, const char* key, const std::string& values, const char* instead) {
+        at["devices"].items()[device][key].complain(
+            fmt::format("'{}' is a transformer, whose devices are alike, but {}", config.workload.model, values),
+            fmt::format("remove the key and write {}, or {}", instead, kTimesOfLayers));
+    };
+    for (std::size_t device = 0; device < devices.size(); ++device) {
+        if (devices[device].speed != 1)
+            return refuse(device, "speed", fmt::format("device {} has speed {}", device, devices[device].speed),
+                          "cluster.compute and memory_bandwidth of all devices");
+        if (devices[device].memory != devices.front().memory)
+            return refuse(device, "memory",
+                          fmt::format("device {} has {} of memory and device 0 has {}", device,
+                                      print_bytes_as(devices[device].memory, devices[device].memory),
+                                      print_bytes_as(devices.front().memory, devices.front().memory)),
+                          "cluster.memory, what the smallest device has");
+    }
+}
+
+void refuse_keys_of_other_workloads(const Yaml& at, const Config& config) {
+    for (const ConfigKey& key : kClusterKeys)
+        if (!key.is_for(config) && at[key.name].present())
+            at[key.name].complain(fmt::format("'{}' is for {}, and '{}' is a transformer", at[key.name].path(),
+                                              key.limit.words(key.name), config.workload.model),
+                                  fmt::format("remove the key, or {}", kTimesOfLayers));
+}
+
 void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     ClusterConfig& cluster = config.cluster;
     read_kind(at, cluster);
@@ -261,6 +323,9 @@ void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     read_links(at, cluster);
     read_network(at, cluster);
     check_hosts_are_linked(at, cluster);
+    refuse_keys_of_other_workloads(at, config);
+    if (is_transformer(config))
+        refuse_unlike_devices(at, config);
 }
 
 }  // namespace

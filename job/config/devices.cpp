@@ -19,6 +19,12 @@ constexpr KeyOf<DeviceConfig> kDeviceKeys[] = {
     {"host", text_key<&DeviceConfig::host>(), KeyShown::IfSet},
 };
 
+void refuse_no_memory(const Yaml& at, Bytes memory) {
+    if (at.present() && memory == 0)
+        at.complain(fmt::format("'{}' is 0: nothing fits on a device without memory", at.path()),
+                    "write the memory of a device, such as 16 GB, or remove the key");
+}
+
 // Reads the devices; none if the file does not have their number.
 std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, KeyReading& reading) {
     std::vector<DeviceConfig> result;
@@ -34,6 +40,7 @@ std::vector<DeviceConfig> read_list(const Yaml& devices, Bytes memory, KeyReadin
         DeviceConfig& device = result.emplace_back();
         device.memory = memory;
         read_keys<DeviceConfig>(kDeviceKeys, item, device, reading);
+        refuse_no_memory(item["memory"], device.memory);
         if (!device.name.empty() && !names.insert(device.name).second)
             item["name"].complain(fmt::format("two devices are called '{}'", device.name), "give each its own name");
     }
@@ -125,6 +132,7 @@ std::size_t devices_per_host(const std::vector<DeviceConfig>& devices) {
 }  // namespace
 
 void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading) {
+    refuse_no_memory(at["memory"], cluster.memory);
     cluster.devices = read_list(at["devices"], cluster.memory, reading);
     read_ranks(at, cluster);
     read_hosts(at, cluster);

@@ -7,7 +7,17 @@
 namespace pw {
 namespace {
 
+constexpr std::string_view kReplicas = "remove the key: the replicas follow, devices / (tensor x pipeline x context)";
+
 constexpr OtherName kOtherNames[] = {
+    // data parallelism of transformers
+    {"data", "parallel", kReplicas},
+    {"dp", "parallel", kReplicas},
+    {"dp_size", "parallel", kReplicas},
+    {"data_parallel_size", "parallel", kReplicas},
+    {"data_parallel_degree", "parallel", kReplicas},
+    {"data_parallel_replicate_degree", "parallel", kReplicas},
+    {"replicas", "parallel", kReplicas},
     // models: Hugging Face and Megatron
     {"hidden_size", "workload.embedding"},
     {"n_embd", "workload.embedding"},

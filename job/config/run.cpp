@@ -24,11 +24,16 @@ constexpr KeyValue<Config> earlier_name_of_precision() {
 
 constexpr ConfigKey kRunKeys[] = {
     {"backend", choice_key<kRun, &Run::backend>(), KeyShown::Always, "", "`pipewright list backends` describes them"},
-    {"transport", with_auto(choice_key<kRun, &Run::transport>()), KeyShown::Always, "`auto`",
+    {"transport",
+     with_auto(choice_key<kRun, &Run::transport>()),
+     KeyShown::Always,
+     "`auto`",
      "`threads`: tensors are passed by pointer; `mpi`: devices of several processes ([ranks.md](ranks.md)); "
      "`link`: like `threads`, but in the time of `cluster.link`; `nccl`: between GPUs, in one process or several; "
      "`auto`: `mpi` (with cuda `nccl`) if a launcher has started several processes, else `threads`. `mpi` and `link` "
-     "are for cpu and reference, `nccl` is for cuda"},
+     "are for cpu and reference, `nccl` is for cuda",
+     {},
+     KeyReader::All},
     {"threads_per_device", integer_key<kRun, &Run::threads_per_device>(1, 4096), KeyShown::Always, "",
      "pinned cores of each device"},
     {"timeout", time_key<kRun, &Run::timeout>(1'000'000), KeyShown::Always, "",
@@ -65,6 +70,6 @@ void finish_run(const Yaml& at, Config& config, KeyReading&) {
 
 }  // namespace
 
-ConfigBlock run_block() { return {"run", kRunKeys, finish_run}; }
+ConfigBlock run_block() { return {"run", kRunKeys, finish_run, false, KeyReader::Runs}; }
 
 }  // namespace pw

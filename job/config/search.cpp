@@ -245,10 +245,14 @@ constexpr ConfigKey kSearchKeys[] = {
      "of a device for an hour: with `tokens` the answer says what the training costs", kOfClusters},
     {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
      "`false`: no layer is shared by several devices", kReadBy<Objective::Piper>},
-    {"profile_batch", if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)), KeyShown::IfSet,
+    {"profile_batch",
+     if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)),
+     KeyShown::IfSet,
      "none; for `pipedream` `mini_batch`",
      "number of samples of the times and sizes of a [model from a file](#models-from-files), if the file does not have "
-     "it"},
+     "it",
+     {},
+     KeyReader::All},
     {"p2p", choice_key<kSearch, &Search::p2p>(), KeyShown::Always, "", "`free` ignores transfers between stages",
      kReadBy<Objective::PipeDream>},
     {"straight", flag_key<kSearch, &Search::straight>(), KeyShown::Always, "", "`true`: no stage has replicas",
@@ -270,6 +274,6 @@ constexpr ConfigKey kSearchKeys[] = {
 
 }  // namespace
 
-ConfigBlock search_block() { return {"search", kSearchKeys, nullptr, true}; }
+ConfigBlock search_block() { return {"search", kSearchKeys, nullptr, true, KeyReader::Searches}; }
 
 }  // namespace pw
