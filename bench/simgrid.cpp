@@ -86,7 +86,6 @@ Ns time_of(const Task& task, const StageCost& cost) {
     Ns StageCost::*const part = facts_of(task.op).cost;
     return part == nullptr ? 0 : cost.*part;
 }
-}
 
 // The results of the child process that runs SimGrid.
 struct SimgridTimes {
