@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -142,6 +143,21 @@ TEST(Tree, HeadersAreIncludedOnce) {
                 continue;
             EXPECT_NE(text_of(path).find("#pragma once\n"), std::string::npos) << path;
         }
+}
+
+TEST(Scripts, PrintTheirUsage) {
+    for (const auto& entry : fs::directory_iterator(kRoot / "scripts")) {
+        const fs::path& script = entry.path();
+        const std::string command = "timeout 60 '" + script.string() + "' --help 2>&1 </dev/null";
+        FILE* const pipe = popen(command.c_str(), "r");
+        ASSERT_NE(pipe, nullptr);
+        std::string said(5, ' ');
+        said.resize(std::fread(said.data(), 1, said.size(), pipe));
+        while (std::fgetc(pipe) != EOF) {
+        }
+        EXPECT_EQ(pclose(pipe), 0) << script;
+        EXPECT_EQ(said, "usage") << script;
+    }
 }
 
 TEST(TreeTest, SeesWhatItLooksFor) {
