@@ -1,6 +1,6 @@
 // Output of pipewright for some five hundred configs, compared with tests/cli/recorded/: a change of structure does not
-// change it. Predictions are those of every third config, weights those of every tenth; PIPEWRIGHT_SOAK=1 computes all,
-// PIPEWRIGHT_RECORD=1 writes the files again.
+// change it. Predictions are those of every fifth config, weights those of every fifteenth; PIPEWRIGHT_SOAK=1 computes
+// all, PIPEWRIGHT_RECORD=1 writes the files again.
 #include "tests/support/cli_rig.h"
 #include "tests/support/recorded_configs.h"
 #include "tests/support/thoroughness.h"
