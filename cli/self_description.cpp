@@ -123,11 +123,18 @@ std::string bash_cases(const std::vector<CommandFacts>& commands, const std::vec
 
 }  // namespace
 
+namespace {
+
+// An option without a group is for the program itself, and in no help.
+bool is_shown(const CLI::Option* option) { return !option->get_group().empty(); }
+
+}  // namespace
+
 std::vector<CommandFacts> facts_of(const CLI::App& program) {
     std::vector<CommandFacts> commands;
     for (const CLI::App* command : program.get_subcommands({})) {
         CommandFacts facts{command->get_name(), command->get_description(), command->get_footer(), {}, {}};
-        for (const CLI::Option* option : command->get_options())
+        for (const CLI::Option* option : command->get_options(is_shown))
             (option->get_positional() ? facts.positionals : facts.options).push_back(facts_of(*option));
         commands.push_back(std::move(facts));
     }

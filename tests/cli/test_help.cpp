@@ -64,6 +64,7 @@ TEST_F(Help, OfACommandIsItsOwn) {
 TEST_F(Help, PageOfCommandsIsThatOfTheProgram) {
     const std::filesystem::path page = std::filesystem::path(PIPEWRIGHT_SOURCE_DIR) / "docs" / "commands.md";
     const std::string printed = run_well("help --markdown").out;
+    EXPECT_FALSE(contains(printed + run_well("help --man").out, "started"));  // an option between programs
     if (std::getenv("PIPEWRIGHT_RECORD") != nullptr)
         std::ofstream(page) << printed;
     std::ifstream file(page);
