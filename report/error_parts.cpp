@@ -30,15 +30,17 @@ std::string percent(Ns time, Ns step) { return step > 0 ? fmt::format("{:+.2f} %
 
 std::string name_of(const CostPart& part) { return fmt::format("{} of stage {}", letters_of(part.op), part.stage); }
 
-// What passes between tasks, the names of which say where.
+// What passes between tasks, and the words for it.
 struct Between {
     const char* name;
     Ns Mechanics::*time;
+    const char* words;
 };
-constexpr Between kBetween[] = {{"begin", &Mechanics::begin},
-                                {"hand-over", &Mechanics::hand_over},
-                                {"dispatch", &Mechanics::dispatch},
-                                {"rules", &Mechanics::rules}};
+constexpr Between kBetween[] = {
+    {"begin", &Mechanics::begin, "devices whose first task starts late"},
+    {"hand-over", &Mechanics::hand_over, "tasks that start some time after the message that they wait for"},
+    {"dispatch", &Mechanics::dispatch, "time between one task of a device and the next"},
+    {"rules", &Mechanics::rules, "tasks that start earlier than the simulator allows"}};
 
 }  // namespace
 
@@ -62,7 +64,7 @@ std::vector<std::vector<std::string>> rows_of(const ErrorParts& parts) {
         rows.push_back({std::move(name), ms(time), percent(time, parts.measured)});
     };
     add("mechanics", parts.mechanics.total());
-    for (const auto& [name, time] : kBetween)
+    for (const auto& [name, time, words] : kBetween)
         if (parts.mechanics.*time != 0)
             add(fmt::format("  {}", name), parts.mechanics.*time);
     add("jitter", parts.jitter);
@@ -78,7 +80,7 @@ std::vector<std::vector<std::string>> rows_of(const ErrorParts& parts) {
     if (parts.drift)
         add("drift of the machine", *parts.drift);
     else
-        rows.push_back({"drift of the machine", "in costs", ""});
+        rows.push_back({"drift of the machine, a part of costs", "not known", ""});
     add("all", parts.predicted - parts.measured);
     return rows;
 }
@@ -100,6 +102,11 @@ struct Reason {
     std::string cause, advice;
 };
 
+// "51.5 % shorter than": the words for a difference.
+std::string by_how_much(Ns time, Ns step, const char* less, const char* more) {
+    return fmt::format("{} {}", percent(std::abs(time), step).substr(1), time < 0 ? less : more);
+}
+
 Reason mechanics_reason(const ErrorParts& parts) {
     const auto largest =
         std::max_element(std::begin(kBetween), std::end(kBetween), [&](const Between& a, const Between& b) {
@@ -107,15 +114,17 @@ Reason mechanics_reason(const ErrorParts& parts) {
         });
     return {
         "mechanics", parts.mechanics.total(),
-        fmt::format("with its own task times the plan takes {} less the measured step, {} of it by {}",
-                    percent(parts.mechanics.total(), parts.measured),
-                    percent(parts.mechanics.*(largest->time), parts.measured), largest->name),
+        fmt::format(
+            "With the run's own task times the predicted step is {} than the measured one. Most of the difference "
+            "is {}: {} ({}).",
+            by_how_much(parts.mechanics.total(), parts.measured, "shorter", "longer"), largest->name, largest->words,
+            percent(parts.mechanics.*(largest->time), parts.measured)),
         "Look in --plot both.html for gaps between tasks that wait for nothing; cluster.dispatch adds what every task "
         "takes in addition to its work."};
 }
 
 Reason jitter_reason(const ErrorParts& parts) {
-    return {"jitter", parts.jitter, "tasks of one kind take longer at one time than at another",
+    return {"jitter", parts.jitter, "Tasks of one kind take longer at one time than at another.",
             "Measure again on a quiet machine, or with more steps (training.steps)."};
 }
 
@@ -125,7 +134,7 @@ Reason costs_reason(const ErrorParts& parts) {
     const CostPart& part = parts.by_task.front();
     const std::string again = parts.drift ? "" : " right before the run: how far the machine has drifted is not known";
     return {"costs", parts.costs,
-            fmt::format("{} is costed {} and takes {} in the mean, which is {} of the step", name_of(part),
+            fmt::format("{} has a cost of {} and takes {} on average. This changes the step by {}.", name_of(part),
                         print_time(part.predicted), print_time(part.measured), percent(part.time, parts.measured)),
             is_send(part.op) ? fmt::format("Set cluster.link to what messages of stage {} take, or measure the profile "
                                            "again{}.",
@@ -136,8 +145,8 @@ Reason costs_reason(const ErrorParts& parts) {
 Reason drift_reason(const ErrorParts& parts) {
     const Ns drift = parts.drift.value_or(0);
     return {"drift of the machine", drift,
-            fmt::format("with costs measured during the run the plan takes {} {} than with those of the profile",
-                        percent(std::abs(drift), parts.measured).substr(1), drift < 0 ? "longer" : "shorter"),
+            fmt::format("The step is {} with costs measured during the run than with the costs of the profile.",
+                        by_how_much(drift, parts.measured, "longer", "shorter")),
             "Measure the profile again on a quiet machine, and the run soon after it."};
 }
 
@@ -150,18 +159,20 @@ std::string why(const ErrorParts& parts) {
                      [](const Reason& a, const Reason& b) { return std::abs(a.time) > std::abs(b.time); });
     const Ns error = parts.predicted - parts.measured;
     if (reasons.front().time == 0)
-        return fmt::format("The prediction is the measured step, {}, in all its parts.\n", print_time(parts.measured));
-    std::string rest;
+        return fmt::format("Predicted and measured step are equal, {}, and so are all their parts.\n",
+                           print_time(parts.measured));
+    std::string others;
     for (std::size_t k = 1; k < reasons.size(); ++k)
         if (reasons[k].time != 0)
-            rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", reasons[k].name,
-                                percent(reasons[k].time, parts.measured));
+            others += fmt::format("{}{} {}", others.empty() ? "" : ", ", reasons[k].name,
+                                  percent(reasons[k].time, parts.measured));
+    const Reason& largest = reasons.front();
     return fmt::format(
-        "The prediction of {} is {} of the measured step off, and the largest part of that is {}, {}: {}.\n"
-        "The other parts are {}{}.\n{}\n",
-        print_time(parts.predicted), percent(error, parts.measured), reasons.front().name,
-        percent(reasons.front().time, parts.measured), reasons.front().cause, rest.empty() ? "nothing" : rest,
-        parts.drift ? "" : "; drift of the machine is among the costs", reasons.front().advice);
+        "Predicted {}, measured {} ({}). Largest cause: {}, {} of the measured step.{}{}\nOther causes: {}.{}\n{}\n",
+        print_time(parts.predicted), print_time(parts.measured), percent(error, parts.measured), largest.name,
+        percent(largest.time, parts.measured), largest.cause.empty() ? "" : " ", largest.cause,
+        others.empty() ? "none" : others,
+        parts.drift ? "" : " The drift of the machine is not known and counts as costs.", largest.advice);
 }
 
 namespace {
@@ -308,7 +319,7 @@ std::string to_text(const ReplayedTrace& replay) {
     Table table({"step time", "", "of the step"});
     table.add({"measured", print_time(step), ""});
     table.add({"replayed with its own task times", print_time(step + gap), percent(gap, step)});
-    for (const auto& [name, time] : kBetween)
+    for (const auto& [name, time, words] : kBetween)
         if (const Ns part = replay.mechanics.*time; part != 0)
             table.add({fmt::format("  {}", name), fmt::format("{} ms", ms(part)), percent(part, step)});
     return table.print() + (replay.explanation ? text_of_explained(replay) : "");

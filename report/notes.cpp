@@ -286,18 +286,18 @@ void require_layers(const Config& config, const std::string& what) {
     if (source == CostSource::File)
         config.fail_at("workload.model",
                        fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, what),
-                       "use `pipewright simulate`, run with run.backend: emulated, or name a built-in model: "
+                       "use `pipewright simulate`, run with --set run.backend=emulated, or name a built-in model: "
                        "`pipewright list models`");
     if (source == CostSource::Shapes)
         config.fail_at(
             "workload.model",
             fmt::format("the costs of {} follow from shapes: there is nothing to {}", config.workload.model, what),
-            "use `pipewright simulate`, run with run.backend: emulated, or measure its matrix products with "
+            "use `pipewright simulate`, run with --set run.backend=emulated, or measure its matrix products with "
             "`pipewright profile CONFIG --gemm -o FILE` for cluster.products");
     if (source == CostSource::Uniform)
-        config.fail_at(
-            "workload.model", fmt::format("a uniform workload has no layers to {}", what),
-            "use `pipewright simulate`, run with run.backend: emulated, or name a model: `pipewright list models`");
+        config.fail_at("workload.model", fmt::format("a uniform workload has no layers to {}", what),
+                       "use `pipewright simulate`, run with --set run.backend=emulated, or name a model: `pipewright "
+                       "list models`");
 }
 
 std::string first_line(const Error& error) {
