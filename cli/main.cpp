@@ -268,6 +268,7 @@ int main(int argc, char** argv) {
         // them, and then the heap of every thread keeps some.
         mallopt(M_MMAP_THRESHOLD, 4 << 20);
         pw::keep_standard_streams();
+        pw::fit_tables_to_terminal();
         pw::run_command_line(argc, argv);
         return 0;
     } catch (const pw::StoppedByOthers& error) {  // another rank reports the cause

@@ -1,11 +1,13 @@
 #include "cli/streams.h"
 
 #include "job/launched_ranks.h"
+#include "report/table.h"
 #include "workloads/error.h"
 
 #include <nlohmann/json.hpp>
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -32,6 +34,13 @@ void keep_standard_streams() {
         if (fcntl(stream, F_GETFD) == -1)
             (void)!open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest number is free
     std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported as an error of the write
+}
+
+void fit_tables_to_terminal() {
+    constexpr int kLeast = 40;
+    winsize size{};
+    if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= kLeast)
+        set_table_width(size.ws_col);
 }
 
 void write_result(std::string_view text) {

@@ -20,6 +20,9 @@ namespace pw {
 // no file gets its number.
 void keep_standard_streams();
 
+// Makes tables as narrow as the terminal, if stdout is one. Files and pipes get whole rows.
+void fit_tables_to_terminal();
+
 // Writes the text as it is. Throws Error (RunFailed) if stdout cannot be written.
 void write_result(std::string_view text);
 // Writes text for people: characters that control a terminal are escaped.
