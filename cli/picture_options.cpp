@@ -5,11 +5,15 @@
 #include "workloads/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace pw {
 
@@ -32,7 +36,7 @@ std::optional<TimeRange> parse_range(const std::string& text) {
 }
 
 std::string refuse_width(std::string& text) {
-    constexpr int kLeast = 300, kMost = 20'000;
+    constexpr int kLeast = 200, kMost = 20'000;
     int pixels = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pixels);
     const bool right = error == std::errc{} && end == text.data() + text.size() && pixels >= kLeast && pixels <= kMost;
@@ -48,6 +52,43 @@ std::string refuse_range(std::string& text) {
                      text);
 }
 
+// The parts of pictures of timelines, and what hides each.
+struct PicturePart {
+    std::string_view name;
+    bool View::*shown;
+};
+constexpr PicturePart kParts[] = {
+    {"memory", &View::memory}, {"transfers", &View::transfers}, {"legend", &View::legend}, {"titles", &View::titles}};
+
+std::vector<std::string> words_in(const std::string& list) {
+    std::vector<std::string> words(1);
+    for (const char c : list)
+        if (c == ',')
+            words.emplace_back();
+        else
+            words.back() += c;
+    return words;
+}
+
+std::string refuse_parts(std::string& text) {
+    std::vector<std::string_view> names;
+    for (const PicturePart& part : kParts)
+        names.push_back(part.name);
+    for (const std::string& word : words_in(text))
+        if (std::ranges::count(names, word) == 0)
+            return fmt::format("'{}' is no part of a picture: {}; several are written as in memory,legend", word,
+                               fmt::join(names, ", "));
+    return "";
+}
+
+std::string refuse_font(std::string& text) {
+    constexpr double kLeast = 4, kMost = 100;
+    double size = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    const bool right = error == std::errc{} && end == text.data() + text.size() && size >= kLeast && size <= kMost;
+    return right ? "" : fmt::format("'{}' is not a size of text from {} to {} pixels, such as 11", text, kLeast, kMost);
+}
+
 struct PictureOption {
     const char *name, *type, *help;
     bool of_charts;
@@ -59,6 +100,19 @@ constexpr PictureOption kPictureOptions[] = {
      [](View& view, const std::string& text) { view.title = text; }},
     {"--width", "PIXELS", "width of the picture; pages (.html) fill their window", true, refuse_width,
      [](View& view, const std::string& text) { view.width = std::stoi(text); }},
+    {"--font-size", "PIXELS", "size of the text; default 11; timelines in svg, png, pdf and gp", false, refuse_font,
+     [](View& view, const std::string& text) { view.font = std::stod(text); }},
+    {"--without", "PART,...",
+     "leave out parts of a timeline: memory, transfers, legend, titles; in svg, png, pdf and gp", false, refuse_parts,
+     [](View& view, const std::string& text) {
+         for (const std::string& word : words_in(text))
+             for (const PicturePart& part : kParts)
+                 if (part.name == word)
+                     view.*part.shown = false;
+     }},
+    {"--device-names", "NAME,...", "names of the rows of a timeline, from device 0 on; in svg, png, pdf and gp", false,
+     [](std::string&) { return std::string(); },
+     [](View& view, const std::string& text) { view.names = words_in(text); }},
     {"--range", "A..B", "the part of the timelines that is drawn, as in 1.2ms..3ms; pages show it first", false,
      refuse_range,
      [](View& view, const std::string& text) {

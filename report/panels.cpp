@@ -73,11 +73,10 @@ PanelTable slack_table(const Panel& panel) {
     const std::vector<Ns> times = own_times(panel.trace->events);
     for (std::size_t k = 0; k < panel.trace->events.size(); ++k) {
         const TraceEvent& event = panel.trace->events[k];
-        if (!is_compute(event.task.op))
-            continue;
-        slack[event.device].push_back(panel.slack[k]);
-        if (panel.critical[k] != 0)
+        if (panel.critical[k] != 0 && !is_transfer(event.task.op))
             critical[event.device] += times[k];
+        if (is_compute(event.task.op))
+            slack[event.device].push_back(panel.slack[k]);
     }
     PanelTable table{"Critical path and slack",
                      {{"device", "on the critical path", "tasks", "without slack", "median slack", "largest slack"}}};
@@ -166,6 +165,25 @@ Ns begin_of(const Trace& trace) {
 
 }  // namespace
 
+namespace {
+
+// What a page says of the cluster of which the devices in the picture are one replica's stages.
+PanelTable cluster_table(const ClusterRate& cluster) {
+    PanelTable table{"The whole cluster",
+                     {{"quantity", "value"},
+                      {"devices", std::to_string(cluster.devices)},
+                      {"parallel", cluster.degrees},
+                      {"tokens/s", fmt::format("{:.5g}", cluster.tokens_per_second)},
+                      {"of the peak (MFU)", print_percent(cluster.utilisation)}}};
+    if (cluster.step)
+        for (const StepPartFacts& facts : kStepParts)
+            if (const Ns time = (*cluster.step)[facts.part]; time != 0)
+                table.rows.push_back({fmt::format("step: {}", facts.words), print_time(time)});
+    return table;
+}
+
+}  // namespace
+
 Panel panel_of(const Report& report, const Trace& drawn) {
     const Metrics& metrics = report.metrics;
     Panel panel{&drawn, title_of(report)};
@@ -178,6 +196,8 @@ Panel panel_of(const Report& report, const Trace& drawn) {
         {"samples/s", print_rate(metrics.samples_per_second, false), metrics.samples_per_second},
         {"peak memory", print_bytes(largest_peak(report)), static_cast<double>(largest_peak(report))},
     };
+    if (report.cluster)
+        panel.tables.push_back(cluster_table(*report.cluster));
     return panel;
 }
 

@@ -42,8 +42,9 @@ Bytes parameters_of(const DeviceMetrics& device) {
                     {MemoryKind::Weights, MemoryKind::StashedWeights, MemoryKind::Gradients, MemoryKind::Optimizer});
 }
 
-double idle_ratio(const DeviceMetrics& device) {
-    return device.busy > 0 ? static_cast<double>(device.idle) / static_cast<double>(device.busy) : 0;
+double idle_rate(const DeviceMetrics& device) {
+    const Ns all = device.busy + device.idle;
+    return all > 0 ? static_cast<double>(device.idle) / static_cast<double>(all) : 0;
 }
 
 std::string stages_of(const Report& report, std::size_t device) {
@@ -57,7 +58,7 @@ std::vector<std::string> row_of_device(std::string name, std::string stages, con
     return {std::move(name),
             std::move(stages),
             print_time(device.busy),
-            fmt::format("{} ({})", print_time(device.idle), print_percent(idle_ratio(device))),
+            fmt::format("{} ({})", print_time(device.idle), print_percent(idle_rate(device))),
             print_time(device.exposed_communication),
             std::to_string(device.peak_in_flight),
             print_bytes_as(activations_of(device), limit),
@@ -74,7 +75,7 @@ std::vector<std::string> row_of_largest(const std::vector<DeviceMetrics>& device
     return {"max",
             "",
             print_time(largest([](const DeviceMetrics& device) { return device.busy; })),
-            fmt::format("{} ({})", print_time(idle.idle), print_percent(idle_ratio(idle))),
+            fmt::format("{} ({})", print_time(idle.idle), print_percent(idle_rate(idle))),
             print_time(largest([](const DeviceMetrics& device) { return device.exposed_communication; })),
             std::to_string(largest([](const DeviceMetrics& device) { return device.peak_in_flight; })),
             print_bytes_as(largest(activations_of), limit),
@@ -161,11 +162,36 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
     return report_with({std::move(trace), std::move(metrics)}, devices);
 }
 
+namespace {
+
+// "tensor 8, pipeline 2, data 4, ZeRO 1": the degrees above 1.
+std::string degrees_of(const Parallel& parallel) {
+    const std::pair<const char*, int> degrees[] = {{"tensor", parallel.tensor},
+                                                   {"pipeline", parallel.pipeline},
+                                                   {"context", parallel.context},
+                                                   {"expert", parallel.expert},
+                                                   {"data", parallel.data}};
+    std::string text;
+    for (const auto& [name, degree] : degrees)
+        if (degree > 1)
+            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, degree);
+    if (parallel.zero > 0)
+        text += fmt::format(", ZeRO {}", parallel.zero);
+    return text.empty() ? "one device" : text;
+}
+
+}  // namespace
+
 ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains) {
     const Parallel& parallel = config.parallel.degrees;
     const double flops = model_flops_per_sample(config, trains) / parallel.devices();
-    return {parallel.devices(), parallel.data, samples_per_second * config.workload.options.sequence_length,
-            samples_per_second * flops / peak_flops(config)};
+    return {parallel.devices(),
+            parallel.data,
+            samples_per_second * config.workload.options.sequence_length,
+            samples_per_second * flops / peak_flops(config),
+            {},
+            {},
+            degrees_of(parallel)};
 }
 
 namespace {
@@ -315,7 +341,7 @@ Json to_json(const Report& report, const Job& job) {
 
 std::string to_text(const Report& report) {
     const Metrics& metrics = report.metrics;
-    Table table({"device", "stages", "busy", "bubble (ratio)", "exposed transfers", "in flight", "activations",
+    Table table({"device", "stages", "busy", "bubble (rate)", "exposed transfers", "in flight", "activations",
                  "parameters", "peak memory", "reserved"});
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device],
@@ -334,8 +360,9 @@ std::string to_text(const Report& report) {
 }
 
 std::string title_of(const Report& report) {
-    return fmt::format("{}, {}: step {}, bubble {}", report.trace.label, report.trace.schedule,
-                       print_time(report.metrics.step_time), print_percent(report.metrics.bubble_rate));
+    return fmt::format("{}, {}{}: step {}, bubble {}", report.trace.label, report.trace.schedule,
+                       report.trace.asynchronous ? " (asynchronous)" : "", print_time(report.metrics.step_time),
+                       print_percent(report.metrics.bubble_rate));
 }
 
 namespace {

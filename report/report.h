@@ -23,6 +23,7 @@ struct ClusterRate {
     double utilisation = 0;               // FLOPs of the model per second, of the peak of all devices (MFU)
     std::optional<PassParts> parts = {};  // seconds of a step of training, the mean over the devices
     std::optional<StepParts> step = {};   // parts_of_step()
+    std::string degrees = {};             // "tensor 8, data 4, ZeRO 1"
 };
 
 // Returns the rate of the cluster whose plan is the config's, without parts. A plan of forwards does not train.

@@ -12,7 +12,6 @@ namespace {
 
 using Style = Curve::Style;
 
-constexpr Colour kColours[kLineColours] = {0x2f6db5, 0xe08214, 0x0b8a7d, 0x9a6bb5, 0x444c56, 0x8fbf4d};
 constexpr Colour kGrey = 0xb4bac1, kRed = 0xb3261e, kInk = 0x1f2328;
 constexpr double kLine = 18;        // height of a row of the legend
 constexpr double kField = 340;      // height of the field of the curves
@@ -270,7 +269,7 @@ Colour colour_of_curve(const Chart& chart, std::size_t curve) {
         case Style::Rings:
             return kInk;
         default:
-            return kColours[look_of(chart, curve).colour];
+            return series_colour(look_of(chart, curve).colour);
     }
 }
 

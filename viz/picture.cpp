@@ -1,5 +1,6 @@
 #include "viz/picture.h"
 
+#include "viz/formats.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -136,14 +137,23 @@ Timeline timeline_of(const Panel& panel, int most) {
     return timeline;
 }
 
-// Predicted curves are dashed if there are measured ones; of two of one kind the later ones are.
-void choose_dashes(std::vector<Timeline>& timelines) {
+// Predicted curves are dashed if there are measured ones; of two of one kind the later one is. Traces of one kind have
+// the names of their schedules, or numbers.
+void choose_dashes(std::vector<Timeline>& timelines, const std::vector<Panel>& panels) {
     const auto same = [&](const Timeline& timeline) { return timeline.name == timelines[0].name; };
     const bool alike = std::all_of(timelines.begin(), timelines.end(), same);
+    std::set<std::string> schedules;
+    for (const Panel& panel : panels)
+        if (!panel.trace->schedule.empty())
+            schedules.insert(panel.trace->schedule);
     for (std::size_t i = 0; i < timelines.size(); ++i) {
-        timelines[i].dashed = alike ? i > 0 : timelines[i].name == "predicted";
+        if (timelines.size() > 2)
+            timelines[i].dashed = i >= kSeriesColours;
+        else
+            timelines[i].dashed = alike ? i > 0 : timelines[i].name == "predicted";
         if (alike && timelines.size() > 1)
-            timelines[i].name = fmt::format("panel {}", i + 1);
+            timelines[i].name =
+                schedules.size() == timelines.size() ? panels[i].trace->schedule : fmt::format("panel {}", i + 1);
     }
 }
 
@@ -161,9 +171,10 @@ Colour mix(Colour from, Colour to, double part) {
 void check_height(const std::string& what, int devices, int most) {
     if (devices > most)
         fail(
-            "cannot draw '{}': a picture shows up to {} devices, the trace has {}\n  help: write .json and open it in "
+            "cannot draw '{}': it shows up to {} devices, the trace has {}\n  help: write {}.json and open it in "
             "Perfetto",
-            what, most, devices);
+            what, most, devices,
+            devices <= kMostDevicesOfPage ? fmt::format(".html, which shows up to {}, or ", kMostDevicesOfPage) : "");
 }
 
 Picture picture_of(const std::vector<Panel>& panels, int most) {
@@ -177,7 +188,7 @@ Picture picture_of(const std::vector<Panel>& panels, int most) {
             for (const auto& [time, bytes] : row.memory)
                 picture.memory = std::max(picture.memory, bytes);
     }
-    choose_dashes(picture.timelines);
+    choose_dashes(picture.timelines, panels);
     picture.time = time_unit_for(picture.length);
     picture.bytes = bytes_unit_for(picture.memory);
     return picture;
@@ -223,6 +234,12 @@ Colour curve_colour(int device, int devices) {
     const double at = devices <= 1 ? 1.0 : 4.0 * device / (devices - 1);
     const int stop = std::min(static_cast<int>(at), 3);
     return mix(kStops[stop], kStops[stop + 1], at - stop);
+}
+
+Colour series_colour(std::size_t number) {
+    constexpr Colour kColours[kSeriesColours] = {0x2f6db5, 0xe08214, 0x0b8a7d, 0x9a6bb5, 0x444c56,
+                                                 0x8fbf4d, 0xb3261e, 0x8c5a2b, 0x45b5d8, 0xd36ba6};
+    return kColours[number % kSeriesColours];
 }
 
 std::string version_label(const TraceEvent& event) {

@@ -67,6 +67,9 @@ std::string hex(Colour colour);  // "#rrggbb"
 Colour colour_of(Op op, int chunk, int chunks);
 Colour text_colour_on(Colour background);
 Colour curve_colour(int device, int devices);
+inline constexpr std::size_t kSeriesColours = 10;
+Colour series_colour(
+    std::size_t number);  // of one of several curves, bars or plans; after kSeriesColours from the start
 std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
 // Returns the operation's words, but for transfers their content: "activations".
 std::string_view words_in_legend(Op op);

@@ -53,7 +53,13 @@ const Format& format_of(const std::string& file) {
 }
 
 void plot(const std::vector<Panel>& panels, const std::string& file, const View& view) {
-    format_of(file).timeline(panels, view, file);
+    const Format& format = format_of(file);
+    if (!view.is_plain() && format.timeline != timeline_by_gnuplot)
+        fail(
+            "'{}' has all parts of a timeline, in text of one size\n  help: leave out --without, --font-size and "
+            "--device-names, or draw to .svg, .png or .pdf",
+            file);
+    format.timeline(panels, view, file);
 }
 
 void plot_chart(const Chart& chart, const std::string& file, const View& view) {

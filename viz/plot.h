@@ -55,6 +55,12 @@ struct Panel {
 struct View {
     std::string title = {};  // above the picture; empty: none, or the chart's own
     int width = 0;           // in pixels; 0: as the content needs. Pages fill their window.
+    // Of timelines that gnuplot draws: the size of the text in pixels, which are points in PDF, and what is drawn
+    // besides the rows.
+    double font = 11;
+    bool memory = true, transfers = true, legend = true, titles = true;
+    std::vector<std::string> names = {};  // of the devices, instead of the trace's
+    bool is_plain() const { return font == 11 && memory && transfers && legend && titles && names.empty(); }
     // The part of timelines that is drawn, in time since the start of each; absent: from the start, to the end.
     std::optional<Ns> from = {}, to = {};
     bool has_range() const { return from || to; }

@@ -2,7 +2,11 @@
 #include "viz/formats.h"
 #include "viz/timeline_script.h"
 #include "viz/view.h"
+#include "workloads/error.h"
+#include "workloads/median.h"
+#include "workloads/units.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,34 +15,10 @@ namespace pw {
 
 namespace {
 
-void add_timeline_legend(TimelineScript& script) {
-    script.add("\n# legend\n");
-    double x = script.layout.left;
-    const double y = script.layout.heading + kLegend * 0.5;
-    bool sends = false;
-    for (const Op op : legend_of(script.picture)) {
-        const std::string_view words = words_in_legend(op);
-        script.add_swatch(x, y, is_transfer(op) ? 18 : 14, is_transfer(op) ? kLane : 12, colour_of(op, 0, 1));
-        if (op == Op::Recompute)
-            script.add_swatch(x, y, 14, 12, kHatch, "transparent pattern 4");
-        x += is_transfer(op) ? 24 : 20;
-        script.add_label(x, y, words, "sans-serif,11");
-        x += text_width(words, 11) + 12;
-        sends = sends || is_transfer(op);
-    }
-    bool shades = false;
-    for (const Timeline& timeline : script.picture.timelines)
-        shades = shades || timeline.chunks > 1;
-    const auto add_note = [&](std::string_view note) {
-        if (x + text_width(note, 10) >= script.layout.width)
-            return;
-        script.add_label(x - 4, y, note, "sans-serif,10");
-        x += text_width(note, 10) + 8;
-    };
-    if (shades)
-        add_note("(lighter: further stages of a device)");
-    if (sends)
-        add_note("(sends above, receives below)");
+void add_lines(TimelineScript& script, const std::vector<std::string>& lines, double y, const std::string& font) {
+    for (std::size_t i = 0; i < lines.size(); ++i)
+        script.add_label(script.layout.title_left, y + 1.2 * static_cast<double>(i) * script.layout.line, lines[i],
+                         font);
 }
 
 // Faint backgrounds of the transfers, as long as the trace.
@@ -48,7 +28,8 @@ void add_lanes(TimelineScript& script, const Timeline& timeline, double top) {
     for (const int lane : {0, 1}) {
         const double y = script.top_of_lane(top, lane == 1);
         script.add("set object rectangle from {:.6f},{:.2f} to {:.6f},{:.2f} back fc rgb '{}' fs solid 1 noborder\n",
-                   script.in_unit(script.from), y, script.in_unit(timeline.length), y + kLane, hex(kLaneBed));
+                   script.in_unit(script.from), y, script.in_unit(timeline.length), y + script.layout.lane,
+                   hex(kLaneBed));
     }
 }
 
@@ -56,11 +37,11 @@ void add_rows(TimelineScript& script) {
     const Picture& picture = script.picture;
     script.add("\n# one row for each device, panels one above the other\n");
     script.add("set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\nset yrange [{:.2f}:0]\n",
-               script.y_of(script.layout.top()), script.y_of(script.layout.top() + script.layout.timelines_end),
+               script.y_of(script.layout.top), script.y_of(script.layout.top + script.layout.timelines_end),
                script.layout.timelines_end);
     for (std::size_t i = 0; i < picture.timelines.size(); ++i)
-        script.add("set label {} at graph 0, first {:.2f} left font '{},12' tc rgb '#1f2328'\n",
-                   gnuplot_quoted(picture.timelines[i].title), script.layout.titles[i], gnuplot_bold(script.file));
+        add_lines(script, script.layout.titles[i],
+                  script.layout.top + script.layout.title_tops[i] + 13 * script.layout.scale, script.bold(12));
     std::string tics;
     for (std::size_t i = 0; i < picture.timelines.size(); ++i)
         for (const Row& row : picture.timelines[i].rows) {
@@ -69,15 +50,16 @@ void add_rows(TimelineScript& script) {
                                 top + script.layout.task / 2);
             add_lanes(script, picture.timelines[i], top);
         }
-    script.add("set ytics ({}) scale 0 font 'sans-serif,11' tc rgb '#1f2328'\n", tics);
+    script.add("set ytics ({}) scale 0 font '{}' tc rgb '#1f2328'\n", tics, script.font(11));
     script.add("set grid xtics back lt 1 lc rgb '#e3e6ea' lw 0.7\n");
     if (script.layout.memory > 0)
         script.add("set xtics format '' scale 0\n");
     else
         script.add(
-            "set xtics format '%g' scale 0 tc rgb '#57606a'\nset xlabel 'time in {}' offset 0,0.3 tc rgb "
-            "'#1f2328'\n",
-            picture.time.name);
+            "set xtics format '%g' scale 0 font '{0}' tc rgb '#57606a'\nset xlabel 'time in {1}' offset 0,0.3 font "
+            "'{0}' "
+            "tc rgb '#1f2328'\n",
+            script.font(11), picture.time.name);
 }
 
 // On the clock of the trace.
@@ -101,8 +83,78 @@ void TimelineScript::add_swatch(double x, double y, double width, double height,
         y_of(y + height / 2), x_of(x + width), y_of(y - height / 2), hex(colour), fill);
 }
 
-void timeline_by_gnuplot(const std::vector<Panel>& panels, const View& view, const std::string& file) {
+void TimelineScript::add_legend(const std::vector<LegendItem>& entries, double y) {
+    using Mark = LegendItem::Mark;
+    const double scale = layout.scale;
+    for (const LegendItem& entry : entries) {
+        const double middle = y + 1.2 * entry.line * layout.line;
+        if (entry.mark == Mark::Stroke)
+            add("set arrow from screen {0:.5f},{1:.5f} to screen {2:.5f},{1:.5f} nohead {4} lw 2 lc rgb '{3}'\n",
+                x_of(entry.x), y_of(middle), x_of(entry.x + 22 * scale), hex(entry.colour),
+                entry.striped ? "lt 2 dt (7,4)" : "lt 1");
+        else if (entry.mark != Mark::None)
+            add_swatch(entry.x, middle, (entry.mark == Mark::Lane ? 18 : 14) * scale,
+                       entry.mark == Mark::Lane ? layout.lane : 12 * scale, entry.colour);
+        if (entry.mark == Mark::Box && entry.striped)
+            add_swatch(entry.x, middle, 14 * scale, 12 * scale, kHatch, "transparent pattern 4");
+        add_label(entry.x + scale * mark_width(entry.mark), middle, entry.text, font(entry.font));
+    }
+}
+
+namespace {
+
+// Leaves out what the view does not show, and names devices as it does.
+void leave_out(Picture& picture, const View& view) {
+    for (Timeline& timeline : picture.timelines) {
+        if (!view.names.empty() && view.names.size() != timeline.rows.size())
+            fail("{} names for {} devices\n  help: name each device of the plan", view.names.size(),
+                 timeline.rows.size());
+        for (Row& row : timeline.rows) {
+            if (!view.transfers)
+                row.transfers.clear();
+            if (!view.memory)
+                row.memory.clear();
+            if (static_cast<std::size_t>(row.device) < view.names.size())
+                row.label = view.names[static_cast<std::size_t>(row.device)];
+        }
+    }
+    if (!view.transfers)
+        for (Timeline& timeline : picture.timelines)
+            timeline.has_transfers = false;
+    if (!view.memory)
+        picture.memory = 0;
+}
+
+// Among several plans a few that take much longer would make all others narrow: the axis then ends with the longest of
+// the others, and titles say what is cut.
+void cut_long_ones(Picture& picture, View& view) {
+    constexpr std::size_t kLeast = 3;
+    constexpr Ns kFar = 2;
+    if (view.has_range() || picture.timelines.size() < kLeast)
+        return;
+    std::vector<Ns> lengths;
+    for (const Timeline& timeline : picture.timelines)
+        lengths.push_back(timeline.length);
+    const Ns most = kFar * upper_median(lengths);
+    Ns end = 0;
+    for (const Ns length : lengths)
+        if (length <= most)
+            end = std::max(end, length);
+    if (end == picture.length)
+        return;
+    view.to = end;
+    for (Timeline& timeline : picture.timelines)
+        if (timeline.length > end)
+            timeline.title += fmt::format(" (drawn to {} of {})", print_time(end), print_time(timeline.length));
+}
+
+}  // namespace
+
+void timeline_by_gnuplot(const std::vector<Panel>& panels, const View& whole, const std::string& file) {
     Picture picture = picture_of(panels);
+    View view = whole;
+    leave_out(picture, view);
+    cut_long_ones(picture, view);
     const Shown shown = shown_part(picture, view);
     std::vector<Ns> begins;
     for (const Timeline& timeline : picture.timelines)
@@ -113,11 +165,11 @@ void timeline_by_gnuplot(const std::vector<Panel>& panels, const View& view, con
     script.add("{}", gnuplot_output(file, layout.width, layout.height));
     script.add("\nset multiplot\nset border 0\nunset key\n");
     script.add("set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\nset xrange [{:.6f}:{:.6f}]\n",
-               static_cast<double>(layout.left) / layout.width, 1 - static_cast<double>(kRight) / layout.width,
+               static_cast<double>(layout.left) / layout.width, 1 - static_cast<double>(layout.right) / layout.width,
                script.in_unit(shown.from), script.in_unit(shown.to));
-    if (!view.title.empty())
-        script.add_label(layout.left, kHeading * 0.6, view.title, fmt::format("{},13", gnuplot_bold(file)));
-    add_timeline_legend(script);
+    add_lines(script, layout.heading_lines, 15.6 * layout.scale, script.bold(13));
+    script.add("\n# legend\n");
+    script.add_legend(layout.legend_entries, layout.heading + 17 * layout.scale);
     add_rows(script);
     add_boxes(script);
     if (layout.memory > 0)

@@ -33,11 +33,13 @@ public:
             for (const Row& row : timeline.rows) {
                 const double top = script_.layout.rows[i][row.device];
                 const std::set<Op> numbered = numbered_in(row);
+                const bool banded = place_bands(timeline, row, top);
                 for (const Box& box : row.tasks)
-                    place_task(timeline, box, top, i, numbered.count(box.event->task.op) > 0);
+                    if (!banded)
+                        place_task(timeline, box, top, i, numbered.count(box.event->task.op) > 0);
                 for (const Box& box : row.transfers)
                     place_transfer(box, top, i);
-                thin_ += thin_columns(script_, timeline, row, top, chunks_);
+                thin_ += thin_columns(script_, timeline, row, top, chunks_, !banded);
             }
         }
         plot_boxes();
@@ -75,6 +77,14 @@ private:
                 script_.names.parts.push_back({words, block.names});
                 lines += fmt::format("{} lc rgb '{}' fs transparent pattern 4 noborder, \\\n     ", boxes, hex(kHatch));
             }
+        }
+        for (const auto& [op, rows] : bands_) {
+            const std::string name = fmt::format("bands.{}", script_.names.parts.size());
+            script_.put("# {}\n{}\n\n", name, rows);
+            lines +=
+                fmt::format("{} index '{}' using 1:2:3 with filledcurves lc rgb '{}' fs solid 1 noborder, \\\n     ",
+                            kGnuplotData, name, hex(colour_of(op, 0, 1)));
+            script_.names.parts.push_back({fmt::format("{}: its part of the time", words_of(op))});
         }
         if (!thin_.empty()) {
             script_.put(
@@ -185,17 +195,27 @@ private:
                 fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 + (is_compute(task.op) ? 8 : 0), version);
     }
 
+    // Returns whether the tasks of the row are bands.
+    bool place_bands(const Timeline& timeline, const Row& row, double top) {
+        if (!draws_bands(script_.layout, script_.picture, timeline, row))
+            return false;
+        for (auto& band : bands_of(script_, row.tasks, top, script_.layout.task))
+            bands_.push_back(std::move(band));
+        return true;
+    }
+
     void place_transfer(const Box& box, double top, std::size_t panel) {
         const Op op = box.event->task.op;
         const double y = script_.top_of_lane(top, is_recv(op));
         if (script_.pixels(box.end - box.start) >= kThin)
-            add_box(blocks_[{false, op, 0}], box, y, y + kLane, panel);
+            add_box(blocks_[{false, op, 0}], box, y, y + script_.layout.lane, panel);
     }
 
     TimelineScript& script_;
     // Rows of data: tasks above transfers, operation, chunk; colour and font size of texts.
     std::map<std::tuple<bool, Op, int>, Block> blocks_;
     std::map<std::pair<Colour, int>, std::string> texts_;
+    std::vector<std::pair<Op, std::string>> bands_;  // in the order in which they are drawn
     std::string thin_;
     bool names_each_ = true;
     int chunks_ = 1, font_ = 10;

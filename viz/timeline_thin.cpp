@@ -78,18 +78,18 @@ void add_columns(const TimelineScript& script, const std::vector<Box>& boxes, Co
 
 }  // namespace
 
-std::string thin_columns(const TimelineScript& script, const Timeline& timeline, const Row& row, double top,
-                         int chunks) {
+std::string thin_columns(const TimelineScript& script, const Timeline& timeline, const Row& row, double top, int chunks,
+                         bool with_tasks) {
     constexpr Colour kWhite = 0xffffff;
     const double height = script.layout.task / timeline.lanes;
     std::string rows;
-    for (int lane = 0; lane < timeline.lanes; ++lane)
+    for (int lane = 0; with_tasks && lane < timeline.lanes; ++lane)
         add_columns(
             script, row.tasks, kWhite, top + height * lane, height, chunks,
             [lane](const Box& box) { return box.lanes == 1 || box.lane == lane; }, rows);
     for (const bool receives : {false, true})
         add_columns(
-            script, row.transfers, kLaneBed, script.top_of_lane(top, receives), kLane, chunks,
+            script, row.transfers, kLaneBed, script.top_of_lane(top, receives), script.layout.lane, chunks,
             [receives](const Box& box) { return is_recv(box.event->task.op) == receives; }, rows);
     return rows;
 }

@@ -164,6 +164,102 @@ TEST_F(Plot, TheGridHasOneLineForEachDevice) {
 }
 
 // The times are those since the start of the trace, and tasks are cut at the edges.
+namespace {
+
+struct Written {
+    double x, end;
+    std::string text;
+};
+
+// The texts of an SVG from the left edge on, and about where they end.
+std::vector<Written> texts_of(const std::string& svg) {
+    std::vector<Written> texts;
+    const std::regex form(
+        "translate\\(([\\d.]+),[\\d.]+\\)\"[^>]*font-size=\"([\\d.]+)\"[^>]*text-anchor=\"start\">\\s*<text>([^<]*)<");
+    for (std::sregex_iterator at(svg.begin(), svg.end(), form), end; at != end; ++at) {
+        const double x = std::stod((*at)[1]), size = std::stod((*at)[2]);
+        texts.push_back({x, x + 0.5 * size * static_cast<double>((*at)[3].length()), (*at)[3]});
+    }
+    return texts;
+}
+
+}  // namespace
+
+TEST_F(Plot, NarrowPicturesHaveTheWholeLegendAndTitle) {
+    NEED_GNUPLOT();
+    for (const int width : {200, 300, 500, 1200}) {
+        plot(both(), file("x.svg"), {.title = "Two traces of the same plan with a long title", .width = width});
+        const std::string svg = contents(file("x.svg"));
+        const std::vector<Written> texts = texts_of(svg);
+        std::string said;
+        for (const Written& written : texts) {
+            EXPECT_LE(written.end, width) << written.text;
+            said += written.text + ' ';
+        }
+        expect_parts(said, {"forward", "backward", "update", "activations", "gradients", "sends above", "device 0 ",
+                            "predicted ", "measured ", "title ", "25.7 ms"});
+    }
+}
+
+TEST_F(Plot, PartsCanBeLeftOut) {
+    NEED_GNUPLOT();
+    plot(both(), file("x.svg"), {.legend = false, .titles = false});
+    std::string svg = contents(file("x.svg"));
+    EXPECT_EQ(svg.find("<text>forward<"), std::string::npos);
+    EXPECT_EQ(svg.find("<text>measured, 1f1b: step 27.0 ms<"), std::string::npos);
+    EXPECT_NE(svg.find(">Memory<"), std::string::npos);
+    plot(both(), file("x.svg"), {.memory = false, .transfers = false, .names = {"GPU a", "GPU b"}});
+    svg = contents(file("x.svg"));
+    for (const char* gone : {"<text>Memory<", "<text>activations<", "<text>device 0 · stage 0<"})
+        EXPECT_EQ(svg.find(gone), std::string::npos) << gone;
+    expect_parts(svg, {"<text>GPU a<", "<text>GPU b<", "<text>forward<"});
+}
+
+TEST_F(Plot, PartsThatCannotBeLeftOutAreBadInput) {
+    expect_error(ExitCode::BadInput, {"has all parts", "draw to .svg"},
+                 [&] { plot(both(), file("x.html"), {.memory = false}); });
+    expect_error(ExitCode::BadInput, {"3 names for 2 devices"}, [&] {
+        plot(both(), file("x.svg"), {.names = {"a", "b", "c"}});
+    });
+}
+
+TEST_F(Plot, LargerTextMakesAHigherPicture) {
+    NEED_GNUPLOT();
+    const auto height = [&](double font) {
+        plot(both(), file("x.svg"), {.width = 800, .font = font});
+        const std::string text = contents(file("x.svg"));
+        return std::atoi(text.c_str() + text.find("height=\"") + 8);
+    };
+    EXPECT_NEAR(height(22), 2 * height(11), 60);
+}
+
+// Updates that take no time are not drawn.
+TEST_F(Plot, TheLegendHasWhatIsSeen) {
+    NEED_GNUPLOT();
+    Trace trace = predicted_;
+    for (TraceEvent& event : trace.events)
+        if (event.task.op == Op::Update)
+            event.end = event.start;
+    plot({{&trace, "one"}}, file("x.svg"));
+    EXPECT_EQ(contents(file("x.svg")).find("<text>update<"), std::string::npos);
+    expect_parts(contents(file("x.svg")), {">forward<"});
+}
+
+// A plan that takes more than twice as long as most does not make the other plans narrow.
+TEST_F(Plot, LongPlansAreCut) {
+    NEED_GNUPLOT();
+    Trace slow = predicted_;
+    for (TraceEvent& event : slow.events) {
+        event.start *= 10;
+        event.end *= 10;
+    }
+    plot({{&predicted_, "a"}, {&measured_, "b"}, {&predicted_, "c"}, {&slow, "slow"}}, file("x.svg"));
+    const std::string svg = contents(file("x.svg"));
+    expect_parts(svg, {"slow (drawn to ", ">a<", ">b<", ">c<"});
+    plot({{&predicted_, "a"}, {&slow, "slow"}}, file("x.svg"));
+    EXPECT_EQ(contents(file("x.svg")).find("(drawn to"), std::string::npos);
+}
+
 TEST_F(Plot, ARangeOfTimeIsDrawnAlone) {
     const Trace tiny =
         sample_trace({.devices = 2, .microbatches = 2, .forward = 1'000'000, .backward = 2'000'000, .transfer = 0});

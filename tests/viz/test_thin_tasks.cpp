@@ -5,9 +5,11 @@
 #include "viz/timeline_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <regex>
 #include <sstream>
+#include <tuple>
 
 namespace pw {
 namespace {
@@ -30,21 +32,32 @@ Trace busy_for(Ns busy, int periods) {
 
 struct Polygon {
     int red = 0, green = 0, blue = 0;
-    double left = std::numeric_limits<double>::max(), right = 0, top = left;
+    double left = std::numeric_limits<double>::max(), right = 0, top = left, bottom = 0;
+    double area = 0;
 };
 
 std::vector<Polygon> polygons_of(const std::string& svg) {
     std::vector<Polygon> polygons;
-    const std::regex form("<polygon fill = 'rgb\\( *(\\d+), *(\\d+), *(\\d+)\\)' points = '([^']*)'");
+    const std::regex form("<polygon fill = 'rgb\\( *(\\d+), *(\\d+), *(\\d+)\\)' points = '");
     for (std::sregex_iterator at(svg.begin(), svg.end(), form), end; at != end; ++at) {
         Polygon polygon{std::stoi((*at)[1]), std::stoi((*at)[2]), std::stoi((*at)[3])};
-        std::istringstream points((*at)[4]);
+        const auto begin = static_cast<std::size_t>(at->position() + at->length());
+        std::istringstream points(svg.substr(begin, svg.find('\'', begin) - begin));
         char comma = 0;
-        for (double x = 0, y = 0; points >> x >> comma >> y;) {
+        double before_x = 0, before_y = 0, first_x = 0, first_y = 0;
+        bool first = true;
+        for (double x = 0, y = 0; points >> x >> comma >> y; first = false) {
             polygon.left = std::min(polygon.left, x);
             polygon.right = std::max(polygon.right, x);
             polygon.top = std::min(polygon.top, y);
+            polygon.bottom = std::max(polygon.bottom, y);
+            if (first)
+                std::tie(first_x, first_y) = std::tie(x, y);
+            else
+                polygon.area += (before_x * y - x * before_y) / 2;
+            std::tie(before_x, before_y) = std::tie(x, y);
         }
+        polygon.area = std::abs(polygon.area + (before_x * first_y - first_x * before_y) / 2);
         polygons.push_back(polygon);
     }
     return polygons;
@@ -54,6 +67,14 @@ std::vector<Polygon> polygons_of(const std::string& svg) {
 double part_of_forward(const Polygon& polygon) {
     const auto red = static_cast<int>(colour_of(Op::Forward, 0, 1) >> 16);
     return static_cast<double>(255 - polygon.red) / (255 - red);
+}
+
+// The update fills the row.
+double row_height(const std::vector<Polygon>& row) {
+    double height = 0;
+    for (const Polygon& polygon : row)
+        height = std::max(height, polygon.bottom - polygon.top);
+    return height;
 }
 
 bool is_update(const Polygon& polygon) {
@@ -79,7 +100,16 @@ TEST_F(Plot, ThePartOfARowWithAColourIsThePartOfTheTime) {
             const Trace trace = busy_for(busy, periods);
             plot({{&trace, "forwards"}}, file("x.svg"));
             std::vector<Polygon> row = polygons_of(contents(file("x.svg")));
-            std::erase_if(row, [](const Polygon& polygon) { return polygon.top < kLegend; });
+            std::erase_if(row, [](const Polygon& polygon) { return polygon.top < 34; });
+            const auto band = std::ranges::find_if(row, [](const Polygon& polygon) {
+                return part_of_forward(polygon) == 1 && polygon.right - polygon.left > 100;
+            });
+            if (band != row.end()) {
+                const double height = row_height(row);
+                EXPECT_NEAR(band->area / (band->right - band->left) / height, static_cast<double>(busy) / kPeriod, 0.02)
+                    << periods << ' ' << busy;
+                continue;
+            }
             std::ranges::stable_sort(row, {}, &Polygon::left);
             const double begin = row.front().left, end = std::ranges::find_if(row, is_update)->left;
             double area = 0;

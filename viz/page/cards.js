@@ -141,6 +141,7 @@ function rangeContent({from, to}) {
 function select(what, reveal = false) {
   view.selected = what;
   view.range = null;
+  showCard(null);
   if (what) {
     view.cursor = what;
     if (reveal)

@@ -105,6 +105,7 @@ function listenToKeys() {
     if (!action)
       return;
     event.preventDefault();
+    showCard(null);
     action();
   });
   stage.addEventListener("focus", () => {

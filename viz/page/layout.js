@@ -6,6 +6,7 @@ const view = {
   items: [], height: 0,        // titles and rows with their tops, and all of them together
   row: 24, transfers: true, paired: false,
   critical: false, idle: false, patterns: false,
+  hair: null,                  // where the line under the pointer is
   hovered: null, selected: null, cursor: null, range: null,  // {panel, box} or {panel, gap}; a range is {from, to}
 };
 const kTitle = 30, kLane = 4, kFoldedRow = 7, kAxis = 30, kMemory = 132;

@@ -6,8 +6,11 @@ const kViridis = ["#440154", "#3b528b", "#21918c", "#5ec962", "#d8c51f"].map(rgb
 function curveColour(device, devices) {
   const at = devices < 2 ? 1 : 4 * device / (devices - 1), stop = Math.min(Math.floor(at), 3);
   const colour = mix(kViridis[stop], kViridis[stop + 1], at - stop);
-  return mix(colour, rgb(style("--text")), unpack(colours.ground)[0] < 128 ? 0.25 : 0);
+  return legible(colour);
 }
+
+// A colour that is light enough on a dark page: 3 to 1 at least for the darkest.
+const legible = colour => mix(colour, rgb(style("--text")), unpack(colours.ground)[0] < 128 ? 0.4 : 0);
 
 // {row, colour, dashed} of the rows with samples, of the open panels; of very many those with the highest peaks. More
 // than two panels have a curve each: the device with the highest peak.
@@ -19,7 +22,7 @@ function shownCurves() {
     row.peak ??= row.panel.memory.bytes.subarray(row.memory.begin, row.memory.end).reduce((a, b) => Math.max(a, b), 0);
   if (panels.length > 2)
     return {curves: open.map(panel => highest(rowsOf(panel))[0]).filter(Boolean).map(row =>
-      ({row, colour: css(curveColour(row.panel.index, panels.length)), dashed: row.panel.index % 2 > 0})), all: 0};
+      ({row, colour: css(legible(rgb(row.panel.colour))), dashed: row.panel.dashed})), all: 0};
   const rows = open.flatMap(rowsOf), shown = rows.length > kMostCurves ? highest(rows).slice(0, kMostCurves) : rows;
   return {curves: shown.map(row => ({row, colour: css(curveColour(row.device, row.panel.rows.length)), dashed: row.panel.dashed})),
           all: rows.length};
@@ -90,7 +93,7 @@ function drawMemory(marks) {
   for (const {time} of marks)
     for (let y = 0, x = Math.round(xOf(time) * ratio); y < curves.height; ++y)
       pixels[y * curves.width + x] = colours.grid;
-  const [unitName, unit] = unitFor(top / 2, kByteUnits), step = roundStep(top / unit, 4) * unit, values = [];
+  const [unitName, unit] = unitFor(top / 2, byteUnits()), step = roundStep(top / unit, 4) * unit, values = [];
   for (let value = 0; value <= top; value += step) {
     line(yOf(value), colours.grid);
     values.push(value);
@@ -126,9 +129,9 @@ function drawMemory(marks) {
     draw.strokeStyle = style("--ground");
     draw.lineWidth = 4;
     draw.lineJoin = "round";
-    draw.strokeText("limit " + limitText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
+    draw.strokeText("limit " + bytesText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
     draw.lineWidth = 1;
-    draw.fillText("limit " + limitText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
+    draw.fillText("limit " + bytesText(limit), view.width - view.right - 4, yOf(limit) / ratio - 8);
   }
   view.curves = {shown, all};
   noteMemory();
@@ -163,7 +166,7 @@ function noteMemory(time = null) {
     if (panels.length === 2 && panels.every(panel => !panel.folded))
       notes.push(noteOf(panels.map(panel => panel.name + (panel.dashed ? " dashed" : " solid")).join(", ")));
     for (const limit of limitsOf().filter(value => value > memoryTop()))
-      notes.push(noteOf("limit " + limitText(limit) + ", above the picture"));
+      notes.push(noteOf("limit " + bytesText(limit) + ", above the picture"));
   } else {
     const values = shown.map(curve => [bytesAt(curve.row, time), curve]).filter(([bytes]) => bytes !== null).sort((a, b) => b[0] - a[0]);
     const most = narrow() ? 2 : 6;

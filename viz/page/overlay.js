@@ -149,6 +149,7 @@ function drawOver() {
 
 // The line under the pointer through rows, axis and memory.
 function showHair(x) {
+  view.hair = x;
   const hair = byId("hair");
   const shown = x !== null && x >= view.left && x <= view.width - view.right;
   hair.style.display = shown ? "block" : "none";

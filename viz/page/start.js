@@ -20,6 +20,7 @@ function redraw() {
     if (all) {
       drawAxis(marks);
       drawMemory(marks);
+      showHair(view.hair);  // the time at the pointer has changed
     }
   }
   drawOver();

@@ -1,6 +1,10 @@
 // Numbers and names as the page shows them.
 const kTimeUnits = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9]];
 const kByteUnits = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
+const kDecimalUnits = [["B", 1], ["kB", 1e3], ["MB", 1e6], ["GB", 1e9], ["TB", 1e12]];
+
+// The units of the limits of memory, for all sizes of the page.
+const byteUnits = () => panels.some(panel => panel.limits.some(limit => limit && limit % 1e4 === 0)) ? kDecimalUnits : kByteUnits;
 
 // The largest unit of which `size` is at least one.
 function unitFor(size, units) {
@@ -19,15 +23,10 @@ function exactTime(time, size = facts.length) {
 }
 
 function bytesText(bytes) {
-  const [name, unit] = unitFor(bytes, kByteUnits);
+  const [name, unit] = unitFor(bytes, byteUnits());
   return +(bytes / unit).toPrecision(4) + " " + name;
 }
 
-// A limit in the units that people write it in: "12 GB".
-function limitText(bytes) {
-  const [name, unit] = unitFor(bytes, [["MB", 1e6], ["GB", 1e9], ["TB", 1e12]]);
-  return bytes % (unit / 100) ? bytesText(bytes) : bytes / unit + " " + name;
-}
 
 const percentText = part => (100 * part).toFixed(1) + " %";
 

@@ -140,7 +140,7 @@ ordered_json json_of_memory(const Timeline& timeline, Columns& columns) {
     return {{"counts", columns.add(counts)}, {"time", columns.add(times)}, {"bytes", columns.add(bytes)}};
 }
 
-ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, Columns& columns) {
+ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, std::size_t number, Columns& columns) {
     const Trace& trace = *panel.trace;
     Ns begin = trace.events.front().start;
     for (const TraceEvent& event : trace.events)
@@ -162,6 +162,7 @@ ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, Columns
             {"chunks", timeline.chunks},
             {"versions", timeline.has_versions},
             {"dashed", timeline.dashed},
+            {"colour", hex(series_colour(number))},
             {"labels", labels},
             {"names", panel.names},
             {"stages", trace.stages_of},
@@ -264,7 +265,7 @@ void timeline_page(const std::vector<Panel>& panels, const View& view, const std
     Columns columns;
     ordered_json json_of_panels = ordered_json::array(), legend = ordered_json::array();
     for (std::size_t k = 0; k < panels.size(); ++k)
-        json_of_panels.push_back(json_of_panel(panels[k], picture.timelines[k], columns));
+        json_of_panels.push_back(json_of_panel(panels[k], picture.timelines[k], k, columns));
     for (const Op op : legend_of(picture))
         legend.push_back({{"op", static_cast<int>(op)}, {"words", words_in_legend(op)}});
     const ordered_json facts = {
