@@ -52,6 +52,9 @@ void write_csv(const std::string& file, const Json& rows);
 // Refuses, before the work, a file that cannot be written, and two results on one standard output.
 void check_csv(const std::string& file, bool json);
 
+// Refuses, before long work, a file for a config that cannot be written, or whose name is not that of YAML.
+void check_config_target(const std::string& path);
+
 // Makes a job, and prints its notes about the plan to stderr.
 Job job_of(Config config);
 

@@ -36,9 +36,10 @@ std::string nearest_config(const std::string& path) {
         if (const std::string suffix = entry.path().extension(); suffix == ".yaml" || suffix == ".yml")
             names.push_back(entry.path().filename().string());
     std::sort(names.begin(), names.end());
-    const std::string name = wanted.filename().string();
+    const std::string name = wanted.filename().string(), small = in_small_letters(name);
     for (const std::string& other : names)
-        if (in_small_letters(other) == in_small_letters(name))
+        if (const std::string known = in_small_letters(other);
+            known == small || known == small + ".yaml" || known == small + ".yml")
             return (wanted.parent_path() / other).string();
     const auto near = nearest(name, std::vector<std::string_view>(names.begin(), names.end()));
     return near ? (wanted.parent_path() / *near).string() : "";
@@ -73,6 +74,14 @@ void add_config(CLI::App& command, ConfigArguments& arguments) {
         ->type_name("")
         ->transform([](std::string path) { return path == "-" ? std::string("/dev/stdin") : path; });
     add_set(command, arguments.set);
+}
+
+void check_config_target(const std::string& path) {
+    const std::string suffix = std::filesystem::path(path).extension().string();
+    if (!suffix.empty() && suffix != ".yaml" && suffix != ".yml")
+        fail("'{}' is no name of a config\n  help: give it the suffix .yaml, as in -o {}", path,
+             std::filesystem::path(path).replace_extension(".yaml").string());
+    check_target_file(path);
 }
 
 Job job_of(Config config) {

@@ -148,11 +148,12 @@ Action add_profile(CLI::App& command) {
     command.add_option("-o,--output", arguments->output, "the profile to write, a YAML file")
         ->required()
         ->type_name("FILE");
-    command.add_option("--sizes", arguments->sizes, "micro-batch sizes, as in 1,2,4; default: those of the config")
+    command
+        .add_option_function<std::string>(
+            "--sizes", [arguments](const std::string& list) { arguments->sizes = numbers_in(list); },
+            "micro-batch sizes, as in 1,2,4; default: those of the config")
         ->type_name("N,...")
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->check(whole_number(1, 65'536));
+        ->check(whole_numbers(1, 65'536));
     CLI::Option* const gemm =
         command.add_flag("--gemm", arguments->products, "measure matrix products by shape, for cluster.products");
     command.add_option("--seconds", arguments->seconds, "about how long --gemm measures; default: 60")

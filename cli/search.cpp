@@ -356,7 +356,7 @@ void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
     end_soon_on_signals();
     check_plot_file(arguments.plot);
-    check_target_file(arguments.output);
+    check_config_target(arguments.output);
     check_csv(arguments.csv, arguments.json);
     at_its_place(config, [&] {
         if (searches_cluster(config))

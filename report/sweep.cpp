@@ -432,18 +432,16 @@ Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& a
 }
 
 std::vector<std::string> schedules_in(const std::string& list) {
+    if (list == kAllSchedules)
+        return training_schedules();
     std::vector<std::string> names;
-    if (list == kAllSchedules) {
-        for (const Schedule& schedule : schedules())
-            if (schedule.trains)
-                names.emplace_back(schedule.name);
-        return names;
-    }
+    std::set<std::string> different;
     std::istringstream text(list);
     for (std::string name; std::getline(text >> std::ws, name, ',');) {
         name.erase(name.find_last_not_of(' ') + 1);
-        if (!name.ends_with(".csv"))
-            (void)schedule_named(name);
+        const std::string plan = name.ends_with(".csv") ? name : std::string(schedule_named(name).name);
+        if (!different.insert(plan).second)
+            fail("schedule '{}' is listed twice\n  help: name each schedule once", plan);
         names.push_back(std::move(name));
     }
     return names;

@@ -143,6 +143,7 @@ std::string config_schema() {
     blocks["workload"]["required"] = {"model"};
     blocks["sweep"] = json(fmt::format(
         R"({{"type": ["object", "null"], "propertyNames": {{"pattern": "^({})(\\..*)?$"}},
+            "properties": {{"pipeline.schedule": {{"anyOf": [{{"const": "all"}}, {{"type": "array", "minItems": 1}}]}}}},
             "additionalProperties": {{"type": "array", "minItems": 1}}}})",
         known));
     return schema.dump(2);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <set>
+#include <string>
 
 namespace pw {
 namespace {
@@ -75,8 +77,13 @@ std::vector<SweepAxis> read_sweep(const Yaml& sweep) {
             axis.texts = {std::string(kAllSchedules)};
             continue;
         }
-        for (const Yaml& value : values.items())
+        std::set<std::string> different;
+        for (const Yaml& value : values.items()) {
             axis.texts.push_back(flow_text(value));
+            if (!different.insert(axis.texts.back()).second)
+                value.complain(fmt::format("{} is listed twice in '{}'", axis.texts.back(), values.path()),
+                               "write each value once");
+        }
         if (values.is_list() && axis.texts.empty())
             values.complain(fmt::format("'{}' has no values", values.path()),
                             "list at least one, such as [2, 4, 8], or remove the key");

@@ -16,6 +16,19 @@ std::vector<std::string_view> model_names() {
     return names;
 }
 
+// "meta-llama/Llama-3-8B-Instruct" is llama-3-8b: the longest name in the last part of a path.
+std::optional<std::string_view> named_in(const std::string& model, const std::vector<std::string_view>& known) {
+    std::string name = model.substr(model.rfind('/') + 1);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return c == '_' ? '-' : std::tolower(c); });
+    if (const std::optional<std::string_view> near = nearest(name, known))
+        return near;
+    std::optional<std::string_view> longest;
+    for (const std::string_view candidate : known)
+        if (name.find(candidate) != std::string::npos && (!longest || candidate.size() > longest->size()))
+            longest = candidate;
+    return longest;
+}
+
 // Reads the model's name; empty if it is missing or unknown. Which other keys are right depends on the model.
 std::string model_in(const Yaml& at, const std::string& folder, Config& config) {
     const std::vector<std::string_view> models = model_names();
@@ -39,7 +52,7 @@ std::string model_in(const Yaml& at, const std::string& folder, Config& config) 
         std::vector<std::string_view> all = models;
         for (const Transformer& preset : transformer_presets())
             all.push_back(preset.name);
-        if (const std::optional<std::string_view> guess = nearest(model, all))
+        if (const std::optional<std::string_view> guess = named_in(model, all))
             at.complain(fmt::format("unknown model '{}'", model), fmt::format("did you mean '{}'? {}", *guess, known));
         else
             at.complain(fmt::format("unknown model '{}'", model), known);

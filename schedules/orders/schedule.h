@@ -107,6 +107,8 @@ struct Schedule {
 };
 
 std::span<const Schedule> schedules();
+// Returns the names of the schedules that train.
+std::vector<std::string> training_schedules();
 // Finds a schedule by name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and
 // a list of all names.
 const Schedule& schedule_named(std::string_view name);

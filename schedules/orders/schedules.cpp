@@ -127,10 +127,20 @@ const Schedule& schedule_named(std::string_view name) {
     const std::string several = names_where(
         [&](const Schedule& one) { return beginning.size() > 1 && plain(one.name).starts_with(beginning); });
     const std::optional<std::string_view> guess = near_to(beginning);
+    const std::string parts = names_where(  // "1f1b-interleaved"
+        [&](const Schedule& schedule) { return beginning.find(schedule.name) != std::string::npos; });
     const std::string meant = several.find(',') != std::string::npos ? several
                               : guess                                ? fmt::format("'{}'", *guess)
-                                                                     : "";
+                                                                     : parts;
     fail("no schedule '{}'\n  help: {}{}", name, meant.empty() ? "" : fmt::format("did you mean {}? ", meant), all);
+}
+
+std::vector<std::string> training_schedules() {
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        if (schedule.trains)
+            names.emplace_back(schedule.name);
+    return names;
 }
 
 int legal_stages(const Schedule& schedule, const Shape& shape) {

@@ -50,6 +50,11 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"simulat four.yaml", {"unknown command 'simulat'", "did you mean 'simulate'?"}},
         {"help simulat", {"did you mean 'simulate'?"}},
         {"simulate four.yaml --samples 1e3", {"'1e3': write 1000"}},
+        {"simulate four.yaml --schedules 1f1b,1F1B", {"schedule '1f1b' is listed twice", "name each schedule once"}},
+        {"profile gpt.yaml --sizes 1,,2 -o p.yaml", {"'1,,2' lacks a number", "several are written as in 4,8"}},
+        {"simulate four.yaml --plot x.svg --without legend,axes",
+         {"'axes' is no part of a picture: memory, transfers"}},
+        {"simulate four.yaml --plot x.svg --font-size 0", {"'0' is not a size of text", "such as 11"}},
         {"search gpt.yaml --time-limit 0", {"'0' is not a number of seconds above 0, such as 5"}},
         {"search gpt.yaml --time-limit 5s", {"'5s' is not a number of seconds above 0, such as 5"}},
         {"profile gpt.yaml --sizes '4;8' -o p.yaml", {"'4;8'", "several are written as in 4,8"}},
@@ -64,6 +69,16 @@ const std::vector<TypedMistake>& typed_mistakes() {
          "A file that is not there",
          "Look at the name that is offered; paths in a config start at the folder of the config."},
         {"simulate fuor.yaml", {"did you mean 'four.yaml'?"}},
+        {"simulate four", {"did you mean 'four.yaml'?"}},
+        {"simulate readme.md", {"this is not YAML", "name a config, a YAML file: is 'readme.md' one?"}},
+        {"simulate longkey.yaml", {"a key has at most 1024 letters"}},
+        {"search gpt.yaml -o best.txt", {"'best.txt' is no name of a config", "-o best.yaml"}},
+        {"run gpt.yaml --checkpoint gpt.yaml", {"is no folder", "name a folder"}, 1},
+        {"simulate thousand.yaml --plot k.png",
+         {"it shows up to 256 devices, the trace has 1000", "write .html, which shows up to 4096, or .json"},
+         2,
+         "More devices than a picture shows",
+         "Pages draw what is in view, so they take more devices than pictures."},
         {"simulate nothing.yaml", {"cannot read 'nothing.yaml'", "name a YAML file"}},
         {"validate emptyfolder", {"holds no accuracy table and no checkpoint", "run --checkpoint"}},
         {"simulate four.yaml --plot x.SVG", {"suffix must be one of .svg", "small letters"}},
@@ -100,6 +115,20 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"simulate gpt.yaml --set pipeline_model_parallel_size=2", {"here it is 'pipeline.stages'"}},
         {"simulate gpt.yaml --set tensor_model_parallel_size=2", {"here it is 'parallel.tensor'"}},
         {"simulate gpt.yaml --set gradient_accumulation_steps=2", {"here it is 'pipeline.micro_batches'"}},
+        {"search gpt.yaml --set 'search={schedule: all}'",
+         {"unknown key 'schedule' in 'search'", "did you mean 'schedules'?"},
+         2,
+         "One value of a key that takes several",
+         "Keys of a search have the plural: they take lists, `[4]` for one value."},
+        {"search gpt.yaml --set 'search={micro_batch_size: 4}'", {"did you mean 'micro_batch_sizes'?"}},
+        {"search gpt.yaml --set 'search={micro_batch_sizes: 4}'",
+         {"'search.micro_batch_sizes' must be a list", "write [4]"}},
+        {"search gpt.yaml --set 'search={tensor: 2}'", {"'search.tensor' must be a list", "write [2]"}},
+        {"search gpt.yaml --set search.context=1", {"'search.context' must be a list", "write [1]"}},
+        {"simulate four.yaml --set 'sweep={pipeline.split: even}'",
+         {"'sweep.pipeline.split' must be a list", "write [even]"}},
+        {"simulate four.yaml --set 'sweep={pipeline.micro_batches: [4, 4]}'",
+         {"4 is listed twice in 'sweep.pipeline.micro_batches'", "write each value once"}},
         // values
         {"simulate four.yaml --set cluster.compute=989e12",
          {"a number without a unit", "such as 150 GFLOP/s"},
@@ -126,6 +155,16 @@ const std::vector<TypedMistake>& typed_mistakes() {
          "A schedule that is not there",
          "`pipewright list schedules` has all, with the names that other tools have for them."},
         {"simulate four.yaml --schedules gpipe,1fb1", {"no schedule '1fb1'", "did you mean '1f1b'?"}},
+        {"simulate four.yaml --set pipeline.schedule=1f1b-interleaved", {"did you mean 1f1b, interleaved?"}},
+        {"simulate gpt.yaml --set training.precision=bfloat16", {"did you mean 'bf16'?"}},
+        {"simulate gpt.yaml --set pipeline.recompute=full", {"did you mean 'all'?", "it can be: none, all"}},
+        {"simulate gpt.yaml --set pipeline.recompute=True", {"did you mean 'all'?"}},
+        {"simulate gpt.yaml --set training.shard_optimizer=True", {"write true"}},
+        {"simulate gpt.yaml --set workload.model=meta-llama/Llama-3-8B", {"did you mean 'llama-3-8b'?"}},
+        {"simulate gpt.yaml --set pipeline.micro_batches=1e9", {"'1e9'", "it is too large: at most 1000000"}},
+        {"simulate gpt.yaml --set pipeline.micro_batches=99999999999999999999", {"it is too large: at most 1000000"}},
+        {"simulate gpt.yaml --set pipeline.micro_batches=1e2", {"write 100"}},
+        {"simulate gpt.yaml --set pipeline.micro_batches=8.5", {"no whole number", "write digits only"}},
         {"simulate gpt.yaml --set workload.model=llama-3-70", {"unknown model", "did you mean 'llama-3-70b'?"}},
         // plans
         {"simulate four.yaml --set pipeline.schedule=zb-v",
@@ -143,6 +182,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
          2,
          "A cut at a layer that is not there",
          "Write the names of layers, or leave `pipeline.split` out."},
+        {"simulate gpt.yaml --set 'pipeline.split=[transformer.h.2]'", {"did you mean 'h.2'?"}},
         {"search gpt.yaml --set 'search.stages=[100]'", {"100 stages for 45 layers", "write numbers up to 45"}},
         {"validate dead.csv",
          {"0B0 needs 0F0, which comes later", "dead.csv:1, cell 1", "move 0F0 before 0B0"},
@@ -184,6 +224,11 @@ protected:
         write("four.yaml", kFour);
         write("gpt.yaml", kGpt);
         write("layers.yaml", "layers: [{name: a, forward: 4 ms, backward: 8 ms}]\n");
+        write("thousand.yaml",
+              "workload: {model: uniform, stages: 1000}\ncluster: {devices: 1000}\n"
+              "pipeline: {schedule: 1f1b, micro_batches: 1}\n");
+        write("readme.md", "# Title\n\ntext: with: colons\n");
+        write("longkey.yaml", std::string(5000, 'a') + ": 1\n");
         write("dead.csv", "0B0,0F0\n1F0,1B0\n");
         write("lower.csv", "0f0,0b0\n");
         write("notes.json", R"({"traceEvents": [{"ph": "X", "name": "kernel", "ts": 1, "dur": 1}]})");

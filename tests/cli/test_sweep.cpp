@@ -82,6 +82,14 @@ TEST_F(Sweep, AnImpossiblePointIsLeftOut) {
     EXPECT_TRUE(contains(all, "none of 1 points can be simulated; this is the first, schedule zb-v")) << all;
 }
 
+TEST_F(Sweep, AllSchedulesAreASweep) {
+    const Json all = run_well("simulate uniform.yaml --set 'sweep={pipeline.schedule: all}' --json").json();
+    const Json ranked = run_well("simulate uniform.yaml --schedules all --json").json();
+    EXPECT_GT(all["points"].size(), 10u);
+    EXPECT_EQ(all["points"].size(), ranked["points"].size());
+    EXPECT_EQ(all["best"], ranked["best"]);
+}
+
 TEST_F(Sweep, MistakesHaveTheirPlace) {
     const std::string unknown = error_of("simulate sweep.yaml --set 'sweep={pipeline.micro_batchs: [2, 4]}'", 2);
     EXPECT_TRUE(contains(unknown, "unknown key 'micro_batchs' in 'pipeline'")) << unknown;

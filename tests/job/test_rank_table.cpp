@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                  {"'server_list[0].device[0].rank_id' is missing", "'server_list[0].device[0].device_id' is missing"}},
         BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"one")"), {"is 'one', which is no whole number"}},
         BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"-1")"), {"is -1"}},
-        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"99999999999999999999")"), {"no whole number"}},
+        BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"99999999999999999999")"), {"it is too large"}},
         BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"3")"),
                  {"is 3, but the table has 3 devices", "0 to 2, each once"}},
         BadTable{replaced(kTable, R"("rank_id":"1")", R"("rank_id":"2")"), {"rank 2 is listed twice", ":4:"}},

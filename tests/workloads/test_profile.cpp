@@ -219,7 +219,7 @@ TEST_F(ProfileFile, RefusesBrokenValues) {
     expect_refused(with("bytes: 64 B", "bytes: inf"), {"16 TiB"});
     expect_refused(with("channels: 3", "channels: 0"), {"at least 1"});
     expect_refused(with("- samples: 1\n", "- samples: 0\n"), {"at least 1"});
-    expect_refused(with("sent_copies: true", "sent_copies: yes"), {"true or false"});
+    expect_refused(with("sent_copies: true", "sent_copies: yes"), {"write true"});
 }
 
 TEST_F(ProfileFile, RefusesRepetitions) {

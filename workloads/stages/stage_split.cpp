@@ -44,6 +44,9 @@ std::string nearest_name(const LayerGraph& graph, std::string_view word) {
             known.insert(name.substr(0, dot));
         known.insert(name);
     }
+    for (std::size_t dot = word.find('.'); dot != word.npos; dot = word.find('.', dot + 1))
+        if (known.contains(word.substr(dot + 1)))  // "transformer.h.2"
+            return fmt::format("did you mean '{}'? ", word.substr(dot + 1));
     const auto close = nearest(word, {known.begin(), known.end()});
     return close ? fmt::format("did you mean '{}'? ", *close) : "";
 }

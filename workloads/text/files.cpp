@@ -99,7 +99,7 @@ void check_folder_is_writable(const std::string& path, const std::string& folder
     if (!fs::exists(folder, error))
         fail_with_reason(path, fmt::format("there is no folder '{}'", folder));
     if (!fs::is_directory(folder, error))
-        fail_with_reason(path, fmt::format("'{}' is no folder", folder));
+        fail_with_reason(path, fmt::format("'{}' is no folder\n  help: name a folder", folder));
     if (access(folder.c_str(), W_OK | X_OK) != 0)
         fail_with_reason(path, fmt::format("the folder '{}': {}", folder, std::strerror(errno)));
 }

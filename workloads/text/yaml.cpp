@@ -16,7 +16,8 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kMostMistakes = 20;
-constexpr std::size_t kExcerpt = 120;  // longest piece of a line that is shown
+constexpr std::size_t kExcerpt = 120;     // longest piece of a line that is shown
+constexpr std::size_t kLongestWord = 64;  // no key, name or number is longer
 
 std::string_view line_of(std::string_view text, int line) {
     for (int i = 1; i < line; ++i) {
@@ -73,6 +74,36 @@ bool parse_all(const std::string& text, T& value) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     return error == std::errc{} && stop == end;
+}
+
+// Returns the help for a text that is no whole number in digits: "1e9", or more digits than 64 bits hold.
+std::string help_for_integer(const std::string& text, std::int64_t least, std::int64_t most) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (stop != text.data() + text.size() || (error == std::errc{} && value != std::floor(value)))
+        return fmt::format("write digits only, from {} to {}", least, most);
+    if (error != std::errc{} || std::abs(value) > static_cast<double>(most))
+        return text.starts_with('-') ? fmt::format("it must be at least {}", least)
+                                     : fmt::format("it is too large: at most {}", most);
+    return fmt::format("write {}", static_cast<std::int64_t>(value));
+}
+
+// What people type for a value here: words of YAML 1.1, PyTorch and Megatron-LM, in small letters.
+struct OtherWord {
+    std::string_view word, value;
+};
+constexpr OtherWord kOtherWords[] = {
+    {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
+    {"float8", "fp8"},    {"true", "true"},    {"yes", "true"},  {"on", "true"},      {"1", "true"},
+    {"false", "false"},   {"no", "false"},     {"off", "false"}, {"0", "false"},      {"true", "full"},
+    {"yes", "full"},      {"true", "all"},     {"yes", "all"},   {"full", "all"},     {"all", "full"},
+    {"false", "none"},    {"no", "none"},      {"off", "none"},  {"null", "none"},    {"true", "auto"},
+};
+
+std::string in_small_letters(std::string_view text) {
+    std::string small(text);
+    std::ranges::transform(small, small.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return small;
 }
 
 std::string in_range(double value, double least, double most) {
@@ -180,7 +211,10 @@ std::vector<Yaml> Yaml::items() const {
     std::vector<Yaml> result;
     if (!is_list()) {
         if (node_)
-            complain(fmt::format("'{}' must be a list", path_), "write it as [first, second]");
+            complain(fmt::format("'{}' must be a list", path_),
+                     is_text() && !node_->text.empty() && node_->text.size() <= kLongestWord
+                         ? fmt::format("write [{}]", node_->text)
+                         : "write it as [first, second]");
         return result;
     }
     for (std::size_t i = 0; i < node_->items.size(); ++i)
@@ -231,11 +265,11 @@ void Yaml::allow(const std::vector<std::string_view>& known, std::span<const Oth
             continue;
         std::optional<std::string_view> guess = nearest(key.name, known);
         std::string here = name_here(key.name, path_, others);
+        const auto plural = std::ranges::find(known, key.name + 's');
         const auto longer =  // 'sequence' for 'sequence_length'
-            std::find_if(known.begin(), known.end(),
-                         [&](std::string_view one) { return one.starts_with(key.name + '_'); });
-        if (!guess && longer != known.end()) {
-            guess = *longer;
+            std::ranges::find_if(known, [&](std::string_view name) { return name.starts_with(key.name + '_'); });
+        if (plural != known.end() || (!guess && longer != known.end())) {
+            guess = plural != known.end() ? *plural : *longer;
             here.clear();
         }
         const std::string where = path_.empty() ? "" : fmt::format(" in '{}'", path_);
@@ -272,8 +306,9 @@ std::int64_t Yaml::integer(std::int64_t fallback, std::int64_t least, std::int64
         return fallback;
     }
     if (!parse_all(*found, value)) {
-        complain(fmt::format("'{}' is '{}', which is no whole number", path_, *found),
-                 fmt::format("write digits only, from {} to {}", least, most));
+        const std::string help = help_for_integer(*found, least, most);
+        const bool is_number = !help.starts_with("write digits");
+        complain(fmt::format("'{}' is '{}'{}", path_, *found, is_number ? "" : ", which is no whole number"), help);
         return fallback;
     }
     if (value < least || value > most) {
@@ -305,7 +340,9 @@ bool Yaml::boolean(bool fallback) const {
     if (!found)
         return fallback;
     if (*found != "true" && *found != "false") {
-        complain(fmt::format("'{}' is '{}'", path_, *found), "write true or false");
+        const std::string_view guess = meant_by(*found, {"true", "false"});
+        complain(fmt::format("'{}' is '{}'", path_, *found),
+                 guess.empty() ? "write true or false" : fmt::format("write {}", guess));
         return fallback;
     }
     return *found == "true";
@@ -382,9 +419,10 @@ std::string Yaml::choice(std::string_view fallback, const std::vector<std::strin
         return std::string(fallback);
     if (std::find(choices.begin(), choices.end(), *found) != choices.end())
         return *found;
-    const std::optional<std::string_view> guess = nearest(*found, choices);
+    const std::string_view guess = meant_by(*found, choices);
     complain(fmt::format("'{}' is '{}'", path_, *found),
-             (guess ? fmt::format("did you mean '{}'? ", *guess) : "") + fmt::format("it can be: {}", joined(choices)));
+             (guess.empty() ? "" : fmt::format("did you mean '{}'? ", guess)) +
+                 fmt::format("it can be: {}", joined(choices)));
     return std::string(fallback);
 }
 
@@ -400,11 +438,10 @@ void Yaml::complain(const std::string& fact, const std::string& help) const {
 }
 
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
-    constexpr std::size_t kLongest = 64;  // no key is longer, and the distance takes the product
     std::optional<std::string_view> best;
     std::size_t smallest = std::max<std::size_t>(1, std::min<std::size_t>(word.size() / 3, 3)) + 1;
     for (const std::string_view candidate : candidates) {
-        if (word.size() > kLongest)
+        if (word.size() > kLongestWord)  // the distance takes the product of the lengths
             break;
         const std::size_t distance = edit_distance(word, candidate);
         if (distance < smallest) {
@@ -413,6 +450,17 @@ std::optional<std::string_view> nearest(std::string_view word, const std::vector
         }
     }
     return best;
+}
+
+std::string_view meant_by(std::string_view word, const std::vector<std::string_view>& choices) {
+    const std::string small = in_small_letters(word);
+    for (const OtherWord& other : kOtherWords)
+        if (other.word == small && std::ranges::count(choices, other.value) > 0)
+            return other.value;
+    for (const std::string_view choice : choices)
+        if (in_small_letters(choice) == small)
+            return choice;
+    return nearest(word, choices).value_or("");
 }
 
 std::string yaml_text(const std::string& text) {

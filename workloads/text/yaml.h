@@ -152,5 +152,8 @@ Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
 // Returns the candidate with the smallest edit distance (two swapped letters are one edit), if it is close enough to be
 // a typing mistake.
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);
+// Returns the choice that a wrong value means: by another word for it ("bfloat16", "True"), by other letters, or the
+// nearest one; empty if there is none.
+std::string_view meant_by(std::string_view word, const std::vector<std::string_view>& choices);
 
 }  // namespace pw

@@ -17,6 +17,7 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kMostDepth = 64;
+constexpr int kMostKey = 1024;
 constexpr std::size_t kMostAliased = 100'000;
 
 // A mistake after which the rest of the text cannot be read.
@@ -173,7 +174,9 @@ private:
     void add_key(Open& map, const YamlNode& key) {
         map.key_read = true;
         if (key.kind != YamlNode::Kind::Text) {
-            source_.complain(key.place, "a key must be text", "quote it if it is a name: \"null\"");
+            // yaml-cpp reads the beginning of a longer key as no key
+            source_.complain(key.place, fmt::format("a key must be text of at most {} letters", kMostKey),
+                             "quote it if it is a name: \"null\"");
             map.dropped = true;
             return;
         }
@@ -254,6 +257,15 @@ bool begins_with_tab(const std::string& text, const YAML::Mark& mark) {
     return first != std::string::npos && text[first] == '\t';
 }
 
+// Whether a file has the name of YAML or JSON, or none that says what it is.
+bool has_yaml_name(std::string_view name) {
+    const std::size_t dot = name.rfind('.'), folder = name.rfind('/');
+    if (dot == std::string_view::npos || (folder != std::string_view::npos && dot < folder))
+        return true;
+    const std::string_view suffix = name.substr(dot);
+    return suffix == ".yaml" || suffix == ".yml" || suffix == ".json";
+}
+
 YamlNode read_document(Source& source, const std::string& text, Origin origin) {
     check_characters(text, origin);
     std::istringstream stream(text);
@@ -267,7 +279,10 @@ YamlNode read_document(Source& source, const std::string& text, Origin origin) {
     } catch (const YAML::Exception& error) {
         throw Unreadable{origin.place(error.mark), fmt::format("this is not YAML: {}", error.msg),
                          begins_with_tab(text, error.mark) ? "this line begins with a tab: indent with spaces"
-                                                           : "check indentation, brackets and quotes near this place"};
+                         : error.mark.column > kMostKey    ? fmt::format("a key has at most {} letters", kMostKey)
+                         : origin.set == 0 && !has_yaml_name(source.name())
+                             ? fmt::format("name a config, a YAML file: is '{}' one?", source.name())
+                             : "check indentation, brackets and quotes near this place"};
     }
     return builder.take();
 }
