@@ -65,14 +65,10 @@ constexpr ConfigKey kTrainingKeys[] = {
      kOfOptimizer<OptimizerKind::AdamW>, KeyReader::Runs},
     {"epsilon", number_key<kTraining, &Training::epsilon>(1e-30, 1), KeyShown::Always, "",
      "added to the root of the running average of the squares", kOfOptimizer<OptimizerKind::AdamW>, KeyReader::Runs},
-    {"weight_decay",
-     number_key<kTraining, &Training::weight_decay>(0, 1e6),
-     KeyShown::Always,
-     "",
+    {"weight_decay", number_key<kTraining, &Training::weight_decay>(0, 1e6), KeyShown::Always, "",
      "factor of the weights that `sgd` adds to their gradients; `adamw` takes it off the weights, times "
      "`learning_rate`",
-     kIfSaid,
-     KeyReader::Runs},
+     kIfSaid, KeyReader::Runs},
     {"clip_norm", printed_as(number_key<kTraining, &Training::clip_norm>(0, 1e30), print_clip_norm), KeyShown::Always,
      "0: no clipping",
      "largest L2 norm of all gradients together; larger ones are scaled down before the update "

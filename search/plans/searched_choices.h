@@ -54,8 +54,8 @@ public:
         });
         return order;
     }
-    // Computes the reserved memory of all plans, of the best of each schedule and number of stages first. A plan is left out if there is no memory to compute
-    // its own, or if should_stop() has been true for a moment.
+    // Computes the reserved memory of all plans, of the best of each schedule and number of stages first. A plan is
+    // left out if there is no memory to compute its own, or if should_stop() has been true for a moment.
     void settle(int threads, const std::function<bool()>& should_stop);
     // Frees the memory of the models; afterwards only numbers can be read.
     void forget_models() { sized_.clear(); }
