@@ -137,7 +137,6 @@ void read_measured_products(ClusterConfig& cluster) {
             std::make_shared<const ProductRates>(ProductRates{.table = std::move(table)}));
 }
 
-using Cluster = ClusterConfig;
 constexpr auto kCluster = &Config::cluster;
 
 // The rates are printed if costs are computed from them, except those of a named kind.
@@ -215,15 +214,15 @@ constexpr ConfigKey kClusterKeys[] = {
      KeyShown::Always,
      "none",
      "with `devices` instead of `hosts`: as many hosts as the devices fill"},
-    {"device", text_key<kCluster, &Cluster::device>(), KeyShown::IfSet, "none",
+    {"device", text_key<kCluster, &ClusterConfig::device>(), KeyShown::IfSet, "none",
      "the kind of all devices, one of `pipewright list devices`: it sets `memory`, `compute` (in "
      "`training.precision`), `memory_bandwidth` and the link inside a host where the file does not have them, see "
      "[devices by name](#devices-by-name)"},
-    {"domain", if_given(integer_key<kCluster, &Cluster::domain>(1, kMostDevices)), KeyShown::IfSet,
+    {"domain", if_given(integer_key<kCluster, &ClusterConfig::domain>(1, kMostDevices)), KeyShown::IfSet,
      "`devices_per_host`", "transformers: the devices that `inside` connects, in several hosts"},
-    {"device_kinds", path_key<kCluster, &Cluster::device_kinds>(), KeyShown::IfSet, "none",
+    {"device_kinds", path_key<kCluster, &ClusterConfig::device_kinds>(), KeyShown::IfSet, "none",
      "file with kinds of devices of your own"},
-    {"memory", printed_as(size_key<kCluster, &Cluster::memory>(), print_memory), KeyShown::Always, "`inf`",
+    {"memory", printed_as(size_key<kCluster, &ClusterConfig::memory>(), print_memory), KeyShown::Always, "`inf`",
      "memory of every device that has no `memory` of its own"},
     {"link",
      {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
@@ -264,23 +263,24 @@ constexpr ConfigKey kClusterKeys[] = {
      "none",
      "what the messages of some hosts share, see [the network](#the-network)",
      kNotOfTransformers},
-    {"dispatch", time_key<kCluster, &Cluster::dispatch>(), KeyShown::Always, "the profile's, else 0 ns",
+    {"dispatch", time_key<kCluster, &ClusterConfig::dispatch>(), KeyShown::Always, "the profile's, else 0 ns",
      "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
-    {"dispatcher", choice_key<kCluster, &Cluster::dispatcher>(), KeyShown::IfSet, "",
+    {"dispatcher", choice_key<kCluster, &ClusterConfig::dispatcher>(), KeyShown::IfSet, "",
      "`per host`: one dispatcher issues the calls of all devices of a host, see [a shared "
      "dispatcher](#a-shared-dispatcher)",
      kNotOfTransformers},
-    {"rank_table", path_key<kCluster, &Cluster::rank_table>(), KeyShown::IfSet, "none",
+    {"rank_table", path_key<kCluster, &ClusterConfig::rank_table>(), KeyShown::IfSet, "none",
      "file with the devices of an Ascend cluster, see below"},
-    {"profile", path_key<kCluster, &Cluster::profile>(), KeyShown::IfSet, "none",
+    {"profile", path_key<kCluster, &ClusterConfig::profile>(), KeyShown::IfSet, "none",
      "measured costs, see [profile.md](profile.md)", kNotOfTransformers},
-    {"products", path_key<kCluster, &Cluster::products>(), KeyShown::IfSet, "none",
+    {"products", path_key<kCluster, &ClusterConfig::products>(), KeyShown::IfSet, "none",
      "file with [products measured by shape](profile.md#products-by-shape) on these devices, instead of those of "
      "`device`: for linear layers of analytic costs, and transformers"},
-    {"compute", printed_as(rate_key<kCluster, &Cluster::rates, &DeviceRates::flops>(), print_compute), KeyShown::Always,
-     "", "for analytic costs"},
+    {"compute", printed_as(rate_key<kCluster, &ClusterConfig::rates, &DeviceRates::flops>(), print_compute),
+     KeyShown::Always, "", "for analytic costs"},
     {"memory_bandwidth",
-     printed_as(bandwidth_key<kCluster, &Cluster::rates, &DeviceRates::memory_bandwidth>(), print_memory_bandwidth),
+     printed_as(bandwidth_key<kCluster, &ClusterConfig::rates, &DeviceRates::memory_bandwidth>(),
+                print_memory_bandwidth),
      KeyShown::Always, "", "for analytic costs"},
 };
 
