@@ -1,4 +1,5 @@
 #include "report/measured_config.h"
+#include "report/report.h"
 
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
@@ -76,12 +77,6 @@ void refuse_several_holders(const Plan& plan) {
                 "files of one of the replicas, or ask `pipewright compare TRACE --replay --explain`, which takes the "
                 "trace as it is",
                 stage, devices.size());
-}
-
-bool trains(const Plan& plan) {
-    return std::ranges::any_of(plan.order, [](const std::vector<Task>& order) {
-        return std::ranges::any_of(order, [](const Task& task) { return is_backward(task.op); });
-    });
 }
 
 // Returns when and for which micro-batches the stages recompute, if adding R to the tasks of `plan` gives the list of

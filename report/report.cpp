@@ -202,7 +202,11 @@ bool runs(const Plan& plan, bool (*wanted)(Op)) {
     });
 }
 
+}  // namespace
+
 bool trains(const Plan& plan) { return runs(plan, makes_weight_gradient); }
+
+namespace {
 
 // Whether every pass takes what its layers take in training: otherwise the parts of their time are not known.
 bool has_parts(const Job& job) {

@@ -26,6 +26,7 @@ struct ClusterRate {
     std::string degrees = {};             // "tensor 8, data 4, ZeRO 1"
 };
 
+bool trains(const Plan& plan);  // whether the plan makes gradients of weights
 // Returns the rate of the cluster whose plan is the config's, without parts. A plan of forwards does not train.
 ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains = true);
 

@@ -19,10 +19,10 @@ TimelineWriter timeline_by_gnuplot, timeline_page, timeline_text, timeline_json;
 ChartWriter chart_by_gnuplot, chart_page, chart_text, chart_json;
 
 struct Format {
-    std::string_view suffix;          // suffix of the file name that chooses the kind
-    TimelineWriter* timeline;         // writer of traces
-    ChartWriter* chart;               // writer of curves
-    int most_devices = kMostDevices;  // of a timeline, which has a row for each; 0: any number
+    std::string_view suffix;                   // suffix of the file name that chooses the kind
+    TimelineWriter* timeline;                  // writer of traces
+    ChartWriter* chart;                        // writer of curves
+    int most_devices = kMostDevicesOfPicture;  // of a timeline, which has a row for each; 0: any number
 };
 
 inline constexpr int kMostDevicesOfPage = 4096;

@@ -52,11 +52,11 @@ struct Picture {
     Unit time, bytes;  // units that suit length and memory
 };
 
-inline constexpr int kMostDevices = 256;  // of formats that draw everything at once
+inline constexpr int kMostDevicesOfPicture = 256;  // of formats that draw everything at once
 // Throws Error (BadInput) when these are more devices than `most`, which the picture `what` would show.
 void check_height(const std::string& what, int devices, int most);
 // Throws Error (BadInput) when there is nothing to draw, or more devices than `most`.
-Picture picture_of(const std::vector<Panel>& panels, int most = kMostDevices);
+Picture picture_of(const std::vector<Panel>& panels, int most = kMostDevicesOfPicture);
 
 Unit time_unit_for(Ns length);
 Unit bytes_unit_for(Bytes size);

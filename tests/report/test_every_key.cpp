@@ -27,7 +27,7 @@ cluster: {hosts: 2, devices_per_host: 2, memory: 1 GB, compute: 10 GFLOP/s, memo
 pipeline: {schedule: 1f1b, replicas: [2, 2], micro_batches: 8, micro_batch_size: 2}
 training: {optimizer: adamw}
 )";
-constexpr const char* kUniform = R"(
+constexpr const char* kUniformConfig = R"(
 workload: {model: uniform, stages: 4, forward: 10 us, backward_input: 10 us, backward_weight: 10 us, activation: 1 MB,
   output: 10 kB, weights: 1 MB}
 cluster: {hosts: 2, devices_per_host: 2, memory: 1 GB, inside: {bandwidth: 1 GB/s, latency: 1 us},
@@ -254,7 +254,7 @@ TEST_P(EveryKey, OfRunsOrSearchesChangesNoPrediction) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Workloads, EveryKey,
-                         testing::Values(Workload{"layers", kLayers}, Workload{"uniform", kUniform},
+                         testing::Values(Workload{"layers", kLayers}, Workload{"uniform", kUniformConfig},
                                          Workload{"file", kFile}, Workload{"transformer", kTransformer}),
                          [](const auto& param) { return std::string(param.param.name); });
 

@@ -10,7 +10,7 @@
 namespace pw {
 namespace {
 
-Table schedules() {
+Table three_schedules() {
     Table table({"name", "bubble of a step", "what it does"}, true);
     table.add({"1f1b", "(p - 1) (F + B)", "after warm-up, one forward then one backward, until nothing is left"});
     table.add({"naive", "all but one part of p", "one device at a time"});
@@ -39,7 +39,7 @@ TEST(Table, IsWholeWithoutAWidth) {
 }
 
 TEST(Table, BreaksSentencesBetweenWords) {
-    EXPECT_EQ(schedules().print(60),
+    EXPECT_EQ(three_schedules().print(60),
               "name   bubble of a step       what it does\n"
               "1f1b   (p - 1) (F + B)        after warm-up, one forward\n"
               "                              then one backward, until\n"
