@@ -70,7 +70,7 @@ TEST_F(CoreCases, DualPipeIdlesMoreWhereForwardsAreLonger) {
     NEED_CASE("07-dualpipe-bound");
     for (const Json& device : simulated("bound.yaml").at("devices"))
         EXPECT_EQ(device.at("idle_ns"), 156'000);
-    EXPECT_TRUE(contains(run_well("list schedules").out, "F <= I")) << "the condition of the bound";
+    EXPECT_TRUE(contains(run_well("list schedules").out, "when F,W<=I")) << "the condition of the bound";
 }
 
 TEST_F(CoreCases, SearchOfAClusterKnowsThePlan) {

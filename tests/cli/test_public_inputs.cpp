@@ -172,5 +172,52 @@ TEST_F(PublicInputs, CountedStepsOfTwoSchedules) {
     }
 }
 
+// A transformer's cluster has devices of one kind: what would make them differ is refused.
+TEST_F(PublicInputs, UnlikeDevicesOfATransformer) {
+    NEED_FIELD("23-mixed-gpus");
+    expect_says(error_of("simulate config.yaml", 2), {"device 2 has speed 0.4", "cluster.compute"});
+    EXPECT_NEAR(ms_of_step("equal.yaml"), 3741, 1);
+}
+
+TEST_F(PublicInputs, LayoutsOfMegatron) {
+    NEED_FIELD("25-layout-string");
+    EXPECT_NEAR(ms_of_step("config.yaml"), 28'540, 5);
+    EXPECT_NEAR(ms_of_step("by-hand.yaml"), 28'540, 5);
+    expect_says(error_of("simulate empty-stage.yaml", 2), {"stage 3 gets no layer", "no stage can be empty here"});
+}
+
+TEST_F(PublicInputs, RangesOfNsightAreNamed) {
+    NEED_FIELD("32-nsight-nvtx");
+    expect_says(error_of("import nvtx_pushpop_trace.csv -o t.json", 2),
+                {"table of ranges from Nsight Systems", "Chrome trace"});
+}
+
+TEST_F(PublicInputs, ProfilesOfGalvatronAreNamed) {
+    NEED_FIELD("33-galvatron-profile");
+    expect_says(error_of("simulate config.yaml", 2), {"is a profile of Galvatron", "layertype_other"});
+}
+
+TEST_F(PublicInputs, ActivationsAreNotMovedToTheHost) {
+    NEED_FIELD("34-activation-offload");
+    expect_says(error_of("simulate config.yaml --set pipeline.offload=activations", 2), {"unknown key 'offload'"});
+}
+
+TEST_F(PublicInputs, WeightsAreNotFrozen) {
+    NEED_FIELD("35-frozen-weights");
+    expect_says(error_of("simulate config.yaml --set pipeline.frozen=[0]", 2), {"unknown key 'frozen'"});
+}
+
+TEST_F(PublicInputs, RatesOfATransformerHaveAnEffect) {
+    NEED_FIELD("49-note-on-compute");
+    EXPECT_FALSE(contains(run("simulate config.yaml").err, "has no effect"));
+    EXPECT_NEAR(ms_of_step("config.yaml"), 2621, 1);
+    EXPECT_NEAR(ms_of_step("config.yaml --set cluster.compute= --set cluster.memory_bandwidth="), 750.2, 0.1);
+}
+
+TEST_F(PublicInputs, ADegreePerStageIsRefused) {
+    NEED_FIELD("51-tensor-degree-per-stage");
+    expect_says(error_of("simulate config.yaml", 2), {"one per stage is not possible"});
+}
+
 }  // namespace
 }  // namespace pw
