@@ -21,7 +21,11 @@ function(expect text)
 endfunction()
 
 # The files of the package do not name the source tree.
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+run(sh -c "umask 077 && exec \"$@\"" sh ${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+run(find ${prefix} -mindepth 1 -type d ! -perm 755)
+if(said)
+  message(FATAL_ERROR "folders that others cannot read, or can write to:\n${said}")
+endif()
 file(GLOB_RECURSE package ${prefix}/*.cmake)
 foreach(file IN LISTS package)
   file(READ ${file} text)
