@@ -12,6 +12,7 @@ install(FILES ${printed}/_pipewright DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/ve
 install(FILES ${printed}/pipewright.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)
+pipewright_install_licences(${CMAKE_INSTALL_DOCDIR}/licences program ${PIPEWRIGHT_COMPILED_IN})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING PATTERN *.md PATTERN *.svg)
 install(DIRECTORY workloads/configs DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program FILES_MATCHING PATTERN *.yaml)
 
