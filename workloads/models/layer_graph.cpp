@@ -96,7 +96,9 @@ void finish_layer(Layer& layer, bool reads_data) {
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs) {
     check_inputs(graph, layer, inputs);
     finish_layer(layer, inputs.empty());
+    std::string name = layer.name;
     const auto added = add_vertex(std::move(layer), graph);
+    graph[boost::graph_bundle].by_name.emplace(std::move(name), static_cast<int>(added));
     for (std::size_t position = 0; position < inputs.size(); ++position)
         add_edge(static_cast<std::size_t>(inputs[position]), added, LayerInput{static_cast<int>(position)}, graph);
     return static_cast<int>(added);
@@ -128,10 +130,9 @@ std::vector<int> readers_of_layer(const LayerGraph& graph, int layer) {
 }
 
 int find_layer(const LayerGraph& graph, std::string_view name) {
-    for (const auto layer : boost::make_iterator_range(vertices(graph)))
-        if (graph[layer].name == name)
-            return static_cast<int>(layer);
-    return -1;
+    const auto& numbers = graph[boost::graph_bundle].by_name;
+    const auto found = numbers.find(name);
+    return found == numbers.end() ? -1 : found->second;
 }
 
 }  // namespace pw

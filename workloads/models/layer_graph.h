@@ -11,6 +11,8 @@
 
 #include <boost/graph/adjacency_list.hpp>
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,7 +61,13 @@ struct LayerInput {
     int position = 0;  // which input of the reader the tensor is
 };
 
-using LayerGraph = boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer, LayerInput>;
+// The numbers of layers by name, for find_layer().
+struct LayerNumbers {
+    std::map<std::string, int, std::less<>> by_name;
+};
+
+using LayerGraph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::bidirectionalS, Layer, LayerInput, LayerNumbers>;
 
 // The layout of a loss's classes: an image has them along the channels and a label per pixel, a sequence (one channel)
 // has them along its rows and a label per row. Distances are in elements of a plain sample.

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace pw {
@@ -256,12 +256,7 @@ int first_summed(const StageSplit& split, const std::vector<int>& readers) {
 }
 
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split) {
-    std::vector<Boundary> boundaries;
-    const auto boundary = [&](int from, int to) -> Boundary& {
-        const auto found = std::find_if(boundaries.begin(), boundaries.end(),
-                                        [&](const Boundary& b) { return b.from == from && b.to == to; });
-        return found != boundaries.end() ? *found : boundaries.emplace_back(Boundary{from, to, {}});
-    };
+    std::map<std::pair<int, int>, std::vector<BoundaryTensor>> tensors_between;  // stages
     for (int layer = 0; layer < layers_in(graph); ++layer) {
         const int from = split.stage_of[layer];
         if (!is_read_elsewhere(graph, split, layer))
@@ -271,14 +266,15 @@ std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& s
             const int to = split.stage_of[reader];
             if (to == from)
                 continue;
-            auto& tensors = boundary(from, to).tensors;
+            std::vector<BoundaryTensor>& tensors = tensors_between[{from, to}];
             if (tensors.empty() || tensors.back().layer != layer)
                 tensors.push_back({layer, {}, send_one_gradient(split, readers, to)});
             tensors.back().readers.push_back(reader);
         }
     }
-    std::sort(boundaries.begin(), boundaries.end(),
-              [](const Boundary& a, const Boundary& b) { return std::tie(a.from, a.to) < std::tie(b.from, b.to); });
+    std::vector<Boundary> boundaries;
+    for (auto& [stages, tensors] : tensors_between)
+        boundaries.push_back({stages.first, stages.second, std::move(tensors)});
     return boundaries;
 }
 

@@ -1,22 +1,21 @@
 #include "workloads/stages/stage_view.h"
 
+#include <boost/range/iterator_range.hpp>
+
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace pw {
 
 namespace {
 
-// The summands that layers of the stage among the readers of a tensor make.
-std::vector<Contribution> local_reads(const StageView& view, int producer, const std::vector<int>& readers) {
+// The summands of the gradient of a tensor that layers of the stage make.
+std::vector<Contribution> local_reads(const StageView& view, int producer) {
     std::vector<Contribution> reads;
-    for (const int reader : readers) {
-        if (!view.local(reader))
-            continue;
-        const std::vector<int> producers = inputs_of_layer(view.graph, reader);
-        for (int position = 0; position < static_cast<int>(producers.size()); ++position)
-            if (producers[position] == producer)
-                reads.push_back({view.split.group_of(reader), reader, position, true, {}});
-    }
+    for (const auto& edge : boost::make_iterator_range(out_edges(static_cast<std::size_t>(producer), view.graph)))
+        if (const int reader = static_cast<int>(target(edge, view.graph)); view.local(reader))
+            reads.push_back({view.split.group_of(reader), reader, view.graph[edge].position, true, {}});
     sort_for_sum(reads);
     return reads;
 }
@@ -25,8 +24,12 @@ std::vector<Contribution> local_reads(const StageView& view, int producer, const
 
 SplitBoundaries::SplitBoundaries(const LayerGraph& graph, const StageSplit& split, const std::vector<LayerBytes>& bytes)
     : all(boundaries_of(graph, split)) {
-    for (const Boundary& boundary : all)
-        offsets.push_back(offsets_of(boundary, bytes));
+    crossings.resize(num_vertices(graph));
+    for (std::size_t e = 0; e < all.size(); ++e) {
+        offsets.push_back(offsets_of(all[e], bytes));
+        for (std::size_t t = 0; t < all[e].tensors.size(); ++t)
+            crossings[static_cast<std::size_t>(all[e].tensors[t].layer)].push_back({e, t});
+    }
 }
 
 StageView::StageView(const LayerGraph& all_layers, const StageSplit& all_stages, int number,
@@ -37,7 +40,8 @@ StageView::StageView(const LayerGraph& all_layers, const StageSplit& all_stages,
       stage(number),
       layers(all_stages.layers[number]),
       boundaries(of_split.all),
-      offsets(of_split.offsets) {}
+      offsets(of_split.offsets),
+      crossings(of_split.crossings) {}
 
 int StageView::step(int layer) const {
     return static_cast<int>(std::lower_bound(layers.begin(), layers.end(), layer) - layers.begin());
@@ -56,42 +60,30 @@ bool StageView::joins(int norm, int add) const {
 }
 
 Slot StageView::inbox(int producer) const {
-    for (std::size_t e = 0; e < boundaries.size(); ++e) {
-        if (boundaries[e].to != stage)
-            continue;
-        for (std::size_t t = 0; t < boundaries[e].tensors.size(); ++t)
-            if (boundaries[e].tensors[t].layer == producer)
-                return {Region::Inbox, offsets[e].forward[t], static_cast<int>(e)};
-    }
+    for (const auto& [e, t] : crossings[producer])
+        if (boundaries[e].to == stage)
+            return {Region::Inbox, offsets[e].forward[t], static_cast<int>(e)};
     return {};
 }
 
 std::vector<Slot> StageView::landing_slots(int layer) const {
     std::vector<Slot> slots;
-    for (std::size_t e = 0; e < boundaries.size(); ++e) {
-        if (boundaries[e].from != stage)
-            continue;
-        for (std::size_t t = 0; t < boundaries[e].tensors.size(); ++t)
-            if (boundaries[e].tensors[t].layer == layer)
-                slots.push_back({Region::Outbox, offsets[e].forward[t], static_cast<int>(e)});
-    }
+    for (const auto& [e, t] : crossings[layer])
+        if (boundaries[e].from == stage)
+            slots.push_back({Region::Outbox, offsets[e].forward[t], static_cast<int>(e)});
     return slots;
 }
 
 std::vector<Contribution> StageView::contributions_of(int layer) const {
-    std::vector<Contribution> found = local_reads(*this, layer, readers_of_layer(graph, layer));
-    for (std::size_t e = 0; e < boundaries.size(); ++e) {
+    std::vector<Contribution> found = local_reads(*this, layer);
+    for (const auto& [e, t] : crossings[layer]) {
         if (boundaries[e].from != stage)
             continue;
-        for (std::size_t t = 0; t < boundaries[e].tensors.size(); ++t) {
-            const BoundaryTensor& tensor = boundaries[e].tensors[t];
-            if (tensor.layer != layer)
-                continue;
-            for (std::size_t k = 0; k < offsets[e].backward[t].size(); ++k) {
-                const int reader = tensor.gradients_summed ? tensor.readers.back() : tensor.readers[k];
-                const Slot arrives{Region::Inbox, offsets[e].backward[t][k], static_cast<int>(e)};
-                found.push_back({split.group_of(reader), reader, 0, false, arrives});
-            }
+        const BoundaryTensor& tensor = boundaries[e].tensors[t];
+        for (std::size_t k = 0; k < offsets[e].backward[t].size(); ++k) {
+            const int reader = tensor.gradients_summed ? tensor.readers.back() : tensor.readers[k];
+            const Slot arrives{Region::Inbox, offsets[e].backward[t][k], static_cast<int>(e)};
+            found.push_back({split.group_of(reader), reader, 0, false, arrives});
         }
     }
     sort_for_sum(found);
@@ -105,15 +97,20 @@ std::vector<SentGradient> StageView::sent_gradients() const {
             continue;
         for (std::size_t t = 0; t < boundaries[e].tensors.size(); ++t) {
             const BoundaryTensor& tensor = boundaries[e].tensors[t];
-            const auto send = [&](std::size_t k, const std::vector<int>& readers) {
+            const auto send = [&](std::size_t k, std::vector<Contribution> parts) {
                 const Slot home{Region::Outbox, offsets[e].backward[t][k], static_cast<int>(e)};
-                sent.push_back({home, local_reads(*this, tensor.layer, readers), tensor.layer});
+                sent.push_back({home, std::move(parts), tensor.layer});
             };
-            if (tensor.gradients_summed)
-                send(0, tensor.readers);
-            else
-                for (std::size_t k = 0; k < tensor.readers.size(); ++k)
-                    send(k, {tensor.readers[k]});
+            std::vector<Contribution> reads = local_reads(*this, tensor.layer);
+            if (tensor.gradients_summed) {
+                send(0, std::move(reads));
+                continue;
+            }
+            std::map<int, std::vector<Contribution>> by_reader;
+            for (Contribution& read : reads)
+                by_reader[read.reader].push_back(read);
+            for (std::size_t k = 0; k < tensor.readers.size(); ++k)
+                send(k, std::move(by_reader[tensor.readers[k]]));
         }
     }
     return sent;

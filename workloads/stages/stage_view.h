@@ -21,6 +21,10 @@ struct SplitBoundaries {
 
     std::vector<Boundary> all;
     std::vector<EdgeOffsets> offsets;  // by boundary
+    struct Crossing {
+        std::size_t boundary, tensor;  // in `all`, and in its tensors
+    };
+    std::vector<std::vector<Crossing>> crossings;  // by layer: where its tensor crosses a cut, nearest stage first
 };
 
 // It refers to the arguments of its constructor.
@@ -52,6 +56,7 @@ struct StageView {
     const std::vector<int>& layers;  // those of the stage, ascending
     const std::vector<Boundary>& boundaries;
     const std::vector<EdgeOffsets>& offsets;  // by boundary
+    const std::vector<std::vector<SplitBoundaries::Crossing>>& crossings;
 };
 
 // Returns a slot at the end of a region of a stage, which grows by it.
