@@ -2,7 +2,6 @@
 #include "exec/cpu/parallel.h"
 #include "exec/cpu/sequence_loops.h"
 #include "exec/training/heads.h"
-#include "workloads/error.h"
 
 #include <algorithm>
 #include <atomic>
@@ -188,7 +187,7 @@ private:
                 work(number);
         });
         if (failure_ != dnnl_success)
-            fail_with(ExitCode::RunFailed, "layer '{}': oneDNN failed with status {}", layer_.name, failure_.load());
+            fail_for(dnnl::error(static_cast<dnnl_status_t>(failure_.load()), "a product"), layer_.name, "failed");
     }
 
     // c = factor * op(a) * op(b) + keep * c, with m x n values, of sums of k products. 'T' transposes.

@@ -84,8 +84,7 @@ public:
         try {
             return make_layer(layer, samples, reads_data);
         } catch (const dnnl::error& error) {
-            fail_with(ExitCode::RunFailed, "layer '{}': oneDNN has no kernel for it: status {}: {}", layer.name,
-                      static_cast<int>(error.status), error.what());
+            fail_for(error, layer.name, "has no kernel for it");
         }
     }
 

@@ -4,6 +4,7 @@
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <new>
 
 namespace pw::cpu {
 
@@ -15,6 +16,13 @@ dnnl::stream& stream() {
 }
 
 }  // namespace
+
+void fail_for(const dnnl::error& error, const std::string& layer, std::string_view what) {
+    if (error.status == dnnl_out_of_memory)
+        throw std::bad_alloc();
+    fail_with(ExitCode::RunFailed, "layer '{}': oneDNN {}: status {}: {}", layer, what, static_cast<int>(error.status),
+              error.what());
+}
 
 const dnnl::engine& engine() {
     static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
@@ -48,8 +56,7 @@ void Call::operator()(std::initializer_list<std::pair<int, const void*>> argumen
             dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(given_.size()), given_.data()),
             "could not execute a primitive");
     } catch (const dnnl::error& error) {
-        fail_with(ExitCode::RunFailed, "layer '{}': oneDNN failed with status {}: {}", layer_,
-                  static_cast<int>(error.status), error.what());
+        fail_for(error, layer_, "failed");
     }
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace pw::cpu {
 
 const dnnl::engine& engine();
 dnnl::primitive_attr user_scratchpad();
+
+// Reports a failure of oneDNN: throws std::bad_alloc for lack of memory, otherwise Error (RunFailed) with the layer.
+[[noreturn]] void fail_for(const dnnl::error& error, const std::string& layer, std::string_view what);
 
 // One primitive and its arguments. A failure throws Error with the name of the layer.
 class Call {

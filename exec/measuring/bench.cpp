@@ -1,5 +1,6 @@
 #include "exec/measuring/bench.h"
 
+#include "exec/engine/headroom.h"
 #include "exec/training/optimizer.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/clock.h"
@@ -33,6 +34,9 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
       no_change_(without_change(config.training)),
       program_(model, whole(model), 0, kernels_, samples),
       stop_watch_(kernels, model.layers) {
+    std::optional<Headroom> headroom;
+    if (kernels_.on_host())
+        headroom.emplace();
     for (const int layer : program_.layers())
         bytes_.push_back(program_.bytes_of(layer));
     layout_ = layout_stage(model.layers, whole(model), 0, bytes_, kernels_.data_bytes(model.input, samples));
@@ -42,6 +46,7 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
     place_memory();
     place_shared();
     program_.initialise(config.training.seed, weights_, places_[0].statistics);
+    headroom.reset();
     queue_mini_batch(true);  // libraries load their code and make plans
     kernels_.finish();
     const bool as_one =

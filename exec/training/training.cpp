@@ -1,5 +1,6 @@
 #include "exec/training/training.h"
 
+#include "exec/engine/headroom.h"
 #include "exec/training/dump.h"
 #include "exec/training/parameter_files.h"
 #include "job/build.h"
@@ -147,8 +148,24 @@ void Training::write_files(const RunResult& result) {
         write_parameters(save_, written_);
 }
 
+namespace {
+
+class HostTraining : public Training {
+public:
+    using Training::Training;
+    void begin_step(int step) override {
+        if (step == 0)
+            headroom_.release();
+    }
+
+private:
+    Headroom headroom_;
+};
+
+}  // namespace
+
 std::unique_ptr<Devices> make_training(const RunPlan& plan, const RunOptions& options) {
-    auto work = std::make_unique<Training>(plan, options);
+    auto work = std::make_unique<HostTraining>(plan, options);
     work->add_devices();
     return work;
 }
