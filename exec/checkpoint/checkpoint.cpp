@@ -184,7 +184,7 @@ void remove_checkpoint(const std::string& folder) {
 
 std::string write_checkpoint(const std::string& root, const Checkpoint& checkpoint) {
     std::error_code error;
-    fs::create_directories(root, error);
+    make_folder(root, error);
     if (error)
         fail_with(ExitCode::RunFailed, "cannot make the folder '{}': {}", root, error.message());
     const std::string folder = folder_of(root, checkpoint.step);

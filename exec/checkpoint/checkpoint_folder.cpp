@@ -2,6 +2,7 @@
 
 #include "workloads/error.h"
 #include "workloads/text/drafts.h"
+#include "workloads/text/files.h"
 
 #include <fmt/ranges.h>
 
@@ -106,7 +107,7 @@ void CheckpointFolder::open(const FoundCheckpoint* resumed) {
     if (lock_)
         return;
     std::error_code error;
-    is_made_ = fs::create_directories(root_, error);
+    is_made_ = make_folder(root_, error);
     if (error)
         fail_with(ExitCode::RunFailed, "cannot make the folder '{}': {}", root_, error.message());
     lock_.emplace(root_);

@@ -30,6 +30,12 @@ bool is_named(const std::string& path, int file) {
            held.st_dev == named.st_dev;
 }
 
+// Whether the lock is another name of a file, which writing to the lock would change.
+bool has_other_names(int file) {
+    struct stat held {};
+    return fstat(file, &held) == 0 && held.st_nlink > 1;
+}
+
 // Returns the text that the holder wrote: "process 4711 on host a".
 std::string holder_in(int file) {
     char text[300] = {};
@@ -48,9 +54,15 @@ int try_to_lock(const std::string& folder, const std::string& path, std::string&
             close(file);
             return -1;
         }
-        if (is_named(path, file))
+        if (is_named(path, file) && !has_other_names(file))
             return file;
+        const bool stays = is_named(path, file);
         close(file);
+        if (stays)
+            fail_with(ExitCode::RunFailed,
+                      "cannot lock the folder '{}': {} is a hard link, and another name of its file would change, too\n"
+                      "  help: remove it",
+                      folder, kLock);
     }
 }
 

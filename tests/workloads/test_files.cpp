@@ -12,8 +12,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -326,6 +328,100 @@ TEST(NewFolder, AnInterruptedOneIsRecognisedUntilTheNextCompleteOne) {
     fs::remove_all(folder.path() / "a");
     write_both(folder.path().string(), "new");
     EXPECT_FALSE(is_half_moved(folder.path().string()));
+}
+
+// Two processes may save into one folder at once: each writes all of its files, and the last one's stay.
+TEST(NewFolder, TwoAtOnceLeaveTheFilesOfOne) {
+    const TemporaryFolder folder;
+    const std::string target = (folder.path() / "new").string();
+    NewFolder first(target), second(target);
+    for (const auto& [fresh, text] : {std::pair(&first, "first"), std::pair(&second, "second")}) {
+        write_file(fresh->draft() + "/a", text);
+        write_file(fresh->draft() + "/b", text);
+    }
+    first.finish();
+    second.finish();
+    EXPECT_EQ(contents(target + "/a") + " " + contents(target + "/b"), "second second");
+    EXPECT_FALSE(is_half_moved(target));
+    EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"new", "new/a", "new/b"}));
+}
+
+TEST(NewFolder, WaitsForAnotherThatMovesItsFiles) {
+    const TemporaryFolder folder;
+    write_both(folder.path().string(), "old");
+    const int lock = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(flock(lock, LOCK_EX), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        close(lock);  // its copy would hold the lock, too
+        write_both(folder.path().string(), "new");
+        _exit(0);
+    }
+    while (names_in(folder.path()).size() < 5)  // until its draft is there
+        usleep(1000);
+    usleep(50'000);
+    EXPECT_EQ(contents(folder.path() / "a"), "old");
+    close(lock);
+    waitpid(child, nullptr, 0);
+    EXPECT_EQ(contents(folder.path() / "a"), "new");
+}
+
+TEST(MakeFolder, MakesThoseAboveIt) {
+    const TemporaryFolder folder;
+    std::error_code error;
+    EXPECT_TRUE(make_folder((folder.path() / "a/b/c/").string(), error));
+    EXPECT_TRUE(fs::is_directory(folder.path() / "a/b/c"));
+    EXPECT_FALSE(make_folder((folder.path() / "a/b/c").string(), error));
+    EXPECT_FALSE(error);
+    folder.write("file", "");
+    EXPECT_FALSE(make_folder((folder.path() / "file/d").string(), error));
+    EXPECT_TRUE(error);
+    std::string long_path = (folder.path() / "long").string();
+    for (int level = 0; level < 3000; ++level)
+        long_path += "/a";
+    EXPECT_FALSE(make_folder(long_path, error));
+    EXPECT_EQ(error, std::errc::filename_too_long);
+    EXPECT_FALSE(fs::exists(folder.path() / "long"));
+}
+
+TEST(PlaceOf, IsTheSameForAllNamesOfAFile) {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    const std::string real = folder.write("real", "text");
+    fs::create_symlink("real", root / "link");
+    fs::create_hard_link(real, root / "hard");
+    fs::create_directory(root / "in");
+    fs::create_symlink("new", root / "to new");
+    for (const fs::path& name : {root / "link", root / "hard", root / "in/../real"})
+        EXPECT_EQ(place_of(name.string()), place_of(real)) << name;
+    EXPECT_EQ(place_of((root / "new").string()), place_of((root / "in/.././new").string()));
+    EXPECT_EQ(place_of((root / "new").string()), place_of((root / "to new").string()));
+    EXPECT_EQ(place_of((root / "in").string()), place_of((root / "in/").string()));
+    EXPECT_NE(place_of((root / "new").string()), place_of((root / "other").string()));
+    EXPECT_EQ(place_of("/dev/null"), "");
+    EXPECT_EQ(place_of(""), "");
+}
+
+// As the kernel refuses it to shells in such folders.
+TEST(NewFile, FollowsNoLinkOfAStrangerInAFolderOfAll) {
+    if (geteuid() != 0)
+        GTEST_SKIP() << "only root can make another user's link";
+    const TemporaryFolder folder, home;
+    const std::string mine = home.write("mine", "kept"), link = (folder.path() / "link").string();
+    fs::create_symlink(mine, link);
+    ASSERT_EQ(lchown(link.c_str(), 4711, 4711), 0);
+    ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
+    expect_says(write_failure([&] { write_file(link, "new"); }), {link, "another user's link"});
+    expect_says(write_failure([&] { check_target_folder(link); }), {"another user's link"});
+    EXPECT_EQ(contents(mine), "kept");
+    ASSERT_EQ(chmod(folder.path().c_str(), 0755), 0);
+    write_file(link, "new");
+    EXPECT_EQ(contents(mine), "new");
+}
+
+TEST(NewFile, NamesItselfOnOneLine) {
+    const std::string message = write_failure([] { write_file("/nowhere/two\nlines", ""); });
+    EXPECT_TRUE(contains(message, "'/nowhere/two\\x0alines'")) << message;
 }
 
 }  // namespace

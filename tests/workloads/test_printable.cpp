@@ -17,6 +17,14 @@ TEST(EscapedControls, WriteOutWhatATerminalActsOn) {
     EXPECT_EQ(escaped_controls("\u009b31m \u0085"), "\\xc2\\x9b31m \\xc2\\x85");
 }
 
+// A name must not look like another, nor change the order of what follows it.
+TEST(EscapedControls, WriteOutWhatIsNotSeen) {
+    EXPECT_EQ(escaped_controls("a\u202eb \u2028\u200b\u00ad\ufeff\U000e0041"),
+              "a\\xe2\\x80\\xaeb \\xe2\\x80\\xa8\\xe2\\x80\\x8b\\xc2\\xad\\xef\\xbb\\xbf\\xf3\\xa0\\x81\\x81");
+    for (const char* seen : {"\u200a", "\u2010", "\u2027", "\u202f", "\u2070", "\ufff8", "\U0001F600"})
+        EXPECT_EQ(escaped_controls(seen), seen);
+}
+
 TEST(EscapedControls, WriteOutWhatIsNoText) {
     EXPECT_EQ(escaped_controls("\x9b"
                                "31m \xff \xc3"),

@@ -3,8 +3,10 @@
 #include "workloads/error.h"
 #include "workloads/text/drafts.h"
 #include "workloads/text/gzip.h"
+#include "workloads/text/printable.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,11 +53,12 @@ const char* kind_of(mode_t mode) {
 }
 
 [[noreturn]] void fail_to_read(const std::string& path, const std::string& reason, std::string_view help) {
-    fail("cannot read '{}': {}\n  help: {}", path, reason, help);
+    fail("cannot read '{}': {}\n  help: {}", escaped_line(path), reason, help);
 }
 
 [[noreturn]] void fail_too_large(const std::string& path, std::uintmax_t most, std::string_view help) {
-    fail("'{}' is larger than {}, more than is read\n  help: {}", path, exact_bytes(static_cast<Bytes>(most)), help);
+    fail("'{}' is larger than {}, more than is read\n  help: {}", escaped_line(path),
+         exact_bytes(static_cast<Bytes>(most)), help);
 }
 
 // Opens a file without waiting for the other end of a pipe.
@@ -67,7 +70,7 @@ int open_to_read(const std::string& path, std::string_view help, std::uintmax_t 
     const bool is_file = S_ISREG(state.st_mode);
     if (!is_file && (regular || S_ISDIR(state.st_mode) || !is_open_already(path))) {
         close(file);
-        fail("'{}' is a {}, not a file\n  help: {}", path, kind_of(state.st_mode), help);
+        fail("'{}' is a {}, not a file\n  help: {}", escaped_line(path), kind_of(state.st_mode), help);
     }
     if (is_file && static_cast<std::uintmax_t>(state.st_size) > most) {
         close(file);
@@ -77,21 +80,34 @@ int open_to_read(const std::string& path, std::string_view help, std::uintmax_t 
     return file;
 }
 
-// The target of a name: links to a file stay when the file is replaced.
-std::string resolved_links(std::string path) {
-    std::error_code error;
-    for (int link = 0; link < 40 && !is_open_already(path) && fs::is_symlink(path, error); ++link)
-        path = (fs::path(path).parent_path() / fs::read_symlink(path, error)).string();
-    return path;
-}
-
 std::string folder_of(const std::string& path) {
     const fs::path folder = fs::path(path).parent_path();
     return folder.empty() ? "." : folder.string();
 }
 
 [[noreturn]] void fail_with_reason(const std::string& path, const std::string& reason) {
-    fail_with(ExitCode::RunFailed, "cannot write '{}': {}", path, reason);
+    fail_with(ExitCode::RunFailed, "cannot write '{}': {}", escaped_line(path), reason);
+}
+
+// Linux follows no link of a stranger in a sticky folder that all may write to, such as /tmp (fs.protected_symlinks):
+// the link could name any file of this user. What is renamed onto a link's target escapes that rule.
+bool is_link_of_a_stranger(const std::string& link) {
+    struct stat state {};
+    struct stat folder {};
+    return lstat(link.c_str(), &state) == 0 && stat(folder_of(link).c_str(), &folder) == 0 &&
+           (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0 && state.st_uid != geteuid() &&
+           state.st_uid != folder.st_uid;
+}
+
+// The target of a name: links to a file stay when the file is replaced.
+std::string resolved_links(std::string path) {
+    std::error_code error;
+    for (int link = 0; link < 40 && !is_open_already(path) && fs::is_symlink(path, error); ++link) {
+        if (is_link_of_a_stranger(path))
+            fail_with_reason(path, "it is another user's link, in a folder that all users may write to");
+        path = (fs::path(path).parent_path() / fs::read_symlink(path, error)).string();
+    }
+    return path;
 }
 
 void check_folder_is_writable(const std::string& path, const std::string& folder) {
@@ -113,6 +129,20 @@ void sync_folder(const std::string& folder) {
     const Descriptor opened(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (opened >= 0)
         fsync(opened);
+}
+
+bool make_folder(const std::string& path, std::error_code& error) {
+    const fs::path whole = fs::absolute(path, error).lexically_normal();
+    const fs::file_status state = error ? fs::file_status() : fs::status(whole, error);
+    if (!fs::status_known(state) || fs::is_directory(state))
+        return false;
+    const fs::path folder = whole.has_filename() ? whole : whole.parent_path();
+    if (folder.has_relative_path() && !fs::exists(folder.parent_path(), error))
+        make_folder(folder.parent_path().string(), error);
+    const bool made = !error && fs::create_directory(folder, error);
+    if (made)
+        sync_folder(folder.parent_path().string());
+    return made;
 }
 
 std::string read_text(const std::string& path, std::string_view help, std::uintmax_t most) {
@@ -139,6 +169,17 @@ std::ifstream open_file(const std::string& path, std::string_view help, std::uin
     if (!file)
         fail_to_read(path, std::strerror(errno), help);
     return file;
+}
+
+std::string place_of(const std::string& path) {
+    struct stat state {};
+    if (path.empty())
+        return "";
+    if (stat(path.c_str(), &state) == 0)
+        return S_ISREG(state.st_mode) || S_ISDIR(state.st_mode) ? fmt::format("{}:{}", state.st_dev, state.st_ino) : "";
+    std::error_code error;
+    const fs::path full = fs::absolute(resolved_links(path), error) / "";
+    return fs::weakly_canonical(full, error).string();
 }
 
 void check_target_file(const std::string& path) {
@@ -275,34 +316,51 @@ NewFolder::NewFolder(std::string path) : path_(std::move(path)) {
         path_.pop_back();
     fresh_ = !fs::exists(path_, error);
     const std::string home = fresh_ ? folder_of(path_) : path_;
-    if (fresh_ && !fs::exists(home, error) && !fs::create_directories(home, error))
+    if (fresh_ && !make_folder(home, error) && error)
         fail_with_reason(path_, error.message());
     draft_.emplace(home, path_);
 }
 
+// Another process may have made the folder meanwhile.
+bool NewFolder::is_renamed() const {
+    std::error_code error;
+    if (fresh_)
+        fs::rename(draft(), path_, error);
+    if (error && error != std::errc::directory_not_empty && error != std::errc::file_exists)
+        fail_with_reason(path_, error.message());
+    return fresh_ && !error;
+}
+
 void NewFolder::finish() {
+    const bool renamed = is_renamed();
+    if (renamed)
+        draft_->release();
+    else
+        move_files();
+    sync_folder(renamed ? folder_of(path_) : path_);
+}
+
+// One process at a time: the files of one folder are of one run.
+void NewFolder::move_files() {
+    const Descriptor target(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    while (target >= 0 && flock(target, LOCK_EX) != 0 && errno == EINTR) {
+    }
     try {
-        if (fresh_) {
-            fs::rename(draft(), path_);
-            draft_->release();
-        } else {
-            const fs::path moving = fs::path(path_) / kMoving;
-            fs::remove_all(moving);
-            fs::rename(draft(), moving);
-            draft_->release();
-            for (const auto& entry : fs::recursive_directory_iterator(moving)) {
-                const fs::path target = fs::path(path_) / entry.path().lexically_relative(moving);
-                if (entry.is_directory())
-                    fs::create_directories(target);
-                else
-                    fs::rename(entry.path(), target);
-            }
-            fs::remove_all(moving);
+        const fs::path moving = fs::path(path_) / kMoving;
+        fs::remove_all(moving);
+        fs::rename(draft(), moving);
+        draft_->release();
+        for (const auto& entry : fs::recursive_directory_iterator(moving)) {
+            const fs::path place = fs::path(path_) / entry.path().lexically_relative(moving);
+            if (entry.is_directory())
+                fs::create_directories(place);
+            else
+                fs::rename(entry.path(), place);
         }
+        fs::remove_all(moving);
     } catch (const fs::filesystem_error& error) {
         fail_with_reason(path_, error.code().message());
     }
-    sync_folder(fresh_ ? folder_of(path_) : path_);
 }
 
 bool is_half_moved(const std::string& folder) {

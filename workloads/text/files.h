@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace pw {
 
@@ -68,9 +69,12 @@ private:
 void write_file(const std::string& path, std::string_view text);
 
 void sync_folder(const std::string& folder);  // the names in it reach the disk
+// Makes a folder and those above it that are missing, each of which reaches the disk. Returns whether it made the
+// folder.
+bool make_folder(const std::string& path, std::error_code& error);
 
 // A new folder's files appear all together: the folder is written as a draft and renamed at the end. Into an existing
-// folder the files are moved once all are written; its other files stay.
+// folder the files are moved once all are written, by one process at a time; its other files stay.
 class NewFolder {
 public:
     explicit NewFolder(std::string path);
@@ -81,6 +85,9 @@ public:
     void finish();
 
 private:
+    bool is_renamed() const;
+    void move_files();
+
     std::string path_;
     std::optional<DraftFolder> draft_;  // removes itself if it is not finished
     bool fresh_;
@@ -88,6 +95,10 @@ private:
 
 // Returns whether the last change of a folder was interrupted while its files were moved: they may be of two runs.
 bool is_half_moved(const std::string& folder);
+
+// Returns a text that is the same for all paths of one file or folder, through links, too, and whether it exists or
+// not. It is empty for an empty path, and for a pipe or a device, which no file replaces.
+std::string place_of(const std::string& path);
 
 // These check, before long work, that a file or a folder of that name can be written, and throw Error (RunFailed) with
 // the reason if not. An empty path means no file.

@@ -16,12 +16,35 @@ bool is_control(std::string_view character) {
     return character.size() == 1 && (first < 0x20 || first == 0x7F);
 }
 
+// The first and the last of characters that are not seen, or that change the order in which others are seen: names
+// could look like other names, and a line like other lines.
+struct Unseen {
+    std::string_view first, last;  // of one length
+};
+constexpr Unseen kUnseen[] = {
+    {"\u00AD", "\u00AD"},          // soft hyphen
+    {"\u061C", "\u061C"},          // Arabic letter mark
+    {"\u180E", "\u180E"},          // Mongolian vowel separator
+    {"\u200B", "\u200F"},          // zero width, marks of direction
+    {"\u2028", "\u202E"},          // separators of lines and paragraphs, embeddings, overrides
+    {"\u2060", "\u206F"},          // word joiner, invisible operators, isolates
+    {"\uFEFF", "\uFEFF"},          // zero width no-break space
+    {"\uFFF9", "\uFFFB"},          // annotations
+    {"\U000E0000", "\U000E0FFF"},  // tags
+};
+
+bool is_unseen(std::string_view character) {
+    return std::ranges::any_of(kUnseen, [&](const Unseen& range) {
+        return character.size() == range.first.size() && range.first <= character && character <= range.last;
+    });
+}
+
 std::string escaped(std::string_view text, bool breaks) {
     std::string result;
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t length = utf8_length(text, at);
         const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
-        if (length == 0 || (is_control(character) && (breaks || !is_break(character[0]))))
+        if (length == 0 || is_unseen(character) || (is_control(character) && (breaks || !is_break(character[0]))))
             for (const char byte : character)
                 result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
         else

@@ -14,7 +14,7 @@ inline bool continues_character(char c) { return (static_cast<unsigned char>(c) 
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
 // Returns the text with everything that a terminal would act on written out, as \x1b: control characters except line
-// breaks and tabs, and bytes that are not UTF-8.
+// breaks and tabs, characters that are invisible or change the direction of text, and bytes that are not UTF-8.
 std::string escaped_controls(std::string_view text);
 // Returns the same for one line or one cell of a table: line breaks and tabs are written out, too.
 std::string escaped_line(std::string_view text);
