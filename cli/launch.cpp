@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
+#include <iomanip>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -29,21 +30,25 @@ struct LaunchArguments {
 
 using Words = std::vector<std::string>;
 
+// A path as a word that is no option.
+std::string path_word(const std::string& path) { return path.starts_with('-') ? "./" + path : path; }
+
 // Returns those options that were given, as words of a command line.
 Words words_of(const std::vector<CLI::Option*>& options) {
     Words words;
     for (const CLI::Option* option : options)
         for (const std::string& value : option->results())
-            words.push_back(option->get_lnames().empty() ? value
+            words.push_back(option->get_lnames().empty() ? path_word(value)
                                                          : fmt::format("--{}={}", option->get_lnames().front(), value));
     return words;
 }
 
-// Returns the launcher's words, such as "mpirun --host a,b -n 4", without the program that it runs.
+// Returns the launcher's words, such as "mpirun --host a,b -n 4", without the program that it runs. A word in double
+// quotes may have spaces.
 Words launcher_of(const LaunchArguments& arguments) {
     std::istringstream text(arguments.launcher);
     Words words;
-    for (std::string word; text >> word;)
+    for (std::string word; text >> std::quoted(word);)
         words.push_back(word);
     if (words.empty())
         fail("--launcher names no program\n  help: leave it out to use mpirun, or write --launcher srun");

@@ -2,13 +2,13 @@
 
 #include "cli/signals.h"
 #include "workloads/error.h"
+#include "workloads/process.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -81,22 +81,17 @@ sigset_t awaited_signals() {
 }
 
 pid_t start(const std::vector<std::string>& words, int results, const sigset_t& mask) {
-    std::vector<char*> arguments;
-    for (const std::string& word : words)
-        arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, results, STDOUT_FILENO);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-    posix_spawnattr_setsigmask(&attributes, &mask);
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     pid_t child = 0;
-    const int error = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
+    const int error = start_child(words,
+                                  {.input = nothing,
+                                   .output = results,
+                                   .errors = STDERR_FILENO,
+                                   .last_signal = SIGTERM,
+                                   .new_session = true,
+                                   .mask = &mask},
+                                  child);
+    close(nothing);
     if (error != 0)
         fail_to_start(words.front(), error);
     return child;

@@ -14,8 +14,8 @@ struct ProgramEnd {
 
 // Runs the first of `words`, which is searched in PATH, with the others as arguments, in a session of its own and with
 // an empty stdin. It shares the stderr of this process. The first SIGINT, SIGTERM or SIGHUP is passed on to it, the
-// second kills it. After its end, all processes that it started are killed, whatever process group they are in. Throws
-// Error (RunFailed) if it cannot be started.
+// second kills it. If this process itself is killed, the program gets SIGTERM. After its end, all processes that it
+// started are killed, whatever process group they are in. Throws Error (RunFailed) if it cannot be started.
 ProgramEnd run_whole_program(const std::vector<std::string>& words);
 
 }  // namespace pw

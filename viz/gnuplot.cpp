@@ -2,12 +2,12 @@
 
 #include "viz/plot.h"
 #include "workloads/error.h"
+#include "workloads/process.h"
 #include "workloads/text/files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,34 +127,14 @@ std::string read_all(int descriptor) {
     }
 }
 
-// Starts gnuplot, which ends with this process, even after SIGKILL. Returns 0, or the error. Between vfork and exec
-// only system calls are made.
-int start_gnuplot(int script, int picture, int errors, pid_t& child) {
-    const char* arguments[] = {"gnuplot", "-d", "/dev/stdin", nullptr};
-    const pid_t parent = getpid();
-    volatile int failed = 0;
-    child = vfork();
-    if (child == 0) {
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && dup2(script, STDIN_FILENO) >= 0 &&
-            dup2(picture, STDOUT_FILENO) >= 0 && dup2(errors, STDERR_FILENO) >= 0)
-            execvp(arguments[0], const_cast<char**>(arguments));
-        failed = errno;
-        _exit(127);
-    }
-    if (child < 0)
-        return errno;
-    if (failed != 0)
-        waitpid(child, nullptr, 0);
-    return failed;
-}
-
 // Without the user's start-up files: same script, same picture.
 Outcome run_script(const MemoryFile& script, const MemoryFile& picture) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         fail_with(ExitCode::RunFailed, "cannot start gnuplot: {}", std::strerror(errno));
     pid_t child = 0;
-    const int failed = start_gnuplot(script.number(), picture.number(), ends[1], child);
+    const int failed = start_child({"gnuplot", "-d", "/dev/stdin"},
+                                   {.input = script.number(), .output = picture.number(), .errors = ends[1]}, child);
     close(ends[1]);
     if (failed != 0) {
         close(ends[0]);

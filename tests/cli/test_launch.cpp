@@ -183,7 +183,7 @@ TEST_F(Launch, UsageMistakesStartNothing) {
           "-n 2 four.yaml extra.yaml", "-n 2 four.yaml --set training.step=1"})
         EXPECT_TRUE(says(error_of(fmt::format("launch --launcher ./fake {}", arguments), 2), "help: ")) << arguments;
     EXPECT_TRUE(says(error_of("launch -n 2 --launcher ' ' four.yaml", 2), "leave it out"));
-    EXPECT_TRUE(says(error_of("launch -n 2 four.yaml --checkpoint four.yaml", 1), "is no folder"));
+    EXPECT_TRUE(says(error_of("launch -n 2 four.yaml --checkpoint uniform.yaml", 1), "is no folder"));
     EXPECT_TRUE(calls().empty());
     EXPECT_TRUE(says(run("launch -n 2 --launcher ./none four.yaml").err, "no program './none' was found\n  help: "));
     EXPECT_EQ(run("launch -n 2 --launcher ./none four.yaml").code, 1);
@@ -222,6 +222,31 @@ kill $(cat other)
     std::filesystem::remove(file("left"));
     EXPECT_EQ(run_script("\"$1\" launch -n 2 --launcher ./fake four.yaml 2>err; . ./look.sh"), 0);
     EXPECT_EQ(read("alive"), "");
+}
+
+// The launcher ends its ranks itself, on any host.
+TEST_F(Launch, EndsItsLauncherWhenItIsKilled) {
+    write("tries", "trap 'echo $PPID >heard; exit 1' TERM; start; >ready; while :; do sleep 0.01; done\n");
+    ASSERT_EQ(run_script(R"("$1" launch -n 2 --launcher ./fake four.yaml >out 2>err &
+wait_for ready
+kill -KILL $!
+wait_for heard
+[ -e heard ]
+)"),
+              0)
+        << read("err");
+}
+
+// A config whose name begins with a dash is no option of run, and a launcher may be in a folder with a space.
+TEST_F(Launch, KeepsWordsApart) {
+    std::filesystem::copy(file("four.yaml"), file("--save=x.yaml"));
+    std::filesystem::create_directory(file("a b"));
+    std::filesystem::copy(file("fake"), file("a b/fake"));
+    write("tries", "exit 0\n");
+    ASSERT_EQ(run(R"(launch -n 4 --launcher '"./a b/fake" -x C' -q -- --save=x.yaml)").code, 0) << read("said.err");
+    ASSERT_EQ(calls().size(), 1u);
+    EXPECT_TRUE(says(calls()[0], "call: -x C -n 4 ")) << calls()[0];
+    EXPECT_TRUE(says(calls()[0], " ./--save=x.yaml")) << calls()[0];
 }
 
 TEST_F(Launch, PassesOnASignalAndEnds) {
