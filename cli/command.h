@@ -49,7 +49,7 @@ void add_config(CLI::App& command, ConfigArguments& arguments);  // CONFIG and -
 void add_csv(CLI::App& command, std::string& file);
 // Writes the rows; "-" is standard output, an empty name no file.
 void write_csv(const std::string& file, const Json& rows);
-// Refuses, before the work, a file that cannot be written, and two results on one standard output.
+// Refuses two results on one standard output.
 void check_csv(const std::string& file, bool json);
 
 // Refuses, before long work, a file for a config that cannot be written, or whose name is not that of YAML.

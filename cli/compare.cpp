@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/file_kind.h"
 #include "cli/option_numbers.h"
+#include "cli/outputs.h"
 #include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
@@ -204,11 +205,28 @@ void print_comparison(const Comparison& comparison, const CompareArguments& argu
     check_error("peak memory", comparison.errors.peak_memory, limit);
 }
 
+std::vector<Output> outputs_of(const CompareArguments& arguments) {
+    return {{"--plot", arguments.plot, Output::Kind::Picture}, csv_output(arguments.csv)};
+}
+
+std::vector<std::string> inputs_of_two(const CompareArguments& arguments) {
+    std::vector<std::string> inputs;
+    for (const std::string& path : {arguments.config.path, arguments.others.front()}) {
+        inputs.push_back(path);
+        if (!is_config_file(path))
+            continue;
+        const std::vector<std::string> named = ConfigArguments{{path, arguments.config.set}}.load().paths;
+        inputs.insert(inputs.end(), named.begin(), named.end());
+    }
+    return inputs;
+}
+
 // Two traces of one plan, or the prediction of a config and a trace of its plan, are compared as prediction and
 // measurement; other files are shown next to each other.
 void compare_two(const CompareArguments& arguments, double limit) {
     refuse_of_files(arguments);
     const std::string& second = arguments.others.front();
+    check_outputs(outputs_of(arguments), inputs_of_two(arguments));
     Report a = side_of(arguments, arguments.config.path), b = side_of(arguments, second);
     if (is_config_file(second))
         return print_differences_of(std::move(a), std::move(b), "", arguments);
@@ -234,15 +252,13 @@ void compare(const CompareArguments& arguments) {
             "out");
     const double limit =
         arguments.max_error.empty() ? std::numeric_limits<double>::infinity() : parse_percent(arguments.max_error);
-    if (of_traces && arguments.schedules.empty()) {
-        check_plot_file(arguments.plot);
+    if (of_traces && arguments.schedules.empty())
         return compare_two(arguments, limit);
-    }
     if (!arguments.schedules.empty())
         return compare_shown(arguments.config, schedules_in(arguments.schedules),
                              {arguments.folder, arguments.csv, arguments.json, arguments.turns});
-    check_plot_file(arguments.plot);
     const Config config = arguments.config.load();
+    check_outputs(outputs_of(arguments), inputs_of(arguments.config, config));
     with_all_ranks(config, [&] {
         const Comparison comparison = compare_config(arguments, config);
         if (is_first_rank())

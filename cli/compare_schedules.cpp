@@ -1,5 +1,6 @@
 // compare --schedules: several schedules of one config, with one profile, in one table.
 #include "cli/compare.h"
+#include "cli/outputs.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
 #include "job/launched_ranks.h"
@@ -43,9 +44,7 @@ public:
           csv_(output.csv),
           json_(output.json),
           kept_(!output.folder.empty() && is_first_rank()),
-          pictures_(has_gnuplot()) {
-        check_target_folder(output.folder);
-    }
+          pictures_(has_gnuplot()) {}
 
     void begin(const Job& job, int turns) {
         if (kept_ && !has_begun_)
@@ -133,6 +132,7 @@ void compare_shown(const ConfigArguments& arguments, const std::vector<std::stri
     ConfigArguments of_first = arguments;
     of_first.set.push_back("pipeline.schedule=" + schedules.front());
     const Config first = of_first.load();
+    check_outputs({{"-o", output.folder, Output::Kind::Folder}, csv_output(output.csv)}, inputs_of(arguments, first));
     with_all_ranks(first, [&] {
         ScheduleHooks hooks;
         ComparisonOutput shown(output);

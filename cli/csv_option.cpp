@@ -22,9 +22,7 @@ void write_csv(const std::string& file, const Json& rows) {
 }
 
 void check_csv(const std::string& file, bool json) {
-    if (file != "-")
-        return check_target_file(file);
-    if (json)
+    if (file == "-" && json)
         fail("--json and --csv - both print to standard output\n  help: name a file, as in --csv table.csv");
 }
 

@@ -23,10 +23,9 @@ struct RunArguments {
 inline constexpr const char* kSayStarted = "--say-started";
 inline constexpr std::string_view kStartedLine = "pipewright run has started";
 void add_run_options(CLI::App& command, RunArguments& arguments);
-void check_targets(const RunArguments& arguments);  // before a training that may take hours
+void check_targets(const RunArguments& arguments, const Config& config);  // before a training that may take hours
 // Returns "\n  help: continue with --resume DIR" if the folder has a checkpoint to continue from, else nothing. An
 // empty name means no folder.
 std::string resume_help(const std::string& checkpoints);
-bool is_same_place(const std::string& folder, const std::string& other);
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 // import: reads traces of other programs and writes one of ours, or a config with its times.
 #include "cli/command.h"
 #include "cli/file_kind.h"
+#include "cli/outputs.h"
 #include "cli/streams.h"
 #include "job/load.h"
 #include "report/measured_config.h"
@@ -31,13 +32,22 @@ struct ImportArguments {
     std::string output;
 };
 
+bool writes_config(const std::string& output) {
+    const std::string suffix = std::filesystem::path(output).extension().string();
+    return suffix == ".yaml" || suffix == ".yml";
+}
+
+// The file of the plan, where no schedule has its order: "folder/model.plan.csv" for "folder/model.yaml".
+std::string plan_file_of(const std::string& output) {
+    return std::filesystem::path(output).replace_extension(".plan.csv").string();
+}
+
 void import_config(const ImportArguments& arguments) {
     const Report report = report_in(arguments.files);
     const MeasuredConfig config = measured_config(report);
-    const std::filesystem::path output = arguments.output;
-    const std::string plan_file = output.stem().string() + ".plan.csv";
+    const std::string path = plan_file_of(arguments.output);
+    const std::string plan_file = std::filesystem::path(path).filename().string();
     if (config.plan) {
-        const std::string path = (output.parent_path() / plan_file).string();
         write_file(path, print_csv(*config.plan, false));
         print_note(fmt::format("no schedule has the order of the trace: its plan is in {}", path));
     }
@@ -63,13 +73,16 @@ bool ends_with_one_of(const std::string& path, std::initializer_list<const char*
 }
 
 void import_files(const ImportArguments& arguments) {
-    const bool to_config = ends_with_one_of(arguments.output, {".yaml", ".yml"});
+    const bool to_config = writes_config(arguments.output);
     if (!to_config && !ends_with_one_of(arguments.output, {".json", ".json.gz"}))
         fail(
             "import writes a trace (*.json, *.json.gz) or a config with its times (*.yaml), not '{}'\n  help: "
             "-o trace.json, or -o model.yaml; `pipewright plot FILES -o FILE` draws a picture",
             arguments.output);
-    check_target_file(arguments.output);
+    std::vector<Output> outputs = {{"-o", arguments.output}};
+    if (to_config)
+        outputs.push_back({"-o", plan_file_of(arguments.output)});
+    check_outputs(outputs, arguments.files);
     for (const std::string& path : arguments.files) {
         if (std::filesystem::is_directory(path))
             fail("'{}' is a folder\n  help: name the files of all ranks in it, as in {}/rank*.json.gz", path, path);

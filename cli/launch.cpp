@@ -7,6 +7,7 @@
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/checkpoint/folder_lock.h"
 #include "workloads/error.h"
+#include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -63,7 +64,7 @@ void check_checkpoints_are_own(const RunArguments& run) {
         print_note("without --checkpoint DIR --checkpoint-every N every restart starts from the beginning");
     if (run.checkpoints.empty() || !std::filesystem::exists(run.checkpoints))
         return;
-    if (run.resume.empty() || !is_same_place(run.resume, run.checkpoints))
+    if (run.resume.empty() || place_of(run.resume) != place_of(run.checkpoints))
         check_own_folder(run.checkpoints, nullptr, 0);
     const FolderLock lock(run.checkpoints);  // no other process writes to it
 }
@@ -155,12 +156,12 @@ void print_command_lines(const LaunchArguments& arguments, Words words) {
 
 void launch(const LaunchArguments& arguments, const Words& of_run) {
     const RunArguments& run = arguments.run;
-    const int steps = run.load().training.steps;
+    const Config config = run.load();
     Words words = launcher_of(arguments);
     words.insert(words.end(), of_run.begin(), of_run.end());
     if (verbosity() != Verbosity::Normal)
         words.emplace_back(verbosity() == Verbosity::Quiet ? "--quiet" : "--verbose");
-    check_targets(run);
+    check_targets(run, config);
     check_checkpoints_are_own(run);
     if (run.dry)
         return print_command_lines(arguments, std::move(words));
@@ -181,7 +182,7 @@ void launch(const LaunchArguments& arguments, const Words& of_run) {
             return;
         if (last)
             fail_for_good(end, restart, run.checkpoints);
-        start = start_of(run, steps);
+        start = start_of(run, config.training.steps);
         print_warning(fmt::format("{}: restart {} of {}, from {}", describe(end), restart + 1, arguments.most_restarts,
                                   start.empty() ? "the beginning" : start));
     }

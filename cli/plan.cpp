@@ -1,5 +1,6 @@
 // plan: print or export the task lists of a config.
 #include "cli/command.h"
+#include "cli/outputs.h"
 #include "cli/streams.h"
 #include "job/config/config.h"
 #include "job/settings.h"
@@ -170,8 +171,9 @@ std::string print_as(const Config& config, const PlanArguments& arguments) {
 }
 
 void print_plan(const PlanArguments& arguments) {
-    check_target_file(arguments.output);
-    const std::string text = print_as(arguments.config.load(), arguments);
+    const Config config = arguments.config.load();
+    check_outputs({{"-o", arguments.output}}, inputs_of(arguments.config, config));
+    const std::string text = print_as(config, arguments);
     if (arguments.output.empty())
         print_result("{}", text);
     else

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/file_kind.h"
+#include "cli/outputs.h"
 #include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "report/panels.h"
@@ -70,7 +71,7 @@ void plot_traces(const PlotArguments& arguments) {
     if (arguments.traces.size() > kMost)
         fail("{} traces, but one picture shows at most {}\n  help: draw several pictures", arguments.traces.size(),
              kMost);
-    check_plot_file(arguments.output);
+    check_outputs({{"-o", arguments.output, Output::Kind::Picture}}, arguments.traces);
     for (const std::string& path : arguments.traces)
         require_trace(path, fmt::format("pipewright simulate {} --plot {}", path, arguments.output));
     for (const std::vector<std::string>& paths : files_of_traces(arguments.traces)) {

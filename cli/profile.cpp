@@ -2,6 +2,7 @@
 #include "exec/measuring/profile.h"
 #include "cli/command.h"
 #include "cli/option_numbers.h"
+#include "cli/outputs.h"
 #include "cli/streams.h"
 #include "exec/all_ranks.h"
 #include "job/build.h"
@@ -96,7 +97,6 @@ MeasuredProfile measure_shown(const Config& config, const Model& model, const st
 }
 
 void profile_config(const Config& config, const ProfileArguments& arguments) {
-    check_target_file(arguments.output);
     require_layers(config, "measure");
     const Model model = build_model(config);
     const std::vector<int> sizes = sizes_to_measure(arguments, config);
@@ -124,7 +124,6 @@ std::string print_products(const MeasuredProducts& products) {
 }
 
 void profile_products(const Config& config, const ProfileArguments& arguments) {
-    check_target_file(arguments.output);
     MeasuredTable measured;
     {
         ProgressLine line;
@@ -165,6 +164,10 @@ Action add_profile(CLI::App& command) {
         if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
             config.fail_at("run.transport", "profile measures GPUs and NCCL in one process",
                            "start it without a launcher, or with one rank");
+        std::vector<std::string> inputs = inputs_of(arguments->config, config);
+        for (const std::string& measured_again : {config.cluster.profile, config.cluster.products})
+            std::erase(inputs, measured_again);
+        check_outputs({{"-o", arguments->output}}, inputs);
         with_all_ranks(config, [&] {
             if (arguments->products && is_first_rank())
                 profile_products(config, *arguments);

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/execution.h"
 #include "cli/option_numbers.h"
+#include "cli/outputs.h"
 #include "cli/picture_options.h"
 #include "cli/signals.h"
 #include "cli/step_log.h"
@@ -29,7 +30,7 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -60,6 +61,7 @@ void check_checkpoints(const RunArguments& arguments, const Config& config) {
 
 Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>& found) {
     Config config = arguments.load();
+    check_targets(arguments, config);
     if (!is_emulated(config))
         require_layers(config, "run");
     else if (!arguments.losses.empty())
@@ -198,7 +200,6 @@ void print_dry_run(const RunArguments& arguments, const Job& job, const std::opt
 }
 
 void run_config(const RunArguments& arguments) {
-    check_targets(arguments);
     if (arguments.reference && launched_ranks().rank > 0)  // the reference is one device, on rank 0
         return;
     std::optional<FoundCheckpoint> found = resumed(arguments);
@@ -246,22 +247,19 @@ std::string resume_help(const std::string& checkpoints) {
     return resumable ? fmt::format("\n  help: continue with --resume {}", checkpoints) : "";
 }
 
-bool is_same_place(const std::string& folder, const std::string& other) {
-    const auto place = [](const std::string& name) {
-        return std::filesystem::weakly_canonical(std::filesystem::absolute(name) / "");
-    };
-    return place(folder) == place(other);
-}
-
-void check_targets(const RunArguments& arguments) {
-    check_target_file(arguments.trace);
-    check_target_file(arguments.log);
-    check_plot_file(arguments.losses);
-    check_target_folder(arguments.dump);
-    check_target_folder(arguments.save);
-    check_target_folder(arguments.checkpoints);
-    if (!arguments.save.empty() && !arguments.dump.empty() && is_same_place(arguments.save, arguments.dump))
-        fail("--dump and --save name the same folder\n  help: give each its own");
+// A run that resumes may write its checkpoints to the folder that it resumes from.
+void check_targets(const RunArguments& arguments, const Config& config) {
+    using enum Output::Kind;
+    std::vector<std::string> inputs = inputs_of(arguments.config, config);
+    if (!arguments.resume.empty() && place_of(arguments.resume) != place_of(arguments.checkpoints))
+        inputs.push_back(arguments.resume);
+    check_outputs({{"--trace", arguments.trace},
+                   {"--log", arguments.log},
+                   {"--losses", arguments.losses, Picture},
+                   {"--dump", arguments.dump, Folder},
+                   {"--save", arguments.save, Folder},
+                   {"--checkpoint", arguments.checkpoints, Folder}},
+                  inputs);
 }
 
 Config RunArguments::load() const {

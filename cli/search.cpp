@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
+#include "cli/outputs.h"
 #include "cli/picture_options.h"
 #include "cli/search_line.h"
 #include "cli/signals.h"
@@ -355,9 +356,11 @@ void search_objective(const Config& config, const SearchArguments& arguments) {
 void search_config(const SearchArguments& arguments) {
     const Config config = arguments.config.load();
     end_soon_on_signals();
-    check_plot_file(arguments.plot);
     check_config_target(arguments.output);
     check_csv(arguments.csv, arguments.json);
+    check_outputs(
+        {{"-o", arguments.output}, {"--plot", arguments.plot, Output::Kind::Picture}, csv_output(arguments.csv)},
+        inputs_of(arguments.config, config));
     at_its_place(config, [&] {
         if (searches_cluster(config))
             with_computing_ranks(config.run.timeout,

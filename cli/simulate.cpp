@@ -1,6 +1,7 @@
 // simulate: predicts the trace of a config and its numbers.
 #include "cli/command.h"
 #include "cli/option_numbers.h"
+#include "cli/outputs.h"
 #include "cli/picture_options.h"
 #include "cli/streams.h"
 #include "report/answers.h"
@@ -192,10 +193,12 @@ void simulate_config(SimulateArguments arguments) {
     keep_large_blocks();
     arguments.config.read_pipe();
     Config config = arguments.config.load();
-    check_target_file(arguments.trace);
-    check_target_file(arguments.slack);
-    check_plot_file(arguments.plot);
     check_csv(arguments.csv, arguments.json);
+    check_outputs({{"--trace", arguments.trace},
+                   {"--slack", arguments.slack},
+                   {"--plot", arguments.plot, Output::Kind::Picture},
+                   csv_output(arguments.csv)},
+                  inputs_of(arguments.config, config, arguments.questions.what_if));
     arguments.questions.slack = !arguments.slack.empty();
     if (!arguments.program.empty())
         refuse_reports(arguments);

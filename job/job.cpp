@@ -230,7 +230,7 @@ TraceRules trace_rules(const Trace& trace) {
     config.run.transport = root["run"]["transport"].choice(config.run.transport);
     TraceRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
     if (const Yaml lengths = root["pipeline"]["micro_batch_lengths"]; lengths.present())
-        rules.costs.lengths = read_lengths(lengths, "");
+        rules.costs.lengths = read_lengths(lengths, reading);
     const Yaml cluster = root["cluster"];
     config.cluster.dispatcher = cluster["dispatcher"].choice(config.cluster.dispatcher);
     if (config.cluster.dispatcher == ClusterConfig::Dispatcher::PerHost) {

@@ -94,7 +94,7 @@ std::string switch_schema();
 
 // Read pipeline.micro_batch_lengths: from a CSV, or from the key, which is a list or the path of a CSV.
 std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
-std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, const std::string& folder);
+std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, KeyReading& reading);
 std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
 // Reads a list of names of layers, which must not be empty.

@@ -315,6 +315,7 @@ struct Config {
     std::map<std::string, Place> places;  // "pipeline.split[1]" -> line and column
     std::string yaml;                     // the effective configuration as canonical YAML
     std::set<std::string> absolute;       // keys with absolute paths in the file
+    std::vector<std::string> paths;       // the absolute paths of all files and folders that it names
 
     // Throws Error (BadInput) at `key`, or at its closest parent that the file has.
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;

@@ -53,6 +53,10 @@ struct KeyDomain {
 struct KeyReading {
     std::string folder;  // paths are relative to it
     std::vector<StageClaim>& claims;
+    std::vector<std::string> paths = {};  // the absolute paths of all files and folders that the config names
+
+    // Returns the absolute path, and keeps it. An empty text is no path.
+    std::string path_of(const std::string& text);
 };
 
 template <class Owner>
@@ -332,7 +336,7 @@ constexpr auto path_key() {
     auto value = text_key<members...>();
     value.domain.kind = KeyKind::Path;
     value.read = [](const KeyDomain&, const Yaml& at, Owner& owner, KeyReading& reading) {
-        member_of<members...>(owner) = absolute_path(reading.folder, at.text());
+        member_of<members...>(owner) = reading.path_of(at.text());
     };
     value.path = [](Owner& owner) { return &member_of<members...>(owner); };
     return value;

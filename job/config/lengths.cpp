@@ -213,9 +213,9 @@ private:
 
 std::vector<MicroBatchLength> read_lengths_file(const std::string& path) { return LengthsFile(path).read(); }
 
-std::vector<MicroBatchLength> read_lengths(const Yaml& at, const std::string& folder) {
+std::vector<MicroBatchLength> read_lengths(const Yaml& at, KeyReading& reading) {
     if (at.is_text()) {
-        const std::string path = absolute_path(folder, at.text());
+        const std::string path = reading.path_of(at.text());
         std::error_code error;
         if (std::filesystem::is_regular_file(path, error))
             return read_lengths_file(path);

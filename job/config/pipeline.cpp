@@ -129,7 +129,7 @@ void read_schedule(const KeyDomain&, const Yaml& at, Config& config, KeyReading&
     if (schedule.empty())
         at.complain("'pipeline.schedule' is empty", "write the name of a schedule, such as 1f1b");
     if (schedule.ends_with(".csv"))
-        schedule = absolute_path(reading.folder, schedule);
+        schedule = reading.path_of(schedule);
 }
 
 // The key itself precedes claims that follow from other keys.
@@ -170,7 +170,7 @@ std::string print_mini_batch(const Config& config) {
 }
 
 void read_unequal(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
-    config.pipeline.micro_batch_lengths = read_lengths(at, reading.folder);
+    config.pipeline.micro_batch_lengths = read_lengths(at, reading);
 }
 
 std::string print_replicas(const Config& config) {

@@ -61,6 +61,13 @@ std::string absolute_path(const std::string& folder, const std::string& path) {
     return path.empty() ? path : (std::filesystem::path(folder) / path).lexically_normal().string();
 }
 
+std::string KeyReading::path_of(const std::string& text) {
+    std::string path = absolute_path(folder, text);
+    if (!path.empty())
+        paths.push_back(path);
+    return path;
+}
+
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help) {
     at.complain(fmt::format("{} is not in this version", what), help);
 }
@@ -80,6 +87,7 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     KeyReading reading{folder, written.claims};
     for (const ConfigBlock& block : config_blocks())
         read_block(block, root[block.name], config, reading);
+    config.paths = std::move(reading.paths);
     refuse_keys_of_gpus(root, config);
     refuse_two_precisions(root);
     config.sweep = read_sweep(root[kSweep]);

@@ -30,7 +30,7 @@ std::optional<std::string_view> named_in(const std::string& model, const std::ve
 }
 
 // Reads the model's name; empty if it is missing or unknown. Which other keys are right depends on the model.
-std::string model_in(const Yaml& at, const std::string& folder, Config& config) {
+std::string model_in(const Yaml& at, KeyReading& reading, Config& config) {
     const std::vector<std::string_view> models = model_names();
     const std::string known = fmt::format(
         "models: {}, a transformer of `pipewright list transformers`, a config.json, or a file with the times of "
@@ -39,15 +39,16 @@ std::string model_in(const Yaml& at, const std::string& folder, Config& config) 
     const std::string model = at.text();
     if (const Transformer* transformer = find_transformer(model)) {
         config.workload.transformer = *transformer;
-    } else if (is_transformer_config(absolute_path(folder, model))) {
-        config.workload.transformer = read_transformer_config(absolute_path(folder, model));
-        return absolute_path(folder, model);
+    } else if (is_transformer_config(absolute_path(reading.folder, model))) {
+        std::string path = reading.path_of(model);
+        config.workload.transformer = read_transformer_config(path);
+        return path;
     } else if (model.empty()) {
         if (!at.present() || at.is_text())
             at.complain("'workload.model' is missing",
                         fmt::format("write workload: {{model: {}}}; {}", models.front(), known));
     } else if (model_file(model) != ModelFile::None) {
-        return absolute_path(folder, model);
+        return reading.path_of(model);
     } else if (find_model(model) == nullptr) {
         std::vector<std::string_view> all = models;
         for (const Transformer& preset : transformer_presets())
@@ -62,7 +63,7 @@ std::string model_in(const Yaml& at, const std::string& folder, Config& config) 
 }
 
 void read_model(const KeyDomain&, const Yaml& at, Config& config, KeyReading& reading) {
-    config.workload.model = model_in(at, reading.folder, config);
+    config.workload.model = model_in(at, reading, config);
 }
 
 std::vector<std::string_view> dataset_names() {

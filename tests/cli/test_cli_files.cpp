@@ -109,15 +109,16 @@ TEST_F(CliFiles, AnIncompleteSaveIsRefused) {
 TEST_F(CliFiles, TargetsAreCheckedBeforeTheWork) {
     const std::string steps = "run mlp.yaml --steps 1000000000 ";  // which would take too long to wait for
     for (const char* target :
-         {"--trace no/t.json", "--trace .", "--losses no/l.svg", "--save mlp.yaml", "--dump mlp.yaml/x"}) {
+         {"--trace no/t.json", "--trace .", "--losses no/l.svg", "--save uniform.yaml", "--dump mlp.yaml/x"}) {
         const std::string error = error_of(steps + target, 1);
         EXPECT_TRUE(contains(error, "error: cannot write '")) << error;
     }
-    EXPECT_TRUE(contains(error_of(steps + "--save x --dump ./x/", 2), "the same folder"));
-    for (const char* command : {"simulate uniform.yaml --trace no/t.json", "simulate uniform.yaml --plot no/x.svg",
-                                "search mlp.yaml -o no/b.yaml", "search mlp.yaml --plot no/b.html",
-                                "profile mlp.yaml -o no/p.yaml", "compare mlp.yaml --plot no/x.html",
-                                "plan uniform.yaml -o no/p.csv", "compare mlp.yaml --schedules gpipe -o mlp.yaml"}) {
+    EXPECT_TRUE(contains(error_of(steps + "--save x --dump ./x/", 2), " both write 'x'"));
+    for (const char* command :
+         {"simulate uniform.yaml --trace no/t.json", "simulate uniform.yaml --plot no/x.svg",
+          "search mlp.yaml -o no/b.yaml", "search mlp.yaml --plot no/b.html", "profile mlp.yaml -o no/p.yaml",
+          "compare mlp.yaml --plot no/x.html", "plan uniform.yaml -o no/p.csv",
+          "compare mlp.yaml --schedules gpipe -o uniform.yaml"}) {
         const std::string error = error_of(command, 1);
         EXPECT_TRUE(contains(error, "error: cannot write '")) << command << error;
     }
