@@ -213,13 +213,14 @@ void run_config(const RunArguments& arguments) {
         return print_dry_run(arguments, job, found);
     Outputs outputs;
     const int done = found ? found->checkpoint.step : 0;
+    const std::int64_t samples_before = found ? found->checkpoint.samples : 0;
     RunOptions options = options_of(arguments, done + job.config.training.steps);
     if (found) {
         print_note(fmt::format("resumed from {}, after step {}", found->folder, done));
         options.resumed = std::make_shared<const FoundCheckpoint>(std::move(*found));
     }
     StepLog log(launched_ranks().rank > 0 ? "" : arguments.log, job.config.pipeline.mini_batch,
-                options.resumed != nullptr);
+                options.resumed ? std::optional(done) : std::nullopt);
     RunResult end;
     options.finished = [&](const RunResult& result) {
         outputs.attempt([&] { print_run(arguments, job, result); });
@@ -229,7 +230,8 @@ void run_config(const RunArguments& arguments) {
         });
         outputs.attempt([&] {
             if (!arguments.losses.empty())
-                plot_curves({{job.config.pipeline.schedule, result.losses, samples_after(job, result.losses.size())}},
+                plot_curves({{job.config.pipeline.schedule, result.losses,
+                              samples_after(job, result.losses.size(), samples_before)}},
                             "samples", "loss", arguments.losses, arguments.view);
         });
     };

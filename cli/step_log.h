@@ -4,15 +4,17 @@
 #include "exec/execute.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace pw {
 
 class StepLog {
 public:
-    // Opens the file; a run that resumes adds to it. `samples` is the number of each step. An empty name means no file.
-    // Throws Error (RunFailed) where it cannot be opened.
-    StepLog(std::string path, std::int64_t samples, bool resumes);
+    // Opens the file. A run that resumes after a step adds to it, and prints a note if the file has later steps, which
+    // are in it twice then. `samples` is the number of each step. An empty name means no file. Throws Error (RunFailed)
+    // where it cannot be opened.
+    StepLog(std::string path, std::int64_t samples, std::optional<int> resumed_after);
     ~StepLog();
     StepLog(const StepLog&) = delete;
     StepLog& operator=(const StepLog&) = delete;

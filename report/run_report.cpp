@@ -58,7 +58,7 @@ std::string learning_text(const RunResult& result) {
                        result.losses.back(), result.losses.size(), result.weights_hash);
 }
 
-std::vector<double> samples_after(const Job& job, std::size_t updates) {
+std::vector<double> samples_after(const Job& job, std::size_t updates, std::int64_t before) {
     const Shape& shape = job.plan.shape;
     const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
     std::vector<double> samples;
@@ -66,7 +66,7 @@ std::vector<double> samples_after(const Job& job, std::size_t updates) {
         const auto steps = static_cast<std::int64_t>(k) / shape.updates();
         const int update = static_cast<int>(static_cast<std::int64_t>(k) % shape.updates());
         const std::int64_t microbatches = steps * shape.microbatches + shape.last_of(update) + 1;
-        samples.push_back(static_cast<double>(sizes.first_sample(microbatches / shape.slices)));
+        samples.push_back(static_cast<double>(before + sizes.first_sample(microbatches / shape.slices)));
     }
     return samples;
 }

@@ -230,6 +230,24 @@ echo $first >process
     EXPECT_FALSE(std::filesystem::exists(file("kept/pipewright.lock")));
 }
 
+// The curve begins after the samples of the checkpoint, and steps that are twice in a log are told.
+TEST_F(Resume, ContinuesItsCurveAndItsLog) {
+    run_well("run four.yaml --checkpoint kept --checkpoint-every 2 --keep 9 --log log.jsonl --losses whole.json");
+    const Said rest = run_well("run four.yaml --resume kept/step-00000002 --log log.jsonl --losses rest.json");
+    const Json all = Json::parse(read("whole.json"))["curves"][0], later = Json::parse(read("rest.json"))["curves"][0];
+    EXPECT_EQ(later["x"], Json(std::vector<double>({48, 64, 80, 96})));
+    ASSERT_EQ(all["x"].size(), 6u);
+    for (std::size_t k = 0; k < 4; ++k) {
+        EXPECT_EQ(later["x"][k], all["x"][k + 2]);
+        EXPECT_EQ(later["values"][k], all["values"][k + 2]);
+    }
+    EXPECT_TRUE(says(rest.err, "note: 'log.jsonl' has steps up to 6 already: 3 to 6 are in it again")) << rest.err;
+    const Said next = run_well("run four.yaml --steps 8 --resume kept/step-00000006 --log log.jsonl");
+    EXPECT_FALSE(says(next.err, "already")) << next.err;
+    write("other.log", "no JSON\n");
+    EXPECT_FALSE(says(run_well("run four.yaml --resume kept/step-00000002 --log other.log").err, "already"));
+}
+
 // Without its last checkpoint the end of the training is lost and the run fails; a lost intermediate checkpoint is a
 // warning.
 TEST_F(Resume, ARunWithoutItsLastCheckpointFails) {
