@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -81,6 +82,18 @@ Bytes of_process(Resource resource) {
 
 }  // namespace
 
+Bytes memory_left_in_system(const std::string& facts) {
+    std::ifstream file(facts);
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        std::string key;
+        Bytes kibibytes = 0;
+        if (words >> key >> kibibytes && key == "MemAvailable:")
+            return kibibytes * 1024;
+    }
+    return of_system();
+}
+
 // Lines of `own` are "0::/path" (version 2) and "4:memory:/path".
 Bytes memory_left_in_groups(const std::string& root, const std::string& own) {
     Bytes left = kNoLimit;
@@ -98,8 +111,9 @@ Bytes memory_left_in_groups(const std::string& root, const std::string& own) {
 }
 
 Bytes memory_of_machine() {
-    static const Bytes least = std::min({of_system(), memory_left_in_groups("/sys/fs/cgroup", "/proc/self/cgroup"),
-                                         of_process(RLIMIT_AS), of_process(RLIMIT_DATA)});
+    static const Bytes least =
+        std::min({memory_left_in_system("/proc/meminfo"), memory_left_in_groups("/sys/fs/cgroup", "/proc/self/cgroup"),
+                  of_process(RLIMIT_AS), of_process(RLIMIT_DATA)});
     return least;
 }
 

@@ -77,4 +77,12 @@ TEST_F(ControlGroups, ThatCannotBeReadAreNoLimit) {
     EXPECT_EQ(left(), kUnlimited);
 }
 
+TEST_F(ControlGroups, TheSystemHasWhatItCallsAvailable) {
+    write("meminfo", "MemTotal:       8000 kB\nMemFree:        1000 kB\nMemAvailable:   2000 kB\nSwapFree:  9000 kB\n");
+    EXPECT_EQ(memory_left_in_system(file("meminfo").string()), 2'048'000);
+    const Bytes all = memory_left_in_system("/nowhere");
+    EXPECT_GT(all, memory_left_in_system("/proc/meminfo"));
+    EXPECT_LE(memory_of_machine(), all);
+}
+
 }  // namespace pw
