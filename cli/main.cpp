@@ -269,6 +269,7 @@ int main(int argc, char** argv) {
         mallopt(M_MMAP_THRESHOLD, 4 << 20);
         pw::keep_standard_streams();
         pw::fit_tables_to_terminal();
+        pw::keep_words(argc, argv);
         pw::run_command_line(argc, argv);
         return 0;
     } catch (const pw::StoppedByOthers& error) {  // another rank reports the cause

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 namespace pw {
 
@@ -22,6 +23,7 @@ namespace {
 constexpr std::size_t kLongestLine = 4000;  // of a message: a value in a file may be a megabyte long
 
 Verbosity chosen_verbosity = Verbosity::Normal;
+std::vector<std::string> broken_words;  // of the command line, with line breaks in them
 
 [[noreturn]] void fail_to_write() {
     fail_with(ExitCode::RunFailed, "cannot write to standard output: {}", std::strerror(errno));
@@ -55,8 +57,21 @@ void finish_results() {
         fail_to_write();
 }
 
+void keep_words(int count, char** words) {
+    for (const std::string_view word : std::span(words, static_cast<std::size_t>(count)))
+        if (word.size() > 1 && word.find_first_of("\n\t") != std::string_view::npos)
+            broken_words.emplace_back(word);
+}
+
 void write_message(std::string_view text) {
-    const std::string line = shortened_lines(escaped_controls(text), kLongestLine) + '\n';
+    std::string named(text);
+    for (const std::string& word : broken_words)
+        for (std::size_t at = 0; (at = named.find(word, at)) != std::string::npos;) {
+            const std::string escaped = escaped_line(word);
+            named.replace(at, word.size(), escaped);
+            at += escaped.size();
+        }
+    const std::string line = shortened_lines(escaped_controls(named), kLongestLine) + '\n';
     std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -48,6 +48,9 @@ private:
     FirstFailure failure_;
 };
 
+// Sets the words of the command line: write_message() escapes the line breaks in them.
+void keep_words(int count, char** words);
+
 // Writes a line to stderr, escaped as results are and cut to a readable length. A stderr that cannot be written is not
 // an error: it could not be reported.
 void write_message(std::string_view text);

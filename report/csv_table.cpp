@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -12,10 +13,16 @@ namespace {
 
 using CsvRow = std::map<std::string, std::string>;  // by column
 
+// A spreadsheet would take such a text for a formula, which may run programs: an apostrophe in front makes it a text.
+std::string plain_text(std::string text) {
+    const bool is_formula = !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
+    return is_formula ? "'" + text : text;
+}
+
 std::string text_of_value(const Json& value) {
     if (value.is_null())
         return "";
-    return value.is_string() ? value.get<std::string>() : value.dump();
+    return value.is_string() ? plain_text(value.get<std::string>()) : value.dump();
 }
 
 void add_cells(const std::string& name, const Json& value, std::vector<std::string>& columns, CsvRow& row) {

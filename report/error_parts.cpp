@@ -260,7 +260,7 @@ std::string slow_stage_of(const ReplayedTrace& replay) {
                     print_time(all.critical_of_stages[static_cast<std::size_t>(stage)]), print_time(all.makespan));
     const double change = part_of(all.balanced - all.makespan, all.makespan);
     constexpr double kLeast = -0.005;
-    if (change > kLeast)
+    if (!(change <= kLeast))  // also of a step of no time
         return text + "Equal stages would not make the step shorter.\n";
     if (all.makespan == replay.step_time)
         return text + fmt::format("With equal stages the step would take {}, {} less.\n", print_time(all.balanced),

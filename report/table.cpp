@@ -163,7 +163,7 @@ std::string Table::last_row(std::size_t least) const {
     return line_of(rows_.back(), widths);
 }
 
-std::string print_percent(double part) { return fmt::format("{:.1f} %", part * 100); }
+std::string print_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:.1f} %", part * 100); }
 
 std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:+.1f} %", part * 100); }
 

@@ -34,8 +34,8 @@ private:
     bool left_;
 };
 
-std::string print_percent(double part);         // "11.2 %"
-std::string print_signed_percent(double part);  // "+1.5 %"
+std::string print_percent(double part);         // "11.2 %"; "-" for NaN, a part of nothing
+std::string print_signed_percent(double part);  // "+1.5 %"; "-" for NaN
 std::string print_signed_time(Ns time);         // "+1.500 ms"
 
 // Returns "reserved of 12 GB", or the name alone where there is no limit.
