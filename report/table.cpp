@@ -170,8 +170,10 @@ std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : 
 std::string print_signed_time(Ns time) { return (time > 0 ? "+" : "") + print_time(time); }
 
 std::string memory_header(const std::string& name, Bytes limit) {
-    return limit == std::numeric_limits<Bytes>::max() ? name
-                                                      : fmt::format("{} of {}", name, print_bytes_as(limit, limit));
+    if (limit == std::numeric_limits<Bytes>::max())
+        return name;
+    const std::string exact = exact_bytes(limit);  // "16 GiB"; of a kind of devices "81152 MiB", or a number of bytes
+    return fmt::format("{} of {}", name, exact.find(' ') > 4 ? print_bytes_as(limit, limit) : exact);
 }
 
 }  // namespace pw

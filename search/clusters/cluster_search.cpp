@@ -85,6 +85,17 @@ std::vector<std::size_t> next_batch(const std::vector<std::size_t>& order, std::
     return batch;
 }
 
+std::string text_of_best(Ns step, Ns bound) {
+    if (step == kNoPlan)
+        return "nothing fits yet";
+    const std::string text = "best " + print_time(step);
+    return bound > 0 ? fmt::format("{}, gap {:.1f} %", text, 100 * gap_of(step, std::min(bound, step))) : text;
+}
+
+bool is_better(const ClusterPlan& a, const ClusterPlan& b) {
+    return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
+}
+
 class ClusterSearcher {
 public:
     ClusterSearcher(const Config& config, const ClusterLimits& limits, const SearchProgress& progress)
@@ -110,13 +121,7 @@ private:
     void show(const std::string& doing, std::size_t done, std::size_t all) const {
         if (!progress_)
             return;
-        const Ns best = limit_of(1);
-        std::string found = "nothing fits yet";
-        if (best < kNoPlan)
-            found = "best " + print_time(best);
-        if (best < kNoPlan && bound_so_far_ > 0)
-            found += fmt::format(", gap {:.1f} %", 100 * gap_of(best, std::min(bound_so_far_, best)));
-        progress_(fmt::format("{} {}/{}: {}", doing, done, all, found));
+        progress_(fmt::format("{} {}/{}: {}", doing, done, all, text_of_best(limit_of(1), bound_so_far_)));
     }
 
     // Returns the reason that comes last in the enum of those of all processes.
@@ -317,10 +322,7 @@ private:
     }
 
     void finish() {
-        std::stable_sort(result_.plans.begin(), result_.plans.end(), [](const ClusterPlan& a, const ClusterPlan& b) {
-            return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
-                   std::tuple(!b.fits, b.step_time, b.most_reserved());
-        });
+        std::stable_sort(result_.plans.begin(), result_.plans.end(), is_better);
         result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && result_.untried == 0 && every_bound_ &&
                             stop_ == SearchStop::None;
         if (stop_ != SearchStop::None)

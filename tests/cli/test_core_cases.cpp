@@ -11,7 +11,7 @@ class CoreCases : public PublicFolder {
 protected:
     Json simulated(const std::string& arguments) const { return run_well("simulate --json " + arguments).json(); }
 
-    // The step of a plan of `auto`, which no bound beside it may exceed.
+    // The step of a plan of `auto`, and its span: no bound may exceed them.
     Ns step_of_auto(const std::string& arguments) const {
         const Json json = simulated(arguments);
         const Ns step = json.at("step_time_ns");

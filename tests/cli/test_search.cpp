@@ -186,7 +186,7 @@ TEST_F(Search, TriesDataParallelismUnlessItIsAskedNotTo) {
         EXPECT_GE(plan["gap"], 0.0);
     EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], 36'000);
     const Said said = run_well("search free.yaml");
-    EXPECT_TRUE(contains(said.out, "\ndata parallel on 2 devices, 4 micro-batches of 1, 1f1b   36.00 us")) << said.out;
+    EXPECT_TRUE(contains(said.out, "\ndata parallel on 2 devices, 4 micro-batches of 1, 1f1b  36.00 us")) << said.out;
     EXPECT_TRUE(contains(said.err, "replicas of stages are among the choices with search.replicas: true")) << said.err;
     EXPECT_EQ(run_well("search free.yaml --json --set search.replicas=false").json()["objective_ns"], 45'000);
 }
@@ -336,7 +336,7 @@ TEST_F(Search, DrawsEveryObjective) {
 
 TEST_F(Search, RefusesSettingsThatLeaveNothingToTry) {
     const std::string uniform = error_of("search uniform.yaml", 2);
-    EXPECT_TRUE(contains(uniform, "layer graph") && contains(uniform, "sweep")) << uniform;
+    EXPECT_TRUE(contains(uniform, "layer graph") && contains(uniform, "simulate CONFIG --schedules all")) << uniform;
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.schedules='[2f2b]'", 2), "no schedule '2f2b'"));
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.micro_batch_sizes='[3]'", 2), "divides"));
     EXPECT_TRUE(contains(error_of("search config.yaml --set search.stages='[9]'", 2), "9 stages for 4 layers"));

@@ -128,6 +128,7 @@ const std::map<std::string, std::vector<std::string>>& values_by_key() {
         {"parallel.overlap", {"[]"}},
         {"pipeline.schedule", {"gpipe"}},
         {"pipeline.split", {"[fc2]", "[block.3]", "[b, c, d]", "even"}},
+        {"pipeline.cuts", {"blocks", "blocks + workload.model=resnet50"}},
         {"pipeline.micro_batch_lengths", {"[1, 2, 1, 1, 1, 1, 1, 1]", "[2, 1, 1, 1, 1, 1, 1, 1]", "[1, 2, 1, 1]"}},
         {"pipeline.replicas", {"[3, 1]", "[1, 3]", "2"}},
         {"pipeline.micro_batches", {"3", "2 + pipeline.mini_batch="}},
