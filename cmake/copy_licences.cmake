@@ -1,6 +1,7 @@
 # Copies the licence texts of `libraries`, NAME=FILE each, to `folder`/NAME.txt, with those that a text refers to, and adds
 # a line for each library to `folder`/CONTENTS. The text is that of the distribution's package with FILE
 # (/usr/share/doc/PACKAGE/copyright), or one near FILE. It warns where there is none.
+cmake_policy(VERSION 3.25)
 set(heading "# name\tversion\tlicence\tpackage, whose source the distribution has")
 function(find_package_of file)
   set(package "" PARENT_SCOPE)
@@ -93,4 +94,9 @@ list(SORT contents)
 list(JOIN contents "\n" contents)
 file(WRITE ${folder}/CONTENTS "${heading}\n${contents}\n")
 file(GLOB texts ${folder}/*)
+string(LENGTH "$ENV{DESTDIR}" length)
+foreach(text IN LISTS texts)
+  string(SUBSTRING ${text} ${length} -1 installed)
+  list(APPEND CMAKE_INSTALL_MANIFEST_FILES ${installed})
+endforeach()
 file(CHMOD ${texts} FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)

@@ -16,6 +16,8 @@ pipewright_install_licences(${CMAKE_INSTALL_DOCDIR}/licences program ${PIPEWRIGH
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING PATTERN *.md PATTERN *.svg)
 install(DIRECTORY workloads/configs DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program FILES_MATCHING PATTERN *.yaml)
 
+install(CODE "include(\"${PROJECT_SOURCE_DIR}/cmake/folder_permissions.cmake\")" ALL_COMPONENTS)
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME pipewright)
 set(CPACK_PACKAGE_CONTACT "pipewright developers")
