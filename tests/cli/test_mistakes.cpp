@@ -73,7 +73,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"simulate readme.md", {"this is not YAML", "name a config, a YAML file: is 'readme.md' one?"}},
         {"simulate longkey.yaml", {"a key has at most 1024 letters"}},
         {"search gpt.yaml -o best.txt", {"'best.txt' is no name of a config", "-o best.yaml"}},
-        {"run gpt.yaml --checkpoint gpt.yaml", {"is no folder", "name a folder"}, 1},
+        {"run gpt.yaml --checkpoint gpt.yaml", {"would replace 'gpt.yaml'", "write to another folder"}},
+        {"run gpt.yaml --checkpoint four.yaml", {"is no folder", "name a folder"}, 1},
         {"simulate thousand.yaml --plot k.png",
          {"it shows up to 256 devices, the trace has 1000", "write .html, which shows up to 4096, or .json"},
          2,
@@ -175,8 +176,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
          "are."},
         {"simulate four.yaml --set pipeline.replicas=2",
          {"pipeline.replicas=2", "--> pipeline.replicas\n", "cluster.devices to 8"}},
-        {"simulate gpt.yaml --set 'pipeline.split=[x, y]'",
-         {"no layer 'x'", "a split has names of layers", "split: auto"}},
+        {"simulate gpt.yaml --set 'pipeline.split=[x, y]'", {"no layer 'x'", "did you mean 'h'?", "split: auto"}},
         {"simulate gpt.yaml --set 'pipeline.split=[h.9]'",
          {"no layer 'h.9'", "there are h.0 to h.3"},
          2,
@@ -273,8 +273,8 @@ file or in `--set`, and after `help:` the way out. The program prints this page'
 (`tests/cli/test_mistakes.cpp`).
 
 Exit codes: 2 for a mistake in the input, 3 for a plan that does not fit or deadlocks, 1 for a run that failed, 4 for a
-failed check, 5 for a device or rank that became silent. Errors go to stderr. `-q` removes notes and progress, but no
-error.
+failed check, 5 for a device or rank that became silent. A message that begins with "internal error" (1) is about a mistake
+in pipewright: please report it. Errors go to stderr. `-q` removes notes and progress, but no error.
 
 The configs of the examples are `four.yaml`
 

@@ -101,7 +101,7 @@ const pageTests = {
       return equal(texts[0].split(" ")[1], "ms", texts[0]) || equal(timeText(16e9), "16 s", "16 s") || equal(timeText(830), "830 ns", "830 ns");
     },
     "numbers have units"() {
-      return equal(bytesText(1536), "1.5 KiB", "bytes") || equal(roundStep(100, 8), 20, "step") || equal(roundStep(1, 5), 0.2, "step");
+      return equal(bytesText(1536), "1.536 kB", "bytes") || equal(roundStep(100, 8), 20, "step") || equal(roundStep(1, 5), 0.2, "step");
     },
     "the limit of memory is shown"() {
       return equal(limitsOf().join(), "1000000000", "limits");

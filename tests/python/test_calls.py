@@ -194,7 +194,7 @@ class NumbersOfClusters(unittest.TestCase):
         asked = pw.what_if(self.CONFIG, {"parallel.zero": 0}).what_if[0]
         self.assertAlmostEqual(asked["samples_per_second"], result.samples_per_second)
         best = pw.sweep(self.CONFIG, {"parallel.tensor": [1, 2, 4]}).best
-        self.assertEqual(best["parallel.tensor"] if "parallel.tensor" in best else best["set"]["parallel.tensor"], 1)
+        self.assertEqual(best.set["parallel.tensor"], 1)
 
 
 class Errors(unittest.TestCase):

@@ -105,7 +105,7 @@ TEST_P(UnderMpi, ComparesByAProfileAndWritesOnce) {
     const Said plain = on_ranks(2, profiled + " --plot both.html --why");
     ASSERT_EQ(plain.code, 0) << plain.err;
     EXPECT_EQ(plain.out.find("step time"), plain.out.rfind("\nstep time") + 1) << plain.out;
-    EXPECT_NE(plain.out.find("The prediction of"), std::string::npos);
+    EXPECT_NE(plain.out.find("\nPredicted "), std::string::npos) << plain.out;
     EXPECT_EQ(plain.out.find("calibrated during"), std::string::npos);
     EXPECT_NE(read("both.html").find("</html>"), std::string::npos);
     const Said probed = on_ranks(2, profiled + " --interleave 2 --json");
