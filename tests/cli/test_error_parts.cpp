@@ -186,8 +186,9 @@ TEST_F(ErrorPartsOfCompare, WhatCannotBeReplayedIsNamed) {
 
 // What takes no time has no parts.
 TEST_F(ErrorPartsOfCompare, AStepWithoutDurationHasNoPercentages) {
-    run_well("simulate uniform.yaml --set workload.forward='0 ns' --set workload.backward_input='0 ns' "
-             "--set workload.backward_weight='0 ns' --trace none.json");
+    run_well(
+        "simulate uniform.yaml --set workload.forward='0 ns' --set workload.backward_input='0 ns' "
+        "--set workload.backward_weight='0 ns' --trace none.json");
     const Said said = run_well("compare none.json --replay --explain");
     EXPECT_FALSE(contains(said.out, "nan")) << said.out;
     EXPECT_TRUE(contains(said.out, "Equal stages would not make the step shorter")) << said.out;
