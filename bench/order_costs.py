@@ -206,7 +206,7 @@ class Shop:
                         self.follow((kind, stage, batch), (after, stage + 1, batch), delay)
 
     def hold(self):
-        """Adds what is held from F to the end of I, and from F to that of W; and what F and I receive."""
+        """Adds the bytes held from F to the end of I, from F to the end of W, and the bytes that F and I receive."""
         pipe, model = self.pipe, self.model
         for device in range(pipe.devices):
             intervals, bytes_of, counts = [], [], []

@@ -52,7 +52,8 @@ void write_csv(const std::string& file, const Json& rows);
 // Refuses two results on one standard output.
 void check_csv(const std::string& file, bool json);
 
-// Refuses, before long work, a file for a config that cannot be written, or whose name is not that of YAML.
+// Called before long work. Throws Error if the config cannot be written to the file, or if the file's suffix is not
+// .yaml.
 void check_config_target(const std::string& path);
 
 // Makes a job, and prints its notes about the plan to stderr.

@@ -55,7 +55,7 @@ constexpr KindText kKindTexts[] = {
     fail("'{}' is a {}, not a {}\n  help: {}", path, text->name, expected, fmt::format(fmt::runtime(text->use), path));
 }
 
-// Returns whether a cell is that of a plan, or of a plan with a mistake: 0F0, F0_s1, (0F4;1B0)OVERLAP_F_B.
+// Returns whether the text begins with a cell of a plan, which may have a mistake: 0F0, F0_s1, (0F4;1B0)OVERLAP_F_B.
 bool begins_as_cell(std::string_view text) {
     const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
     const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };

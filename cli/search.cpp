@@ -160,7 +160,7 @@ void note_on_programs(const Job& job) {
                     refusals));
 }
 
-// The costs of a search are those of one release.
+// A search costs every plan as one release of a program runs it.
 void note_on_release(const Config& config) {
     const std::optional<Program> program = config.search.program;
     if (!searches_cluster(config) || !program || facts_of(config.parallel.degrees.release).program == program)

@@ -15,8 +15,8 @@ namespace pw {
 // stages are ranges of the forward order and hold whole blocks; else it is empty.
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
 
-// Stages as torch.distributed.pipelining takes them, by the names of the model's own modules: those of torchvision or
-// Hugging Face for built-in models.
+// Stages as torch.distributed.pipelining takes them, by the names of the model's own modules: the names in torchvision
+// or Hugging Face for built-in models.
 struct SplitSpec {
     std::string text;                     // empty: there is none
     std::vector<std::string> inside;      // first layers of stages that begin inside a block

@@ -149,7 +149,7 @@ void require_one_that_works(const Sweep& sweep) {
                                           first.what(), points.size(), setting_of(sweep, 0)));
 }
 
-// Tokens or samples per second, by which points are compared: those of unlike mini-batches have unlike steps.
+// Returns the tokens or samples per second of a point. Steps of points with unlike mini-batches cannot be compared.
 double rate_of(const SweepPoint& point, bool of_tokens) {
     return of_tokens ? work_rate_of(*point.report) : point.report->metrics.samples_per_second;
 }

@@ -40,8 +40,8 @@ Sweep simulate_sweep(const ConfigSource& source, const std::vector<SweepAxis>& a
 // Returns the names in "gpipe,1f1b"; for "all" those of every schedule that trains. Throws Error (BadInput) where one
 // is not the name of a schedule.
 std::vector<std::string> schedules_in(const std::string& list);
-// Simulates the config under each schedule: a sweep whose points are ranked, first those that fit, by tokens or
-// samples per second, and last those that cannot be simulated. Throws as simulate_sweep() does.
+// Simulates the config under each schedule: a sweep whose points are ranked: points that fit by tokens or samples
+// per second, then points that do not fit, last points that cannot be simulated. Throws as simulate_sweep() does.
 Sweep simulate_schedules(const ConfigSource& source, const std::vector<std::string>& schedules, const Hooks& hooks = {},
                          bool with_events = false);
 

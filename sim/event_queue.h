@@ -23,7 +23,7 @@ class EventQueue {
 public:
     EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
 
-    // Durations are by kind; that of a SEND is the time for which it occupies its link. So are the latencies until its
+    // Durations are by kind; a SEND has the time for which it occupies its link. So are the latencies until its
     // message arrives. `busy` may be empty. Of `costs` only what tasks share is read: the cluster, sums, movers and
     // dispatchers. All arguments are read until the next run. `by_rendezvous` is sends_by_rendezvous(). Throws Error
     // (Infeasible) if the plan deadlocks, naming what every device waits for.

@@ -324,7 +324,7 @@ void StepMetrics::add(std::span<const TraceEvent> own) {
     busy_ += static_cast<double>(device.busy);
 }
 
-// Returns the samples of all replicas between two updates of the last stage, or those of a whole step.
+// Returns the samples of all replicas between two updates of the last stage, or in a whole step.
 double StepMetrics::samples_per_update() {
     sort_and_drop_doubles(microbatches_);
     sort_and_drop_doubles(updates_);

@@ -51,7 +51,7 @@ struct ErrorParts {
 };
 
 // Replays the step of the trace that metrics_of() takes its numbers from, of an asynchronous plan the whole run.
-// `proof` is that of the plan. Of `costs` only the lengths of micro-batches and shared dispatchers are read:
+// `proof` is the proof of the plan. Of `costs` only the lengths of micro-batches and shared dispatchers are read:
 // `dispatch`, and the hosts of the cluster. Throws Error: Infeasible when the plan deadlocks in the mode; BadInput
 // naming device, step and task when the events of a device are not its list.
 Mechanics mechanics_of(const Plan& plan, std::shared_ptr<const Proof> proof, const TransferMode& mode,

@@ -125,8 +125,8 @@ void leave_out(Picture& picture, const View& view) {
         picture.memory = 0;
 }
 
-// Among several plans a few that take much longer would make all others narrow: the axis then ends with the longest of
-// the others, and titles say what is cut.
+// A few plans that take much longer than most would make the other plans narrow. The axis ends with the longest of the
+// other plans, and the title of a longer plan says how much of it is drawn.
 void cut_long_ones(Picture& picture, View& view) {
     constexpr std::size_t kLeast = 3;
     constexpr Ns kFar = 2;

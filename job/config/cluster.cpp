@@ -286,7 +286,7 @@ constexpr ConfigKey kClusterKeys[] = {
 
 constexpr const char* kTimesOfLayers = "give the workload as layers with times (a layer graph), or as model: uniform";
 
-// The costs of transformers are those of equal devices, whose messages share nothing but adapters.
+// Costs of transformers assume equal devices, whose messages share nothing but adapters.
 void refuse_unlike_devices(const Yaml& at, const Config& config) {
     const std::vector<DeviceConfig>& devices = config.cluster.devices;
     const auto refuse = [&](std::size_t device, const char* key, const std::string& values, const char* instead) {

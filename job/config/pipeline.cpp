@@ -54,7 +54,7 @@ void claim_stages(const Yaml& split, std::size_t stages, KeyReading& reading) {
                               fmt::format("'pipeline.split' makes {} stage{}", stages, stages == 1 ? "" : "s")});
 }
 
-// Numbers in a list are those of blocks, unless the model is a file, whose layers may be numbered.
+// Numbers in a list count blocks, unless the model is a file, whose layers may have numbers as names.
 bool are_counts(const std::vector<Yaml>& items, const Config& config) {
     const bool has_names = is_transformer(config) || find_model(config.workload.model) != nullptr;
     return has_names && !items.empty() && std::all_of(items.begin(), items.end(), [](const Yaml& item) {

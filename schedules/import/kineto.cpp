@@ -1,9 +1,9 @@
 // Traces of torch.profiler (Kineto): one file for each rank of a pipeline. Tasks are annotations: `PP:0F1` (the cell of
 // a schedule's CSV), which PyTorch's schedules write, or else names as in task_names.h, such as `Forward 1`. A task
-// without a stage is of its rank's place among the files. Times are those of the annotation on the GPU if all tasks
-// have one. Else they are the host's, from the first to the last operator in the annotation that computes: PyTorch
-// waits for messages inside of it. Steps are those of `ProfilerStep#n`. Annotations of transfers and of sums of
-// gradients are left out, since they overlap.
+// without a stage is of its rank's place among the files. If all tasks have an annotation on the GPU, its times are
+// taken. Otherwise times are the host's, from the first to the last operator in the annotation that computes: PyTorch
+// waits for messages inside of the annotation. `ProfilerStep#n` gives the steps. Annotations of transfers and of sums
+// of gradients are left out, since they overlap.
 #include "schedules/import/recorded_ranks.h"
 #include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"
@@ -35,7 +35,7 @@ constexpr std::string_view kHost = "user_annotation", kGpu = "gpu_user_annotatio
 enum class NameKind { Cell, Numbered, Counted };
 
 struct Annotation {
-    Task task;  // stage -1: that of the rank; micro-batch kNotNamed: it is counted
+    Task task;  // stage -1: the stage of the rank; micro-batch kNotNamed: counted
     Ns start, end;
     std::int64_t thread;  // a thread of the host, or a stream of the GPU
     NameKind kind = NameKind::Cell;

@@ -1,4 +1,4 @@
-// The samples, tokens and FLOPs per second of a transformer on a cluster: those of all replicas, in every command.
+// Every command gives the samples, tokens and FLOPs per second of all replicas of a transformer on a cluster.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 
