@@ -52,8 +52,8 @@ void write_csv(const std::string& file, const Json& rows);
 // Refuses two results on one standard output.
 void check_csv(const std::string& file, bool json);
 
-// Called before long work. Throws Error if the config cannot be written to the file, or if the file's suffix is not
-// .yaml.
+// Called before long work. Throws Error if the config cannot be written to the file, or if the file's suffix is neither
+// .yaml nor .yml.
 void check_config_target(const std::string& path);
 
 // Makes a job, and prints its notes about the plan to stderr.

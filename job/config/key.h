@@ -86,8 +86,9 @@ struct KeyLimit {
     Elsewhere elsewhere = Elsewhere::Refused;
 };
 
-// The commands whose answers a key changes. A key of runs or searches changes no prediction, and no note says so: one
-// file serves all commands.
+// The commands whose answers a key changes. Keys of runs and searches change no prediction, except
+// `training.steps`, which is also the length of asynchronous plans. No note says that such a key is idle in another
+// command, since one file serves all commands.
 enum class KeyReader { OfBlock, All, Runs, Searches };
 
 template <class Owner>
