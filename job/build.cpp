@@ -53,7 +53,7 @@ StageSplit split_by_names(const Config& config, const Model& model) {
     }
 }
 
-// Returns the letters of the stages of a list of blocks, which has the stages of device 0 first, then those of
+// Returns the letters of the stages of a list of blocks, which has the stages of device 0 first, then the stages of
 // device 1.
 std::vector<std::string> letters_of_counts(const Config& config) {
     const std::vector<int>& blocks = config.pipeline.blocks;

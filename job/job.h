@@ -36,7 +36,8 @@ using Notices = std::vector<std::string>;
 // Makes the job of a config. Throws Error (BadInput) at the key whose value cannot be used. `notices` receives notes
 // about the plan for the user.
 Job make_job(Config config, Notices& notices);
-// The same where the config's plan was made before, by the same config; null: it was not. A plan by costs takes long.
+// Takes the plan that was made before for the same config, since a plan by costs takes long. Null: the plan is made
+// here.
 Job make_job(Config config, const ProvenPlan* known, Notices& notices);
 // Makes the job with a profile that has been measured, instead of `cluster.profile`.
 Job make_job(Config config, Profile measured, Notices& notices);

@@ -20,7 +20,7 @@ std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& gr
 struct SplitSpec {
     std::string text;                     // empty: there is none
     std::vector<std::string> inside;      // first layers of stages that begin inside a block
-    std::vector<std::string> no_modules;  // those that are no module of the model, so that there is no text
+    std::vector<std::string> no_modules;  // layers that are no module of the model, so that there is no text
 };
 // Returns an empty one where a stage is no range of the forward order, and for files whose layers are numbers.
 SplitSpec pytorch_split_spec(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);

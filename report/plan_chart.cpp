@@ -38,7 +38,7 @@ std::vector<const PlanDot*> pareto_front(const std::vector<PlanDot>& plans) {
     return front;
 }
 
-// The parts of a plan's name that are not those of all plans of the front. Empty parts are left out.
+// The parts of a plan's name in which plans of the front differ. Empty parts are left out.
 std::string short_name(const PlanDot& plan, const std::vector<const PlanDot*>& front) {
     std::vector<std::string> differing;
     for (std::size_t i = 0; i < plan.parts.size(); ++i)

@@ -32,7 +32,7 @@ struct TimedPlan {
 Explanation explain(const TimedPlan& timed);
 
 // Return, and add to an explanation of times that include them, the waits of tasks for the calls of their host's
-// dispatcher. By node: the time for which the device of a task was ready and its host issued the calls of others.
+// dispatcher. By node: the time for which the device of a task was ready while its host issued calls of other devices.
 std::vector<Ns> waits_for_calls(const PlanGraph& graph, const Recurrence& order, const EventQueue& events);
 void add_waits_for_calls(const PlanGraph& graph, const EventQueue& events, const std::vector<Ns>& waits,
                          Explanation& all);

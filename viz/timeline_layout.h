@@ -26,7 +26,7 @@ struct LegendItem {
     double x = 0;          // left edge of the mark
 };
 
-// Heights and widths are those of text of 11 pixels; layouts of larger text have larger ones.
+// Heights and widths are for text of 11 pixels; larger text has larger heights and widths.
 struct TimelineLayout {
     double scale = 1;  // of the text: View::font is 11 times as much
     int width = 1200, left = 120, height = 0;
@@ -63,7 +63,7 @@ bool draws_bands(const TimelineLayout& layout, const Picture& picture, const Tim
 // Pixels of a mark of a legend, and of the space up to its words.
 double mark_width(LegendItem::Mark mark);
 
-// Returns whether the memory of each panel is one curve, that of its device with the highest peak.
+// Returns whether each panel has one curve of memory: the device with the highest peak.
 bool has_curve_per_panel(const Picture& picture);
 
 // Returns the rows of a panel whose memory is drawn.

@@ -22,8 +22,8 @@ struct ChildStart {
     const sigset_t* mask = nullptr;  // its blocked signals; null: those of this process
 };
 
-// Starts the first of `words`, which is searched in PATH, with the others as arguments. Returns 0 and sets `child`, or
-// returns the error.
+// Starts the program `words[0]`, which is searched in PATH, with the remaining words as arguments. Returns 0 and sets
+// `child`, or returns the error.
 int start_child(const std::vector<std::string>& words, const ChildStart& start, pid_t& child);
 
 }  // namespace pw

@@ -60,7 +60,7 @@ class KeptReport:
 
 
 class KeptNumbers:
-    """The numbers and notes of an outcome whose texts and pictures are those of its report."""
+    """The numbers and notes of an outcome. Its texts and pictures come from its report."""
 
     def __init__(self, numbers: dict[str, Any], notes: list[str]) -> None:
         self.notes = notes
@@ -71,7 +71,7 @@ class KeptNumbers:
 
 
 class KeptOutcome:
-    """An outcome without its reports. The `most` rows of a table are the first ones of the whole table."""
+    """An outcome without its reports. The `most` rows of a table are its first rows."""
 
     def __init__(self, outcome: _core.Outcome) -> None:
         self.notes = outcome.notes

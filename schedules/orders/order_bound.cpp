@@ -22,7 +22,7 @@ struct Visit {
     Ns added, most_added;           // to the gradients of another micro-batch: the least and the most
     Ns head, trip, tail, way_back;  // until F starts, from its end to I, from the end of I; the part of the tail on the
                                     // way to the first stage and there
-    Ns lead;                        // from the start of F on the device's first stage to that of this F
+    Ns lead;                        // from the start of F on the device's first stage to the start of this F
     Ns rest() const { return backward - input; }  // the least time after I
 };
 

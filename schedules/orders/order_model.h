@@ -82,7 +82,7 @@ public:
     Ns updates_between_passes(int device) const { return between_[static_cast<std::size_t>(device)]; }
     // Whether the update of each stage follows the stage's last B or W on the device.
     bool updates_follow_passes() const { return updates_follow_; }
-    // Returns the least time from the start of I to the end of I or B, and to that of I and W or B.
+    // Return the least time of I alone or B, and of I and W together or B.
     Ns least_input(int input) const { return std::min(time(2 * input), time(2 * input + 1)); }
     Ns least_backward(int input) const {
         return std::min(time(2 * input) + time(2 * (input + 1)), time(2 * input + 1));

@@ -1,5 +1,5 @@
 // Output of pipewright for some five hundred configs, compared with tests/cli/recorded/: a change of structure does not
-// change it. Predictions are those of every fifth config, weights those of every fifteenth; PIPEWRIGHT_SOAK=1 computes
+// change it. Every fifth config is predicted, and every fifteenth is run; PIPEWRIGHT_SOAK=1 computes
 // all, PIPEWRIGHT_RECORD=1 writes the files again.
 #include "tests/support/cli_rig.h"
 #include "tests/support/recorded_configs.h"

@@ -66,7 +66,7 @@ TEST(Splits, OfALayoutMustFitTheModel) {
                 {"no embedding"});
 }
 
-// Primus's decoder_pipeline_manual_split_list: the chunks of rank 0, then those of rank 1, ...
+// Primus's decoder_pipeline_manual_split_list: the chunks of rank 0, then the chunks of rank 1, ...
 TEST(Splits, AreReadAsBlocksByRank) {
     EXPECT_EQ(blocks_of_stages(transformer("split: [3, 4, 4, 5]")), (std::vector{3, 4, 4, 5}));
     EXPECT_EQ(blocks_of_stages(transformer("schedule: interleaved, split: [1, 2, 3, 2, 3, 2, 2, 1]")),

@@ -109,7 +109,7 @@ private:
     std::vector<Tasks> lists_;
 };
 
-// Adds to the lists all others in which neighbours of different micro-batches run as pairs.
+// Adds to the lists every list in which neighbours of different micro-batches run as pairs.
 inline std::vector<Tasks> with_pairs(const std::vector<Tasks>& lists) {
     std::vector<Tasks> all;
     for (const Tasks& list : lists) {

@@ -39,7 +39,7 @@ struct BuiltInModel {
     // the data set's images, for models that take any number. Throws Error (BadInput) for options that do not fit
     // together.
     Model (*build)(const ModelOptions& options, int channels, LayerKind loss);
-    // Returns the name of a layer or block in the model's common implementation in PyTorch. Null: it is the same.
+    // Returns the name of a layer or block in the model's common implementation in PyTorch. Null: the name is the same.
     std::string (*module_of)(const std::string& name) = nullptr;
 };
 

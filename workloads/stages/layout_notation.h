@@ -21,7 +21,7 @@ std::vector<std::string> stages_of_layout(std::string_view layout);
 StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::string>& stages, bool is_decoder);
 
 // Returns the layout of stages that are ranges of the forward order. Which layer is what, its `part` says, else its
-// name; all others are t, those of one block together, except that in a decoder only blocks with a number are t. The
+// name; the remaining layers of each block are one t, in a decoder only if the block has a number. The
 // last stage has the L of a graph without one. Where a stage would be empty, or a block is cut, there is none.
 std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_decoder);
 
