@@ -46,10 +46,9 @@ WIDTH, SAMPLES = 8, 3  # of every layer; of a micro-batch
 PATIENCE = 60          # seconds
 REFUSED = {
     ("to", "forward-only"),  # PyTorch requires a backward pass of every micro-batch
-    ("from", "1F1B"),        # Schedule1F1B._get_pipeline_order() counts the last rank's micro-batches from 1
 }
 # Left out: PyTorch's runtime has one copy of a stage, and no slices of sequences.
-NOT_IN_PYTORCH = {"chimera", "dualpipe", "seq1f1b"}
+NOT_IN_PYTORCH = {"chimera", "dualpipe", "auto-bidirectional", "seq1f1b"}
 EXPORTS = {"csv": ("compute_only", []), "csv-comms": ("compute_comms", []),
            "csv-comms, deferred": ("compute_comms", ["--set", "transfer.receive=deferred"])}
 CONTROLS = {"csv-comms, edge": ("compute_comms", ["--set", "transfer.communicator=edge"])}
