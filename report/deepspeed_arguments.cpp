@@ -139,6 +139,8 @@ Notices notes_on_script(const ExportedPlan& plan) {
     if (parallel.recompute != RecomputeKind::None)
         notes.push_back(fmt::format("the training script recomputes: parallel.recompute is {}, for a share of {}",
                                     name_of(parallel.recompute), parallel.recomputed));
+    if (parallel.sharers() < parallel.replicas())
+        notes.emplace_back("groups of replicas (MiCS) need DeepSpeed 0.18: 0.19 has removed them");
     return notes;
 }
 
