@@ -258,8 +258,8 @@ void compare(const CompareArguments& arguments) {
         return compare_shown(arguments.config, schedules_in(arguments.schedules),
                              {arguments.folder, arguments.csv, arguments.json, arguments.turns});
     const Config config = arguments.config.load();
-    check_outputs(outputs_of(arguments), inputs_of(arguments.config, config));
     with_all_ranks(config, [&] {
+        check_outputs(outputs_of(arguments), inputs_of(arguments.config, config));
         const Comparison comparison = compare_config(arguments, config);
         if (is_first_rank())
             print_comparison(comparison, arguments, limit);

@@ -132,8 +132,10 @@ void compare_shown(const ConfigArguments& arguments, const std::vector<std::stri
     ConfigArguments of_first = arguments;
     of_first.set.push_back("pipeline.schedule=" + schedules.front());
     const Config first = of_first.load();
-    check_outputs({{"-o", output.folder, Output::Kind::Folder}, csv_output(output.csv)}, inputs_of(arguments, first));
     with_all_ranks(first, [&] {
+        if (is_first_rank())  // which writes the folder, too
+            check_outputs({{"-o", output.folder, Output::Kind::Folder}, csv_output(output.csv)},
+                          inputs_of(arguments, first));
         ScheduleHooks hooks;
         ComparisonOutput shown(output);
         ProgressLine line;

@@ -1,5 +1,6 @@
 #include "cli/outputs.h"
 
+#include "job/launched_ranks.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
@@ -12,7 +13,10 @@ namespace pw {
 
 namespace {
 
+// Rank 0 writes files and pictures; every rank writes its own part of a folder.
 void check_target(const Output& output) {
+    if (output.kind != Output::Kind::Folder && !is_first_rank())
+        return;
     switch (output.kind) {
         case Output::Kind::File:
             return check_target_file(output.path);

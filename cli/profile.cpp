@@ -167,8 +167,8 @@ Action add_profile(CLI::App& command) {
         std::vector<std::string> inputs = inputs_of(arguments->config, config);
         for (const std::string& measured_again : {config.cluster.profile, config.cluster.products})
             std::erase(inputs, measured_again);
-        check_outputs({{"-o", arguments->output}}, inputs);
         with_all_ranks(config, [&] {
+            check_outputs({{"-o", arguments->output}}, inputs);
             if (arguments->products && is_first_rank())
                 profile_products(config, *arguments);
             else if (arguments->products)
