@@ -16,8 +16,8 @@ struct Output {
 };
 
 // Throws Error if an output cannot be written (RunFailed), and if one is a file or a folder that the command reads or
-// another output, under whatever name (BadInput). Pipes and devices may be both. Ranks that work together call it in with_all_ranks()
-// (exec/all_ranks.h), so that the failure of rank 0, which writes the files, ends all.
+// another output, under whatever name (BadInput). Pipes and devices may be both. Ranks that work together call it in
+// with_all_ranks() (exec/all_ranks.h), so that the failure of rank 0, which writes the files, ends all.
 void check_outputs(const std::vector<Output>& outputs, const std::vector<std::string>& inputs);
 
 // Returns what a command with these arguments reads: the config and all files and folders that it names, also in its

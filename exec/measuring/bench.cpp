@@ -125,15 +125,16 @@ void Bench::take_turn(PassTimes& times) {
 }
 
 void Bench::store(const PassTimes& alone, const PassTimes* busy, Profile& profile) const {
+    const std::vector<LayerTimes> times = alone.all_times(),
+                                  while_busy = busy ? busy->all_times() : std::vector<LayerTimes>();
     for (std::size_t k = 0; k < bytes_.size(); ++k) {
-        const auto layer = static_cast<int>(k);
         const double share =
             static_cast<double>(bytes_[k].weights) / static_cast<double>(std::max<Bytes>(sizes_.weights, 1));
-        profile.layers[k].times[samples_] = alone.times(layer);
+        profile.layers[k].times[samples_] = times[k];
         if (busy)
-            profile.layers[k].busy[samples_] = busy->times(layer);
+            profile.layers[k].busy[samples_] = while_busy[k];
         profile.layers[k].bytes[samples_] = bytes_[k];
-        profile.layers[k].update = alone.update(layer, share);
+        profile.layers[k].update = alone.update(static_cast<int>(k), share);
     }
     profile.data[samples_] = alone.data();
     profile.dispatch = dispatch_;  // a run times a task between two marks, too

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 namespace pw {
@@ -187,6 +189,7 @@ private:
     void add_times(const Step& step, const PlanGraph& graph, const Job& probe) {
         const Plan& plan = probe.plan;
         std::map<std::pair<int, int>, bool> begun;  // device and stage: whether there are gradients to add to
+        std::set<std::tuple<int, int, Op>> warm;    // device, stage and operation: run before
         for (int node = 0; node < graph.size(); ++node) {
             const TraceEvent& event = *step.events()[node];
             const Task& task = event.task;
@@ -198,6 +201,10 @@ private:
             const bool first = makes_weight_gradient(task.op) && !std::exchange(has_gradients, true);
             if (task.op == Op::Update)
                 has_gradients = false;
+            // An asynchronous plan is one step: its first tasks find cold caches and pages, as a turn's first step
+            // does.
+            if (plan.asynchronous && warm.emplace(event.device, task.stage, task.op).second)
+                continue;
             const Ns start = computes ? event.start : ready_at(step.events(), graph, node);
             auto& samples = predicts(task, probe.versions, plan) ? predicting_ : first ? first_ : later_;
             samples[kind].push_back({static_cast<double>(event.end - start), step.load_of(event)});
@@ -259,10 +266,14 @@ private:
     void write(const Kind& kind, const Observations& samples, Costs& costs) const {
         const auto found = first_.find(kind);
         const Observations first = found == first_.end() ? Observations{} : found->second;
-        const double slope = slope_of(samples, first), time = alone_of(samples, slope);
-        const double more = first.empty() ? 0 : std::clamp(time - alone_of(first, slope), 0.0, time);
+        const double slope = slope_of(samples, first), added = alone_of(samples, slope);
+        const double written = first.empty() ? added : alone_of(first, slope);
+        // Adding takes no less than writing: where it seems to, both are means of the same time.
+        const auto count = static_cast<double>(samples.size()), of_first = static_cast<double>(first.size());
+        const double least = std::min(written, (count * added + of_first * written) / (count + of_first));
+        const double more = std::clamp(added - written, 0.0, added);
         const auto set = [&](StageCost& cost, double load) {
-            cost.*facts_of(kind.op).cost = std::max<Ns>(1, std::llround(time - more + slope * load));
+            cost.*facts_of(kind.op).cost = std::max<Ns>(1, std::llround(least + slope * load));
             if (makes_weight_gradient(kind.op))
                 cost.accumulate = std::llround(more);
         };

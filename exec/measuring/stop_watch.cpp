@@ -80,9 +80,23 @@ LayerTimes PassTimes::times(int layer) const {
                       times.backward_input.spread + times.backward_weight.spread};
     const Ns more = without_excess(row.input_added).median - without_excess(row.input).median +
                     without_excess(row.weight_added).median - times.backward_weight.median;
-    times.accumulate.median = std::max<Ns>(0, more);
+    times.accumulate.median = more;
     times.recompute = times.forward;
     return times;
+}
+
+std::vector<LayerTimes> PassTimes::all_times() const {
+    std::vector<LayerTimes> all;
+    Ns total = 0, above = 0;
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+        const Ns more = all.emplace_back(times(static_cast<int>(layer))).accumulate.median;
+        total += more;
+        above += std::max<Ns>(0, more);
+    }
+    const double kept = above > 0 ? static_cast<double>(std::max<Ns>(0, total)) / static_cast<double>(above) : 0;
+    for (LayerTimes& times : all)
+        times.accumulate.median = std::llround(kept * static_cast<double>(std::max<Ns>(0, times.accumulate.median)));
+    return all;
 }
 
 Measured PassTimes::update(int layer, double share) const {

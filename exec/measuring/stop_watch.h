@@ -31,7 +31,9 @@ public:
     // A call that works took this much longer, on average over a mini-batch, than in one without marks between calls.
     void add_excess(Ns per_call) { excess_.push_back(per_call); }
 
-    LayerTimes times(int layer) const;
+    // Returns the times of all layers. `accumulate` is a small difference of noisy times: no layer's is below 0, and
+    // together they are the difference of all layers, which the noise of one layer does not lengthen.
+    std::vector<LayerTimes> all_times() const;
     // If all layers are updated in one call, a layer has the `share` of its parameters.
     Measured update(int layer, double share) const;
     Measured data() const { return median_of(data_); }
@@ -41,6 +43,7 @@ private:
         std::vector<Ns> forward, input, input_added, weight, weight_added, sum, update;
     };
     std::vector<Row> layers_;
+    LayerTimes times(int layer) const;  // `accumulate` may be below 0
     Measured without_excess(const std::vector<Ns>& times) const;
     std::vector<Ns> whole_update_, data_, excess_;
 };

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <tuple>
 
 namespace pw {
 namespace {
@@ -143,6 +144,52 @@ TEST_P(Calibrations, FindWhatTheSimulatorWasTold) {
     EXPECT_NEAR(again / step, 1, 0.015);
     EXPECT_NEAR(static_cast<double>(found.cluster->link.latency), 5'000, 50);
     EXPECT_EQ(found.dispatch, 0);
+}
+
+struct PipeDream {
+    Job job;
+    Probes probes;
+    ProbeTrace alone, near;
+};
+
+PipeDream pipedream_of_one_cost() {
+    const Execution execution(kMlp, {"cluster.devices=2", "pipeline.schedule=pipedream", "training.steps=4"});
+    PipeDream all{execution.job(), probes_of(execution.job(), 1), {}, {}};
+    Costs& told = all.job.costs;
+    told.busy.clear();
+    for (StageCost& cost : told.stage)
+        cost = {1'000'000, 3'000'000, 1'000'000, 2'000'000, 0, 125'000};
+    all.alone = two_steps(all.probes.alone, told);
+    all.near = {&all.probes.near, {simulate(all.probes.near.plan, told, all.probes.near.mode)}, 1};
+    return all;
+}
+
+// The first tasks of an asynchronous run find cold caches.
+TEST(Calibration, LeavesOutFirstTasksOfAsynchronousProbes) {
+    PipeDream all = pipedream_of_one_cost();
+    std::set<std::tuple<int, int, Op>> warm;
+    for (TraceEvent& event : all.near.traces.front().events)
+        if (!is_transfer(event.task.op) && warm.emplace(event.device, event.task.stage, event.task.op).second)
+            event.end += 9 * (event.end - event.start);
+    const Costs found = calibrate(all.job, {all.alone, all.near}).costs;
+    for (const StageCost& cost : found.stage) {
+        EXPECT_NEAR(static_cast<double>(cost.forward), 1e6, 1e4);
+        EXPECT_NEAR(static_cast<double>(cost.backward), 3e6, 3e4);
+        EXPECT_NEAR(static_cast<double>(cost.update), 125e3, 1e4);
+    }
+}
+
+// A plan that only writes gradients is not predicted by the few tasks of a probe that add them.
+TEST(Calibration, MeansOfAddedAndWrittenGradientsAreOneWhereAddingSeemsShorter) {
+    PipeDream all = pipedream_of_one_cost();
+    for (TraceEvent& event : all.alone.traces.front().events)
+        if (event.task.op == Op::Backward)
+            event.end -= (event.end - event.start) / 2;
+    const Costs found = calibrate(all.job, {all.near, all.alone}).costs;
+    for (std::size_t stage = 0; stage < found.stage.size(); ++stage) {
+        EXPECT_GT(found.busy[stage].backward, 2'250'000) << stage;
+        EXPECT_EQ(found.stage[stage].accumulate, 0) << stage;
+    }
 }
 
 using Settings = std::vector<std::string>;

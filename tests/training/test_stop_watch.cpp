@@ -106,14 +106,37 @@ TEST(StopWatch, SaysNoLayerWithKernelsTakesNothing) {
     EXPECT_EQ(calls.time, 2300 + 2050 + 2100 + 2080 + 2200);
     const Ns whole = 300 + 60 + 90 + 70 + 210;  // without marks between the calls
     times.add_excess((calls.time - whole) / calls.number);
-    EXPECT_EQ(times.times(0).forward.median, 300);
-    EXPECT_EQ(times.times(1).forward.median, 205);  // 50 without the marks, which is less than a tenth
-    EXPECT_EQ(times.times(1).backward_input.median, 208);
-    EXPECT_EQ(times.times(2).backward_input.median, 0);
-    EXPECT_EQ(times.times(0).backward_input.median, 0);
-    EXPECT_GT(times.times(0).backward_weight.median, 0);
+    const std::vector<LayerTimes> all = times.all_times();
+    EXPECT_EQ(all[0].forward.median, 300);
+    EXPECT_EQ(all[1].forward.median, 205);  // 50 without the marks, which is less than a tenth
+    EXPECT_EQ(all[1].backward_input.median, 208);
+    EXPECT_EQ(all[2].backward_input.median, 0);
+    EXPECT_EQ(all[0].backward_input.median, 0);
+    EXPECT_GT(all[0].backward_weight.median, 0);
     for (const int layer : {0, 1, 2})
-        EXPECT_GT(times.times(layer).forward.median, 0) << layer;
+        EXPECT_GT(all[layer].forward.median, 0) << layer;
+}
+
+// Four layers that add in 10 ns more, 30 less, 40 more and 10 more: 30 together, not 60.
+TEST(PassTimes, NoiseOfLayersDoesNotLengthenAllAdditions) {
+    PassTimes times(4);
+    const std::vector<Ns> more = {10, -30, 40, 10};
+    for (int layer = 0; layer < 4; ++layer) {
+        times.add(layer, Pass::Weight, false, 100);
+        times.add(layer, Pass::Weight, true, 100 + more[static_cast<std::size_t>(layer)]);
+    }
+    const std::vector<LayerTimes> all = times.all_times();
+    EXPECT_EQ(all[0].accumulate.median, 5);
+    EXPECT_EQ(all[1].accumulate.median, 0);
+    EXPECT_EQ(all[2].accumulate.median, 20);
+    EXPECT_EQ(all[3].accumulate.median, 5);
+
+    PassTimes faster(2);
+    for (const int layer : {0, 1}) {
+        faster.add(layer, Pass::Weight, false, 100);
+        faster.add(layer, Pass::Weight, true, layer == 0 ? 110 : 80);
+    }
+    EXPECT_EQ(faster.all_times()[0].accumulate.median, 0);
 }
 
 }  // namespace
