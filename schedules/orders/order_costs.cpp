@@ -190,12 +190,11 @@ public:
         return least;
     }
 
-    // A pair takes the longer time and a share of the shorter one: at least the mean of 1 and the share of both.
+    // A pair takes the longer time, a share of the shorter one, and one dispatch of the two: at least the mean of 1 and
+    // the share of both, and half a dispatch each.
     Ns shared(Ns time, const std::optional<double>& measured) const {
-        Ns least = part_of(time, (1 + costs_.pair_exposed) / 2);
-        if (measured)
-            least = std::min(least, part_of(time - costs_.dispatch, *measured) + costs_.dispatch / 2);
-        return std::min(time, least);
+        const double share = std::min((1 + costs_.pair_exposed) / 2, measured.value_or(1));
+        return std::min(time, part_of(time - costs_.dispatch, share) + costs_.dispatch / 2);
     }
 
 private:

@@ -304,5 +304,20 @@ TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {
     EXPECT_GT(named, cases() / 8);
 }
 
+// A pair is one launch: it hides a whole dispatch, whatever share of the shorter pass it exposes.
+TEST(ProvenOrders, PairsHideOneDispatch) {
+    const SmallPipeline pipeline{
+        "workload: {model: uniform, forward: [14 ns, 14 ns], backward_input: [4 ns, 29 ns], backward_weight: [6 ns, 9 ns]}\n"
+        "cluster: {devices: 1, dispatch: 10 ns}\n"
+        "pipeline: {schedule: auto-v, stages: 2, micro_batches: 2, pair_exposed: 0.9}\n",
+        true};
+    const Job job = job_in(pipeline.text);
+    const Report report = predicted_report(job);
+    Random random(1);
+    const Found found = best_of(job, pipeline, random);
+    EXPECT_LT(found.best.step, report.metrics.step_time);
+    EXPECT_LE(report.order_gap.value().least_step, found.best.step);
+}
+
 }  // namespace
 }  // namespace pw
