@@ -307,7 +307,8 @@ TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {
 // A pair is one launch: it hides a whole dispatch, whatever share of the shorter pass it exposes.
 TEST(ProvenOrders, PairsHideOneDispatch) {
     const SmallPipeline pipeline{
-        "workload: {model: uniform, forward: [14 ns, 14 ns], backward_input: [4 ns, 29 ns], backward_weight: [6 ns, 9 ns]}\n"
+        "workload: {model: uniform, forward: [14 ns, 14 ns], backward_input: [4 ns, 29 ns], backward_weight: [6 ns, 9 "
+        "ns]}\n"
         "cluster: {devices: 1, dispatch: 10 ns}\n"
         "pipeline: {schedule: auto-v, stages: 2, micro_batches: 2, pair_exposed: 0.9}\n",
         true};
