@@ -207,18 +207,16 @@ namespace {
 // Where that is not possible, both count as blocks; else the first stages have one more.
 StageSplit split_by_blocks(const Config& config, const Model& model) {
     const int stages = config.pipeline.stages, blocks = config.workload.transformer->layers;
-    const int slots = slots_of_stages(blocks, stages);
-    const bool counts_ends = slots > blocks;
-    if (slots < stages)
+    if (slots_of_stages(blocks, stages) < stages)
         config.fail_at(config.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
                        fmt::format("{} blocks cannot be divided among {} stages", blocks, stages),
                        "write fewer stages");
     std::vector<std::string> cuts;
     int next = 0;
+    const std::vector<int> of_stages = even_blocks(blocks, stages);
     for (int stage = 0; stage + 1 < stages; ++stage) {
-        next += slots / stages + (stage < slots % stages ? 1 : 0);
-        const int block = next - (counts_ends ? 1 : 0);
-        cuts.push_back(block < blocks ? fmt::format("block.{}", block) : "head");
+        next += of_stages[static_cast<std::size_t>(stage)];
+        cuts.push_back(next < blocks ? fmt::format("block.{}", next) : "head");
     }
     return split_at(model.layers, cuts);
 }

@@ -82,4 +82,16 @@ int slots_of_stages(int blocks, int stages) {
     return counts_ends ? blocks + 2 : blocks;
 }
 
+std::vector<int> even_blocks(int blocks, int stages) {
+    const int slots = slots_of_stages(blocks, stages);
+    std::vector<int> of_stages;
+    for (int stage = 0; stage < stages; ++stage)
+        of_stages.push_back(slots / stages + (stage < slots % stages ? 1 : 0));
+    if (slots > blocks) {
+        --of_stages.front();
+        --of_stages.back();
+    }
+    return of_stages;
+}
+
 }  // namespace pw

@@ -4,6 +4,8 @@
 #include "job/config/config.h"
 #include "workloads/transformers/parallel.h"
 
+#include <vector>
+
 namespace pw {
 
 // Makes it of a complete config whose workload is a transformer.
@@ -18,5 +20,8 @@ double peak_flops(const Config& config);
 // Returns the number of layers that are divided among stages as evenly as possible: the blocks, or with them the
 // embedding and the head if only then all stages have equally many.
 int slots_of_stages(int blocks, int stages);
+// Returns how many blocks each stage has if these slots are divided so; of slots that do not divide, the first stages
+// have one more. There are at least as many slots as stages.
+std::vector<int> even_blocks(int blocks, int stages);
 
 }  // namespace pw

@@ -98,9 +98,11 @@ std::string proof_of_best(const ClusterPlans& plans) {
     const Ns bound = plans.result.lower_bound;
     if (bound >= plans.result.best()->step_time)
         return "no plan of this search is faster";
+    const bool is_best_of_equal = plans.result.equal_bound >= plans.result.best()->step_time;
     return bound == 0 ? "not every plan has a bound"
-                      : fmt::format("no plan of this search is faster than {} (gap {})", print_time(bound),
-                                    print_percent(gap_of_best(plans)));
+                      : fmt::format("no plan of this search is faster than {} (gap {}){}", print_time(bound),
+                                    print_percent(gap_of_best(plans)),
+                                    is_best_of_equal ? ", and none with equal numbers of blocks is faster" : "");
 }
 
 // Choices that could be faster, but for another program.
@@ -109,6 +111,21 @@ std::string refused_text(const ClusterPlans& plans) {
     return refused == 0 ? ""
                         : fmt::format("; {} {} not for {}", refused, refused == 1 ? "is" : "are",
                                       name_of(*plans.config.search.program));
+}
+
+// What unequal numbers of blocks gain.
+std::string blocks_text(const ClusterPlans& plans) {
+    const ClusterPlan& best = *plans.result.best();
+    if (best.choice.blocks.empty())
+        return "";
+    ClusterChoice even = best.choice;
+    even.blocks.clear();
+    const auto found = std::ranges::find(plans.result.plans, even, &ClusterPlan::choice);
+    if (found == plans.result.plans.end())
+        return "";
+    const double more = static_cast<double>(found->step_time) / static_cast<double>(best.step_time) - 1;
+    return fmt::format("the same choice with equal numbers of blocks takes {}, {} more{}\n",
+                       print_time(found->step_time), print_percent(more), found->fits ? "" : ", and does not fit");
 }
 
 // "64 to 2048 devices"
@@ -153,6 +170,7 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"tensor", own.tensor},
             {"pipeline", own.pipeline},
             {"chunks", plan.choice.chunks},
+            {"blocks", plan.choice.blocks.empty() ? Json(nullptr) : Json(plan.choice.blocks)},
             {"context", own.context},
             {"expert", own.expert},
             {"data", own.data},
@@ -314,7 +332,7 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
     text += fmt::format("best: {}, step {}, {} tokens/s on {} device{}; {}\n", print(best.choice),
                         print_time(best.step_time), print_rate(rate.tokens_per_second, true), rate.devices,
                         rate.devices == 1 ? "" : "s", proof_of_best(plans));
-    text += vendor_text(plans);
+    text += blocks_text(plans) + vendor_text(plans);
     if (const double tokens = plans.config.search.tokens; tokens > 0)
         text += fmt::format(
             "{:.4g} tokens take {:.1f} days{}\n", tokens, seconds_of_training(plans, rate) / kDay,

@@ -252,6 +252,7 @@ struct SearchConfig {
     // The following keys are for transformers on a cluster; empty lists are usual values (search/clusters).
     std::vector<int> tensor, pipeline, context, expert, chunks, zero;
     std::vector<RecomputeKind> recomputed;
+    bool unequal_blocks = true;      // gives stages unequal numbers of blocks, too
     std::optional<Program> program;  // that must run the plans; absent: any, or none
     double tokens = 0;               // of the whole training; 0: not given
     double price = 0;                // of a device for an hour; 0: not given

@@ -235,6 +235,8 @@ constexpr ConfigKey kSearchKeys[] = {
      "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
     {"zero", counts_key<kSearch, &Search::zero>(3, 0), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
      kOfClusters},
+    {"unequal_blocks", flag_key<kSearch, &Search::unequal_blocks>(), KeyShown::Always, "",
+     "`false`: all stages have as equal numbers of blocks as possible", kOfClusters},
     {"program", choice_key<kSearch, &Search::program>(), KeyShown::IfSet, "any",
      "the training program that is to run the plan: only plans that `simulate --arguments` writes for this program are "
      "tried, see [clusters.md](clusters.md#plans-for-a-program)",

@@ -4,6 +4,7 @@
 #include "job/plan.h"
 #include "job/transformer_job.h"
 #include "search/clusters/cluster_bounds.h"
+#include "search/clusters/split_bounds.h"
 #include "search/plans/plan_choice.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
@@ -68,6 +69,25 @@ public:
 
     const std::vector<DeviceConfig>& devices() const { return chosen_.cluster.devices; }
 
+    // Null for a model of one block.
+    const SplitParts* parts() {
+        const int blocks = chosen_.workload.transformer->layers;
+        if (!parts_ && blocks > 1) {
+            Shape shape;
+            shape.stages = 4;
+            const StageSplit split = split_at(layers_.model.layers, {"block.0", "block.1", "head"});
+            parts_.emplace(SplitParts{
+                complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape), blocks});
+            const auto saved = [&](int block) {
+                return table_.bytes()[static_cast<std::size_t>(block) + 1].saved_until_input;
+            };
+            parts_->first_saved = parts_->least_saved = saved(0);
+            for (int block = 1; block < blocks; ++block)
+                parts_->least_saved = std::min(parts_->least_saved, saved(block));
+        }
+        return parts_ ? &*parts_ : nullptr;
+    }
+
     const Costs& of(const Shape& shape) {
         const auto same = std::find_if(placed_.begin(), placed_.end(),
                                        [&](const auto& one) { return has_same_places(*one.first, shape); });
@@ -90,6 +110,7 @@ private:
     Profile profile_;
     std::shared_ptr<const Cluster> cluster_;
     CostTable table_;
+    std::optional<SplitParts> parts_;
     std::map<int, std::pair<StageSplit, Costs>> by_stages_;
     std::deque<std::pair<const Shape*, Costs>> placed_;
 };
@@ -212,7 +233,21 @@ private:
             bounds.step_time = least_step_time(*facts, costs);
             bounds.shortage = worst_of(least_memory(*facts, costs), group->devices());
             bounds.fits = bounds.shortage.needs <= bounds.shortage.has;
+            bound_splits(*facts, costs, *group, bounds);
         }
+    }
+
+    void bound_splits(const OrderFacts& facts, const Costs& costs, CostsOfGroup& group, ChoiceBounds& bounds) const {
+        const SplitParts* const parts =
+            config_.search.unequal_blocks && facts.shape.stages > 1 ? group.parts() : nullptr;
+        if (parts == nullptr)
+            return;
+        const SplitBounds of_splits = bounds_of_splits(facts, costs, *parts, group.devices(), bounds.fits);
+        bounds.has_splits = true;
+        bounds.may_fit = of_splits.may_fit;
+        bounds.least_step = std::min(bounds.step_time, of_splits.step_time);
+        bounds.has_balanced = !of_splits.balanced.empty();
+        bounds.balanced_step = std::max(bounds.least_step, bounds.step_time - of_splits.gain);
     }
 
     const Config& config_;
@@ -223,7 +258,33 @@ private:
     BoundsOfChoices result_;
 };
 
+std::unique_ptr<const OrderFacts> facts_of(const Config& config, const ClusterChoice& choice) {
+    return order_facts(searched_schedule(config, choice.schedule),
+                       shape_of(order_key(choice, config.search.mini_batch)), schedule_options_of(config));
+}
+
 }  // namespace
+
+std::vector<int> balanced_blocks(const Config& config, const ClusterChoice& choice) {
+    const auto facts = facts_of(config, choice);
+    CostsOfGroup group(config, choice);
+    return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(), false).balanced;
+}
+
+std::vector<ClusterChoice> moves_of(const Config& config, const ClusterChoice& choice, unsigned seed,
+                                    std::size_t most) {
+    const auto facts = facts_of(config, choice);
+    ClusterChoice even = choice;
+    even.blocks.clear();
+    CostsOfGroup group(config, even);
+    std::vector<std::vector<int>> moves =
+        moves_of(choice.blocks, *facts, group.of(facts->shape), *group.parts(), group.devices(), seed);
+    moves.resize(std::min(moves.size(), most));
+    std::vector<ClusterChoice> moved(moves.size(), choice);
+    for (std::size_t k = 0; k < moves.size(); ++k)
+        moved[k].blocks = std::move(moves[k]);
+    return moved;
+}
 
 Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConfig>& devices) {
     Shortage worst{0, needed.front(), devices.front().memory};

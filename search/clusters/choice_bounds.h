@@ -15,7 +15,12 @@ struct ChoiceBounds {
     bool is_defined = false;  // false: the schedule refuses it, or the time was up
     bool fits = false;
     Ns step_time = 0;
-    Shortage shortage;  // of the device that lacks most
+    Shortage shortage;        // of the device that lacks most
+    bool has_splits = false;  // its stages may have other numbers of blocks; the next four are for any numbers
+    bool may_fit = false;
+    Ns least_step = 0;
+    bool has_balanced = false;  // balanced_blocks() are worth a try
+    Ns balanced_step = 0;       // about their step: the bound less what they gain
 };
 
 // Works on the process's part of the numbers below `count`, perhaps on several threads and not on all.
@@ -29,6 +34,11 @@ struct BoundsOfChoices {
 // The processes of `team` call it together and get the same bounds.
 BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
                           const SearchTeam& team = {});
+
+// Returns the numbers of blocks that balance the devices of a choice, of each stage (search/clusters/split_bounds.h).
+std::vector<int> balanced_blocks(const Config& config, const ClusterChoice& choice);
+// Returns choices with other numbers of blocks, as moves_of() does, of which it keeps `most`.
+std::vector<ClusterChoice> moves_of(const Config& config, const ClusterChoice& choice, unsigned seed, std::size_t most);
 
 // Returns the shortage of the device that lacks most, or has least left.
 Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConfig>& devices);

@@ -51,12 +51,6 @@ std::vector<Held> most_held(const Tasks& order, std::span<const int> stages) {
     return most;
 }
 
-// The times of a stage's tasks on its device.
-struct StageTimes {
-    Ns forward = 0, backward = 0;  // backward: up to the gradients of its inputs
-    Ns weight = 0, update = 0;
-};
-
 // In a mixed form a stage may have both kinds of backwards, or one.
 Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
     const Bytes split = std::max(bytes.input_workspace, bytes.weight_workspace);
@@ -64,36 +58,6 @@ Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
                            : form == BackwardForm::Split ? split
                                                          : std::min(split, bytes.backward_workspace);
     return std::max(bytes.forward_workspace, backward);
-}
-
-StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs) {
-    const auto time = [&](Op op) { return duration_of(op, stage, device, costs); };
-    StageTimes times{time(Op::Forward), time(Op::Backward), 0, time(Op::Update)};
-    if (form == BackwardForm::Whole)
-        return times;
-    const Ns whole = times.backward;
-    times.backward = time(Op::BackwardInput);
-    times.weight = time(Op::BackwardWeight);
-    if (form == BackwardForm::Mixed) {
-        times.backward = std::min(times.backward, whole);
-        times.weight = std::min(times.weight, whole - times.backward);
-    }
-    return times;
-}
-
-// Returns the number of micro-batches that the device serves on the stage.
-int served_by(const Shape& shape, int device, int stage) {
-    if (shape.devices_of(stage).size() == 1)
-        return shape.microbatches;
-    int served = 0;
-    for (int mb = 0; mb < shape.microbatches; ++mb)
-        served += shape.server_of(stage, mb) == device;
-    return served;
-}
-
-Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer) {
-    const TrainingBytes training = bytes.training.value_or(training_bytes(bytes.weights, optimizer));
-    return bytes.weights + bytes.statistics + training.gradients + training.states;
 }
 
 // Returns the bytes of the activations; `input` brings the stage's input, null for the first stage.
@@ -128,6 +92,35 @@ std::unique_ptr<const OrderFacts> facts_of_any_order(Shape shape) {
 }
 
 }  // namespace
+
+StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs) {
+    const auto time = [&](Op op) { return duration_of(op, stage, device, costs); };
+    StageTimes times{time(Op::Forward), time(Op::Backward), 0, time(Op::Update)};
+    if (form == BackwardForm::Whole)
+        return times;
+    const Ns whole = times.backward;
+    times.backward = time(Op::BackwardInput);
+    times.weight = time(Op::BackwardWeight);
+    if (form == BackwardForm::Mixed) {
+        times.backward = std::min(times.backward, whole);
+        times.weight = std::min(times.weight, whole - times.backward);
+    }
+    return times;
+}
+
+int served_by(const Shape& shape, int device, int stage) {
+    if (shape.devices_of(stage).size() == 1)
+        return shape.microbatches;
+    int served = 0;
+    for (int mb = 0; mb < shape.microbatches; ++mb)
+        served += shape.server_of(stage, mb) == device;
+    return served;
+}
+
+Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer) {
+    const TrainingBytes training = bytes.training.value_or(training_bytes(bytes.weights, optimizer));
+    return bytes.weights + bytes.statistics + training.gradients + training.states;
+}
 
 std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {
     auto facts = std::make_unique<OrderFacts>();

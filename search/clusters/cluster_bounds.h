@@ -35,4 +35,18 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs);
 // Returns by device a lower bound on the memory that a run reserves.
 std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs);
 
+// The times of a stage's tasks on its device, where a plan has backwards of this form.
+struct StageTimes {
+    Ns forward = 0, backward = 0;  // backward: up to the gradients of its inputs
+    Ns weight = 0, update = 0;
+    Ns pass() const { return forward + backward + weight; }
+};
+StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs);
+
+// Returns the bytes that a stage holds all the time: weights, statistics, gradients and states.
+Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer);
+
+// Returns the number of micro-batches that the device serves on the stage.
+int served_by(const Shape& shape, int device, int stage);
+
 }  // namespace pw

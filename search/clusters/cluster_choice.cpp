@@ -255,13 +255,34 @@ void check_searched(const Config& config) {
                        "remove the key");
 }
 
+// Returns the numbers as "2 x 38, 3, 1".
+std::string print_blocks(const std::vector<int>& blocks) {
+    std::vector<std::string> parts;
+    for (auto at = blocks.begin(); at != blocks.end();) {
+        const auto end = std::find_if(at, blocks.end(), [&](int number) { return number != *at; });
+        parts.push_back(end - at > 1 ? fmt::format("{} x {}", *at, end - at) : std::to_string(*at));
+        at = end;
+    }
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+// Returns the layout in the notation of Megatron-LM, as "Ett|tt|tL".
+std::string layout_of(const std::vector<int>& blocks) {
+    std::vector<std::string> stages;
+    for (const int number : blocks)
+        stages.emplace_back(static_cast<std::size_t>(number), 't');
+    stages.front().insert(0, "E");
+    stages.back() += "L";
+    return fmt::format("{}", fmt::join(stages, "|"));
+}
+
 }  // namespace
 
 bool ClusterChoice::operator==(const ClusterChoice& other) const {
     const auto key = [](const ClusterChoice& one) {
         const Parallel& own = one.degrees;
         return std::tuple(one.schedule, one.chunks, one.micro_batch_size, own.tensor, own.pipeline, own.context,
-                          own.expert, own.data, own.zero, own.recompute, own.recomputed, own.sequence);
+                          own.expert, own.data, own.zero, own.recompute, own.recomputed, own.sequence, one.blocks);
     };
     return key(*this) == key(other);
 }
@@ -274,8 +295,9 @@ std::string print(const ClusterChoice& choice) {
     text += fmt::format(", context {}", own.context);
     if (own.expert > 1)
         text += fmt::format(", expert {}", own.expert);
-    return text + fmt::format(", data {}, micro-batches of {}, zero {}, recompute {}", own.data,
-                              choice.micro_batch_size, own.zero, name_of(own.recompute));
+    text += fmt::format(", data {}, micro-batches of {}, zero {}, recompute {}", own.data, choice.micro_batch_size,
+                        own.zero, name_of(own.recompute));
+    return choice.blocks.empty() ? text : text + ", blocks " + print_blocks(choice.blocks);
 }
 
 Config config_of(const Config& config, const ClusterChoice& choice) {
@@ -285,10 +307,10 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     pipeline.schedule = choice.schedule;
     pipeline.stages = choice.stages();
     pipeline.micro_batch_size = choice.micro_batch_size;
-    pipeline.split = PipelineConfig::Split::Auto;
+    pipeline.split = choice.blocks.empty() ? PipelineConfig::Split::Auto : PipelineConfig::Split::Layout;
     pipeline.cuts.clear();
     pipeline.lists.clear();
-    pipeline.layout.clear();
+    pipeline.layout = choice.blocks.empty() ? "" : layout_of(choice.blocks);
     pipeline.blocks.clear();
     pipeline.replicas.clear();
     pipeline.copies = 1;

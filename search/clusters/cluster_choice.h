@@ -16,6 +16,7 @@ struct ClusterChoice {
     int chunks = 1;            // stages of each device
     int micro_batch_size = 1;  // sequences
     Parallel degrees;
+    std::vector<int> blocks = {};  // of each stage; empty: as evenly as possible (even_blocks)
 
     int stages() const { return degrees.pipeline * chunks; }
     bool operator==(const ClusterChoice& other) const;

@@ -1,5 +1,6 @@
 #include "search/clusters/cluster_search.h"
 
+#include "job/transformer_job.h"
 #include "search/clusters/choice_bounds.h"
 #include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
@@ -28,6 +29,9 @@ constexpr std::size_t kPlansAtOnce = 8;
 constexpr std::size_t kChoicesAtOnce = 64;
 // Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred others.
 constexpr std::size_t kMostByCosts = 40;
+// Choices whose blocks are moved, moves that are simulated at once, and how often.
+constexpr std::size_t kMostMoved = 4, kMovesAtOnce = 8;
+constexpr int kMostMoves = 8;
 // The share of a limited time that bounds may take; the rest is for plans.
 constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
@@ -96,6 +100,11 @@ bool is_better(const ClusterPlan& a, const ClusterPlan& b) {
     return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
 }
 
+// Of two plans that do not fit, the smaller one is nearer.
+bool is_nearer(const ClusterPlan& a, const ClusterPlan& b) {
+    return a.fits || b.fits ? is_better(a, b) : a.most_reserved() < b.most_reserved();
+}
+
 class ClusterSearcher {
 public:
     ClusterSearcher(const Config& config, const ClusterLimits& limits, const SearchProgress& progress)
@@ -111,6 +120,7 @@ public:
         make_bounds();
         simulate_best_first();
         simulate_by_costs();
+        move_blocks();
         if (result_.fitting == 0)
             find_smallest();
         finish();
@@ -297,6 +307,78 @@ private:
             result_.lower_bound = std::min({result_.lower_bound, limit_of(1), least_left_out_});
     }
 
+    // Gives stages unequal numbers of blocks: of the choices that this may make the fastest.
+    void move_blocks() {
+        std::vector<std::size_t> order;
+        for (std::size_t index = 0; index < choices_.size(); ++index)
+            if (bounds_[index].is_defined && bounds_[index].has_balanced &&
+                bounds_[index].balanced_step < limit_of(1) &&
+                !searched_schedule(config_, choices_[index].schedule).needs_costs)
+                order.push_back(index);
+        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return std::pair(bounds_[a].balanced_step, a) < std::pair(bounds_[b].balanced_step, b);
+        });
+        std::size_t moved = 0;
+        for (const std::size_t index : order) {
+            if (moved == kMostMoved || is_over())
+                break;
+            if (bounds_[index].balanced_step >= limit_of(1) || refuses(choices_[index]))
+                continue;
+            ClusterChoice choice = choices_[index];
+            choice.blocks = balanced_blocks(config_, choice);
+            if (refuses(choice))
+                continue;
+            if (std::optional<ClusterPlan> plan = moved_from(std::move(choice), bounds_[index]))
+                add(std::move(*plan));
+            ++moved;
+            show("splits", moved, std::min(order.size(), kMostMoved));
+        }
+        bound_splits();
+    }
+
+    // Returns the plan, moved by single blocks as long as that makes it better; nothing if it is no plan. If the
+    // balanced numbers do not fit, it starts from equal ones, if these may fit.
+    std::optional<ClusterPlan> moved_from(ClusterChoice choice, const ChoiceBounds& bounds) {
+        std::optional<ClusterPlan> best = attempts_at({&choice}, config_, limits_, deadline_).front().plan;
+        if (best && !best->fits && bounds.fits) {
+            choice.blocks = even_blocks(config_.workload.transformer->layers, choice.stages());
+            best = attempts_at({&choice}, config_, limits_, deadline_).front().plan;
+        }
+        for (int moves = 0; best && moves < kMostMoves && !is_over(); ++moves) {
+            std::vector<ClusterChoice> nearby =
+                moves_of(config_, best->choice, static_cast<unsigned>(moves), kMovesAtOnce);
+            std::erase_if(nearby, [&](const ClusterChoice& one) { return refuses(one); });
+            std::vector<const ClusterChoice*> tried;
+            for (const ClusterChoice& one : nearby)
+                tried.push_back(&one);
+            bool is_better_one = false;
+            for (Attempt& attempt : attempts_at(tried, config_, limits_, deadline_))
+                if (attempt.plan && is_nearer(*attempt.plan, *best)) {
+                    best = std::move(attempt.plan);
+                    is_better_one = true;
+                }
+            if (!is_better_one)
+                break;
+        }
+        if (best && best->fits)
+            check_lower_bound(bounds.least_step, best->step_time, print(best->choice));
+        return best;
+    }
+
+    // The bound holds for any numbers of blocks, too, also of choices that do not fit with equal ones.
+    void bound_splits() {
+        result_.equal_bound = result_.lower_bound;
+        if (!every_bound_)
+            return;
+        result_.lower_bound = std::min(result_.lower_bound, limit_of(1));
+        for (std::size_t index = 0; index < choices_.size(); ++index) {
+            const ChoiceBounds& bounds = bounds_[index];
+            if (bounds.has_splits && bounds.may_fit && bounds.least_step < result_.lower_bound &&
+                !refuses(choices_[index]))
+                result_.lower_bound = bounds.least_step;
+        }
+    }
+
     // Without a plan that fits: what the smallest ones need.
     void find_smallest() {
         std::vector<std::size_t> order;
@@ -324,7 +406,9 @@ private:
     void finish() {
         std::stable_sort(result_.plans.begin(), result_.plans.end(), is_better);
         result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && result_.untried == 0 && every_bound_ &&
-                            stop_ == SearchStop::None;
+                            stop_ == SearchStop::None && std::ranges::none_of(bounds_, [](const ChoiceBounds& one) {
+                                return one.has_splits && !one.fits && one.may_fit;
+                            });
         if (stop_ != SearchStop::None)
             result_.stop = stop_;
         else if (result_.every_bound && result_.plans.empty() && result_.left_out > 0)

@@ -50,6 +50,7 @@ struct ClusterResult {
     const Recipe* recipe = nullptr;         // the nearest one that the cluster can run
     std::optional<ClusterPlan> vendor;      // its plan, also if the search does not list it
     Ns lower_bound = 0;                     // on every choice; the best step time if that is proven
+    Ns equal_bound = 0;                     // on every choice with as equal numbers of blocks as possible
     std::optional<Shortage> shortage;       // of the choice that needs least, if no plan fits
     std::optional<ClusterChoice> smallest;  // that choice
     bool every_bound = true;                // false: it ended before all bounds were known

@@ -172,6 +172,18 @@ TEST_F(PublicInputs, CountedStepsOfTwoSchedules) {
     }
 }
 
+// The published layout of 80 blocks takes 9.294 s and does not fit; [2] * 38 + [3, 1] takes 9.360 s.
+TEST_F(PublicInputs, SearchDividesBlocksUnequally) {
+    NEED_FIELD("22-search-uneven-layers");
+    const Json json = run_well("search search.yaml --json").json();
+    EXPECT_LE(json.at("objective_ns"), 9'360'500'000);
+    EXPECT_TRUE(json.at("best").at("fits"));
+    EXPECT_LE(json.at("lower_bound_ns"), 9'294'000'000);
+    EXPECT_LE(json.at("gap"), 0.1);
+    EXPECT_NEAR(run_well("search search.yaml --json --set search.unequal_blocks=false").json().at("objective_ns"),
+                9.98e9, 1e7);
+}
+
 // A transformer's cluster has devices of one kind: what would make them differ is refused.
 TEST_F(PublicInputs, UnlikeDevicesOfATransformer) {
     NEED_FIELD("23-mixed-gpus");
