@@ -328,12 +328,19 @@ private:
             choice.blocks = balanced_blocks(config_, choice);
             if (refuses(choice))
                 continue;
-            if (std::optional<ClusterPlan> plan = moved_from(std::move(choice), bounds_[index]))
+            std::optional<ClusterPlan> plan = moved_from(std::move(choice), bounds_[index]);
+            if (plan && plan->fits && !has_better(choices_[index], *plan))
                 add(std::move(*plan));
             ++moved;
             show("splits", moved, std::min(order.size(), kMostMoved));
         }
         bound_splits();
+    }
+
+    // Returns whether the plan of this choice, with equal numbers, is known and no worse.
+    bool has_better(const ClusterChoice& choice, const ClusterPlan& plan) const {
+        const auto equal = std::ranges::find(result_.plans, choice, &ClusterPlan::choice);
+        return equal != result_.plans.end() && !is_better(plan, *equal);
     }
 
     // Returns the plan, moved by single blocks as long as that makes it better; nothing if it is no plan. If the
