@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace pw {
@@ -21,6 +22,7 @@ struct ChoiceBounds {
     Ns least_step = 0;
     bool has_balanced = false;  // balanced_blocks() are worth a try
     Ns balanced_step = 0;       // about their step: the bound less what they gain
+    Ns least_of_splits() const { return has_splits && may_fit ? least_step : std::numeric_limits<Ns>::max(); }
 };
 
 // Works on the process's part of the numbers below `count`, perhaps on several threads and not on all.

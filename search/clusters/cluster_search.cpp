@@ -1,6 +1,6 @@
 #include "search/clusters/cluster_search.h"
 
-#include "job/transformer_job.h"
+#include "search/clusters/block_moves.h"
 #include "search/clusters/choice_bounds.h"
 #include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
@@ -29,9 +29,7 @@ constexpr std::size_t kPlansAtOnce = 8;
 constexpr std::size_t kChoicesAtOnce = 64;
 // Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred others.
 constexpr std::size_t kMostByCosts = 40;
-// Choices whose blocks are moved, moves that are simulated at once, and how often.
-constexpr std::size_t kMostMoved = 4, kMovesAtOnce = 8;
-constexpr int kMostMoves = 8;
+constexpr std::size_t kMostMoved = 4;  // choices whose blocks are moved
 // The share of a limited time that bounds may take; the rest is for plans.
 constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
@@ -42,6 +40,27 @@ DegreesKey degrees_key(const ClusterChoice& choice) {
     const Parallel& own = choice.degrees;
     return {own.tensor, own.pipeline, own.context, own.expert};
 }
+
+// The step times of plans that fit.
+class BestByDegrees {
+public:
+    void add(const ClusterPlan& plan) {
+        Ns& best = best_of_.try_emplace(degrees_key(plan.choice), kNoPlan).first->second;
+        best = std::min(best, plan.step_time);
+    }
+
+    // Returns the best step time of the degrees that are `place`-th.
+    Ns limit_of(std::size_t place) const {
+        std::vector<Ns> times;
+        for (const auto& [degrees, time] : best_of_)
+            times.push_back(time);
+        std::sort(times.begin(), times.end());
+        return times.size() < place ? kNoPlan : times[place - 1];
+    }
+
+private:
+    std::map<DegreesKey, Ns> best_of_;
+};
 
 // A step through all numbers below `count`, modulo `count`: a prime that does not divide it. Bounds that are known when
 // the time is up are then of choices of all kinds.
@@ -77,6 +96,45 @@ std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indi
     return ordered;
 }
 
+// Returns the choices that fit by their bounds, those with the least steps first.
+std::vector<std::size_t> in_order_of_bounds(const std::vector<ChoiceBounds>& bounds) {
+    std::vector<std::size_t> order;
+    for (std::size_t index = 0; index < bounds.size(); ++index)
+        if (bounds[index].fits)
+            order.push_back(index);
+    std::ranges::stable_sort(order, {}, [&](std::size_t index) { return bounds[index].step_time; });
+    return order;
+}
+
+// Returns the choices that are defined, those that lack least memory first.
+std::vector<std::size_t> in_order_of_shortage(const std::vector<ChoiceBounds>& bounds) {
+    std::vector<std::size_t> order;
+    for (std::size_t index = 0; index < bounds.size(); ++index)
+        if (bounds[index].is_defined)
+            order.push_back(index);
+    std::ranges::stable_sort(
+        order, {}, [&](std::size_t index) { return bounds[index].shortage.needs - bounds[index].shortage.has; });
+    return order;
+}
+
+// Returns those choices whose balanced steps may be below `limit`, the fastest first.
+std::vector<std::size_t> in_order_of_moves(const Config& config, const std::vector<ClusterChoice>& choices,
+                                           const std::vector<ChoiceBounds>& bounds, Ns limit) {
+    std::vector<std::size_t> order;
+    for (std::size_t index = 0; index < choices.size(); ++index)
+        if (bounds[index].has_balanced && bounds[index].balanced_step < limit &&
+            !searched_schedule(config, choices[index].schedule).needs_costs)
+            order.push_back(index);
+    std::ranges::stable_sort(order, {}, [&](std::size_t index) { return bounds[index].balanced_step; });
+    return order;
+}
+
+// Returns whether the plan of this choice, with equal numbers of blocks, is known and no worse.
+bool has_better(const std::vector<ClusterPlan>& plans, const ClusterChoice& choice, const ClusterPlan& plan) {
+    const auto equal = std::ranges::find(plans, choice, &ClusterPlan::choice);
+    return equal != plans.end() && !is_better(plan, *equal);
+}
+
 // Takes choices from the front of `order` that `is_taken`, until there are enough for a batch. A batch may be empty: a
 // search asks between batches whether its time is up.
 template <class IsTaken>
@@ -89,20 +147,19 @@ std::vector<std::size_t> next_batch(const std::vector<std::size_t>& order, std::
     return batch;
 }
 
+// Returns the reason that comes last in the enum of the reasons of all processes.
+SearchStop agreed(SearchStop stop, const SearchTeam& team) {
+    Packet own;
+    put(own, stop);
+    share(team, own, [&](PacketReader& reader) { stop = std::max(stop, reader.take<SearchStop>()); });
+    return stop;
+}
+
 std::string text_of_best(Ns step, Ns bound) {
     if (step == kNoPlan)
         return "nothing fits yet";
     const std::string text = "best " + print_time(step);
     return bound > 0 ? fmt::format("{}, gap {:.1f} %", text, 100 * gap_of(step, std::min(bound, step))) : text;
-}
-
-bool is_better(const ClusterPlan& a, const ClusterPlan& b) {
-    return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
-}
-
-// Of two plans that do not fit, the smaller one is nearer.
-bool is_nearer(const ClusterPlan& a, const ClusterPlan& b) {
-    return a.fits || b.fits ? is_better(a, b) : a.most_reserved() < b.most_reserved();
 }
 
 class ClusterSearcher {
@@ -134,19 +191,11 @@ private:
         progress_(fmt::format("{} {}/{}: {}", doing, done, all, text_of_best(limit_of(1), bound_so_far_)));
     }
 
-    // Returns the reason that comes last in the enum of those of all processes.
-    SearchStop agreed(SearchStop stop) const {
-        Packet own;
-        put(own, stop);
-        share(limits_.team, own, [&](PacketReader& reader) { stop = std::max(stop, reader.take<SearchStop>()); });
-        return stop;
-    }
-
     // Once true, the search ends without what is left to do, on all processes. The caller stops one or all of them.
     bool is_over() {
         if (deadline_.passed())
             stop_ = std::max(stop_, why_over());
-        stop_ = agreed(stop_);
+        stop_ = agreed(stop_, limits_.team);
         return stop_ != SearchStop::None;
     }
 
@@ -213,7 +262,7 @@ private:
             },
             limits_.team);
         bounds_ = std::move(bounds.of);
-        result_.stop = agreed(result_.every_bound ? SearchStop::None : why_over());
+        result_.stop = agreed(result_.every_bound ? SearchStop::None : why_over(), limits_.team);
         result_.every_bound = result_.stop == SearchStop::None;
         result_.left_out = bounds.without_memory;
         every_bound_ = result_.every_bound && result_.left_out == 0;
@@ -223,19 +272,11 @@ private:
         }
     }
 
-    // Returns the best step time of the degrees that are `place`-th among those with a plan that fits.
-    Ns limit_of(std::size_t place) const {
-        std::vector<Ns> times;
-        for (const auto& [degrees, time] : best_of_)
-            times.push_back(time);
-        std::sort(times.begin(), times.end());
-        return times.size() < place ? kNoPlan : times[place - 1];
-    }
+    Ns limit_of(std::size_t place) const { return best_.limit_of(place); }
 
     void add(ClusterPlan plan) {
         if (plan.fits) {
-            Ns& best = best_of_.try_emplace(degrees_key(plan.choice), kNoPlan).first->second;
-            best = std::min(best, plan.step_time);
+            best_.add(plan);
             ++result_.fitting;
         }
         result_.plans.push_back(std::move(plan));
@@ -263,17 +304,14 @@ private:
     }
 
     void simulate_best_first() {
-        std::vector<std::size_t> order;
-        for (std::size_t index = 0; index < choices_.size(); ++index)
-            if (bounds_[index].fits && !is_known(choices_[index]))
-                (searched_schedule(config_, choices_[index].schedule).needs_costs ? by_costs_ : order).push_back(index);
-        const auto by_bound = [&](std::size_t a, std::size_t b) {
-            return std::pair(bounds_[a].step_time, a) < std::pair(bounds_[b].step_time, b);
-        };
-        std::sort(order.begin(), order.end(), by_bound);
-        Ns by_costs = kNoPlan;
-        for (const std::size_t index : by_costs_)
-            by_costs = std::min(by_costs, bounds_[index].step_time);
+        std::vector<std::size_t> order = in_order_of_bounds(bounds_);
+        std::erase_if(order, [&](std::size_t index) { return is_known(choices_[index]); });
+        const auto end = std::ranges::stable_partition(order, [&](std::size_t index) {
+            return !searched_schedule(config_, choices_[index].schedule).needs_costs;
+        });
+        by_costs_.assign(end.begin(), order.end());
+        order.erase(end.begin(), order.end());
+        const Ns by_costs = by_costs_.empty() ? kNoPlan : bounds_[by_costs_.front()].step_time;
         std::size_t next = 0;
         while (next < order.size() && bounds_[order[next]].step_time < limit_of(limits_.exact) && !is_over()) {
             simulate(next_batch(order, next, [&](std::size_t index) { return may_be_proposed(choices_[index]); }));
@@ -307,96 +345,34 @@ private:
             result_.lower_bound = std::min({result_.lower_bound, limit_of(1), least_left_out_});
     }
 
-    // Gives stages unequal numbers of blocks: of the choices that this may make the fastest.
+    // Gives stages unequal numbers of blocks, for the choices that this may make the fastest.
     void move_blocks() {
-        std::vector<std::size_t> order;
-        for (std::size_t index = 0; index < choices_.size(); ++index)
-            if (bounds_[index].is_defined && bounds_[index].has_balanced &&
-                bounds_[index].balanced_step < limit_of(1) &&
-                !searched_schedule(config_, choices_[index].schedule).needs_costs)
-                order.push_back(index);
-        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-            return std::pair(bounds_[a].balanced_step, a) < std::pair(bounds_[b].balanced_step, b);
-        });
+        std::vector<std::size_t> order = in_order_of_moves(config_, choices_, bounds_, limit_of(1));
+        std::erase_if(order, [&](std::size_t index) { return refuses(choices_[index]); });
+        order.resize(std::min(order.size(), kMostMoved));
         std::size_t moved = 0;
         for (const std::size_t index : order) {
-            if (moved == kMostMoved || is_over())
+            if (bounds_[index].balanced_step >= limit_of(1) || is_over())
                 break;
-            if (bounds_[index].balanced_step >= limit_of(1) || refuses(choices_[index]))
-                continue;
-            ClusterChoice choice = choices_[index];
-            choice.blocks = balanced_blocks(config_, choice);
-            if (refuses(choice))
-                continue;
-            std::optional<ClusterPlan> plan = moved_from(std::move(choice), bounds_[index]);
-            if (plan && plan->fits && !has_better(choices_[index], *plan))
+            std::optional<ClusterPlan> plan = with_moved_blocks(choices_[index], bounds_[index], config_, limits_,
+                                                                deadline_, [&] { return is_over(); });
+            if (plan && plan->fits && !has_better(result_.plans, choices_[index], *plan))
                 add(std::move(*plan));
-            ++moved;
-            show("splits", moved, std::min(order.size(), kMostMoved));
+            show("splits", ++moved, order.size());
         }
-        bound_splits();
-    }
-
-    // Returns whether the plan of this choice, with equal numbers, is known and no worse.
-    bool has_better(const ClusterChoice& choice, const ClusterPlan& plan) const {
-        const auto equal = std::ranges::find(result_.plans, choice, &ClusterPlan::choice);
-        return equal != result_.plans.end() && !is_better(plan, *equal);
-    }
-
-    // Returns the plan, moved by single blocks as long as that makes it better; nothing if it is no plan. If the
-    // balanced numbers do not fit, it starts from equal ones, if these may fit.
-    std::optional<ClusterPlan> moved_from(ClusterChoice choice, const ChoiceBounds& bounds) {
-        std::optional<ClusterPlan> best = attempts_at({&choice}, config_, limits_, deadline_).front().plan;
-        if (best && !best->fits && bounds.fits) {
-            choice.blocks = even_blocks(config_.workload.transformer->layers, choice.stages());
-            best = attempts_at({&choice}, config_, limits_, deadline_).front().plan;
-        }
-        for (int moves = 0; best && moves < kMostMoves && !is_over(); ++moves) {
-            std::vector<ClusterChoice> nearby =
-                moves_of(config_, best->choice, static_cast<unsigned>(moves), kMovesAtOnce);
-            std::erase_if(nearby, [&](const ClusterChoice& one) { return refuses(one); });
-            std::vector<const ClusterChoice*> tried;
-            for (const ClusterChoice& one : nearby)
-                tried.push_back(&one);
-            bool is_better_one = false;
-            for (Attempt& attempt : attempts_at(tried, config_, limits_, deadline_))
-                if (attempt.plan && is_nearer(*attempt.plan, *best)) {
-                    best = std::move(attempt.plan);
-                    is_better_one = true;
-                }
-            if (!is_better_one)
-                break;
-        }
-        if (best && best->fits)
-            check_lower_bound(bounds.least_step, best->step_time, print(best->choice));
-        return best;
-    }
-
-    // The bound holds for any numbers of blocks, too, also of choices that do not fit with equal ones.
-    void bound_splits() {
         result_.equal_bound = result_.lower_bound;
         if (!every_bound_)
             return;
         result_.lower_bound = std::min(result_.lower_bound, limit_of(1));
-        for (std::size_t index = 0; index < choices_.size(); ++index) {
-            const ChoiceBounds& bounds = bounds_[index];
-            if (bounds.has_splits && bounds.may_fit && bounds.least_step < result_.lower_bound &&
-                !refuses(choices_[index]))
-                result_.lower_bound = bounds.least_step;
-        }
+        for (std::size_t index = 0; index < choices_.size(); ++index)
+            if (bounds_[index].least_of_splits() < result_.lower_bound && !refuses(choices_[index]))
+                result_.lower_bound = bounds_[index].least_step;
     }
 
     // Without a plan that fits: what the smallest ones need.
     void find_smallest() {
-        std::vector<std::size_t> order;
-        for (std::size_t index = 0; index < choices_.size(); ++index)
-            if (bounds_[index].is_defined && !refuses(choices_[index]))
-                order.push_back(index);
-        const auto lacks = [&](std::size_t index) {
-            const Shortage& shortage = bounds_[index].shortage;
-            return std::pair(shortage.needs - shortage.has, index);
-        };
-        std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lacks(a) < lacks(b); });
+        std::vector<std::size_t> order = in_order_of_shortage(bounds_);
+        std::erase_if(order, [&](std::size_t index) { return refuses(choices_[index]); });
         order.resize(std::min(order.size(), kPlansAtOnce));
         if (stop_ == SearchStop::None)
             simulate(order);
@@ -434,11 +410,15 @@ private:
     bool every_bound_ = true;            // false: some choice has no bound
     Ns least_left_out_ = kNoPlan;        // bound on the choices for which there was not enough memory or time
     Ns bound_so_far_ = 0;                // on all choices; 0: not known
-    std::map<DegreesKey, Ns> best_of_;   // step times of plans that fit
+    BestByDegrees best_;
     ClusterResult result_;
 };
 
 }  // namespace
+
+bool is_better(const ClusterPlan& a, const ClusterPlan& b) {
+    return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
+}
 
 Bytes ClusterPlan::most_reserved() const { return *std::max_element(reserved.begin(), reserved.end()); }
 

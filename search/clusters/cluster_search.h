@@ -45,6 +45,9 @@ struct ClusterPlan : ClusterNumbers {
     Bytes most_reserved() const;
 };
 
+// Returns whether a plan comes first: those that fit do, then the faster and the smaller ones.
+bool is_better(const ClusterPlan& a, const ClusterPlan& b);
+
 struct ClusterResult {
     std::vector<ClusterPlan> plans;         // those that fit first, then by step time
     const Recipe* recipe = nullptr;         // the nearest one that the cluster can run

@@ -17,7 +17,7 @@ namespace {
 
 enum Part { kEmbedding, kFirstBlock, kOtherBlocks, kHead };
 
-// Of a micro-batch, without the time to dispatch.
+// The times of a micro-batch, without the time to dispatch.
 struct Work {
     double forward = 0, backward = 0, weight = 0;
     double all() const { return forward + backward + weight; }
@@ -119,8 +119,8 @@ private:
                (holds(device, shape_.stages - 1) ? head_.all() : 0);
     }
 
-    // How many blocks fit a device beside the embedding and the head, at the moment when it holds most activations;
-    // below 0 if not even these fit.
+    // How many blocks fit a device in addition to the embedding and the head, at the moment when it holds most
+    // activations; below 0 if not even these fit.
     double room_of(int device) const {
         const auto part = [&](Part of) -> const StageBytes& {
             return parts_.costs.bytes[static_cast<std::size_t>(of)];

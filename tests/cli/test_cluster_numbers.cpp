@@ -66,7 +66,8 @@ TEST_F(NumbersOfClusters, AreThoseOfAllReplicasInEveryCommand) {
     const Json found = run_well(
                            "search cluster.yaml --json --set search.schedules=[1f1b] --set search.tensor=[1] --set "
                            "search.pipeline=[2] --set search.context=[1] --set search.zero=[0] --set "
-                           "search.recompute=[none] --set search.micro_batch_sizes=[1] --set search.chunks=[1]")
+                           "search.recompute=[none] --set search.micro_batch_sizes=[1] --set search.chunks=[1] "
+                           "--set search.unequal_blocks=false")
                            .json()["best"];
     expect_rates(found, "search");
     EXPECT_NEAR(found["tokens_per_second"].get<double>(), kTokens * kSamples / step_, 1e-3);
