@@ -323,6 +323,29 @@ StepTimes least_times(const OrderModel& model) {
     return all;
 }
 
+StepTimes least_work(const OrderModel& model) {
+    StepTimes all{0, 0};
+    for (int device = 0; device < model.devices(); ++device) {
+        std::vector<StageVisits> stages;
+        Ns updates = 0;
+        for (const int stage : model.stages_on(device)) {
+            StageVisits own{0, {}};
+            for (int mb = 0; mb < model.microbatches(); ++mb)
+                if (const int forward = model.number(stage, mb, 0); model.device_of(forward) == device)
+                    own.visits.push_back(visit_of(model, forward, 0, 0));
+            if (own.visits.empty())
+                continue;
+            updates += model.update_after(stage, device, static_cast<int>(own.visits.size()) - 1);
+            stages.push_back(std::move(own));
+        }
+        if (stages.empty())
+            continue;
+        const Ns passes = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
+        all = {std::max(all.step, passes + updates), std::max(all.span, passes + model.updates_between_passes(device))};
+    }
+    return all;
+}
+
 StepTimes least_times(const OrderModel& model, const StepTimes& found) {
     StepTimes least = least_times(model);
     if (least.step < found.step || least.span < found.span) {

@@ -174,7 +174,7 @@ constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
 // The least shares of its own time that a pass takes of a pair.
 class PairShares {
 public:
-    PairShares(const OrderCosts& order, const Costs& costs) : costs_(costs) {
+    PairShares(const OrderCosts& order, const Costs& costs, PairPart part) : costs_(costs), part_(part) {
         for (const auto& [holder, times] : order.times)
             stages_on_[holder.device].push_back(holder.stage);
     }
@@ -191,8 +191,11 @@ public:
     }
 
     // A pair takes the longer time, a share of the shorter one, and one dispatch of the two: at least the mean of 1 and
-    // the share of both, and half a dispatch each.
+    // the share of both, and half a dispatch each. The shorter one alone may take its share without dispatch, or no
+    // time where the pair is measured.
     Ns shared(Ns time, const std::optional<double>& measured) const {
+        if (part_ == PairPart::Least)
+            return measured ? 0 : part_of(time - costs_.dispatch, costs_.pair_exposed);
         const double share = std::min((1 + costs_.pair_exposed) / 2, measured.value_or(1));
         return std::min(time, part_of(time - costs_.dispatch, share) + costs_.dispatch / 2);
     }
@@ -205,15 +208,16 @@ private:
     }
 
     const Costs& costs_;
+    const PairPart part_;
     std::map<int, std::vector<int>> stages_on_;
 };
 
 }  // namespace
 
-void hide_in_pairs(OrderCosts& order, const Costs& costs) {
+void hide_in_pairs(OrderCosts& order, const Costs& costs, PairPart part) {
     if (!overlaps_pairs(costs))
         return;
-    const PairShares shares(order, costs);
+    const PairShares shares(order, costs, part);
     for (auto& [holder, of_classes] : order.times) {
         const auto forward = shares.measured(holder, true), backward = shares.measured(holder, false);
         for (OrderCosts::Times& times : of_classes) {

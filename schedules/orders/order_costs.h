@@ -82,9 +82,11 @@ struct OrderCosts {
 // also for those that Recomputation::saved spares.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory,
                        const Recomputation& recomputation = {});
-// Shortens the times of passes so far that any two of a device one after the other take no longer than as a pair: what
-// is a bound with these times is one for orders with pairs, too.
-void hide_in_pairs(OrderCosts& order, const Costs& costs);
+// Shortens the times of passes for bounds on orders with pairs. Mean: two passes together take no longer than as a
+// pair, so the sum of a device's passes is a bound. Least: each takes no longer than its part of a pair, so every path
+// is one.
+enum class PairPart { Mean, Least };
+void hide_in_pairs(OrderCosts& order, const Costs& costs, PairPart part);
 // Returns the times of tasks and messages; it refers to the costs.
 KnownTimes known_times(const OrderCosts& costs);
 // Returns those of one pipeline of Shape::copies, by its own devices: of each device and message the longest times of
