@@ -41,7 +41,9 @@ std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     hide_in_pairs(shared, job.costs, PairPart::Mean);
     const StepTimes work = least_work(OrderModel({job.plan.shape, options, &shared}));
     hide_in_pairs(costs, job.costs, PairPart::Least);
-    StepTimes least = least_times(OrderModel({job.plan.shape, options, &costs}), {metrics.step_time, metrics.span});
+    const OrderModel model({job.plan.shape, options, &costs});
+    StepTimes least =
+        overlaps_pairs(job.costs) ? least_times(model) : least_times(model, {metrics.step_time, metrics.span});
     least = {std::max(least.step, work.step), std::max(least.span, work.span)};
     return OrderGap{least.step, least.span, above(metrics.step_time, least.step, "the step"),
                     above(metrics.span, least.span, "the span"), pipeline.aim == Aim::Span};
