@@ -8,7 +8,6 @@
 #include "workloads/cluster/cluster.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -196,9 +195,7 @@ public:
     // time where the pair is measured.
     Ns shared(Ns time, const std::optional<double>& measured) const {
         if (part_ == PairPart::Least)
-            return measured ? 0
-                            : static_cast<Ns>(std::ceil(static_cast<double>(time - costs_.dispatch) *
-                                                        costs_.pair_exposed * kNoDigits));
+            return measured ? 0 : exposed_part(time - costs_.dispatch, costs_.pair_exposed);
         const double share = std::min((1 + costs_.pair_exposed) / 2, measured.value_or(1));
         return std::min(time, part_of(time - costs_.dispatch, share) + costs_.dispatch / 2);
     }

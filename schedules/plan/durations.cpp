@@ -99,8 +99,7 @@ void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs
             longer = std::min(longer, *pair);
             shorter = *pair - longer;
         } else {
-            constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
-            shorter = static_cast<Ns>(std::ceil(static_cast<double>(shorter) * costs.pair_exposed * kNoDigits));
+            shorter = exposed_part(shorter, costs.pair_exposed);
         }
         first += costs.dispatch;
     }
@@ -130,6 +129,11 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
 }
 
 }  // namespace
+
+Ns exposed_part(Ns shorter, double exposed) {
+    constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
+    return static_cast<Ns>(std::ceil(static_cast<double>(shorter) * exposed * kNoDigits));
+}
 
 Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch, bool accumulates) {
     return duration_of(op, stage, device, costs, costs.stage, microbatch, accumulates);

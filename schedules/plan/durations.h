@@ -26,6 +26,9 @@ Ns duration_of(Op op, int stage, int device, const Costs& costs, const std::vect
 // Returns the time for which a SEND occupies its link.
 Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic);
 
+// Returns the time that the shorter task of a pair adds to the longer one, both without dispatch.
+Ns exposed_part(Ns shorter, double exposed);
+
 // Returns the measured time of a pair of an F and a B of these stages as a share of both tasks one after the other,
 // without dispatch. Absent where it is not measured, and where the tasks take no time.
 std::optional<double> measured_share_of_pair(int forward, int backward, const std::vector<StageCost>& stages);

@@ -55,7 +55,7 @@ std::optional<ClusterPlan> with_moved_blocks(const ClusterChoice& equal, const C
             break;
     }
     if (best && best->fits)
-        check_lower_bound(bounds.least_step, best->step_time, print(best->choice));
+        check_lower_bound(bounds.least_moved, best->step_time, print(best->choice));
     return best;
 }
 

@@ -243,11 +243,12 @@ private:
         if (parts == nullptr)
             return;
         const SplitBounds of_splits = bounds_of_splits(facts, costs, *parts, group.devices(), bounds.fits);
-        bounds.has_splits = true;
-        bounds.may_fit = of_splits.may_fit;
-        bounds.least_step = std::min(bounds.step_time, of_splits.step_time);
-        bounds.has_balanced = !of_splits.balanced.empty();
-        bounds.balanced_step = std::max(bounds.least_step, bounds.step_time - of_splits.gain);
+        if (!of_splits.may_fit)
+            return;
+        bounds.may_fit_moved = true;
+        bounds.least_moved = std::min(bounds.step_time, of_splits.step_time);
+        if (!of_splits.balanced.empty())
+            bounds.expected_moved = std::max(bounds.least_moved, bounds.step_time - of_splits.gain);
     }
 
     const Config& config_;

@@ -16,13 +16,15 @@ struct ChoiceBounds {
     bool is_defined = false;  // false: the schedule refuses it, or the time was up
     bool fits = false;
     Ns step_time = 0;
-    Shortage shortage;        // of the device that lacks most
-    bool has_splits = false;  // its stages may have other numbers of blocks; the next four are for any numbers
-    bool may_fit = false;
-    Ns least_step = 0;
-    bool has_balanced = false;  // balanced_blocks() are worth a try
-    Ns balanced_step = 0;       // about their step: the bound less what they gain
-    Ns least_of_splits() const { return has_splits && may_fit ? least_step : std::numeric_limits<Ns>::max(); }
+    Shortage shortage;  // of the device that lacks most
+    // With any numbers of blocks on the stages; the defaults where equal numbers are the only ones.
+    bool may_fit_moved = false;
+    Ns least_moved = kNoStep;     // a lower bound on the step, if some numbers may fit
+    Ns expected_moved = kNoStep;  // about the step of balanced_blocks(), if they are worth a try
+
+    static constexpr Ns kNoStep = std::numeric_limits<Ns>::max();
+    Bytes lack() const { return shortage.needs - shortage.has; }
+    bool fits_only_moved() const { return may_fit_moved && !fits; }
 };
 
 // Works on the process's part of the numbers below `count`, perhaps on several threads and not on all.

@@ -96,36 +96,14 @@ std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indi
     return ordered;
 }
 
-// Returns the choices that fit by their bounds, those with the least steps first.
-std::vector<std::size_t> in_order_of_bounds(const std::vector<ChoiceBounds>& bounds) {
+// Returns the numbers of the choices that are kept. The choice with the least key comes first.
+template <class Keeps, class Key>
+std::vector<std::size_t> in_order(const std::vector<ChoiceBounds>& bounds, Keeps keeps, Key key) {
     std::vector<std::size_t> order;
     for (std::size_t index = 0; index < bounds.size(); ++index)
-        if (bounds[index].fits)
+        if (std::invoke(keeps, bounds[index]))
             order.push_back(index);
-    std::ranges::stable_sort(order, {}, [&](std::size_t index) { return bounds[index].step_time; });
-    return order;
-}
-
-// Returns the choices that are defined, those that lack least memory first.
-std::vector<std::size_t> in_order_of_shortage(const std::vector<ChoiceBounds>& bounds) {
-    std::vector<std::size_t> order;
-    for (std::size_t index = 0; index < bounds.size(); ++index)
-        if (bounds[index].is_defined)
-            order.push_back(index);
-    std::ranges::stable_sort(
-        order, {}, [&](std::size_t index) { return bounds[index].shortage.needs - bounds[index].shortage.has; });
-    return order;
-}
-
-// Returns those choices whose balanced steps may be below `limit`, the fastest first.
-std::vector<std::size_t> in_order_of_moves(const Config& config, const std::vector<ClusterChoice>& choices,
-                                           const std::vector<ChoiceBounds>& bounds, Ns limit) {
-    std::vector<std::size_t> order;
-    for (std::size_t index = 0; index < choices.size(); ++index)
-        if (bounds[index].has_balanced && bounds[index].balanced_step < limit &&
-            !searched_schedule(config, choices[index].schedule).needs_costs)
-            order.push_back(index);
-    std::ranges::stable_sort(order, {}, [&](std::size_t index) { return bounds[index].balanced_step; });
+    std::ranges::stable_sort(order, {}, [&](std::size_t index) { return std::invoke(key, bounds[index]); });
     return order;
 }
 
@@ -304,7 +282,7 @@ private:
     }
 
     void simulate_best_first() {
-        std::vector<std::size_t> order = in_order_of_bounds(bounds_);
+        std::vector<std::size_t> order = in_order(bounds_, &ChoiceBounds::fits, &ChoiceBounds::step_time);
         std::erase_if(order, [&](std::size_t index) { return is_known(choices_[index]); });
         const auto end = std::ranges::stable_partition(order, [&](std::size_t index) {
             return !searched_schedule(config_, choices_[index].schedule).needs_costs;
@@ -347,12 +325,15 @@ private:
 
     // Gives stages unequal numbers of blocks, for the choices that this may make the fastest.
     void move_blocks() {
-        std::vector<std::size_t> order = in_order_of_moves(config_, choices_, bounds_, limit_of(1));
-        std::erase_if(order, [&](std::size_t index) { return refuses(choices_[index]); });
+        const auto is_faster = [&](const ChoiceBounds& bounds) { return bounds.expected_moved < limit_of(1); };
+        std::vector<std::size_t> order = in_order(bounds_, is_faster, &ChoiceBounds::expected_moved);
+        std::erase_if(order, [&](std::size_t index) {
+            return searched_schedule(config_, choices_[index].schedule).needs_costs || refuses(choices_[index]);
+        });
         order.resize(std::min(order.size(), kMostMoved));
         std::size_t moved = 0;
         for (const std::size_t index : order) {
-            if (bounds_[index].balanced_step >= limit_of(1) || is_over())
+            if (!is_faster(bounds_[index]) || is_over())
                 break;
             std::optional<ClusterPlan> plan = with_moved_blocks(choices_[index], bounds_[index], config_, limits_,
                                                                 deadline_, [&] { return is_over(); });
@@ -365,13 +346,13 @@ private:
             return;
         result_.lower_bound = std::min(result_.lower_bound, limit_of(1));
         for (std::size_t index = 0; index < choices_.size(); ++index)
-            if (bounds_[index].least_of_splits() < result_.lower_bound && !refuses(choices_[index]))
-                result_.lower_bound = bounds_[index].least_step;
+            if (bounds_[index].least_moved < result_.lower_bound && !refuses(choices_[index]))
+                result_.lower_bound = bounds_[index].least_moved;
     }
 
     // Without a plan that fits: what the smallest ones need.
     void find_smallest() {
-        std::vector<std::size_t> order = in_order_of_shortage(bounds_);
+        std::vector<std::size_t> order = in_order(bounds_, &ChoiceBounds::is_defined, &ChoiceBounds::lack);
         std::erase_if(order, [&](std::size_t index) { return refuses(choices_[index]); });
         order.resize(std::min(order.size(), kPlansAtOnce));
         if (stop_ == SearchStop::None)
@@ -389,9 +370,7 @@ private:
     void finish() {
         std::stable_sort(result_.plans.begin(), result_.plans.end(), is_better);
         result_.none_fits = result_.fitting == 0 && result_.left_out == 0 && result_.untried == 0 && every_bound_ &&
-                            stop_ == SearchStop::None && std::ranges::none_of(bounds_, [](const ChoiceBounds& one) {
-                                return one.has_splits && !one.fits && one.may_fit;
-                            });
+                            stop_ == SearchStop::None && std::ranges::none_of(bounds_, &ChoiceBounds::fits_only_moved);
         if (stop_ != SearchStop::None)
             result_.stop = stop_;
         else if (result_.every_bound && result_.plans.empty() && result_.left_out > 0)

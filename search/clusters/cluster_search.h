@@ -45,7 +45,7 @@ struct ClusterPlan : ClusterNumbers {
     Bytes most_reserved() const;
 };
 
-// Returns whether a plan comes first: those that fit do, then the faster and the smaller ones.
+// Returns whether plan a comes before plan b: a plan that fits, then the faster plan, then the smaller plan.
 bool is_better(const ClusterPlan& a, const ClusterPlan& b);
 
 struct ClusterResult {

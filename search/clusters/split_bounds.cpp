@@ -41,10 +41,9 @@ public:
             room_.push_back(room_of(device));
     }
 
-    // Any weighted mean of the bounds of devices is a bound, and a block counts in it on the stage where it counts
-    // least. Equal weights are right if devices never wait for the first micro-batch; with weights that grow by
-    // m / (m - 1) from each device of a chain to the next one, a block counts as much on every stage of m
-    // micro-batches.
+    // Any weighted mean of the bounds of devices is a bound. Each block counts on the stage where a block counts least.
+    // Equal weights suit devices that never wait for the first micro-batch. Weights that grow by m / (m - 1) along a
+    // chain of devices, with m micro-batches, make a block count as much on every stage.
     Ns least_step() const {
         const auto m = static_cast<double>(served_by(shape_, 0, index_.stages_of(0).front()));
         double least = 0;
@@ -63,7 +62,7 @@ public:
         return *std::ranges::min_element(room_) >= 0 && room >= copies * parts_.blocks;
     }
 
-    // The number of blocks for each stage: a device gets the next block if that makes it the least loaded one.
+    // The number of blocks for each stage: the least loaded device with room gets the next block.
     std::vector<int> balanced() const {
         std::vector<int> blocks(static_cast<std::size_t>(shape_.stages), 1);
         blocks.front() = blocks.back() = 0;
@@ -226,8 +225,10 @@ std::vector<std::vector<int>> moves_of(const std::vector<int>& blocks, const Ord
 SplitBounds bounds_of_splits(const OrderFacts& facts, const Costs& costs, const SplitParts& parts,
                              const std::vector<DeviceConfig>& devices, bool fits) {
     const SplitBounder bounder(facts, costs, parts, devices);
-    SplitBounds bounds{bounder.least_step(), bounder.may_fit()};
-    if (!bounds.may_fit || !bounder.has_one_holder())
+    if (!bounder.may_fit())
+        return {};
+    SplitBounds bounds{bounder.least_step(), true};
+    if (!bounder.has_one_holder())
         return bounds;
     const std::vector<int> even = even_blocks(parts.blocks, facts.shape.stages);
     std::vector<int> balanced = bounder.balanced();

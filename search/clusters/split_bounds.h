@@ -14,11 +14,11 @@ namespace pw {
 struct SplitParts {
     Costs costs;
     int blocks = 0;
-    Bytes least_saved = 0, first_saved = 0;  // by one block until I: of all blocks the least, and of the first one
+    Bytes least_saved = 0, first_saved = 0;  // until I, by the block that saves least, and by the first block
 };
 
 struct SplitBounds {
-    Ns step_time = 0;  // no split has a shorter step
+    Ns step_time = 0;  // no split has a shorter step; 0 if none fits
     bool may_fit = false;
     // The balanced numbers, and about how much shorter they make the step. Empty if that is less than the time of a
     // block: then no move of a block shortens the longest device.
@@ -26,14 +26,15 @@ struct SplitBounds {
     Ns gain = 0;
 };
 
-// Returns all numbers that differ by one block on another stage and do not make the longest device longer; those with
-// the shortest one first, equally good ones in an order that `seed` draws. Empty if a stage has several devices.
+// Returns all numbers in which one block is on another stage and the longest device is no longer. The numbers with the
+// shortest longest device come first; `seed` shuffles equally good numbers. Empty if a stage has several devices.
 std::vector<std::vector<int>> moves_of(const std::vector<int>& blocks, const OrderFacts& facts, const Costs& costs,
                                        const SplitParts& parts, const std::vector<DeviceConfig>& devices,
                                        unsigned seed);
 
-// `costs` are the choice's with as equal numbers as possible, which fit or not; `devices` are those of the pipeline.
-// The embedding is on the first stage and the head on the last one, which may have no block; all others have one.
+// Bounds a choice. `costs` and `fits` describe its plan with numbers as equal as possible, `devices` the pipeline. The
+// first stage has the embedding and the last stage the head, both perhaps without a block; every other stage has a
+// block.
 SplitBounds bounds_of_splits(const OrderFacts& facts, const Costs& costs, const SplitParts& parts,
                              const std::vector<DeviceConfig>& devices, bool fits);
 

@@ -1,6 +1,5 @@
 // The search for plans of a transformer on a cluster, against a loop over every config of a small space.
 #include "job/job.h"
-#include "job/transformer_job.h"
 #include "report/cluster_plans.h"
 #include "report/report.h"
 #include "report/training_arguments.h"
@@ -15,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -266,67 +264,6 @@ TEST(ClusterSearch, BoundsEveryPlan) {
         }
     }
     EXPECT_GT(bounded, 200);
-}
-
-// Calls `visit` with each way to divide blocks among stages, of which all but the first and the last have one.
-void for_each_split(int blocks, int stages, const std::function<void(const std::vector<int>&)>& visit) {
-    std::vector<int> split(static_cast<std::size_t>(stages), 0);
-    const std::function<void(int, int)> divide = [&](int stage, int rest) {
-        if (stage + 1 == stages) {
-            split.back() = rest;
-            return visit(split);
-        }
-        for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
-            split[static_cast<std::size_t>(stage)] = number;
-            divide(stage + 1, rest - number);
-        }
-    };
-    divide(0, blocks);
-}
-
-// Against every split of 16 blocks: the head takes as long as five blocks, and little memory makes the first stages
-// shorter.
-TEST(ClusterSearch, DividesBlocksAmongStages) {
-    struct Case {
-        const char *schedule, *memory;
-        int pipeline, chunks;
-    };
-    int unequal = 0;
-    for (const auto& [schedule, memory, pipeline, chunks] :
-         {Case{"1f1b", "80 GB", 4, 1}, Case{"1f1b", "17 GB", 4, 1}, Case{"zb-h1", "80 GB", 4, 1},
-          Case{"interleaved", "80 GB", 2, 2}, Case{"v-half", "80 GB", 2, 2}, Case{"1f1b", "80 GB", 2, 1}}) {
-        const std::string base = fmt::format(
-            R"(
-workload: {{model: llama-3.2-1b, sequence_length: 4096}}
-cluster: {{hosts: 1, devices_per_host: {}, device: h100-sxm-80, memory: {}}}
-training: {{precision: bf16, optimizer: adamw}}
-search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}], schedules: [{}], zero: [0],
-         recompute: [none], micro_batch_sizes: [1]}}
-)",
-            pipeline, memory, pipeline, chunks, schedule);
-        SCOPED_TRACE(base);
-        const ClusterResult result = search_cluster(load(base));
-        Ns best = std::numeric_limits<Ns>::max(), even = best;
-        const int stages = pipeline * chunks;
-        for_each_split(16, stages, [&](const std::vector<int>& blocks) {
-            ClusterChoice choice = result.plans.front().choice;
-            choice.blocks = blocks;
-            Notices notices;
-            const Report report = predicted_report(make_job(config_of(load(base), choice), notices), false);
-            if (!fits(report))
-                return;
-            best = std::min(best, report.metrics.step_time);
-            if (blocks == even_blocks(16, stages))
-                even = report.metrics.step_time;
-        });
-        EXPECT_LE(result.lower_bound, best);
-        EXPECT_GE(static_cast<double>(result.lower_bound), 0.7 * static_cast<double>(best));
-        ASSERT_NE(result.best(), nullptr);
-        EXPECT_GE(result.best()->step_time, best);
-        EXPECT_LE(static_cast<double>(result.best()->step_time), 1.005 * static_cast<double>(best));
-        unequal += result.best()->step_time < even;
-    }
-    EXPECT_GE(unequal, 4);
 }
 
 TEST(ClusterSearch, DoesNotDependOnThreads) {
