@@ -273,6 +273,15 @@ Visit visit_of(const OrderModel& model, int forward, Ns head, Ns trip) {
             .lead = 0};
 }
 
+// Returns the times of all passes and updates of a device.
+StepTimes work_of(const OrderModel& model, int device, const std::vector<StageVisits>& stages) {
+    const Ns passes = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
+    Ns updates = 0;
+    for (const StageVisits& stage : stages)
+        updates += stage.update;
+    return {passes + updates, passes + model.updates_between_passes(device)};
+}
+
 }  // namespace
 
 StepTimes least_times(const OrderModel& model) {
@@ -286,7 +295,7 @@ StepTimes least_times(const OrderModel& model) {
         starts_alone = starts_alone && (model.inputs()[number] > 0 || model.device_of(number) == model.device_of(0));
     for (int device = 0; device < model.devices(); ++device) {
         std::vector<StageVisits> stages;
-        Ns updates = 0, first = std::numeric_limits<Ns>::max();
+        Ns first = std::numeric_limits<Ns>::max();
         std::vector<std::vector<Ns>> leads;  // by micro-batch
         const int first_stage = model.stages_on(device).empty() ? 0 : model.stages_on(device).front();
         for (int mb = 0; model.stages_on(device).size() > 1 && mb < model.microbatches(); ++mb)
@@ -309,15 +318,13 @@ StepTimes least_times(const OrderModel& model) {
             if (own.visits.empty())
                 continue;
             own.update = model.update_after(stage, device, static_cast<int>(own.visits.size()) - 1);
-            updates += own.update;
             stages.push_back(std::move(own));
         }
         if (stages.empty())
             continue;
         const Ns span = span_of_room(model.room(device), stages);
-        const Ns passes = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
-        const StepTimes work{passes + updates, passes + model.updates_between_passes(device)};
-        const StepTimes by_waits = times_by_waits(model.room(device), stages, work, first, starts_alone);
+        const StepTimes by_waits =
+            times_by_waits(model.room(device), stages, work_of(model, device, stages), first, starts_alone);
         all = {std::max({all.step, by_waits.step, first + span}), std::max({all.span, by_waits.span, span})};
     }
     return all;
@@ -327,7 +334,6 @@ StepTimes least_work(const OrderModel& model) {
     StepTimes all{0, 0};
     for (int device = 0; device < model.devices(); ++device) {
         std::vector<StageVisits> stages;
-        Ns updates = 0;
         for (const int stage : model.stages_on(device)) {
             StageVisits own{0, {}};
             for (int mb = 0; mb < model.microbatches(); ++mb)
@@ -335,13 +341,13 @@ StepTimes least_work(const OrderModel& model) {
                     own.visits.push_back(visit_of(model, forward, 0, 0));
             if (own.visits.empty())
                 continue;
-            updates += model.update_after(stage, device, static_cast<int>(own.visits.size()) - 1);
+            own.update = model.update_after(stage, device, static_cast<int>(own.visits.size()) - 1);
             stages.push_back(std::move(own));
         }
         if (stages.empty())
             continue;
-        const Ns passes = sum_of(stages, &Visit::forward) + sum_of(stages, &Visit::backward) + added_to(stages);
-        all = {std::max(all.step, passes + updates), std::max(all.span, passes + model.updates_between_passes(device))};
+        const StepTimes work = work_of(model, device, stages);
+        all = {std::max(all.step, work.step), std::max(all.span, work.span)};
     }
     return all;
 }
