@@ -2,6 +2,7 @@
 #include "job/build.h"
 
 #include "job/cost_source.h"
+#include "job/makes.h"
 #include "job/plan.h"
 #include "job/rules.h"
 #include "job/settings.h"
@@ -229,6 +230,20 @@ std::vector<double> speeds_of_stages(const Config& config, const StageHolders& h
     return speeds.empty() ? std::vector<double>(static_cast<std::size_t>(config.pipeline.stages), 1) : speeds;
 }
 
+// Returns the speed of each make by the times of all layers, relative to the first make; empty if there is one.
+std::vector<double> speeds_of_makes(const Profile& profile, int samples) {
+    const auto time_of = [&](const std::vector<LayerProfile>& layers) {
+        Profile own = profile;
+        own.layers = layers;
+        const std::vector<Ns> times = layer_times(own, samples);
+        return std::accumulate(times.begin(), times.end(), 0.0);
+    };
+    std::vector<double> speeds;
+    for (const std::vector<LayerProfile>& layers : profile.of_makes)
+        speeds.push_back(time_of(profile.of_makes.front()) / std::max(1.0, time_of(layers)));
+    return speeds;
+}
+
 StageSplit split_made(const Config& config, const Model& model, const Profile& profile) {
     const PipelineConfig& pipeline = config.pipeline;
     const bool even = pipeline.split == PipelineConfig::Split::Even;
@@ -237,7 +252,7 @@ StageSplit split_made(const Config& config, const Model& model, const Profile& p
     try {
         if (even)
             return split_even(model.layers, pipeline.stages, places);
-        const StageHolders holders = holders_of_stages(config);
+        const StageHolders holders = holders_of_stages(config, speeds_of_makes(profile, pipeline.micro_batch_size));
         if (holders.device_of.size() > holders.speed.size())
             return split_balanced(model.layers, times, holders, places);
         return split_bottleneck(model.layers, speeds_of_stages(config, holders), times, places);
@@ -290,7 +305,64 @@ void group_readers(StageSplit& split, const RunConfig& run) {
     std::iota(split.reader_groups.begin(), split.reader_groups.end(), 0);
 }
 
+namespace {
+
+// Lengthens times to the longer ones of both.
+void lengthen(std::vector<LayerProfile>& layers, const std::vector<LayerProfile>& others) {
+    const auto lengthen_times = [](std::map<int, LayerTimes>& times, const std::map<int, LayerTimes>& other_times) {
+        for (auto& [samples, time] : times)
+            if (const auto other = other_times.find(samples); other != other_times.end())
+                for (Measured LayerTimes::*const pass :
+                     {&LayerTimes::forward, &LayerTimes::backward_input, &LayerTimes::backward_weight,
+                      &LayerTimes::backward, &LayerTimes::accumulate, &LayerTimes::recompute})
+                    if ((other->second.*pass).median > (time.*pass).median)
+                        time.*pass = other->second.*pass;
+    };
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        lengthen_times(layers[layer].times, others[layer].times);
+        lengthen_times(layers[layer].busy, others[layer].busy);
+        if (others[layer].update.median > layers[layer].update.median)
+            layers[layer].update = others[layer].update;
+    }
+}
+
+// Devices of several makes have the times of each of them.
+Profile profile_of_makes(const Config& config, const Model& model) {
+    std::optional<Profile> all;
+    const std::vector<std::vector<int>> makes = makes_of_plan(config);
+    for (const std::vector<int>& together : makes) {
+        std::vector<LayerProfile> layers;
+        for (const int make : together) {
+            const Config alike = of_make(config, make, together);
+            Profile own = profile_of(alike, model);
+            if (model_file(alike.workload.model) != ModelFile::None) {
+                own.model = model.name;
+                try {
+                    check_profile(model, own);
+                } catch (const Error& error) {
+                    fail_at(config, "cluster.hosts", error, "name a file with the same layers");
+                }
+            }
+            if (layers.empty())
+                layers = own.layers;
+            else
+                lengthen(layers, own.layers);
+            if (!all)
+                all = std::move(own);
+        }
+        if (makes.size() > 1)
+            all->of_makes.push_back(std::move(layers));
+        else
+            all->layers = std::move(layers);
+    }
+    return *all;
+}
+
+}  // namespace
+
 Profile profile_of(const Config& config, const Model& model) {
+    if (!config.cluster.makes.empty())
+        return profile_of_makes(config, model);
     Profile profile = in_cluster(cost_source_of(config).profile(config, model), config);
     if (!config.cluster.profile.empty())
         try {
@@ -332,6 +404,22 @@ void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::m
 
 }  // namespace
 
+namespace {
+
+// Hosts of several makes have the links of their first devices.
+void add_links_of_hosts(ClusterFacts& facts, const ClusterConfig& cluster, int hosts) {
+    if (cluster.makes.empty() || hosts < 2)
+        return;
+    std::vector<const DeviceMake*> make_of(static_cast<std::size_t>(hosts), nullptr);
+    for (std::size_t device = 0; device < cluster.devices.size(); ++device)
+        if (const DeviceMake*& make = make_of[static_cast<std::size_t>(facts.host[device])]; make == nullptr)
+            make = &cluster.makes[static_cast<std::size_t>(cluster.devices[device].make)];
+    for (const DeviceMake* make : make_of)
+        facts.links_of_hosts.push_back({make->link, make->between_hosts, make->adapters});
+}
+
+}  // namespace
+
 std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster) {
     std::map<std::string, int> hosts;
     for (const DeviceConfig& device : cluster.devices)
@@ -342,19 +430,20 @@ std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConf
 
 std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
     if (is_transformer(config))
-        return std::make_shared<const Cluster>(pipeline_cluster(transformer_job_of(config)));
+        return std::make_shared<const Cluster>(pipeline_cluster_of(config));
     const ClusterConfig& cluster = config.cluster;
     ClusterFacts facts;
     const std::map<std::string, int> hosts = place_on_hosts(facts, cluster);
-    std::vector<double> speeds;
+    std::vector<DeviceKind> kinds;
     for (const DeviceConfig& device : cluster.devices)
-        speeds.push_back(device.speed);
-    facts.set_speeds(speeds);
+        kinds.push_back({device.speed, device.make});
+    facts.set_kinds(kinds);
     const bool profiled = is_measured(profile) && !cluster.link_given;
     facts.link = profiled ? profile.link : cluster.link;
     facts.sums = profiled ? profile.sums : cluster.link;
     facts.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
     facts.adapters = cluster.adapters;
+    add_links_of_hosts(facts, cluster, static_cast<int>(hosts.size()));
     add_network(facts, cluster, hosts);
     return std::make_shared<const Cluster>(std::move(facts));
 }
@@ -386,7 +475,7 @@ Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<cons
     cut_in_slices(costs, shape.slices);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
     if (is_transformer(config))
-        add_replicas(costs, transformer_job_of(config), split, config.pipeline.micro_batch_size);
+        add_replicas(costs, transformer_jobs_of(config), split, config.pipeline.micro_batch_size);
     return costs;
 }
 

@@ -231,7 +231,7 @@ Shape placed_shape(const Config& config) {
 
 }  // namespace
 
-StageHolders holders_of_stages(const Config& config) {
+StageHolders holders_of_stages(const Config& config, const std::vector<double>& speeds_of_makes) {
     const Shape shape = placed_shape(config);
     if (shape.stages == 0 || shape.stages != config.pipeline.stages)
         return {};
@@ -246,7 +246,9 @@ StageHolders holders_of_stages(const Config& config) {
     stages.speed.assign(static_cast<std::size_t>(shape.devices), std::numeric_limits<double>::infinity());
     for (std::size_t device = 0; device < devices.size(); ++device) {
         double& speed = stages.speed[device * stages.speed.size() / devices.size()];
-        speed = std::min(speed, devices[device].speed);
+        const double of_make =
+            speeds_of_makes.empty() ? 1 : speeds_of_makes[static_cast<std::size_t>(devices[device].make)];
+        speed = std::min(speed, devices[device].speed * of_make);
     }
     return stages;
 }

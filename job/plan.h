@@ -32,7 +32,7 @@ const Schedule& schedule_of(const Config& config);
 // Returns the holders of the stages of a pipeline if each stage has one device; else nothing. Of replicas of a
 // pipeline, the slowest device counts. Also returns nothing if the plan cannot be made: the function that makes it
 // reports why.
-StageHolders holders_of_stages(const Config& config);
+StageHolders holders_of_stages(const Config& config, const std::vector<double>& speeds_of_makes = {});
 
 // Returns the costs of a plan of this placed shape.
 using CostsOfShape = std::function<Costs(const Shape&)>;

@@ -1,5 +1,6 @@
 #include "job/transformer_job.h"
 
+#include "job/makes.h"
 #include "workloads/cluster/named_links.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -31,9 +32,14 @@ std::shared_ptr<const ProductRates> rates_like_others(double flops) {
     return std::make_shared<const ProductRates>(std::move(rates));
 }
 
-}  // namespace
+double peak_flops_of(const DeviceMake& make, Precision precision) {
+    for (const std::string_view name : {rate_name(precision), name_of(Precision::Bf16)})
+        if (const auto rate = make.kind->peak.find(name); rate != make.kind->peak.end())
+            return rate->second;
+    return make.rates.flops;
+}
 
-TransformerJob transformer_job_of(const Config& config) {
+TransformerJob job_on_one_make(const Config& config) {
     const ClusterConfig& cluster = config.cluster;
     TransformerJob job;
     job.model = *config.workload.transformer;
@@ -63,6 +69,44 @@ TransformerJob transformer_job_of(const Config& config) {
     return job;
 }
 
+}  // namespace
+
+TransformerJob transformer_job_of(const Config& config) {
+    return config.cluster.makes.empty() ? job_on_one_make(config) : job_on_one_make(of_first_make(config));
+}
+
+std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config) {
+    std::vector<std::vector<TransformerJob>> jobs;
+    for (const std::vector<int>& together : makes_of_plan(config)) {
+        std::vector<TransformerJob>& own = jobs.emplace_back();
+        for (const int make : together)
+            own.push_back(job_on_one_make(of_make(config, make, together)));
+    }
+    if (jobs.empty())
+        jobs.emplace_back().push_back(job_on_one_make(config));
+    return jobs;
+}
+
+ClusterFacts pipeline_cluster_of(const Config& config) {
+    RankLinks links;
+    const ClusterRanks& ranks = *config.parallel.ranks;
+    if (config.cluster.makes.size() > 1) {
+        for (int make = 0; make < std::ssize(config.cluster.makes); ++make)
+            links.fabrics.push_back(job_on_one_make(of_make(config, make, {})).fabric);
+        for (const DeviceConfig& device : ranks.devices)
+            links.fabric.push_back(device.make);
+        links.host = ranks.host;
+    }
+    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config))
+                                               : pipeline_cluster(config.parallel.degrees, links);
+    std::vector<DeviceKind> kinds;
+    for (const DeviceConfig& device : config.cluster.devices)
+        kinds.push_back({device.speed, config.parallel.makes.size() > 1 ? device.make : 0});
+    if (std::ranges::any_of(kinds, [](const DeviceKind& kind) { return !(kind == DeviceKind{}); }))
+        facts.set_kinds(kinds);
+    return facts;
+}
+
 double model_flops_per_sample(const Config& config, bool trains) {
     constexpr double kForward = 1.0 / 3;  // the gradients of a product are two products
     const int tokens = config.workload.options.sequence_length;
@@ -70,11 +114,13 @@ double model_flops_per_sample(const Config& config, bool trains) {
 }
 
 double peak_flops(const Config& config) {
-    const RatesByPrecision& peak = config.cluster.kind->peak;
-    for (const std::string_view name : {rate_name(config.training.precision), name_of(Precision::Bf16)})
-        if (const auto rate = peak.find(name); rate != peak.end())
-            return rate->second;
-    return config.cluster.rates.flops;
+    const ClusterConfig& cluster = config.cluster;
+    if (cluster.makes.empty())
+        return peak_flops_of(cluster, config.training.precision);
+    double sum = 0;
+    for (const DeviceConfig& device : config.parallel.ranks->devices)
+        sum += peak_flops_of(cluster.makes[static_cast<std::size_t>(device.make)], config.training.precision);
+    return sum / static_cast<double>(config.parallel.ranks->devices.size());
 }
 
 int slots_of_stages(int blocks, int stages) {

@@ -8,13 +8,17 @@
 
 namespace pw {
 
-// Makes it of a complete config whose workload is a transformer.
+// Makes it of a complete config whose workload is a transformer. Of several makes of devices, it is on the first one.
 TransformerJob transformer_job_of(const Config& config);
+// Makes those on every make that a device of the plan stands for, by DeviceConfig::make: one if all are alike.
+std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config);
+// Returns the cluster in which the plan's devices send their messages.
+ClusterFacts pipeline_cluster_of(const Config& config);
 
 // FLOPs of the model for one sample: of the forward, and of the backward if it trains
 // (workloads/transformers/transformer_model.h).
 double model_flops_per_sample(const Config& config, bool trains = true);
-// FLOP/s of a device in the precision of the training, as its vendor states them.
+// FLOP/s of a device in the precision of the training, as its vendor states them; of several makes the mean.
 double peak_flops(const Config& config);
 
 // Returns the number of layers that are divided among stages as evenly as possible: the blocks, or with them the

@@ -67,10 +67,11 @@ std::vector<Straggler> stragglers_of(const Job& job, Simulator& simulator, Ns st
     std::vector<Straggler> stragglers;
     for (int device = 0; device < job.plan.shape.devices && !hooks.stops(); ++device) {
         Costs costs = job.costs;
-        std::vector<double> speeds;
+        std::vector<DeviceKind> kinds;
         for (int other = 0; other < job.plan.shape.devices; ++other)
-            speeds.push_back(costs.cluster->speed_of(other) / (other == device ? 1 + kSlower : 1));
-        ClusterEdit(costs)->set_speeds(speeds);
+            kinds.push_back(
+                {costs.cluster->speed_of(other) / (other == device ? 1 + kSlower : 1), costs.cluster->times_of(other)});
+        ClusterEdit(costs)->set_kinds(kinds);
         const Ns time = simulator.step_time(costs);
         stragglers.push_back({device, kSlower, time, change_of(time, step_time)});
     }

@@ -136,6 +136,7 @@ public:
         Calibration calibration{job_.costs, {}};
         Costs& costs = calibration.costs;
         ClusterEdit(costs)->kind.clear();
+        costs.of_makes.clear();
         costs.interpolated = false;
         costs.busy = costs.stage;
         costs.neighbours = 0;  // the probes have as many devices as the plan

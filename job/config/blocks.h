@@ -71,16 +71,43 @@ void not_in_this_version(const Yaml& at, const std::string& what, const std::str
 // Gives every stage its entry where the times of a uniform workload are one number.
 void spread_uniform(UniformWorkload& uniform, int stages);
 
-// Reads the devices and their hosts.
+// Reads the devices, their hosts, and their makes but for links and rates.
 void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading);
 struct PrintedDevices {  // by key; a key that is not printed is empty
     std::string devices, hosts, devices_per_host, memory;
 };
 PrintedDevices print_devices(const ClusterConfig& cluster);
 std::string device_schema();
+// Returns a device without keys of its own.
+DeviceConfig usual_device(const ClusterConfig& cluster);
+
+// Hosts that differ: the rows of cluster.hosts.
+struct HostConfig {
+    std::string name;  // of one host, whose devices name it; empty: `count` hosts with `devices` devices
+    int count = 1, devices = 0;
+    std::string device, profile;  // of the devices
+    double speed = 1;
+    std::optional<Bytes> memory;
+    std::optional<Link> inside, between;
+    int adapters = 1;
+};
+std::vector<HostConfig> read_host_rows(const Yaml& hosts, KeyReading& reading);
+std::string print_host_row(const HostConfig& row);
+std::string host_schema();
+
+// Returns the facts of the kind with this name. Notes a mistake at the key if there is none.
+std::optional<DeviceKindFacts> read_kind_of(const Yaml& key, const std::string& name, const std::string& file);
+// Gives every device its make, by its keys and the row of its host; `row_of_device` has -1 for a host without a row.
+void find_makes(const Yaml& at, ClusterConfig& cluster, const std::vector<HostConfig>& rows,
+                const std::vector<int>& row_of_device);
+// Completes the links of the makes once those of the cluster are known.
+void complete_makes(const Yaml& at, ClusterConfig& cluster);
 
 // Reads a link: its name, or a map, which may have additional keys.
 Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
+// Reads the link of one adapter, by name or by its numbers, and how many adapters a host has.
+Link read_between(const Yaml& at, int& adapters);
+std::string print_between(const Link& between, int adapters);
 // Reads links, shared and switches of the block `cluster` once its devices and hosts are known.
 void read_network(const Yaml& at, ClusterConfig& cluster);
 std::string print_pairs(const ClusterConfig& cluster);

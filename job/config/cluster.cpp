@@ -16,19 +16,6 @@
 namespace pw {
 namespace {
 
-// Reads the link of one adapter, by name or by its numbers, and how many a host has.
-void read_between(const Yaml& at, ClusterConfig& cluster) {
-    const Yaml named = at["link"], adapters = at["adapters"];
-    if (adapters.present())
-        cluster.adapters = static_cast<int>(adapters.integer(1, 1, kMostAdapters));
-    if (named.present()) {
-        at.allow({"link", "adapters"});
-        cluster.between_hosts = read_link(named);
-    } else {
-        cluster.between_hosts = adapters.present() ? read_link(at, {"adapters"}) : read_link(at);
-    }
-}
-
 void read_links(const Yaml& at, ClusterConfig& cluster) {
     const Yaml link = at["link"], inside = at["inside"], between = at["between"];
     if (link.present() && inside.present())
@@ -44,7 +31,7 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
     }
     if (!between.present())
         return;
-    read_between(between, cluster);
+    cluster.between_hosts = read_between(between, cluster.adapters);
     const bool is_unknown_kind = !cluster.device.empty() && !cluster.kind;  // a mistake already noted
     if (!cluster.link_given && !is_unknown_kind)
         between.complain("'cluster.between' needs the link inside a host",
@@ -100,32 +87,40 @@ std::vector<std::string_view> kinds_like(std::string_view name, const std::vecto
     return meant ? std::vector{*meant} : std::vector<std::string_view>{};
 }
 
+}  // namespace
+
+std::optional<DeviceKindFacts> read_kind_of(const Yaml& key, const std::string& name, const std::string& file) {
+    const std::vector<DeviceKindFacts> kinds = device_kinds(file);
+    if (const DeviceKindFacts* kind = find_device_kind(kinds, name))
+        return *kind;
+    const std::vector<std::string_view> meant = kinds_like(name, kinds);
+    key.complain(fmt::format("'{}' is '{}', which is no kind of device", key.path(), name),
+                 meant.empty() ? "`pipewright list devices` names them; cluster.device_kinds may name a file of yours"
+                               : fmt::format("did you mean {}?", fmt::join(meant, " or ")));
+    return std::nullopt;
+}
+
+namespace {
+
 // Finds the kind of the devices, whose memory and link are those of devices that the file gives none.
 void read_kind(const Yaml& at, ClusterConfig& cluster) {
-    if (cluster.device.empty()) {
-        if (!cluster.device_kinds.empty())
-            at["device_kinds"].complain("'cluster.device_kinds' has kinds of devices, but no device is of a named kind",
-                                        "write cluster.device, or remove the key");
-        return;
-    }
     if (std::error_code error;
         !cluster.device_kinds.empty() && !std::filesystem::is_regular_file(cluster.device_kinds, error)) {
         at["device_kinds"].complain(fmt::format("there is no file '{}'", cluster.device_kinds),
                                     "check the path, which starts at the folder of this file");
         return;
     }
-    const std::vector<DeviceKindFacts> kinds = device_kinds(cluster.device_kinds);
-    if (const DeviceKindFacts* kind = find_device_kind(kinds, cluster.device)) {
-        cluster.kind = *kind;
-        if (!at["memory"].present())
-            cluster.memory = kind->memory;
-        return;
-    }
-    const std::vector<std::string_view> meant = kinds_like(cluster.device, kinds);
-    at["device"].complain(fmt::format("'cluster.device' is '{}', which is no kind of device", cluster.device),
-                          meant.empty()
-                              ? "`pipewright list devices` names them; cluster.device_kinds may name a file of yours"
-                              : fmt::format("did you mean {}?", fmt::join(meant, " or ")));
+    if (!cluster.device.empty())
+        cluster.kind = read_kind_of(at["device"], cluster.device, cluster.device_kinds);
+    cluster.memory_of_kind = cluster.kind && !at["memory"].present();
+    if (cluster.memory_of_kind)
+        cluster.memory = cluster.kind->memory;
+}
+
+void check_kinds_are_named(const Yaml& at, const ClusterConfig& cluster) {
+    if (cluster.device.empty() && !cluster.device_kinds.empty())
+        at["device_kinds"].complain("'cluster.device_kinds' has kinds of devices, but no device is of a named kind",
+                                    "write cluster.device, or remove the key");
 }
 
 // A file that is not there is an error of what needs its products: `profile --gemm` may be about to write it.
@@ -154,8 +149,11 @@ std::string print_memory_bandwidth(const Config& config) {
     return has_analytic_costs(config) || rate != DeviceRates{}.memory_bandwidth ? exact_bandwidth(rate) : "";
 }
 
+// The links of the makes of several kinds are those of their kinds, unless the file has them.
 std::string print_own_link(const Config& config) {
-    return config.cluster.link_given ? fmt::format("{{{}}}", print_link(config.cluster.link)) : "";
+    const bool is_of_kind = !config.cluster.makes.empty() && !config.places.contains("cluster.inside") &&
+                            !config.places.contains("cluster.link");
+    return config.cluster.link_given && !is_of_kind ? fmt::format("{{{}}}", print_link(config.cluster.link)) : "";
 }
 
 std::string print_link_of_all(const Config& config) {
@@ -166,9 +164,7 @@ std::string print_inside(const Config& config) { return config.cluster.between_h
 
 std::string print_between(const Config& config) {
     const std::optional<Link>& between = config.cluster.between_hosts;
-    const std::string adapters =
-        config.cluster.adapters == 1 ? "" : fmt::format(", adapters: {}", config.cluster.adapters);
-    return between ? fmt::format("{{{}{}}}", print_link(*between), adapters) : "";
+    return between ? print_between(*between, config.cluster.adapters) : "";
 }
 
 template <std::string PrintedDevices::*member>
@@ -178,9 +174,8 @@ std::string print_some(const Config& config) {
 
 // The part of the memory of a kind of devices that a program can use follows only if the file has no memory of its own.
 std::string print_memory(const Config& config) {
-    const std::vector<DeviceConfig>& devices = config.parallel.devices;
-    const bool is_of_kind =
-        is_transformer(config) && !devices.empty() && config.parallel.memory != devices.front().memory;
+    const std::vector<DeviceConfig>& devices = config.parallel.ranks->devices;
+    const bool is_of_kind = is_transformer(config) && !devices.empty() && devices.front().memory_of_kind;
     return is_of_kind ? "" : print_some<&PrintedDevices::memory>(config);
 }
 
@@ -205,10 +200,15 @@ constexpr ConfigKey kClusterKeys[] = {
      "as many as stages, or as their replicas",
      "their number, or an entry for each"},
     {"hosts",
-     {kCount, nullptr, print_some<&PrintedDevices::hosts>},
+     {special("a number, `[{count, devices, device, speed, memory, inside, between, profile}, …]`",
+              R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 1000000},
+                {"type": "array", "minItems": 1, "items": %}]})",
+              host_schema),
+      nullptr, print_some<&PrintedDevices::hosts>},
      KeyShown::Always,
      "none",
-     "the number of hosts, with `devices_per_host` devices each, in order"},
+     "the number of hosts, with `devices_per_host` devices each, in order; or hosts that differ, see [unlike "
+     "devices](#unlike-devices)"},
     {"devices_per_host",
      {kCount, nullptr, print_some<&PrintedDevices::devices_per_host>},
      KeyShown::Always,
@@ -286,27 +286,6 @@ constexpr ConfigKey kClusterKeys[] = {
 
 constexpr const char* kTimesOfLayers = "give the workload as layers with times (a layer graph), or as model: uniform";
 
-// Costs of transformers assume equal devices, whose messages share nothing but adapters.
-void refuse_unlike_devices(const Yaml& at, const Config& config) {
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
-    const auto refuse = [&](std::size_t device, const char* key, const std::string& values, const char* instead) {
-        at["devices"].items()[device][key].complain(
-            fmt::format("'{}' is a transformer, whose devices are alike, but {}", config.workload.model, values),
-            fmt::format("remove the key and write {}, or {}", instead, kTimesOfLayers));
-    };
-    for (std::size_t device = 0; device < devices.size(); ++device) {
-        if (devices[device].speed != 1)
-            return refuse(device, "speed", fmt::format("device {} has speed {}", device, devices[device].speed),
-                          "cluster.compute and memory_bandwidth of all devices");
-        if (devices[device].memory != devices.front().memory)
-            return refuse(device, "memory",
-                          fmt::format("device {} has {} of memory and device 0 has {}", device,
-                                      print_bytes_as(devices[device].memory, devices[device].memory),
-                                      print_bytes_as(devices.front().memory, devices.front().memory)),
-                          "cluster.memory, what the smallest device has");
-    }
-}
-
 void refuse_keys_of_other_workloads(const Yaml& at, const Config& config) {
     for (const ConfigKey& key : kClusterKeys)
         if (!key.is_for(config) && at[key.name].present())
@@ -320,12 +299,12 @@ void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     read_kind(at, cluster);
     read_measured_products(cluster);
     read_devices(at, cluster, reading);
+    check_kinds_are_named(at, cluster);
     read_links(at, cluster);
+    complete_makes(at, cluster);
     read_network(at, cluster);
     check_hosts_are_linked(at, cluster);
     refuse_keys_of_other_workloads(at, config);
-    if (is_transformer(config))
-        refuse_unlike_devices(at, config);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ void apply_file(const Yaml& root, const PlanDefaults& file, Config& config, std:
                         full));
     config.pipeline.micro_batches = file.micro_batches;
     if (config.cluster.devices.empty())
-        config.cluster.devices.resize(static_cast<std::size_t>(file.devices), {"", 1, config.cluster.memory, ""});
+        config.cluster.devices.resize(static_cast<std::size_t>(file.devices), usual_device(config.cluster));
 }
 
 void check_lengths(const Yaml& at, const PipelineConfig& pipeline) {
@@ -107,7 +107,7 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
     const std::size_t needed =
         listed ? replicas : static_cast<std::size_t>(std::max(1, pipeline.stages / chunks)) * copies;
     if (devices.empty())
-        devices.assign(std::min<std::size_t>(needed, kMostDevices), {"", 1, config.cluster.memory, ""});
+        devices.assign(std::min<std::size_t>(needed, kMostDevices), usual_device(config.cluster));
     const bool ranked = !config.cluster.rank_table.empty();
     const Yaml at = root["pipeline"]["replicas"];
     if (copies > 1 && is_transformer(config))
@@ -126,27 +126,42 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
                         ranked ? "" : fmt::format(", or cluster.devices: {}", needed)));
 }
 
-// Gives analytic costs the rates of a named kind of devices where the file has none.
+// Gives analytic costs the rates of named kinds of devices where the file has none.
 void take_rates_of_kind(const Yaml& root, Config& config) {
-    const ClusterConfig& cluster = config.cluster;
-    if (!cluster.kind)
-        return;
-    if (!root["cluster"]["memory_bandwidth"].present())
-        config.cluster.rates.memory_bandwidth = cluster.kind->memory_bandwidth;
-    if (root["cluster"]["compute"].present())
-        return;
-    if (const std::optional<ProductRate> rate = rate_of_kind(config)) {
-        config.cluster.rates.flops = rate->flops;
-        return;
-    }
-    if (!has_analytic_costs(config) && !is_transformer(config))
-        return;
-    std::vector<std::string_view> known;
-    for (const auto& [precision, rate] : cluster.kind->peak)
-        known.push_back(precision);
-    root["training"]["precision"].complain(
-        fmt::format("devices of kind {} have no rate in {}", cluster.device, name_of(config.training.precision)),
-        fmt::format("write cluster.compute, or another precision (known: {})", fmt::join(known, ", ")));
+    ClusterConfig& cluster = config.cluster;
+    const Yaml at = root["cluster"];
+    for (const char* key : {"compute", "memory_bandwidth", "products"})
+        if (at[key].present() && std::ranges::any_of(cluster.makes, [&](const DeviceMake& make) {
+                return make.kind && make.device != cluster.makes.front().device;
+            }))
+            at[key].complain(fmt::format("'cluster.{}' is of all devices, but they are of several kinds", key),
+                             "remove the key, or describe the kinds in a file of yours (cluster.device_kinds)");
+    const DeviceRates given = cluster.rates;
+    const auto take = [&](DeviceMake& make, bool needs_rates) {
+        make.rates = given;
+        if (!make.kind)
+            return;
+        if (!at["memory_bandwidth"].present())
+            make.rates.memory_bandwidth = make.kind->memory_bandwidth;
+        if (at["compute"].present())
+            return;
+        if (const std::optional<ProductRate> rate = product_rate(*make.kind, config.training.precision)) {
+            make.rates.flops = rate->flops;
+            return;
+        }
+        if (!needs_rates)
+            return;
+        std::vector<std::string_view> known;
+        for (const auto& [precision, rate] : make.kind->peak)
+            known.push_back(precision);
+        root["training"]["precision"].complain(
+            fmt::format("devices of kind {} have no rate in {}", make.device, name_of(config.training.precision)),
+            fmt::format("write cluster.compute, or another precision (known: {})", fmt::join(known, ", ")));
+    };
+    const bool computes = is_transformer(config) || has_analytic_costs(config);
+    take(cluster, computes && cluster.makes.empty());
+    for (DeviceMake& make : cluster.makes)
+        take(make, computes && (is_transformer(config) || make.profile.empty()));
 }
 
 }  // namespace

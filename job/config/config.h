@@ -51,16 +51,33 @@ struct DeviceConfig {
     double speed = 1;
     Bytes memory = kUnlimited;
     std::string host;
+    std::string device = {}, profile = {};  // instead of those of the cluster (DeviceMake); empty: the cluster's
+    bool memory_of_kind = false;            // the memory is that of the kind of the device
+    // A number in ClusterConfig::makes. Of a transformer's plan, in ParallelConfig::makes.
+    int make = 0;
 };
 
-struct ClusterConfig {
-    std::vector<DeviceConfig> devices;
-    Bytes memory = kUnlimited;  // of devices that have no `memory` of their own
+// What devices of one make have in common, and the links of their hosts.
+struct DeviceMake {
+    std::string device;                   // the kind; empty: none is named
+    std::optional<DeviceKindFacts> kind;  // what is known of `device`
+    std::string profile;                  // absolute path; empty: costs are analytic
+    DeviceRates rates;
     Link link;
     bool link_given = false;  // whether the config has a link; else the measured one of a profile is used
     std::optional<Link>
         between_hosts;  // of one adapter, between devices of different hosts, if there is a separate one
     int adapters = 1;   // of every host; a message between hosts takes one
+    bool own_inside = false, own_between = false;  // given for these hosts (`hosts`), not for the cluster
+    int per_host = 1;                              // devices of the smallest host that has such devices
+};
+
+// Its own make is that of devices that have no other.
+struct ClusterConfig : DeviceMake {
+    std::vector<DeviceConfig> devices;
+    std::vector<DeviceMake> makes;  // of the devices, in the order of the first device of each; empty: one make
+    Bytes memory = kUnlimited;      // of devices that have no `memory` of their own
+    bool memory_of_kind = false;    // that memory is that of the kind of the devices
     struct PairLink {
         int from, to;  // devices
         Link link;
@@ -82,14 +99,10 @@ struct ClusterConfig {
     std::optional<Ns> dispatch;  // of each task, in addition to its work; absent: the profile's
     // One dispatcher per device, or one per host, which issues the calls of its devices one at a time.
     enum class Dispatcher { PerDevice, PerHost } dispatcher = Dispatcher::PerDevice;
-    std::string profile;                  // absolute path; empty: costs are analytic
-    std::string rank_table;               // absolute path of a file with the devices and their hosts; empty: none
-    std::string device;                   // the kind of all devices; empty: none is named
-    std::string device_kinds;             // absolute path of a file with further kinds; empty: none
-    std::optional<DeviceKindFacts> kind;  // what is known of `device`
-    std::string products;                 // absolute path of a file with products measured on the devices; empty: none
+    std::string rank_table;    // absolute path of a file with the devices and their hosts; empty: none
+    std::string device_kinds;  // absolute path of a file with further kinds; empty: none
+    std::string products;      // absolute path of a file with products measured on the devices; empty: none
     std::vector<std::shared_ptr<const ProductRates>> measured_products;  // of that file if it is there, by precision
-    DeviceRates rates;
     int domain = 0;  // devices that `link` connects, in several hosts; 0: those of a host
 };
 
@@ -151,14 +164,25 @@ inline constexpr Choice<PipelineConfig::Rules> kChoices<PipelineConfig::Rules>[]
 // Returns whether any stage has several devices.
 bool is_replicated(const PipelineConfig& pipeline);
 
+// The devices of a cluster on which a transformer is trained, by rank.
+struct ClusterRanks {
+    std::vector<DeviceConfig> devices;  // as the file has them
+    std::vector<Bytes> usable;          // memory that a program can use
+    std::vector<int> host;              // by number
+    bool are_alike = true;              // all have one make, speed and memory
+};
+
 // How the devices of a cluster share a transformer. The plan has a device for each stage of the pipeline, which stands
-// for the devices of one replica that have the stage.
+// for the devices that have the stage: it is as fast as the slowest of them.
 struct ParallelConfig {
     Parallel degrees;
-    // complete() sets these: the devices of the cluster as the file has them, and those of its largest host.
-    std::vector<DeviceConfig> devices;
-    int per_host = 1;
-    Bytes memory = kUnlimited;  // of a device that a program can use
+    // complete() sets these.
+    std::shared_ptr<const ClusterRanks> ranks = std::make_shared<const ClusterRanks>();
+    int per_host = 1;           // devices of the largest host
+    Bytes memory = kUnlimited;  // of the device that has least, as far as a program can use it
+    // The makes of the devices that have a stage: each different set, ascending. A device of the plan has the number of
+    // its set (DeviceConfig::make).
+    std::vector<std::vector<int>> makes;
 };
 
 struct TrainingConfig {

@@ -176,6 +176,21 @@ Link read_link(const Yaml& at, std::vector<std::string_view> further) {
     return link;
 }
 
+Link read_between(const Yaml& at, int& adapters) {
+    const Yaml named = at["link"], number = at["adapters"];
+    if (number.present())
+        adapters = static_cast<int>(number.integer(1, 1, kMostAdapters));
+    if (named.present()) {
+        at.allow({"link", "adapters"});
+        return read_link(named);
+    }
+    return number.present() ? read_link(at, {"adapters"}) : read_link(at);
+}
+
+std::string print_between(const Link& between, int adapters) {
+    return fmt::format("{{{}{}}}", print_link(between), adapters == 1 ? "" : fmt::format(", adapters: {}", adapters));
+}
+
 void read_network(const Yaml& at, ClusterConfig& cluster) {
     const Yaml links = at["links"], shared = at["shared"], switches = at["switches"];
     for (const Yaml& key : {links, shared})

@@ -77,11 +77,17 @@ Bytes usable_memory(Bytes memory) {
     return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;
 }
 
-bool has_own_memory(const Yaml& cluster) {
-    if (cluster["memory"].present() || !cluster["devices"].is_list())
-        return cluster["memory"].present();
-    return std::ranges::any_of(cluster["devices"].items(),
-                               [](const Yaml& device) { return device["memory"].present(); });
+std::shared_ptr<const ClusterRanks> ranks_of(const std::vector<DeviceConfig>& devices) {
+    ClusterRanks ranks{devices, {}, {}, true};
+    std::map<std::string, int> hosts;
+    const DeviceConfig& first = devices.front();
+    for (const DeviceConfig& device : devices) {
+        ranks.usable.push_back(device.memory_of_kind ? usable_memory(device.memory) : device.memory);
+        ranks.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
+        ranks.are_alike = ranks.are_alike && device.make == first.make && device.speed == first.speed &&
+                          ranks.usable.back() == ranks.usable.front();
+    }
+    return std::make_shared<const ClusterRanks>(std::move(ranks));
 }
 
 // Makes passes wait for all messages before them, as Megatron-LM's pipelines do, where the file does not say otherwise.
@@ -238,12 +244,12 @@ void group_devices(const Yaml& root, Config& config) {
     const auto of_replica = std::int64_t{parallel.tensor} * parallel.pipeline * parallel.context;
     if (cluster.devices.empty())
         cluster.devices.resize(static_cast<std::size_t>(std::min<std::int64_t>(of_replica, kMostDevices)),
-                               {"", 1, cluster.memory, ""});
-    own.devices = cluster.devices;
-    const std::int64_t devices = std::ssize(own.devices);
-    std::map<std::string, int> on_host;
-    for (const DeviceConfig& device : own.devices)
-        own.per_host = std::max(own.per_host, ++on_host[device.host]);
+                               usual_device(cluster));
+    own.ranks = ranks_of(cluster.devices);
+    const std::int64_t devices = std::ssize(own.ranks->devices);
+    std::vector<int> on_host(own.ranks->devices.size(), 0);
+    for (const int host : own.ranks->host)
+        own.per_host = std::max(own.per_host, ++on_host[static_cast<std::size_t>(host)]);
     if (root.source().is_mistaken("parallel") || root.source().is_mistaken("cluster"))
         return;  // these degrees or devices are not those of the file
     if (devices % of_replica != 0) {
@@ -254,9 +260,7 @@ void group_devices(const Yaml& root, Config& config) {
     }
     if (!parallel.program().overlap.pipeline)
         wait_for_messages(root["transfer"], config.transfer);
-    // All devices have the same. What a program can use of it is known of the memory of a kind.
-    const Bytes memory = own.devices.front().memory;
-    own.memory = has_own_memory(root["cluster"]) ? memory : usable_memory(memory);
+    own.memory = *std::ranges::min_element(own.ranks->usable);
     parallel.data = static_cast<int>(devices / of_replica);
     check_degrees(at, config);
     check_samples(root, config);
@@ -265,19 +269,55 @@ void group_devices(const Yaml& root, Config& config) {
     divide_among_replicas(config, is_given ? pipeline.mini_batch : pipeline.micro_batches * each);
 }
 
+namespace {
+
+// Gives a device of the plan what the devices that have the stage have in common.
+void gather_holders(int stage, const ClusterRanks& ranks, Config& config) {
+    const auto holders = static_cast<std::size_t>(config.parallel.degrees.holders());
+    DeviceConfig& device = config.cluster.devices[static_cast<std::size_t>(stage)];
+    std::vector<int> makes;
+    const std::size_t first = static_cast<std::size_t>(stage) * holders;
+    device.speed = ranks.devices[first].speed;
+    device.memory = ranks.usable[first];
+    for (std::size_t rank = first; rank < first + holders; ++rank) {
+        device.speed = std::min(device.speed, ranks.devices[rank].speed);
+        device.memory = std::min(device.memory, ranks.usable[rank]);
+        if (std::ranges::find(makes, ranks.devices[rank].make) == makes.end())
+            makes.push_back(ranks.devices[rank].make);
+    }
+    std::ranges::sort(makes);
+    std::vector<std::vector<int>>& known = config.parallel.makes;
+    device.make = static_cast<int>(std::ranges::find(known, makes) - known.begin());
+    if (device.make == std::ssize(known))
+        known.push_back(std::move(makes));
+}
+
+}  // namespace
+
 void divide_among_replicas(Config& config, std::int64_t samples) {
     Parallel& parallel = config.parallel.degrees;
     PipelineConfig& pipeline = config.pipeline;
     const int of_replica = parallel.tensor * parallel.pipeline * parallel.context;
-    parallel.data = static_cast<int>(config.parallel.devices.size()) / of_replica;
+    const ClusterRanks& ranks = *config.parallel.ranks;
+    parallel.data = static_cast<int>(ranks.devices.size()) / of_replica;
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
     pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, samples / each));
     pipeline.mini_batch = pipeline.micro_batches * each;
-    config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), {"", 1, config.parallel.memory, ""});
+    DeviceConfig usual;
+    usual.speed = ranks.devices.front().speed;
+    usual.memory = config.parallel.memory;
+    config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), usual);
+    if (ranks.are_alike) {
+        config.parallel.makes = {{ranks.devices.front().make}};
+        return;
+    }
+    config.parallel.makes.clear();
+    for (int stage = 0; stage < parallel.pipeline; ++stage)
+        gather_holders(stage, ranks, config);
 }
 
 Config ungrouped(Config config) {
-    config.cluster.devices = config.parallel.devices;
+    config.cluster.devices = config.parallel.ranks->devices;
     return config;
 }
 

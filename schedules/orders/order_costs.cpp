@@ -31,7 +31,7 @@ OrderCosts::Times times_of(int stage, int device, int microbatch, bool recompute
         const Ns alone = duration_of(op, stage, device, costs, microbatch, accumulates);
         return costs.busy.empty()
                    ? alone
-                   : std::min(alone, duration_of(op, stage, device, costs, costs.busy, microbatch, accumulates));
+                   : std::min(alone, duration_of(op, stage, device, costs, true, microbatch, accumulates));
     };
     OrderCosts::Times times{time(Op::Forward), time(Op::Backward), time(Op::BackwardInput), time(Op::BackwardWeight)};
     times.added_to_backward = time(Op::Backward, true) - times.backward;
@@ -184,8 +184,9 @@ public:
     std::optional<double> measured(const OrderCosts::Holder& holder, bool forward) const {
         std::optional<double> least;
         for (const int other : stages_on_.at(holder.device))
-            if (const auto share = measured_share_of_pair(forward ? holder.stage : other,
-                                                          forward ? other : holder.stage, costs_.stage))
+            if (const auto share =
+                    measured_share_of_pair(forward ? holder.stage : other, forward ? other : holder.stage,
+                                           costs_.times_on(holder.device).stage))
                 least = std::min(least.value_or(*share), *share);
         return least;
     }

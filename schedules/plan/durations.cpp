@@ -50,11 +50,16 @@ Ns time_to_predict(Op op, const StageCost& cost, OptimizerKind optimizer) {
     return cost.update * (op == Op::Update ? 2 + 3 * 3 : 3) / facts_of(optimizer).passes();
 }
 
-// `last` are the costs of a smaller last micro-batch; empty if it is not smaller.
-Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, const std::vector<StageCost>& stages,
-               const std::vector<StageCost>& last) {
+const std::vector<StageCost>& stages_on(int device, const Costs& costs, bool while_busy) {
+    const MakeTimes& times = costs.times_on(device);
+    return while_busy ? times.busy : times.stage;
+}
+
+Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, bool while_busy) {
+    const MakeTimes& times = costs.times_on(kind.device);
+    const std::vector<StageCost>& last = while_busy ? times.busy_last : times.last;
     const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
-    const StageCost& cost = (smaller ? last : stages)[kind.stage];
+    const StageCost& cost = (smaller ? last : stages_on(kind.device, costs, while_busy))[kind.stage];
     Ns time = time_of(kind.op, cost);
     if (!costs.lengths.empty() || !costs.slices.empty())
         if (const double factor = factor_of(kind.op, cost, costs.length_of(kind.microbatch, kind.stage)); factor != 1)
@@ -85,7 +90,7 @@ std::optional<Ns> measured_pair(const TaskKinds::Kind& a, const TaskKinds::Kind&
 }
 
 // Replaces the durations of both tasks of each pair by their parts of the time of the pair, which is one launch.
-void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs, const std::vector<StageCost>& stages,
+void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs, bool while_busy,
                    std::vector<Ns>& durations) {
     for (std::size_t number = 0; number < kinds.size(); ++number) {
         const int other = kinds[number].pair;
@@ -95,7 +100,8 @@ void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs
         first -= costs.dispatch;
         second -= costs.dispatch;
         Ns &longer = first >= second ? first : second, &shorter = first >= second ? second : first;
-        if (const auto pair = measured_pair(kinds[number], kinds[other], bounded_sum(first, second), stages)) {
+        if (const auto pair = measured_pair(kinds[number], kinds[other], bounded_sum(first, second),
+                                            stages_on(kinds[number].device, costs, while_busy))) {
             longer = std::min(longer, *pair);
             shorter = *pair - longer;
         } else {
@@ -112,15 +118,15 @@ const StageSum* sum_in_buckets(int stage, const Costs& costs) {
 }
 
 std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, const Shape& shape, const Costs& costs,
-                             const std::vector<StageCost>& stages, const std::vector<StageCost>& last) {
+                             bool while_busy) {
     const Traffic traffic(shape, graph.index(), costs);
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
     for (const TaskKinds::Kind& kind : kinds.all())
         durations.push_back(is_send(kind.op)
                                 ? occupation_of(graph.task(kind.first), kind.device, kind.receiver, costs, traffic)
-                                : duration_of(kind, costs, stages, last));
-    overlap_pairs(kinds.all(), costs, stages, durations);
+                                : duration_of(kind, costs, while_busy));
+    overlap_pairs(kinds.all(), costs, while_busy, durations);
     for (std::size_t number = 0; number < durations.size(); ++number)
         if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
             if (const StageSum* sum = sum_in_buckets(kind.stage, costs))
@@ -136,12 +142,11 @@ Ns exposed_part(Ns shorter, double exposed) {
 }
 
 Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch, bool accumulates) {
-    return duration_of(op, stage, device, costs, costs.stage, microbatch, accumulates);
+    return duration_of(op, stage, device, costs, false, microbatch, accumulates);
 }
 
-Ns duration_of(Op op, int stage, int device, const Costs& costs, const std::vector<StageCost>& stages, int microbatch,
-               bool accumulates) {
-    return duration_of({op, device, stage, false, accumulates, false, microbatch, 0, 1}, costs, stages, {});
+Ns duration_of(Op op, int stage, int device, const Costs& costs, bool while_busy, int microbatch, bool accumulates) {
+    return duration_of({op, device, stage, false, accumulates, false, microbatch, 0, 1}, costs, while_busy);
 }
 
 Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic) {
@@ -286,7 +291,7 @@ TaskKinds::TaskKinds(const PlanGraph& graph, bool pairs) {
 }
 
 std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
-    return durations_of(*this, graph, shape, costs, costs.stage, costs.last);
+    return durations_of(*this, graph, shape, costs, false);
 }
 
 std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
@@ -294,8 +299,8 @@ std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
         return {};
     std::vector<Ns> delays(all_.size(), 0), durations;
     for (const Kind& kind : all_)
-        durations.push_back(is_send(kind.op) ? 0 : duration_of(kind, costs, costs.stage, costs.last));
-    overlap_pairs(all_, costs, costs.stage, durations);
+        durations.push_back(is_send(kind.op) ? 0 : duration_of(kind, costs, false));
+    overlap_pairs(all_, costs, false, durations);
     for (std::size_t number = 0; number < all_.size(); ++number)
         if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))
             if (const StageSum* sum = sum_in_buckets(pass.stage, costs))
@@ -313,8 +318,7 @@ std::vector<Ns> TaskKinds::latencies(const Costs& costs) const {
 }
 
 std::vector<Ns> TaskKinds::busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const {
-    return costs.busy.empty() ? std::vector<Ns>{}
-                              : durations_of(*this, graph, shape, costs, costs.busy, costs.busy_last);
+    return costs.busy.empty() ? std::vector<Ns>{} : durations_of(*this, graph, shape, costs, true);
 }
 
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,

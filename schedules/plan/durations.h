@@ -19,9 +19,8 @@ namespace pw {
 // Returns how long an operation takes on a device that holds the stage, including the device's speed and the dispatch,
 // for a micro-batch that is not a smaller last one. If it `accumulates`, its gradients are added to others.
 Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch = 0, bool accumulates = false);
-// Returns the same with the costs `stages` instead of Costs::stage.
-Ns duration_of(Op op, int stage, int device, const Costs& costs, const std::vector<StageCost>& stages, int microbatch,
-               bool accumulates);
+// Returns the same while other devices compute, if `while_busy`. Then the costs have such times.
+Ns duration_of(Op op, int stage, int device, const Costs& costs, bool while_busy, int microbatch, bool accumulates);
 
 // Returns the time for which a SEND occupies its link.
 Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic);

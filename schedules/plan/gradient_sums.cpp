@@ -46,15 +46,17 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::reverse(rounds.begin(), rounds.end());
         const StageSum& gather = costs.stage_gathers.emplace_back(
             sharded ? timed_sum(std::move(rounds), weights, *costs.cluster) : StageSum{});
-        for (std::vector<StageCost>* all : {&costs.stage, &costs.busy}) {
-            if (all->empty())
-                continue;
-            StageCost& cost = (*all)[stage];
-            cost.sum_gradients = time;
-            cost.gather_weights = gather.alone;
-            if (sharded)
-                cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
-        }
+        for_each_make(costs, [&](MakeTimes& times) {
+            for (std::vector<StageCost>* all : {&times.stage, &times.busy}) {
+                if (all->empty())
+                    continue;
+                StageCost& cost = (*all)[stage];
+                cost.sum_gradients = time;
+                cost.gather_weights = gather.alone;
+                if (sharded)
+                    cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
+            }
+        });
     }
 }
 

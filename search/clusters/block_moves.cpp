@@ -19,43 +19,62 @@ bool is_nearer(const ClusterPlan& a, const ClusterPlan& b) {
     return a.fits || b.fits ? is_better(a, b) : a.most_reserved() < b.most_reserved();
 }
 
+bool refuses(const ClusterChoice& choice, const Config& config, const ClusterLimits& limits) {
+    return limits.refusal && !limits.refusal(config_of(config, choice)).empty();
+}
+
 }  // namespace
 
-std::optional<ClusterPlan> with_moved_blocks(const ClusterChoice& equal, const ChoiceBounds& bounds,
-                                             const Config& config, const ClusterLimits& limits,
-                                             const Deadline& deadline, const std::function<bool()>& is_over) {
-    const auto refuses = [&](const ClusterChoice& choice) {
-        return limits.refusal && !limits.refusal(config_of(config, choice)).empty();
-    };
-    const auto plan_of = [&](const ClusterChoice& choice) {
-        return attempts_at({&choice}, config, limits, deadline).front().plan;
-    };
-    ClusterChoice choice = equal;
-    choice.blocks = balanced_blocks(config, equal);
-    if (refuses(choice))
-        return std::nullopt;
-    std::optional<ClusterPlan> best = plan_of(choice);
-    if (best && !best->fits && bounds.fits) {
-        choice.blocks = even_blocks(config.workload.transformer->layers, choice.stages());
-        best = plan_of(choice);
+std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const ClusterChoice*>& equal,
+                                                       const Config& config, const ClusterLimits& limits,
+                                                       const Deadline& deadline) {
+    std::vector<ClusterChoice> balanced;
+    std::vector<std::size_t> places;
+    for (std::size_t place = 0; place < equal.size(); ++place) {
+        ClusterChoice choice = *equal[place];
+        choice.blocks = balanced_blocks(config, choice);
+        if (!refuses(choice, config, limits)) {
+            balanced.push_back(std::move(choice));
+            places.push_back(place);
+        }
     }
-    for (int moves = 0; best && moves < kMostMoves && !is_over(); ++moves) {
-        std::vector<ClusterChoice> nearby = moves_of(config, best->choice, static_cast<unsigned>(moves), kMovesAtOnce);
-        std::erase_if(nearby, refuses);
+    std::vector<const ClusterChoice*> tried;
+    for (const ClusterChoice& choice : balanced)
+        tried.push_back(&choice);
+    std::vector<std::optional<ClusterPlan>> plans(equal.size());
+    std::vector<Attempt> attempts = attempts_at(tried, config, limits, deadline);
+    for (std::size_t k = 0; k < attempts.size(); ++k)
+        plans[places[k]] = std::move(attempts[k].plan);
+    return plans;
+}
+
+ClusterPlan with_moved_blocks(ClusterPlan balanced, const ChoiceBounds& bounds, const Config& config,
+                              const ClusterLimits& limits, const Deadline& deadline,
+                              const std::function<bool()>& is_over) {
+    ClusterPlan best = std::move(balanced);
+    if (!best.fits && bounds.fits) {
+        ClusterChoice even = best.choice;
+        even.blocks = even_blocks(config.workload.transformer->layers, even.stages());
+        if (std::optional<ClusterPlan> plan = attempts_at({&even}, config, limits, deadline).front().plan)
+            best = std::move(*plan);
+    }
+    for (int moves = 0; moves < kMostMoves && !is_over(); ++moves) {
+        std::vector<ClusterChoice> nearby = moves_of(config, best.choice, static_cast<unsigned>(moves), kMovesAtOnce);
+        std::erase_if(nearby, [&](const ClusterChoice& choice) { return refuses(choice, config, limits); });
         std::vector<const ClusterChoice*> tried;
         for (const ClusterChoice& one : nearby)
             tried.push_back(&one);
         bool is_moved = false;
         for (Attempt& attempt : attempts_at(tried, config, limits, deadline))
-            if (attempt.plan && is_nearer(*attempt.plan, *best)) {
-                best = std::move(attempt.plan);
+            if (attempt.plan && is_nearer(*attempt.plan, best)) {
+                best = std::move(*attempt.plan);
                 is_moved = true;
             }
         if (!is_moved)
             break;
     }
-    if (best && best->fits)
-        check_lower_bound(bounds.least_moved, best->step_time, print(best->choice));
+    if (best.fits)
+        check_lower_bound(bounds.least_moved, best.step_time, print(best.choice));
     return best;
 }
 

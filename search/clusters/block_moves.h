@@ -7,14 +7,21 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace pw {
 
-// Starts from balanced numbers, or from equal ones if the balanced ones do not fit and equal ones may. Moves single
-// blocks as long as that makes the plan better. Returns nothing if `limits` refuse the start or it is no plan. The
-// processes of the team call it together; `is_over` is asked between moves.
-std::optional<ClusterPlan> with_moved_blocks(const ClusterChoice& equal, const ChoiceBounds& bounds,
-                                             const Config& config, const ClusterLimits& limits,
-                                             const Deadline& deadline, const std::function<bool()>& is_over);
+// Returns the plans of choices with balanced numbers of blocks; nothing where `limits` refuse it or it is no plan. The
+// processes of the team call it together.
+std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const ClusterChoice*>& equal,
+                                                       const Config& config, const ClusterLimits& limits,
+                                                       const Deadline& deadline);
+
+// Moves single blocks as long as that makes the plan better. Starts from the balanced plan, or from equal numbers if
+// the balanced plan does not fit and equal numbers may. The processes of the team call it together; `is_over` is asked
+// between moves.
+ClusterPlan with_moved_blocks(ClusterPlan balanced, const ChoiceBounds& bounds, const Config& config,
+                              const ClusterLimits& limits, const Deadline& deadline,
+                              const std::function<bool()>& is_over);
 
 }  // namespace pw

@@ -63,7 +63,8 @@ public:
     CostsOfGroup(const Config& config, const ClusterChoice& one)
         : chosen_(config_of(config, one)),
           layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
-          profile_(in_cluster(std::move(layers_.profile), chosen_)),
+          profile_(chosen_.cluster.makes.empty() ? in_cluster(std::move(layers_.profile), chosen_)
+                                                 : profile_of(chosen_, layers_.model)),
           cluster_(cluster_of(chosen_, profile_)),
           table_(layers_.model, profile_, one.micro_batch_size) {}
 

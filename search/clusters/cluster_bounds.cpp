@@ -144,24 +144,35 @@ std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape sh
     return facts;
 }
 
+StageTimes least_times(BackwardForm form, int stage, std::span<const int> devices, const Costs& costs) {
+    StageTimes least = stage_times(form, stage, devices.front(), costs);
+    for (const int device : devices.subspan(1)) {
+        const StageTimes other = stage_times(form, stage, device, costs);
+        least = {std::min(least.forward, other.forward), std::min(least.backward, other.backward),
+                 std::min(least.weight, other.weight), std::min(least.update, other.update)};
+    }
+    return least;
+}
+
 // Every micro-batch passes all stages forward and back, in the order of the stages.
 Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     const Shape& shape = facts.shape;
     const ShapeIndex index(shape);
-    std::vector<StageTimes> times;
     std::vector<Ns> head{0}, tail{0};  // by stage: the forwards before it, and the backwards after its own
+    Ns last_update = 0;
     for (int stage = 0; stage < shape.stages; ++stage) {
-        times.push_back(stage_times(facts.form, stage, index.devices_of(stage).front(), costs));
-        head.push_back(head.back() + times.back().forward);
-        tail.push_back(tail.back() + times.back().backward);
+        const StageTimes least = least_times(facts.form, stage, index.devices_of(stage), costs);
+        head.push_back(head.back() + least.forward);
+        tail.push_back(tail.back() + least.backward);
+        if (stage == 0)
+            last_update = least.weight + least.update;
     }
-    const Ns last_update = times.front().weight + times.front().update;
     const double exposed = facts.pairs ? costs.pair_exposed : 1;
     Ns least = 0;
     for (int device = 0; device < shape.devices; ++device) {
         Ns passes = 0, weights = 0, updates = 0;
         for (const int stage : index.stages_of(device)) {
-            const StageTimes& own = times[static_cast<std::size_t>(stage)];
+            const StageTimes own = stage_times(facts.form, stage, device, costs);
             const int served = served_by(shape, device, stage);
             const Ns forward =
                 exposed == 1 ? own.forward : exposed_work(std::max<Ns>(0, own.forward - costs.dispatch), exposed);

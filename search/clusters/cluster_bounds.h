@@ -42,6 +42,8 @@ struct StageTimes {
     Ns pass() const { return forward + backward + weight; }
 };
 StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs);
+// Returns the shortest of these times on the devices that have the stage.
+StageTimes least_times(BackwardForm form, int stage, std::span<const int> devices, const Costs& costs);
 
 // Returns the bytes that a stage holds all the time: weights, statistics, gradients and states.
 Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer);

@@ -47,7 +47,7 @@ constexpr MisfitRow kMisfits[] = {
     {Misfit::Devices, "search",
      [](const Config& config) {
          return fmt::format("no product of tensor, pipeline and context divides the {} devices of the cluster",
-                            config.parallel.devices.size());
+                            config.parallel.ranks->devices.size());
      },
      "list more degrees in search.tensor, search.pipeline or search.context, or leave one of these keys out"},
     {Misfit::Experts, "search.expert",
@@ -90,7 +90,7 @@ Misfit complete_choice(const Config& config, ClusterChoice& choice) {
         return Misfit::Heads;
     if (config.workload.options.sequence_length % degrees.context != 0)
         return Misfit::Sequence;
-    const auto devices = static_cast<std::int64_t>(config.parallel.devices.size());
+    const auto devices = static_cast<std::int64_t>(config.parallel.ranks->devices.size());
     const std::int64_t of_replica = std::int64_t{degrees.tensor} * degrees.context * degrees.pipeline;
     if (devices % of_replica != 0)
         return Misfit::Devices;
@@ -152,7 +152,7 @@ struct ClusterLists {
 ClusterLists lists_of(const Config& config) {
     const SearchConfig& search = config.search;
     const Transformer& model = *config.workload.transformer;
-    const auto devices = static_cast<int>(config.parallel.devices.size());
+    const auto devices = static_cast<int>(config.parallel.ranks->devices.size());
     const int domain = std::min(devices, transformer_job_of(config).fabric.domain);
     const int tokens = config.workload.options.sequence_length;
     std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Norms, RecomputeKind::Full};

@@ -29,7 +29,8 @@ constexpr std::size_t kPlansAtOnce = 8;
 constexpr std::size_t kChoicesAtOnce = 64;
 // Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred others.
 constexpr std::size_t kMostByCosts = 40;
-constexpr std::size_t kMostMoved = 4;  // choices whose blocks are moved
+constexpr std::size_t kMostMoved = 4;      // choices whose blocks are moved
+constexpr std::size_t kMostBalanced = 512;  // choices of which the best ones are those
 // The share of a limited time that bounds may take; the rest is for plans.
 constexpr double kShareOfBounds = 0.6;
 constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
@@ -207,7 +208,7 @@ private:
     void simulate_recipe() {
         const Recipe* recipe =
             nearest_recipe(*config_.workload.transformer, config_.cluster.device, config_.training.precision,
-                           static_cast<int>(config_.parallel.devices.size()));
+                           static_cast<int>(config_.parallel.ranks->devices.size()));
         const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, config_) : std::nullopt;
         if (!choice)
             return;
@@ -330,16 +331,25 @@ private:
         std::erase_if(order, [&](std::size_t index) {
             return searched_schedule(config_, choices_[index].schedule).needs_costs || refuses(choices_[index]);
         });
-        order.resize(std::min(order.size(), kMostMoved));
+        // On unlike devices, balanced numbers make most choices faster: the best ones are those of balanced plans.
+        const bool are_alike = config_.parallel.ranks->are_alike;
+        std::set<std::tuple<DegreesKey, std::string, int>> kinds;
+        std::erase_if(order, [&](std::size_t index) {
+            const ClusterChoice& choice = choices_[index];
+            return !are_alike && !kinds.emplace(degrees_key(choice), choice.schedule, choice.chunks).second;
+        });
+        order.resize(std::min(order.size(), are_alike ? kMostMoved : kMostBalanced));
+        std::vector<std::pair<std::size_t, ClusterPlan>> starts = balanced(order);
+        starts.resize(std::min(starts.size(), kMostMoved));
         std::size_t moved = 0;
-        for (const std::size_t index : order) {
-            if (!is_faster(bounds_[index]) || is_over())
-                break;
-            std::optional<ClusterPlan> plan = with_moved_blocks(choices_[index], bounds_[index], config_, limits_,
-                                                                deadline_, [&] { return is_over(); });
-            if (plan && plan->fits && !has_better(result_.plans, choices_[index], *plan))
-                add(std::move(*plan));
-            show("splits", ++moved, order.size());
+        for (auto& [index, start] : starts) {
+            if (bounds_[index].least_moved >= limit_of(1) || is_over())
+                continue;
+            ClusterPlan plan = with_moved_blocks(std::move(start), bounds_[index], config_, limits_, deadline_,
+                                                 [&] { return is_over(); });
+            if (plan.fits && !has_better(result_.plans, choices_[index], plan))
+                add(std::move(plan));
+            show("splits", ++moved, starts.size());
         }
         result_.equal_bound = result_.lower_bound;
         if (!every_bound_)
@@ -348,6 +358,27 @@ private:
         for (std::size_t index = 0; index < choices_.size(); ++index)
             if (bounds_[index].least_moved < result_.lower_bound && !refuses(choices_[index]))
                 result_.lower_bound = bounds_[index].least_moved;
+    }
+
+    // Returns the plans of choices with balanced numbers of blocks, the best one first. Lists all that fit but the ones
+    // whose blocks are moved.
+    std::vector<std::pair<std::size_t, ClusterPlan>> balanced(const std::vector<std::size_t>& order) {
+        std::vector<std::pair<std::size_t, ClusterPlan>> plans;
+        for (std::size_t next = 0; next < order.size() && !is_over();) {
+            const std::size_t first = next;
+            std::vector<const ClusterChoice*> batch;
+            for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
+                batch.push_back(&choices_[order[next]]);
+            std::vector<std::optional<ClusterPlan>> found = balanced_plans(batch, config_, limits_, deadline_);
+            for (std::size_t k = 0; k < found.size(); ++k)
+                if (found[k])
+                    plans.emplace_back(order[first + k], std::move(*found[k]));
+        }
+        std::ranges::stable_sort(plans, [](const auto& a, const auto& b) { return is_better(a.second, b.second); });
+        for (std::size_t k = kMostMoved; k < plans.size(); ++k)
+            if (auto& [index, plan] = plans[k]; plan.fits && !has_better(result_.plans, choices_[index], plan))
+                add(plan);
+        return plans;
     }
 
     // Without a plan that fits: what the smallest ones need.

@@ -4,10 +4,10 @@
 #include "schedules/plan/shape_index.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -23,22 +23,27 @@ struct Work {
     double all() const { return forward + backward + weight; }
 };
 
+// What a device computes of the model.
+struct WorkOfParts {
+    Work embedding, head;
+    Work blocks;  // all of them
+};
+
 class SplitBounder {
 public:
     SplitBounder(const OrderFacts& facts, const Costs& costs, const SplitParts& parts,
                  const std::vector<DeviceConfig>& devices)
-        : facts_(facts),
-          shape_(facts.shape),
-          index_(shape_),
-          costs_(costs),
-          parts_(parts),
-          devices_(devices),
-          embedding_(work_of(kEmbedding)),
-          head_(work_of(kHead)) {
-        const Work first = work_of(kFirstBlock), others = work_of(kOtherBlocks);
-        blocks_ = {first.forward + others.forward, first.backward + others.backward, first.weight + others.weight};
-        for (int device = 0; device < shape_.devices; ++device)
+        : facts_(facts), shape_(facts.shape), index_(shape_), costs_(costs), parts_(parts), devices_(devices) {
+        const Cluster& cluster = *parts.costs.cluster;
+        for (int device = 0; device < shape_.devices; ++device) {
+            const std::size_t kind = cluster.kind.empty() ? 0 : static_cast<std::size_t>(cluster.kind[device]);
+            if (works_.size() <= kind)
+                works_.resize(kind + 1);
+            if (!works_[kind])
+                works_[kind] = work_on(device);
+            kind_of_.push_back(kind);
             room_.push_back(room_of(device));
+        }
     }
 
     // Any weighted mean of the bounds of devices is a bound. Each block counts on the stage where a block counts least.
@@ -50,8 +55,10 @@ public:
         for (const double growth : {1.0, m > 1 ? m / (m - 1) : 2.0})
             for (const bool with_weights : {false, true})
                 least = std::max(least, weighted(weights_of(growth), with_weights));
-        const double rounded = static_cast<double>(shape_.stages) * shape_.microbatches;  // exposed parts of pairs
-        return std::max<Ns>(0, static_cast<Ns>(least * (1 - 1e-9) - (facts_.pairs ? rounded : 1)));
+        // The exposed parts of pairs are rounded, and the times of tasks on devices whose speed is not 1.
+        const double tasks = static_cast<double>(shape_.stages) * shape_.microbatches;
+        const double rounded = (facts_.pairs ? tasks : 0) + (costs_.cluster->kinds.empty() ? 0 : 4 * tasks) + 1;
+        return std::max<Ns>(0, static_cast<Ns>(least * (1 - 1e-9) - rounded));
     }
 
     bool may_fit() const {
@@ -73,7 +80,7 @@ public:
             int least = -1;
             for (int device = 0; device < shape_.devices; ++device)
                 if (on_device[device] + 1 <= room_[device] &&
-                    (least < 0 || load_of(device, on_device[device]) < load_of(least, on_device[least])))
+                    (least < 0 || load_of(device, on_device[device] + 1) < load_of(least, on_device[least] + 1)))
                     least = device;
             if (least < 0)
                 return {};
@@ -103,19 +110,28 @@ public:
     }
 
 private:
-    Work work_of(Part part) const {
-        const StageTimes times = stage_times(facts_.form, part, 0, parts_.costs);
+    WorkOfParts work_on(int device) const {
+        const Work first = work_of(kFirstBlock, device), others = work_of(kOtherBlocks, device);
+        return {work_of(kEmbedding, device),
+                work_of(kHead, device),
+                {first.forward + others.forward, first.backward + others.backward, first.weight + others.weight}};
+    }
+
+    Work work_of(Part part, int device) const {
+        const StageTimes times = stage_times(facts_.form, part, device, parts_.costs);
         const auto without_dispatch = [&](Ns time) {
             return static_cast<double>(std::max<Ns>(0, time - parts_.costs.dispatch));
         };
         return {without_dispatch(times.forward), without_dispatch(times.backward), without_dispatch(times.weight)};
     }
 
+    const WorkOfParts& work_of(int device) const { return *works_[kind_of_[static_cast<std::size_t>(device)]]; }
     int holder_of(int stage) const { return index_.devices_of(stage).front(); }
     bool holds(int device, int stage) const { return std::ranges::count(index_.devices_of(stage), device) > 0; }
     double load_of(int device, int blocks) const {
-        return blocks_.all() / parts_.blocks * blocks + (holds(device, 0) ? embedding_.all() : 0) +
-               (holds(device, shape_.stages - 1) ? head_.all() : 0);
+        const WorkOfParts& work = work_of(device);
+        return work.blocks.all() / parts_.blocks * blocks + (holds(device, 0) ? work.embedding.all() : 0) +
+               (holds(device, shape_.stages - 1) ? work.head.all() : 0);
     }
 
     // How many blocks fit a device in addition to the embedding and the head, at the moment when it holds most
@@ -145,11 +161,13 @@ private:
         return left < 0 ? -1 : std::floor(left / each);
     }
 
-    // By device; they add up to 1. Devices follow one another by their first stage.
+    // By device; they add up to 1. Devices follow one another by their first stage. A device that is twice as fast has
+    // twice the weight: then a block counts as much on both.
     std::vector<double> weights_of(double growth) const {
         std::vector<double> weights;
         for (int device = 0; device < shape_.devices; ++device)
-            weights.push_back(std::pow(growth, index_.stages_of(device).front()));
+            weights.push_back(std::pow(growth, index_.stages_of(device).front()) *
+                              (works_.size() == 1 ? 1 : 1 / std::max(1.0, work_of(device).blocks.all())));
         const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
         for (double& weight : weights)
             weight /= sum;
@@ -160,24 +178,30 @@ private:
     // stages, and either the gradients of weights or, before its end, the backwards of earlier stages.
     double weighted(const std::vector<double>& weights, bool with_weights) const {
         const double exposed = facts_.pairs ? costs_.pair_exposed : 1;
-        std::array<double, 3> least{};
-        least.fill(std::numeric_limits<double>::infinity());
-        double ends = 0;
+        double least = std::numeric_limits<double>::infinity(), ends = 0;
         for (int stage = 0; stage < shape_.stages; ++stage) {
-            double after = 0, passes = 0;
+            const auto holders = index_.devices_of(stage);
+            double after = 0;
             for (int device = 0; device < shape_.devices; ++device)
                 after += index_.stages_of(device).front() > stage ? weights[device] : 0;
-            for (const int device : index_.devices_of(stage))
-                passes += weights[device] * served_by(shape_, device, stage);
-            const std::array<double, 3> counts = {exposed * passes + after, passes + (with_weights ? 0 : after),
-                                                  with_weights ? passes : 0};
-            for (std::size_t k = 0; k < least.size(); ++k)
-                least[k] = std::min(least[k], counts[k]);
-            for (const auto& [at, work] : {std::pair(0, &embedding_), std::pair(shape_.stages - 1, &head_)})
-                if (stage == at)
-                    ends += work->forward * counts[0] + work->backward * counts[1] + work->weight * counts[2];
+            // What a part of the model counts on this stage.
+            const auto counted = [&](Work WorkOfParts::*part) {
+                double sum = 0, before = std::numeric_limits<double>::infinity();
+                for (const int device : holders) {
+                    const Work& work = work_of(device).*part;
+                    sum += weights[device] * served_by(shape_, device, stage) *
+                           (exposed * work.forward + work.backward + (with_weights ? work.weight : 0));
+                    before = std::min(before, work.forward + (with_weights ? 0 : work.backward));
+                }
+                return sum + after * before;
+            };
+            least = std::min(least, counted(&WorkOfParts::blocks));
+            if (stage == 0)
+                ends += counted(&WorkOfParts::embedding);
+            if (stage + 1 == shape_.stages)
+                ends += counted(&WorkOfParts::head);
         }
-        return ends + blocks_.forward * least[0] + blocks_.backward * least[1] + blocks_.weight * least[2];
+        return ends + least;
     }
 
     const OrderFacts& facts_;
@@ -186,9 +210,9 @@ private:
     const Costs& costs_;
     const SplitParts& parts_;
     const std::vector<DeviceConfig>& devices_;
-    const Work embedding_, head_;
-    Work blocks_;               // of all blocks
-    std::vector<double> room_;  // by device
+    std::vector<std::optional<WorkOfParts>> works_;  // by kind of device
+    std::vector<std::size_t> kind_of_;               // by device
+    std::vector<double> room_;                       // by device
 };
 
 }  // namespace

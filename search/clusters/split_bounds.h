@@ -10,7 +10,7 @@
 namespace pw {
 
 // What splits divide: the costs of a pipeline whose stages are the embedding, the first block, the other blocks, and
-// the head, all on device 0.
+// the head, on any of the devices.
 struct SplitParts {
     Costs costs;
     int blocks = 0;

@@ -43,7 +43,7 @@ AlikeDevices::AlikeDevices(const ClusterConfig& cluster) : cluster_(cluster) {
     for (int device = 0; device < devices(); ++device) {
         all_alike_ = all_alike_ && alike(device, 0);
         all_equal_ = all_equal_ && cluster.devices[device].speed == first.speed &&
-                     cluster.devices[device].memory == first.memory;
+                     cluster.devices[device].memory == first.memory && cluster.devices[device].make == first.make;
     }
 }
 
@@ -110,7 +110,7 @@ bool AlikeDevices::alike_by_hosts(int a, int b) const {
 bool AlikeDevices::changes_nothing(const Swaps& swaps) const {
     const auto are_equal = [&](const auto& swap) {
         const DeviceConfig &a = cluster_.devices[swap.first], &b = cluster_.devices[swap.second];
-        return a.speed == b.speed && a.memory == b.memory;
+        return a.speed == b.speed && a.memory == b.memory && a.make == b.make;
     };
     return std::all_of(swaps.begin(), swaps.end(), are_equal) && keeps_hosts(swaps) && keeps_links(swaps) &&
            keeps_shared(swaps) && keeps_switches(swaps);

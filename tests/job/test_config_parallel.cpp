@@ -26,7 +26,7 @@ constexpr const char* kBatch = "schedule: interleaved, stages: 20, mini_batch: 1
 TEST(Parallel, MakesADeviceOfThePlanForEachStageOfThePipeline) {
     const Config config = load(text_of(kPlan, kBatch));
     EXPECT_EQ(config.cluster.devices.size(), 4u);
-    EXPECT_EQ(config.parallel.devices.size(), 64u);
+    EXPECT_EQ(config.parallel.ranks->devices.size(), 64u);
     EXPECT_EQ(config.parallel.degrees.data, 2);
     EXPECT_TRUE(config.parallel.degrees.sequence) << "the default with tensor parallelism";
     EXPECT_EQ(config.pipeline.micro_batches, 64) << "of one replica";
@@ -43,7 +43,7 @@ TEST(Parallel, IsPrintedAsTheClusterThatItIsOf) {
     EXPECT_EQ(again.yaml, config.yaml);
     EXPECT_EQ(again.parallel.degrees.data, 2);
     EXPECT_EQ(again.pipeline.micro_batches, 64);
-    EXPECT_EQ(again.parallel.devices.size(), 64u);
+    EXPECT_EQ(again.parallel.ranks->devices.size(), 64u);
 }
 
 TEST(Parallel, ReadsWhatIsRecomputedAndOverlapped) {

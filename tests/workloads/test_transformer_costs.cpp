@@ -180,7 +180,7 @@ TEST(TransformerCosts, SumExpertsInTheirGroups) {
     const ProfiledModel model = transformer_model(job, 1);
     const StageSplit split = split_even(model.model.layers, 1);
     const Costs costs = costs_of(model.model, split, model.profile, 1);
-    const StageParts parts = stage_parts(job, split, costs, 1)[0];
+    const StageParts parts = stage_parts(job, split, costs.stage, 1)[0];
     double dense = 0, experts = 0;
     for (const TransformerLayerCost& layer : TransformerLayers(job).all(1)) {
         dense += layer.parameters.dense;
@@ -196,7 +196,7 @@ TEST(TransformerCosts, SumExpertsInTheirGroups) {
     EXPECT_NEAR(parts.gathers, ring(2 * dense, 4) + ring(2 * experts, 2), 1e-9);
 
     job.parallel.zero = 3;  // gradients are scattered in the passes, where weights are gathered
-    const StageParts all_divided = stage_parts(job, split, costs, 1)[0];
+    const StageParts all_divided = stage_parts(job, split, costs.stage, 1)[0];
     EXPECT_NEAR(all_divided.sums, between, 1e-9);
     EXPECT_EQ(all_divided.gathers, 0);
 }
@@ -212,7 +212,7 @@ TEST(TransformerCosts, KeepEighteenBytesForEachParameter) {
         const ProfiledModel model = transformer_model(job, 1);
         StageSplit split = split_even(model.model.layers, 1);
         Costs costs = costs_of(model.model, split, model.profile, 1);
-        add_replicas(costs, job, split, 1);
+        add_replicas(costs, {{job}}, split, 1);
         double parameters = 0;
         for (const TransformerLayerCost& layer : TransformerLayers(job).all(1))
             parameters += layer.parameters.dense;
@@ -256,7 +256,7 @@ TEST(TransformerCosts, HideTheSumsOfGradientsInTheLastBackward) {
         const ProfiledModel model = transformer_model(job, 4);
         StageSplit split = split_even(model.model.layers, 1);
         Costs costs = costs_of(model.model, split, model.profile, 4);
-        add_replicas(costs, job, split, 4);
+        add_replicas(costs, {{job}}, split, 4);
         return costs.stage[0].update;
     };
     EXPECT_GT(update(false), 2 * update(true));
@@ -273,7 +273,7 @@ TEST(TransformerCosts, GatherAmongTheReplicasThatShareTheState) {
         const ProfiledModel model = transformer_model(job, 1);
         StageSplit split = split_even(model.model.layers, 1);
         Costs costs = costs_of(model.model, split, model.profile, 1);
-        add_replicas(costs, job, split, 1);
+        add_replicas(costs, {{job}}, split, 1);
         return static_cast<double>(costs.stage[0].update) * 1e-9;
     };
     double parameters = 0;

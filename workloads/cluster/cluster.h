@@ -15,8 +15,20 @@ namespace pw {
 // What is the same for all devices of one make.
 struct DeviceKind {
     double speed = 1;  // relative to the device that times are for
+    int times = 0;     // whose times: a number in Costs::of_makes, if there are several makes
     bool operator==(const DeviceKind&) const = default;
 };
+
+// The links of a host.
+struct HostLinks {
+    Link inside;                       // between two of its devices
+    std::optional<Link> between = {};  // of one adapter, to other hosts; absent: `inside`
+    int adapters = 1;
+    bool operator==(const HostLinks&) const = default;
+};
+
+// Returns the link with less bandwidth, or with more latency if both have equal bandwidths.
+const Link& slower_of(const Link& a, const Link& b);
 
 struct ClusterFacts {
     std::vector<DeviceKind> kinds;
@@ -27,6 +39,7 @@ struct ClusterFacts {
     // messages that leave a host share the bandwidth of its adapters, and those that enter it do.
     std::optional<Link> between_hosts;
     int adapters = 1;                               // of every host
+    std::vector<HostLinks> links_of_hosts;          // by host, instead of these three; empty: all hosts have these
     std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another that has its own
     std::vector<Capacity> shared;                   // in addition to what leads out of hosts and into them
     Link sums;                                      // instead of `link`, for sums of gradients
@@ -35,9 +48,16 @@ struct ClusterFacts {
     double speed_of(int device) const {
         return kind.empty() ? 1 : kinds[static_cast<std::size_t>(kind[static_cast<std::size_t>(device)])].speed;
     }
+    int times_of(int device) const {
+        return kind.empty() ? 0 : kinds[static_cast<std::size_t>(kind[static_cast<std::size_t>(device)])].times;
+    }
     int host_of(int device) const { return host.empty() ? 0 : host[static_cast<std::size_t>(device)]; }
-    const Link& link_of(int from, int to) const;  // devices
-    // Gives every device a speed.
+    // Returns the link from a device to another. Two hosts with links of their own use the slower one.
+    const Link& link_of(int from, int to) const;
+    // Returns the adapters that a message between the hosts of two devices may use.
+    int adapters_between(int from, int to) const;
+    // Gives every device its kind, or kinds that differ in their speeds alone.
+    void set_kinds(const std::vector<DeviceKind>& of_devices);
     void set_speeds(const std::vector<double>& speeds);
 };
 

@@ -141,9 +141,23 @@ int numbers_per_row(Statistics statistics) {
     return 0;
 }
 
-bool has_neighbours(const Profile& profile) {
-    return std::none_of(profile.layers.begin(), profile.layers.end(),
-                        [](const LayerProfile& layer) { return layer.busy.empty(); });
+bool has_neighbours(const std::vector<LayerProfile>& layers) {
+    return std::none_of(layers.begin(), layers.end(), [](const LayerProfile& layer) { return layer.busy.empty(); });
+}
+
+StageCost shorter_of(const StageCost& a, const StageCost& b) {
+    StageCost least = a;
+    for (Ns StageCost::*const time :
+         {&StageCost::forward, &StageCost::backward, &StageCost::backward_input, &StageCost::backward_weight,
+          &StageCost::recompute, &StageCost::update, &StageCost::accumulate})
+        least.*time = std::min(a.*time, b.*time);
+    return least;
+}
+
+// Shortens the times of `least` to those of `costs`.
+void shorten(std::vector<StageCost>& least, const std::vector<StageCost>& costs) {
+    for (std::size_t layer = 0; layer < least.size(); ++layer)
+        least[layer] = shorter_of(least[layer], costs[layer]);
 }
 
 }  // namespace
@@ -324,23 +338,23 @@ void check_profile(const Model& model, const Profile& profile) {
         fail("the profile has no costs of the input data\n  help: {}", kWayOut);
 }
 
-CostTable::CostTable(const Model& model, const Profile& profile, int samples) : model_(model), profile_(profile) {
+CostTable::CostTable(const Model& model, const Profile& profile, int samples)
+    : model_(model), profile_(profile), has_neighbours_(has_neighbours(profile.layers)) {
+    for (const std::vector<LayerProfile>& layers : profile.of_makes)
+        has_neighbours_ = has_neighbours_ || has_neighbours(layers);
     check_profile(model, profile);
-    const bool busy = has_neighbours(profile);
-    const auto cost_of = [&](const LayerProfile& layer, const std::map<int, LayerTimes>& measured) {
-        StageCost cost = layer_cost(layer, measured, samples);
-        if (!model.layers[bytes_.size()].recomputed)
-            cost.recompute = 0;
-        return cost;
-    };
+    shortest_ = costs_of(profile.layers, samples);
+    for (const std::vector<LayerProfile>& layers : profile.of_makes) {
+        const LayerCosts& costs = of_makes_.emplace_back(costs_of(layers, samples));
+        shorten(shortest_.alone, costs.alone);
+        shorten(shortest_.busy, costs.busy);
+    }
     LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
-        alone_.push_back(cost_of(layer, layer.times));
-        times.add(layer, all_times_of(alone_.back()));
-        if (busy) {
-            busy_.push_back(cost_of(layer, layer.busy));
-            times.add(layer, all_times_of(busy_.back()));
-        }
+        for (const LayerCosts* costs : all_costs())
+            for (const std::vector<StageCost>* all : {&costs->alone, &costs->busy})
+                if (!all->empty())
+                    times.add(layer, all_times_of((*all)[bytes_.size()]));
         bytes_.push_back(all_aligned(raw_bytes(layer, samples)));
         sizes.add(layer, all_bytes_of(bytes_.back()));
         interpolated_ = interpolated_ || !has_times(layer, samples);
@@ -354,6 +368,30 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples) : 
     sizes.add(profile.layers.front(), static_cast<double>(data_bytes_));
     times.check();
     sizes.check();
+}
+
+CostTable::LayerCosts CostTable::costs_of(const std::vector<LayerProfile>& layers, int samples) const {
+    LayerCosts costs;
+    for (std::size_t number = 0; number < layers.size(); ++number) {
+        const LayerProfile& layer = layers[number];
+        const auto cost_of = [&](const std::map<int, LayerTimes>& measured) {
+            StageCost cost = layer_cost(layer, measured, samples);
+            if (!model_.layers[number].recomputed)
+                cost.recompute = 0;
+            return cost;
+        };
+        costs.alone.push_back(cost_of(layer.times));
+        if (has_neighbours_)
+            costs.busy.push_back(cost_of(layer.busy.empty() ? layer.times : layer.busy));
+    }
+    return costs;
+}
+
+std::vector<const CostTable::LayerCosts*> CostTable::all_costs() const {
+    std::vector<const LayerCosts*> all;
+    for (const LayerCosts& costs : of_makes_)
+        all.push_back(&costs);
+    return all.empty() ? std::vector{&shortest_} : all;
 }
 
 StageCost CostTable::stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const {
@@ -370,14 +408,14 @@ StageCost CostTable::stage_cost(const std::vector<int>& layers, const std::vecto
 
 Costs CostTable::times_of(const StageSplit& split) const {
     Costs costs;
+    static_cast<MakeTimes&>(costs) = times_of(split, shortest_);
+    for (const LayerCosts& of_make : of_makes_)
+        costs.of_makes.push_back(times_of(split, of_make));
     for (const std::vector<int>& layers : split.layers) {
-        costs.stage.push_back(stage_cost(layers, alone_));
         StageCost& attention = costs.attention.emplace_back();
         for (const int layer : layers)
             if (is_attention(model_.layers[layer].kind))
-                attention += alone_[layer];
-        if (!busy_.empty())
-            costs.busy.push_back(stage_cost(layers, busy_));
+                attention += shortest_.alone[layer];
         StageBytes& bytes = costs.bytes.emplace_back();
         for (const int layer : layers)
             bytes.weights += bytes_[layer].weights;
@@ -388,6 +426,16 @@ Costs CostTable::times_of(const StageSplit& split) const {
     costs.sent_copies = profile_.sent_copies;
     costs.interpolated = interpolated_;
     return costs;
+}
+
+MakeTimes CostTable::times_of(const StageSplit& split, const LayerCosts& costs) const {
+    MakeTimes times;
+    for (const std::vector<int>& layers : split.layers) {
+        times.stage.push_back(stage_cost(layers, costs.alone));
+        if (!costs.busy.empty())
+            times.busy.push_back(stage_cost(layers, costs.busy));
+    }
+    return times;
 }
 
 Costs CostTable::costs_of(const StageSplit& split) const {

@@ -73,6 +73,9 @@ struct Profile {
     std::vector<ConvolutionChoice> convolutions;  // choices of this precision; each shape once
     std::vector<std::string> notes;               // for the user; files do not contain them
     bool any_size = false;  // times are of one micro-batch, whatever its size; only model files have such times
+    // Times on every make of devices (DeviceKind::times), instead of `layers`, which has sizes. Empty if makes differ
+    // by no more than their speed. Files do not contain them.
+    std::vector<std::vector<LayerProfile>> of_makes;
     bool operator==(const Profile&) const = default;
 };
 
@@ -92,15 +95,22 @@ Bytes scaled_bytes(Bytes bytes, double length);
 // Returns the cluster of costs that say nothing of it: equal devices on one host, whose messages take no time.
 std::shared_ptr<const Cluster> default_cluster();
 
-// Costs are separate from a plan: they are the simulator's second argument.
-struct Costs {
+// The times of the stages of a plan on devices of one make.
+struct MakeTimes {
     std::vector<StageCost> stage;
-    std::vector<StageCost> busy;    // the same while `neighbours` or more devices compute; empty if they are no slower
-    std::vector<StageBytes> bytes;  // per stage
-    std::vector<EdgeBytes> edges;   // per boundary; absent pairs carry nothing
-    // Costs of a mini-batch's last micro-batch if it is smaller, else empty. Its buffers are as large as the others'.
+    std::vector<StageCost> busy;  // the same while `neighbours` or more devices compute; empty if they are no slower
+    // Those of a mini-batch's last micro-batch if it is smaller, else empty. Its buffers are as large as the others'.
     std::vector<StageCost> last, busy_last;
-    std::vector<EdgeBytes> last_edges;
+};
+
+// Costs are separate from a plan: they are the simulator's second argument.
+struct Costs : MakeTimes {
+    // The times on every make of devices (DeviceKind::times), if makes differ by more than their speed; else empty. The
+    // times above are then the shortest ones.
+    std::vector<MakeTimes> of_makes;
+    std::vector<StageBytes> bytes;      // per stage
+    std::vector<EdgeBytes> edges;       // per boundary; absent pairs carry nothing
+    std::vector<EdgeBytes> last_edges;  // of the last micro-batch if it is smaller, else empty
     // By micro-batch of a step, the same in every step; if empty, all micro-batches have length 1.
     std::vector<MicroBatchLength> lengths;
     // [slice][stage]: the length of a slice of a micro-batch as a share of the whole; if empty, micro-batches are
@@ -125,9 +135,21 @@ struct Costs {
     bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size
 
+    // Returns the times on a device, before its speed counts.
+    const MakeTimes& times_on(int device) const {
+        return of_makes.empty() ? *this : of_makes[static_cast<std::size_t>(cluster->times_of(device))];
+    }
     // Returns the length of a micro-batch, or of the slice with this number (schedules/plan/plan.h), on a stage.
     MicroBatchLength length_of(int microbatch, int on_stage) const;
 };
+
+// Calls visit() with the times of costs, and with those of every make.
+template <class Visit>
+void for_each_make(Costs& costs, Visit visit) {
+    visit(static_cast<MakeTimes&>(costs));
+    for (MakeTimes& times : costs.of_makes)
+        visit(times);
+}
 
 // Returns whether some pair of tasks takes another time than one task after the other.
 bool overlaps_pairs(const Costs& costs);
@@ -191,9 +213,9 @@ class CostTable {
 public:
     CostTable(const Model& model, const Profile& profile, int samples);
 
-    // These are costs by layer, without fetching the data batch.
-    const std::vector<StageCost>& alone() const { return alone_; }
-    const std::vector<StageCost>& busy() const { return busy_; }  // empty when they are no slower
+    // These are costs by layer, without fetching the data batch. Of several makes, each time is the shortest.
+    const std::vector<StageCost>& alone() const { return shortest_.alone; }
+    const std::vector<StageCost>& busy() const { return shortest_.busy; }  // empty when they are no slower
     const std::vector<LayerBytes>& bytes() const { return bytes_; }
 
     // Returns costs without links and speeds; of the stages' bytes they have only the weights.
@@ -202,11 +224,19 @@ public:
     Costs costs_of(const StageSplit& split) const;
 
 private:
+    struct LayerCosts {
+        std::vector<StageCost> alone, busy;
+    };
+    LayerCosts costs_of(const std::vector<LayerProfile>& layers, int samples) const;
+    std::vector<const LayerCosts*> all_costs() const;
     StageCost stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const;
+    MakeTimes times_of(const StageSplit& split, const LayerCosts& costs) const;
 
     const Model& model_;
     const Profile& profile_;
-    std::vector<StageCost> alone_, busy_;
+    bool has_neighbours_;  // some make has busy times
+    LayerCosts shortest_;
+    std::vector<LayerCosts> of_makes_;
     std::vector<LayerBytes> bytes_;
     Ns data_time_ = 0;
     Bytes data_bytes_ = 0;

@@ -40,8 +40,13 @@ std::string print(const MicroBatchSizes& sizes) {
 }
 
 void add_last(Costs& costs, const Costs& last) {
-    costs.last = last.stage;
-    costs.busy_last = last.busy;
+    const auto add = [](MakeTimes& times, const MakeTimes& of_last) {
+        times.last = of_last.stage;
+        times.busy_last = of_last.busy;
+    };
+    add(costs, last);
+    for (std::size_t make = 0; make < costs.of_makes.size(); ++make)
+        add(costs.of_makes[make], last.of_makes[make]);
     costs.last_edges = last.edges;
     costs.interpolated = costs.interpolated || last.interpolated;
     for (std::size_t stage = 0; stage < costs.bytes.size(); ++stage)

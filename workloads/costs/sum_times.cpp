@@ -132,8 +132,7 @@ const Link& sum_link_of(const SumRound::Pair& pair, const Cluster& cluster) {
 }
 
 int adapters_of(const SumRound::Pair& pair, const Cluster& cluster) {
-    const bool leaves = cluster.between_hosts && &sum_link_of(pair, cluster) == &*cluster.between_hosts;
-    return leaves ? std::min(pair.adapters, cluster.adapters) : 1;
+    return std::min(pair.adapters, cluster.adapters_between(pair.from, pair.to));
 }
 
 Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Cluster& cluster) {

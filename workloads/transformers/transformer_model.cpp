@@ -156,7 +156,9 @@ std::vector<Product> products_of(TransformerJob job, int samples) {
     return asked.known->products();
 }
 
-void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples) {
+void add_replicas(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs, const StageSplit& split,
+                  int samples) {
+    const TransformerJob& job = jobs.front().front();
     const Parallel& parallel = job.parallel;
     const ReleaseFacts release = parallel.program();
     const Sharing sharing = sharing_of(parallel);
@@ -172,17 +174,34 @@ void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& spl
         costs.bytes[stage].training =
             TrainingBytes{whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)),
                           whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
-        const StageParts parts = parts_of_end(end, costs.stage[stage], job);
-        costs.stage[stage].update = nanoseconds(parts.sums + parts.update + parts.gathers);
+    }
+    const auto set_updates = [&](MakeTimes& times, const std::vector<TransformerJob>& together) {
+        for (const TransformerJob& own : together) {
+            const std::vector<StageParts> parts = stage_parts(own, split, times.stage, samples);
+            for (std::size_t stage = 0; stage < parts.size(); ++stage) {
+                const auto [passes, sums, update, gathers] = parts[stage];
+                times.stage[stage].update = std::max(times.stage[stage].update, nanoseconds(sums + update + gathers));
+            }
+        }
+    };
+    if (costs.of_makes.empty())
+        return set_updates(costs, jobs.front());
+    for (std::size_t make = 0; make < jobs.size(); ++make)
+        set_updates(costs.of_makes[make], jobs[make]);
+    for (std::size_t stage = 0; stage < ends.size(); ++stage) {
+        Ns least = costs.of_makes.front().stage[stage].update;
+        for (const MakeTimes& times : costs.of_makes)
+            least = std::min(least, times.stage[stage].update);
+        costs.stage[stage].update = least;
     }
 }
 
-std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split, const Costs& costs,
-                                    int samples) {
+std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
+                                    const std::vector<StageCost>& passes, int samples) {
     const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
     std::vector<StageParts> parts;
     for (std::size_t stage = 0; stage < ends.size(); ++stage)
-        parts.push_back(parts_of_end(ends[stage], costs.stage[stage], job));
+        parts.push_back(parts_of_end(ends[stage], passes[stage], job));
     return parts;
 }
 
@@ -207,6 +226,37 @@ ClusterFacts pipeline_cluster(const TransformerJob& job) {
         for (const int to : {from - 1, from + 1, stages - 1 - from})
             if (to >= 0 && to < stages && domain_of(from) != domain_of(to))
                 facts.own_links[{from, to}] = out;
+    return facts;
+}
+
+ClusterFacts pipeline_cluster(const Parallel& parallel, const RankLinks& links) {
+    const int holders = parallel.holders(), stages = parallel.pipeline;
+    // The link of a message that every holder of a stage sends at once.
+    const auto link_of = [&](int from, int to) {
+        const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
+        const Fabric &of_a = links.fabrics[static_cast<std::size_t>(links.fabric[a])],
+                     &of_b = links.fabrics[static_cast<std::size_t>(links.fabric[b])];
+        const bool together =
+            links.host[a] == links.host[b] || (of_a.domain > of_a.per_host && from / of_a.domain == to / of_a.domain);
+        if (together || !of_a.between || !of_b.between)
+            return slower_of(of_a.inside, of_b.inside);
+        const auto way_out = [&](const Fabric& fabric) {
+            Link out = *fabric.between;
+            out.by_size.clear();
+            out.bandwidth = fabric.way_out() / std::min(holders, fabric.domain);
+            return out;
+        };
+        return slower_of(way_out(of_a), way_out(of_b));
+    };
+    ClusterFacts facts;
+    for (int from = 0; from < stages; ++from)
+        for (const int to : {from - 1, from + 1, stages - 1 - from})
+            if (to >= 0 && to < stages && to != from) {
+                Link slowest = link_of(from * holders, to * holders);
+                for (int k = 1; k < holders; ++k)
+                    slowest = slower_of(slowest, link_of(from * holders + k, to * holders + k));
+                facts.own_links[{from, to}] = slowest;
+            }
     return facts;
 }
 

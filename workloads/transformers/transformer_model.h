@@ -16,8 +16,10 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples);
 std::vector<Product> products_of(TransformerJob job, int samples);
 
 // Adds to the costs of a split what the replicas add: the state of the training by the stage of ZeRO, sums of gradients
-// and gathers of weights as far as no pass hides them, and the update.
-void add_replicas(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples);
+// and gathers of weights as far as no pass hides them, and the update. `jobs` are by make of the costs; a device of the
+// plan stands for devices of several jobs, and the slowest one counts.
+void add_replicas(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs, const StageSplit& split,
+                  int samples);
 
 // The seconds of a stage: those of the passes of one micro-batch, and of the end of a step as far as no pass hides
 // them.
@@ -25,12 +27,18 @@ struct StageParts {
     PassParts passes;
     double sums = 0, update = 0, gathers = 0;  // of gradients, of the optimizer, of weights
 };
-// Returns what add_replicas() and the layers' costs count, by stage. `costs` has the times of the stages' passes.
-std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split, const Costs& costs,
-                                    int samples);
+// Returns what add_replicas() and the layers' costs count, by stage. `passes` are the times of the stages' passes.
+std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
+                                    const std::vector<StageCost>& passes, int samples);
 
 // Returns the cluster in which the plan's devices send their messages, one for each stage of the pipeline.
 ClusterFacts pipeline_cluster(const TransformerJob& job);
+// The same where ranks differ in their links. The slowest message between the ranks of two stages counts.
+struct RankLinks {
+    std::vector<int> host, fabric;  // by rank; its fabric by number
+    std::vector<Fabric> fabrics;
+};
+ClusterFacts pipeline_cluster(const Parallel& parallel, const RankLinks& links);
 
 // FLOPs of the model for one token, forward and backward, by the products of its matrices and half of the scores of
 // attention; nothing that is computed again counts.

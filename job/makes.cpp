@@ -1,0 +1,49 @@
+#include "job/makes.h"
+
+#include "workloads/costs/profiled_model.h"
+
+#include <algorithm>
+
+namespace pw {
+
+std::vector<std::vector<int>> makes_of_plan(const Config& config) {
+    if (config.cluster.makes.empty())
+        return {};
+    if (is_transformer(config))
+        return config.parallel.makes;
+    std::vector<std::vector<int>> makes;
+    for (int make = 0; make < std::ssize(config.cluster.makes); ++make)
+        makes.push_back({make});
+    return makes;
+}
+
+Config of_make(const Config& config, int make, const std::vector<int>& together) {
+    Config alike = config;
+    ClusterConfig& cluster = alike.cluster;
+    static_cast<DeviceMake&>(cluster) = config.cluster.makes[static_cast<std::size_t>(make)];
+    cluster.makes.clear();
+    alike.parallel.per_host = cluster.per_host;
+    const auto way_out = [](const DeviceMake& of) {
+        return of.between_hosts ? of.adapters * of.between_hosts->bandwidth : 0;
+    };
+    for (const int other : together) {
+        const DeviceMake& of = config.cluster.makes[static_cast<std::size_t>(other)];
+        alike.parallel.per_host = std::min(alike.parallel.per_host, of.per_host);
+        if (way_out(of) < way_out(cluster)) {
+            cluster.between_hosts = of.between_hosts;
+            cluster.adapters = of.adapters;
+        }
+    }
+    if (model_file(config.workload.model) != ModelFile::None && !cluster.profile.empty()) {
+        alike.workload.model = cluster.profile;  // the same layers, with their times on these devices
+        cluster.profile.clear();
+    }
+    return alike;
+}
+
+Config of_first_make(const Config& config) {
+    const std::vector<std::vector<int>> makes = makes_of_plan(config);
+    return makes.empty() ? config : of_make(config, makes.front().front(), makes.front());
+}
+
+}  // namespace pw

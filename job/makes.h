@@ -1,0 +1,20 @@
+// The makes of devices that a plan runs on (DeviceMake), and configs for devices of one of them.
+#pragma once
+
+#include "job/config/config.h"
+
+#include <vector>
+
+namespace pw {
+
+// Returns the makes of the devices of the plan, by DeviceConfig::make: a device of a transformer's plan stands for
+// devices of several makes. Empty if all devices are of the cluster's make.
+std::vector<std::vector<int>> makes_of_plan(const Config& config);
+
+// Returns the config as if all devices were of this make. Its links between hosts are the slowest among `together`,
+// the makes of devices that work together.
+Config of_make(const Config& config, int make, const std::vector<int>& together);
+// Returns the config as if all devices were of the first device's make: the config itself if there are no others.
+Config of_first_make(const Config& config);
+
+}  // namespace pw
