@@ -8,7 +8,7 @@
 
 namespace pw {
 
-// Makes it of a complete config whose workload is a transformer. Of several makes of devices, it is on the first one.
+// Makes it of a complete config whose workload is a transformer. If devices have several makes, it is on the first one.
 TransformerJob transformer_job_of(const Config& config);
 // Makes those on every make that a device of the plan stands for, by DeviceConfig::make: one if all are alike.
 std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config);

@@ -40,6 +40,13 @@ double price_of_training(const ClusterPlans& plans, const ClusterRate& rate) {
     return seconds_of_training(plans, rate) / kHour * rate.devices * plans.config.search.price;
 }
 
+// The memory that every device has; unlimited if they differ.
+Bytes memory_of_all(const Config& config) {
+    const std::vector<Bytes>& usable = config.parallel.ranks->usable;
+    const bool are_alike = std::ranges::all_of(usable, [&](Bytes memory) { return memory == usable.front(); });
+    return are_alike ? config.parallel.memory : kUnlimited;
+}
+
 bool has_experts(const ClusterPlans& plans) { return plans.config.workload.transformer->experts.has_value(); }
 
 std::vector<std::string> header_of(const ClusterPlans& plans) {
@@ -50,8 +57,7 @@ std::vector<std::string> header_of(const ClusterPlans& plans) {
     for (const char* name :
          {"data", "micro-batch", "zero", "recompute", "step", "tokens/s", "MFU", "bubble", "exposed"})
         header.emplace_back(name);
-    const Bytes limit = plans.config.parallel.memory;
-    header.push_back(memory_header("memory", limit));
+    header.push_back(memory_header("memory", memory_of_all(plans.config)));
     header.emplace_back("runs on");
     if (search.tokens > 0)
         header.emplace_back("days");
@@ -113,6 +119,48 @@ std::string refused_text(const ClusterPlans& plans) {
                                       name_of(*plans.config.search.program));
 }
 
+// Returns the hosts in the order of their stages, as "4 x h100-sxm-80, 2 x a100-sxm-40".
+std::string kinds_of_hosts(const Config& config) {
+    const ClusterRanks& ranks = *config.parallel.ranks;
+    std::vector<std::pair<std::string, int>> kinds;
+    int before = -1;
+    for (std::size_t rank = 0; rank < ranks.devices.size(); ++rank) {
+        if (ranks.host[rank] == before)
+            continue;
+        before = ranks.host[rank];
+        const DeviceConfig& device = ranks.devices[rank];
+        const ClusterConfig& cluster = config.cluster;
+        std::string kind =
+            cluster.makes.empty() ? cluster.device : cluster.makes[static_cast<std::size_t>(device.make)].device;
+        if (device.speed != 1)
+            kind += fmt::format(" at speed {}", device.speed);
+        if (!kinds.empty() && kinds.back().first == kind)
+            ++kinds.back().second;
+        else
+            kinds.emplace_back(std::move(kind), 1);
+    }
+    std::vector<std::string> parts;
+    for (const auto& [kind, count] : kinds)
+        parts.push_back(fmt::format("{} x {}", count, kind));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// The orders of hosts that were searched, where hosts differ.
+std::string hosts_text(const ClusterPlans& plans) {
+    const ClusterResult& result = plans.result;
+    if (result.orders + result.slow_orders + result.orders_left < 2)
+        return "";
+    const std::vector<int>& all = plans.config.parallel.ranks->host;
+    const std::vector<int>& used = result.best()->choice.hosts;
+    const int hosts = *std::ranges::max_element(all) + 1;
+    const int idle = used.empty() ? 0 : hosts - static_cast<int>(used.size());
+    return fmt::format("stages on {}{}; of the orders of hosts {} {} searched, {} {} no faster by bounds{}\n",
+                       kinds_of_hosts(config_of(plans.config, result.best()->choice)),
+                       idle == 0 ? "" : fmt::format(", {} host{} idle", idle, idle == 1 ? "" : "s"), result.orders,
+                       result.orders == 1 ? "was" : "were", result.slow_orders, result.slow_orders == 1 ? "is" : "are",
+                       result.orders_left == 0 ? "" : fmt::format(", {} not tried", result.orders_left));
+}
+
 // What unequal numbers of blocks gain.
 std::string blocks_text(const ClusterPlans& plans) {
     const ClusterPlan& best = *plans.result.best();
@@ -170,6 +218,7 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"tensor", own.tensor},
             {"pipeline", own.pipeline},
             {"chunks", plan.choice.chunks},
+            {"hosts", plan.choice.hosts.empty() ? Json(nullptr) : Json(plan.choice.hosts)},
             {"blocks", plan.choice.blocks.empty() ? Json(nullptr) : Json(plan.choice.blocks)},
             {"context", own.context},
             {"expert", own.expert},
@@ -297,6 +346,9 @@ Json to_json(const ClusterPlans& plans) {
         json["vendor"]["source"] = result.recipe->source;
     }
     json["choices"] = result.choices;
+    if (const int orders = result.orders + result.slow_orders + result.orders_left; orders > 1)
+        json["host_orders"] = {
+            {"searched", result.orders}, {"too_slow", result.slow_orders}, {"untried", result.orders_left}};
     json["too_large"] = result.too_large;
     json["too_slow"] = result.too_slow;
     json["refused"] = result.refused;
@@ -332,7 +384,7 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
     text += fmt::format("best: {}, step {}, {} tokens/s on {} device{}; {}\n", print(best.choice),
                         print_time(best.step_time), print_rate(rate.tokens_per_second, true), rate.devices,
                         rate.devices == 1 ? "" : "s", proof_of_best(plans));
-    text += blocks_text(plans) + vendor_text(plans);
+    text += hosts_text(plans) + blocks_text(plans) + vendor_text(plans);
     if (const double tokens = plans.config.search.tokens; tokens > 0)
         text += fmt::format(
             "{:.4g} tokens take {:.1f} days{}\n", tokens, seconds_of_training(plans, rate) / kDay,
@@ -375,7 +427,7 @@ Chart chart_of(const ClusterPlans& plans) {
     for (const ClusterPlan& plan : plans.result.plans)
         dots.push_back(
             {plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice), short_parts_of(plan.choice)});
-    return chart_of(dots, plans.best ? plans.best->config.parallel.memory : kUnlimited);
+    return chart_of(dots, plans.best ? memory_of_all(plans.best->config) : kUnlimited);
 }
 
 }  // namespace pw

@@ -7,10 +7,12 @@
 #include "job/config/config.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
+#include "job/makes.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/data_sources.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -193,6 +195,14 @@ std::string note_on_rates(const Config& config) {
 }
 
 std::string note_on_shapes(const Config& config) {
+    std::set<std::string> measured;
+    for (std::size_t make = 0; make < config.cluster.makes.size(); ++make)
+        if (const auto products = product_rates_of(of_make(config, static_cast<int>(make), {})))
+            measured.insert(products->table.device);
+    if (measured.size() > 1)
+        return fmt::format(
+            "costs by the shapes of products, measured on {} in {}, not measured in this program on these devices",
+            fmt::join(measured, " and "), name_of(config.training.precision));
     const std::shared_ptr<const ProductRates> products = product_rates_of(config);
     if (!config.cluster.products.empty())
         return fmt::format(

@@ -65,6 +65,9 @@ void check(const std::optional<Refusal>& refusal, const Config& config) {
 
 std::string note_on_ranks(const Config& config) {
     const int ranks = config.parallel.degrees.devices(), each = config.parallel.per_host;
+    if (!config.parallel.ranks->are_alike)
+        return fmt::format(
+            "start it with {} ranks, on the hosts in the order of this config: the first ranks have stage 0", ranks);
     return fmt::format("start it with {} ranks: torchrun --nnodes {} --nproc-per-node {}", ranks,
                        (ranks + each - 1) / each, std::min(ranks, each));
 }

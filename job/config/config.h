@@ -53,7 +53,7 @@ struct DeviceConfig {
     std::string host;
     std::string device = {}, profile = {};  // instead of those of the cluster (DeviceMake); empty: the cluster's
     bool memory_of_kind = false;            // the memory is that of the kind of the device
-    // A number in ClusterConfig::makes. Of a transformer's plan, in ParallelConfig::makes.
+    // A number in ClusterConfig::makes. A device of a transformer's plan has one in ParallelConfig::makes.
     int make = 0;
 };
 
@@ -277,6 +277,7 @@ struct SearchConfig {
     std::vector<int> tensor, pipeline, context, expert, chunks, zero;
     std::vector<RecomputeKind> recomputed;
     bool unequal_blocks = true;      // gives stages unequal numbers of blocks, too
+    bool arrange_hosts = true;       // puts hosts that differ into other orders, too, and leaves some out
     std::optional<Program> program;  // that must run the plans; absent: any, or none
     double tokens = 0;               // of the whole training; 0: not given
     double price = 0;                // of a device for an hour; 0: not given
@@ -362,6 +363,9 @@ bool searches_cluster(const Config& config);
 // Gives the plan the devices of one replica, and its part of the samples of a step as micro-batches. The product of
 // tensor, pipeline and context divides the devices of the cluster.
 void divide_among_replicas(Config& config, std::int64_t samples);
+
+// Returns the config of a transformer on these hosts of its cluster, by number, in this order.
+Config with_hosts(Config config, const std::vector<int>& hosts);
 
 // Returns the tokens of a sample; 0 if the model reads no tokens.
 int tokens_per_sample(const Config& config);

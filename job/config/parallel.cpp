@@ -77,17 +77,22 @@ Bytes usable_memory(Bytes memory) {
     return memory == kUnlimited ? memory : std::max<Bytes>(0, memory - kLibraries) * 100 / 103;
 }
 
-std::shared_ptr<const ClusterRanks> ranks_of(const std::vector<DeviceConfig>& devices) {
-    ClusterRanks ranks{devices, {}, {}, true};
+void set_ranks(std::vector<DeviceConfig> devices, ParallelConfig& parallel) {
+    ClusterRanks ranks{std::move(devices), {}, {}, true};
     std::map<std::string, int> hosts;
-    const DeviceConfig& first = devices.front();
-    for (const DeviceConfig& device : devices) {
+    const DeviceConfig& first = ranks.devices.front();
+    for (const DeviceConfig& device : ranks.devices) {
         ranks.usable.push_back(device.memory_of_kind ? usable_memory(device.memory) : device.memory);
         ranks.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
         ranks.are_alike = ranks.are_alike && device.make == first.make && device.speed == first.speed &&
                           ranks.usable.back() == ranks.usable.front();
     }
-    return std::make_shared<const ClusterRanks>(std::move(ranks));
+    std::vector<int> on_host(ranks.devices.size(), 0);
+    parallel.per_host = 1;
+    for (const int host : ranks.host)
+        parallel.per_host = std::max(parallel.per_host, ++on_host[static_cast<std::size_t>(host)]);
+    parallel.memory = *std::ranges::min_element(ranks.usable);
+    parallel.ranks = std::make_shared<const ClusterRanks>(std::move(ranks));
 }
 
 // Makes passes wait for all messages before them, as Megatron-LM's pipelines do, where the file does not say otherwise.
@@ -245,11 +250,8 @@ void group_devices(const Yaml& root, Config& config) {
     if (cluster.devices.empty())
         cluster.devices.resize(static_cast<std::size_t>(std::min<std::int64_t>(of_replica, kMostDevices)),
                                usual_device(cluster));
-    own.ranks = ranks_of(cluster.devices);
+    set_ranks(cluster.devices, own);
     const std::int64_t devices = std::ssize(own.ranks->devices);
-    std::vector<int> on_host(own.ranks->devices.size(), 0);
-    for (const int host : own.ranks->host)
-        own.per_host = std::max(own.per_host, ++on_host[static_cast<std::size_t>(host)]);
     if (root.source().is_mistaken("parallel") || root.source().is_mistaken("cluster"))
         return;  // these degrees or devices are not those of the file
     if (devices % of_replica != 0) {
@@ -260,7 +262,6 @@ void group_devices(const Yaml& root, Config& config) {
     }
     if (!parallel.program().overlap.pipeline)
         wait_for_messages(root["transfer"], config.transfer);
-    own.memory = *std::ranges::min_element(own.ranks->usable);
     parallel.data = static_cast<int>(devices / of_replica);
     check_degrees(at, config);
     check_samples(root, config);
@@ -286,6 +287,12 @@ void gather_holders(int stage, const ClusterRanks& ranks, Config& config) {
             makes.push_back(ranks.devices[rank].make);
     }
     std::ranges::sort(makes);
+    if (config.cluster.makes.size() > 1) {
+        std::vector<std::string_view> kinds;
+        for (const int make : makes)
+            kinds.push_back(config.cluster.makes[static_cast<std::size_t>(make)].device);
+        device.name = fmt::format("{}: {}", stage, fmt::join(kinds, " and "));
+    }
     std::vector<std::vector<int>>& known = config.parallel.makes;
     device.make = static_cast<int>(std::ranges::find(known, makes) - known.begin());
     if (device.make == std::ssize(known))
@@ -314,6 +321,26 @@ void divide_among_replicas(Config& config, std::int64_t samples) {
     config.parallel.makes.clear();
     for (int stage = 0; stage < parallel.pipeline; ++stage)
         gather_holders(stage, ranks, config);
+}
+
+Config with_hosts(Config config, const std::vector<int>& hosts) {
+    const ClusterRanks& all = *config.parallel.ranks;
+    bool by_number = true;
+    for (std::size_t rank = 0; rank < all.devices.size(); ++rank)
+        by_number = by_number && all.devices[rank].host == fmt::format("host {}", all.host[rank]);
+    std::vector<DeviceConfig> devices;
+    int number = 0;
+    for (const int host : hosts) {
+        for (std::size_t rank = 0; rank < all.devices.size(); ++rank)
+            if (all.host[rank] == host) {
+                DeviceConfig& device = devices.emplace_back(all.devices[rank]);
+                if (by_number)
+                    device.host = fmt::format("host {}", number);
+            }
+        ++number;
+    }
+    set_ranks(std::move(devices), config.parallel);
+    return config;
 }
 
 Config ungrouped(Config config) {

@@ -237,6 +237,8 @@ constexpr ConfigKey kSearchKeys[] = {
      kOfClusters},
     {"unequal_blocks", flag_key<kSearch, &Search::unequal_blocks>(), KeyShown::Always, "",
      "`false`: all stages have as equal numbers of blocks as possible", kOfClusters},
+    {"arrange_hosts", flag_key<kSearch, &Search::arrange_hosts>(), KeyShown::Always, "",
+     "`false`: stages are placed on hosts that differ in the order of the file", kOfClusters},
     {"program", choice_key<kSearch, &Search::program>(), KeyShown::IfSet, "any",
      "the training program that is to run the plan: only plans that `simulate --arguments` writes for this program are "
      "tried, see [clusters.md](clusters.md#plans-for-a-program)",

@@ -10,8 +10,11 @@
 #include "workloads/error.h"
 #include "workloads/transformers/transformer_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -87,6 +90,18 @@ public:
                 parts_->least_saved = std::min(parts_->least_saved, saved(block));
         }
         return parts_ ? &*parts_ : nullptr;
+    }
+
+    // The costs with these numbers of blocks.
+    Costs of(const Shape& shape, const std::vector<int>& blocks) const {
+        std::vector<std::string> cuts;
+        int next = 0;
+        for (std::size_t stage = 0; stage + 1 < blocks.size(); ++stage) {
+            next += blocks[stage];
+            cuts.push_back(next < chosen_.workload.transformer->layers ? fmt::format("block.{}", next) : "head");
+        }
+        const StageSplit split = split_at(layers_.model.layers, cuts);
+        return complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape);
     }
 
     const Costs& of(const Shape& shape) {
@@ -271,6 +286,43 @@ std::vector<int> balanced_blocks(const Config& config, const ClusterChoice& choi
     const auto facts = facts_of(config, choice);
     CostsOfGroup group(config, choice);
     return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(), false).balanced;
+}
+
+std::int64_t divisions_of(int blocks, int stages, std::int64_t most) {
+    const int inner = std::max(0, stages - 2);
+    if (stages < 2 || blocks < inner)
+        return stages == 1 ? 1 : 0;
+    // The rest of the blocks is divided among all stages: (rest + stages - 1) over (stages - 1).
+    double count = 1;
+    for (int k = 1; k < stages; ++k)
+        count = std::min(count * (blocks - inner + k) / k, 1e15);
+    return std::min(most, static_cast<std::int64_t>(count + 0.5));
+}
+
+std::vector<BoundedDivision> bounded_divisions(const Config& config, const ClusterChoice& choice, Ns limit) {
+    const auto facts = facts_of(config, choice);
+    ClusterChoice even = choice;
+    even.blocks.clear();
+    const CostsOfGroup group(config, even);
+    const int stages = choice.stages(), all = config.workload.transformer->layers;
+    std::vector<BoundedDivision> divisions;
+    std::vector<int> blocks(static_cast<std::size_t>(stages), 0);
+    const std::function<void(int, int)> divide = [&](int stage, int rest) {
+        if (stage + 1 < stages) {
+            for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
+                blocks[static_cast<std::size_t>(stage)] = number;
+                divide(stage + 1, rest - number);
+            }
+            return;
+        }
+        blocks.back() = rest;
+        const Costs costs = group.of(facts->shape, blocks);
+        const Shortage shortage = worst_of(least_memory(*facts, costs), group.devices());
+        if (const Ns bound = least_step_time(*facts, costs); bound < limit && shortage.needs <= shortage.has)
+            divisions.push_back({bound, blocks});
+    };
+    divide(0, all);
+    return divisions;
 }
 
 std::vector<ClusterChoice> moves_of(const Config& config, const ClusterChoice& choice, unsigned seed,

@@ -41,6 +41,16 @@ BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>
 
 // Returns the numbers of blocks that balance the devices of a choice, of each stage (search/clusters/split_bounds.h).
 std::vector<int> balanced_blocks(const Config& config, const ClusterChoice& choice);
+// Returns in how many ways a choice's stages can have the blocks, at most `most`: inner stages have one or more.
+std::int64_t divisions_of(int blocks, int stages, std::int64_t most);
+// A division of the blocks of a choice. No plan of it has a shorter step.
+struct BoundedDivision {
+    Ns step_time = 0;
+    std::vector<int> blocks;
+};
+// Returns all divisions of a choice whose memory may fit, without those that are no faster than `limit`.
+std::vector<BoundedDivision> bounded_divisions(const Config& config, const ClusterChoice& choice, Ns limit);
+
 // Returns choices with other numbers of blocks, as moves_of() does, of which it keeps `most`.
 std::vector<ClusterChoice> moves_of(const Config& config, const ClusterChoice& choice, unsigned seed, std::size_t most);
 

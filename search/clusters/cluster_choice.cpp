@@ -82,6 +82,11 @@ bool takes_stages(const Schedule& schedule, const ClusterChoice& choice) {
     return schedule.placement.fits(choice.stages(), choice.degrees.pipeline) && (choice.chunks > 1 || !is_looped);
 }
 
+bool takes_sequence(const Config& config, int tensor) {
+    const bool may_be_sequence = !config.places.contains("parallel.sequence") || config.parallel.degrees.sequence;
+    return tensor > 1 && may_be_sequence;
+}
+
 // Completes a choice whose degrees, schedule and size are set.
 Misfit complete_choice(const Config& config, ClusterChoice& choice) {
     Parallel& degrees = choice.degrees;
@@ -106,8 +111,7 @@ Misfit complete_choice(const Config& config, ClusterChoice& choice) {
     const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
     if (config.search.mini_batch % each != 0 || config.search.mini_batch / each > kMostBatches)
         return Misfit::MiniBatch;
-    const bool may_be_sequence = !config.places.contains("parallel.sequence") || config.parallel.degrees.sequence;
-    degrees.sequence = degrees.tensor > 1 && may_be_sequence;
+    degrees.sequence = takes_sequence(config, degrees.tensor);
     return Misfit::None;
 }
 
@@ -173,6 +177,36 @@ ClusterLists lists_of(const Config& config) {
             listed_or(search.zero, {0, 1, 3}),
             listed_or(search.recomputed, std::move(recompute))};
 }
+
+}  // namespace
+
+std::vector<ClusterChoice> ways_to_share_layers(const Config& config) {
+    const ClusterLists lists = lists_of(config);
+    const Transformer& model = *config.workload.transformer;
+    std::vector<ClusterChoice> ways;
+    ClusterChoice way;
+    Parallel& degrees = way.degrees;
+    degrees = config.parallel.degrees;
+    degrees.pipeline = 1;
+    degrees.zero = 0;
+    degrees.recompute = RecomputeKind::None;
+    for (const int tensor : lists.tensor)
+        for (const int context : lists.context)
+            for (const int expert : lists.expert)
+                for (const int size : lists.sizes) {
+                    degrees.tensor = tensor;
+                    degrees.context = context;
+                    degrees.expert = expert;
+                    degrees.data = std::max(1, expert / (tensor * context));
+                    degrees.sequence = takes_sequence(config, tensor);
+                    way.micro_batch_size = size;
+                    if (model.heads % tensor == 0 && config.workload.options.sequence_length % context == 0)
+                        ways.push_back(way);
+                }
+    return ways;
+}
+
+namespace {
 
 class ClusterChoiceList {
 public:
@@ -266,6 +300,18 @@ std::string print_blocks(const std::vector<int>& blocks) {
     return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
+// Returns the numbers as "[2-3, 0-1]".
+std::string print_hosts(const std::vector<int>& hosts) {
+    std::vector<std::string> parts;
+    for (std::size_t first = 0, end = 0; first < hosts.size(); first = end) {
+        for (end = first + 1; end < hosts.size() && hosts[end] == hosts[end - 1] + 1;)
+            ++end;
+        parts.push_back(end - first > 1 ? fmt::format("{}-{}", hosts[first], hosts[end - 1])
+                                        : std::to_string(hosts[first]));
+    }
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
 // Returns the layout in the notation of Megatron-LM, as "Ett|tt|tL".
 std::string layout_of(const std::vector<int>& blocks) {
     std::vector<std::string> stages;
@@ -282,7 +328,8 @@ bool ClusterChoice::operator==(const ClusterChoice& other) const {
     const auto key = [](const ClusterChoice& one) {
         const Parallel& own = one.degrees;
         return std::tuple(one.schedule, one.chunks, one.micro_batch_size, own.tensor, own.pipeline, own.context,
-                          own.expert, own.data, own.zero, own.recompute, own.recomputed, own.sequence, one.blocks);
+                          own.expert, own.data, own.zero, own.recompute, own.recomputed, own.sequence, one.blocks,
+                          one.hosts);
     };
     return key(*this) == key(other);
 }
@@ -297,11 +344,13 @@ std::string print(const ClusterChoice& choice) {
         text += fmt::format(", expert {}", own.expert);
     text += fmt::format(", data {}, micro-batches of {}, zero {}, recompute {}", own.data, choice.micro_batch_size,
                         own.zero, name_of(own.recompute));
-    return choice.blocks.empty() ? text : text + ", blocks " + print_blocks(choice.blocks);
+    if (!choice.blocks.empty())
+        text += ", blocks " + print_blocks(choice.blocks);
+    return choice.hosts.empty() ? text : text + ", hosts " + print_hosts(choice.hosts);
 }
 
 Config config_of(const Config& config, const ClusterChoice& choice) {
-    Config chosen = config;
+    Config chosen = choice.hosts.empty() ? config : with_hosts(config, choice.hosts);
     PipelineConfig& pipeline = chosen.pipeline;
     chosen.parallel.degrees = choice.degrees;
     pipeline.schedule = choice.schedule;

@@ -17,6 +17,7 @@ struct ClusterChoice {
     int micro_batch_size = 1;  // sequences
     Parallel degrees;
     std::vector<int> blocks = {};  // of each stage; empty: as evenly as possible (even_blocks)
+    std::vector<int> hosts = {};   // by number, in the order in which stages are placed; empty: as in the file
 
     int stages() const { return degrees.pipeline * chunks; }
     bool operator==(const ClusterChoice& other) const;
@@ -27,6 +28,10 @@ std::string print(const ClusterChoice& choice);
 
 // Returns the config with this choice in it, ready for make_job.
 Config config_of(const Config& config, const ClusterChoice& choice);
+
+// Returns the degrees and sizes of micro-batches of `config.search` that layers may have, with one stage and without
+// recomputation.
+std::vector<ClusterChoice> ways_to_share_layers(const Config& config);
 
 // Returns all choices of `config.search`, in a fixed order. Those with the same degrees and size are neighbours. Throws
 // Error (BadInput) at the key that leaves nothing to try.

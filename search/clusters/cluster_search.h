@@ -20,10 +20,11 @@ namespace pw {
 
 struct ClusterLimits {
     double seconds = std::numeric_limits<double>::infinity();
-    int threads = 1;                         // never change the answer, unless something ends the search
-    std::size_t exact = 10;                  // this many degrees are proven the best, each with its best plan
-    std::function<bool()> should_stop = {};  // asked often, by all threads
-    SearchTeam team = {};                    // shares the work; the result is that of one process
+    int threads = 1;                            // never change the answer, unless something ends the search
+    std::size_t exact = 10;                     // this many degrees are proven the best, each with its best plan
+    std::function<bool()> should_stop = {};     // asked often, by all threads
+    Ns below = std::numeric_limits<Ns>::max();  // plans with longer steps need not be found
+    SearchTeam team = {};                       // shares the work; the result is that of one process
     // Returns why a plan with this config must not be proposed; empty: it may be. Null: every plan may be. One answer
     // for each config, on all processes.
     std::function<std::string(const Config& config)> refusal = {};
@@ -65,7 +66,9 @@ struct ClusterResult {
     std::string refusal;                    // of the fastest one by its bound
     int untried = 0;                        // are ordered by costs, which takes long, and might be faster
     int fitting = 0;                        // how many of `plans` fit
-    int left_out = 0;                       // for which there was not enough memory
+    // Orders of hosts: searched, no faster by their bounds, and not searched although they may be faster.
+    int orders = 1, slow_orders = 0, orders_left = 0;
+    int left_out = 0;  // for which there was not enough memory
     SearchStop stop = SearchStop::None;
 
     const ClusterPlan* best() const;  // null if there is none

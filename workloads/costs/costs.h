@@ -213,7 +213,7 @@ class CostTable {
 public:
     CostTable(const Model& model, const Profile& profile, int samples);
 
-    // These are costs by layer, without fetching the data batch. Of several makes, each time is the shortest.
+    // These are costs by layer, without fetching the data batch. Each time is the shortest of all makes.
     const std::vector<StageCost>& alone() const { return shortest_.alone; }
     const std::vector<StageCost>& busy() const { return shortest_.busy; }  // empty when they are no slower
     const std::vector<LayerBytes>& bytes() const { return bytes_; }

@@ -1,0 +1,156 @@
+#include "search/clusters/block_search.h"
+
+#include "search/clusters/block_moves.h"
+#include "search/clusters/plan_attempts.h"
+#include "search/plans/plan_choice.h"
+#include "workloads/lower_bound.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+constexpr std::int64_t kMostDivisions = 5000;  // of a search that simulates all of them, if bounds do not exclude them
+constexpr std::size_t kMostMoved = 4;          // choices whose blocks are moved
+constexpr std::size_t kMostBalanced = 512;     // choices of which the best ones are those
+
+// Returns whether the plan of this choice, with equal numbers of blocks, is known and no worse.
+bool has_better(const std::vector<ClusterPlan>& plans, const ClusterChoice& choice, const ClusterPlan& plan) {
+    const auto equal = std::ranges::find(plans, choice, &ClusterPlan::choice);
+    return equal != plans.end() && !is_better(plan, *equal);
+}
+
+class BlockSearch {
+public:
+    explicit BlockSearch(ClusterSearchState& state) : state_(state) {}
+
+    void run() {
+        const auto is_faster = [&](const ChoiceBounds& bounds) { return bounds.expected_moved < state_.limit_of(1); };
+        std::vector<std::size_t> order = in_order(state_.bounds, is_faster, &ChoiceBounds::expected_moved);
+        std::erase_if(order, [&](std::size_t index) {
+            return searched_schedule(state_.config, state_.choices[index].schedule).needs_costs ||
+                   state_.refuses(state_.choices[index]);
+        });
+        // On unlike devices, balanced numbers make most choices faster: the best ones are those of balanced plans.
+        const bool are_alike = state_.config.parallel.ranks->are_alike;
+        std::set<std::tuple<DegreesKey, std::string, int>> kinds;
+        std::erase_if(order, [&](std::size_t index) {
+            const ClusterChoice& choice = state_.choices[index];
+            return !are_alike && !kinds.emplace(degrees_key(choice), choice.schedule, choice.chunks).second;
+        });
+        order.resize(std::min(order.size(), are_alike ? kMostMoved : kMostBalanced));
+        std::vector<std::pair<std::size_t, ClusterPlan>> starts = balanced(order);
+        starts.resize(std::min(starts.size(), kMostMoved));
+        std::size_t moved = 0;
+        for (auto& [index, start] : starts) {
+            if (state_.bounds[index].least_moved >= state_.limit_of(1) || state_.is_over())
+                continue;
+            ClusterPlan plan = with_moved_blocks(std::move(start), state_.bounds[index], state_.config, state_.limits,
+                                                 state_.deadline, [&] { return state_.is_over(); });
+            if (plan.fits && !has_better(state_.result.plans, state_.choices[index], plan))
+                state_.add(std::move(plan));
+            state_.show("splits", ++moved, starts.size());
+        }
+        try_all_divisions();
+        state_.result.equal_bound = state_.result.lower_bound;
+        if (!state_.every_bound)
+            return;
+        state_.result.lower_bound = std::min(state_.result.lower_bound, state_.limit_of(1));
+        for (std::size_t index = 0; index < state_.choices.size(); ++index)
+            if (state_.bounds[index].least_moved < state_.result.lower_bound && !state_.refuses(state_.choices[index]))
+                state_.result.lower_bound = state_.bounds[index].least_moved;
+    }
+
+private:
+    // Bounds every division of the blocks of a small space, and simulates those that may be the fastest one.
+    void try_all_divisions() {
+        std::vector<std::size_t> open;
+        std::int64_t count = 0;
+        for (std::size_t index = 0; index < state_.choices.size(); ++index) {
+            if (state_.bounds[index].least_moved >= state_.limit_of(1) || state_.refuses(state_.choices[index]))
+                continue;
+            open.push_back(index);
+            count += searched_schedule(state_.config, state_.choices[index].schedule).needs_costs
+                         ? kMostDivisions + 1
+                         : divisions_of(state_.config.workload.transformer->layers, state_.choices[index].stages(),
+                                        kMostDivisions + 1);
+            if (count > kMostDivisions)
+                return;
+        }
+        std::vector<std::pair<BoundedDivision, std::size_t>> divisions;
+        for (const std::size_t index : open) {
+            if (state_.is_over())
+                return;
+            for (BoundedDivision& division :
+                 bounded_divisions(state_.config, state_.choices[index], state_.limit_of(1)))
+                divisions.emplace_back(std::move(division), index);
+        }
+        std::ranges::stable_sort(divisions, {}, [](const auto& one) { return one.first.step_time; });
+        std::size_t next = 0;
+        while (next < divisions.size() && divisions[next].first.step_time < state_.limit_of(1) && !state_.is_over()) {
+            std::vector<ClusterChoice> batch;
+            std::vector<Ns> least;
+            for (; next < divisions.size() && batch.size() < kPlansAtOnce; ++next) {
+                ClusterChoice& choice = batch.emplace_back(state_.choices[divisions[next].second]);
+                choice.blocks = divisions[next].first.blocks;
+                least.push_back(divisions[next].first.step_time);
+                if (state_.refuses(choice)) {
+                    batch.pop_back();
+                    least.pop_back();
+                }
+            }
+            std::vector<const ClusterChoice*> tried;
+            for (const ClusterChoice& choice : batch)
+                tried.push_back(&choice);
+            std::vector<Attempt> attempts = attempts_at(tried, state_.config, state_.limits, state_.deadline);
+            for (std::size_t k = 0; k < attempts.size(); ++k)
+                if (std::optional<ClusterPlan>& plan = attempts[k].plan; plan && plan->fits) {
+                    check_lower_bound(least[k], plan->step_time, print(plan->choice));
+                    if (plan->step_time < state_.limit_of(1))
+                        state_.add(std::move(*plan));
+                }
+            state_.show("divisions", next, divisions.size());
+        }
+        const Ns left = next < divisions.size() ? divisions[next].first.step_time : ChoiceBounds::kNoStep;
+        for (const std::size_t index : open)
+            state_.bounds[index].least_moved = std::max(state_.bounds[index].least_moved, left);
+    }
+
+    // Returns the plans of choices with balanced numbers of blocks, the best one first. Lists all that fit but the ones
+    // whose blocks are moved.
+    std::vector<std::pair<std::size_t, ClusterPlan>> balanced(const std::vector<std::size_t>& order) {
+        std::vector<std::pair<std::size_t, ClusterPlan>> plans;
+        for (std::size_t next = 0; next < order.size() && !state_.is_over();) {
+            const std::size_t first = next;
+            std::vector<const ClusterChoice*> batch;
+            for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
+                batch.push_back(&state_.choices[order[next]]);
+            std::vector<std::optional<ClusterPlan>> found =
+                balanced_plans(batch, state_.config, state_.limits, state_.deadline);
+            for (std::size_t k = 0; k < found.size(); ++k)
+                if (found[k])
+                    plans.emplace_back(order[first + k], std::move(*found[k]));
+        }
+        std::ranges::stable_sort(plans, [](const auto& a, const auto& b) { return is_better(a.second, b.second); });
+        for (std::size_t k = kMostMoved; k < plans.size(); ++k)
+            if (auto& [index, plan] = plans[k];
+                plan.fits && !has_better(state_.result.plans, state_.choices[index], plan))
+                state_.add(plan);
+        return plans;
+    }
+
+    ClusterSearchState& state_;
+};
+
+}  // namespace
+
+void move_blocks(ClusterSearchState& state) { BlockSearch(state).run(); }
+
+}  // namespace pw

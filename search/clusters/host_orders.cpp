@@ -1,0 +1,143 @@
+#include "search/clusters/host_orders.h"
+
+#include "job/makes.h"
+#include "job/transformer_job.h"
+#include "search/clusters/cluster_choice.h"
+#include "workloads/transformers/layer_costs.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace pw {
+
+namespace {
+
+constexpr std::size_t kMostKinds = 4;      // of hosts that are put into every order
+constexpr std::size_t kMostOrders = 5000;  // that are listed
+
+struct HostKind {
+    std::vector<int> hosts;
+    std::map<int, double> speeds;  // by make: the speeds of the devices of one host, added up
+};
+
+std::vector<HostKind> kinds_of_hosts(const ClusterRanks& ranks) {
+    using DeviceKey = std::tuple<int, double, Bytes>;
+    std::map<int, std::vector<DeviceKey>> devices_of;
+    for (std::size_t rank = 0; rank < ranks.devices.size(); ++rank)
+        devices_of[ranks.host[rank]].emplace_back(ranks.devices[rank].make, ranks.devices[rank].speed,
+                                                  ranks.usable[rank]);
+    std::map<std::vector<DeviceKey>, std::size_t> known;
+    std::vector<HostKind> kinds;
+    for (const auto& [host, devices] : devices_of) {
+        const auto [found, is_new] = known.try_emplace(devices, kinds.size());
+        if (is_new) {
+            HostKind& kind = kinds.emplace_back();
+            for (const auto& [make, speed, memory] : devices)
+                kind.speeds[make] += speed;
+        }
+        kinds[found->second].hosts.push_back(host);
+    }
+    return kinds;
+}
+
+// Returns the least device-seconds of each layer for one sample, by make: of all ways to share it that are searched.
+std::vector<std::vector<double>> least_work(const Config& config) {
+    const std::size_t makes = std::max<std::size_t>(1, config.cluster.makes.size());
+    std::vector<std::vector<double>> least(makes);
+    for (const ClusterChoice& choice : ways_to_share_layers(config))
+        for (std::size_t make = 0; make < makes; ++make) {
+            Config alike = config.cluster.makes.empty() ? config : of_make(config, static_cast<int>(make), {});
+            alike.parallel.degrees = choice.degrees;
+            const TransformerJob job = transformer_job_of(alike);
+            const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(choice.micro_batch_size);
+            const double share =
+                static_cast<double>(choice.degrees.tensor * choice.degrees.context) / choice.micro_batch_size;
+            least[make].resize(layers.size(), std::numeric_limits<double>::infinity());
+            for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+                const TransformerLayerCost& cost = layers[layer];
+                least[make][layer] =
+                    std::min(least[make][layer], share * (cost.forward + cost.backward_input + cost.backward_weight));
+            }
+        }
+    return least;
+}
+
+// All devices work all the time at best. A second of a device counts as much as the work of all layers that the device
+// does in it; a layer counts where it counts least.
+class WorkBound {
+public:
+    explicit WorkBound(const Config& config) : least_(least_work(config)), samples_(config.search.mini_batch) {}
+
+    Ns of(const std::map<int, double>& speeds) const {
+        double rate = 0;
+        for (const auto& [make, speed] : speeds)
+            rate += speed / work(make);
+        double all = 0;
+        for (std::size_t layer = 0; layer < least_.front().size(); ++layer) {
+            double counted = std::numeric_limits<double>::infinity();
+            for (const auto& [make, speed] : speeds)
+                counted = std::min(counted, least_[static_cast<std::size_t>(make)][layer] / work(make));
+            all += counted;
+        }
+        return static_cast<Ns>(static_cast<double>(samples_) * all / rate * 1e9 * (1 - 1e-9));
+    }
+
+private:
+    double work(int make) const {
+        const std::vector<double>& layers = least_[static_cast<std::size_t>(make)];
+        return std::accumulate(layers.begin(), layers.end(), 0.0);
+    }
+
+    std::vector<std::vector<double>> least_;
+    std::int64_t samples_;
+};
+
+}  // namespace
+
+std::vector<HostOrder> host_orders(const Config& config) {
+    const std::vector<HostKind> kinds = kinds_of_hosts(*config.parallel.ranks);
+    if (kinds.size() < 2 || kinds.size() > kMostKinds)
+        return {};
+    const WorkBound bound(config);
+    std::vector<HostOrder> orders;
+    std::set<std::vector<int>> known;
+    std::vector<int> given(std::size_t(1) +
+                           static_cast<std::size_t>(*std::ranges::max_element(config.parallel.ranks->host)));
+    std::iota(given.begin(), given.end(), 0);
+    known.insert(given);
+    std::vector<std::size_t> order(kinds.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    do {
+        std::vector<std::size_t> used(kinds.size(), 0);
+        for (bool more = true; more && orders.size() < kMostOrders;) {
+            std::size_t digit = 0;
+            for (; digit < kinds.size() && used[digit] == kinds[digit].hosts.size(); ++digit)
+                used[digit] = 0;
+            more = digit < kinds.size();
+            if (!more)
+                break;
+            ++used[digit];
+            HostOrder own;
+            std::map<int, double> speeds;
+            for (const std::size_t kind : order) {
+                own.hosts.insert(own.hosts.end(), kinds[kind].hosts.begin(),
+                                 kinds[kind].hosts.begin() + static_cast<std::ptrdiff_t>(used[kind]));
+                for (const auto& [make, speed] : kinds[kind].speeds)
+                    if (used[kind] > 0)
+                        speeds[make] += static_cast<double>(used[kind]) * speed;
+            }
+            if (!known.insert(own.hosts).second)
+                continue;
+            own.least = bound.of(speeds);
+            orders.push_back(std::move(own));
+        }
+    } while (std::ranges::next_permutation(order).found);
+    std::ranges::stable_sort(orders, {}, &HostOrder::least);
+    return orders;
+}
+
+}  // namespace pw

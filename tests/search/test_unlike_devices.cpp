@@ -1,0 +1,169 @@
+// Searches on devices of several makes, against every choice and every division of the blocks, simulated one by one.
+#include "job/job.h"
+#include "job/transformer_job.h"
+#include "report/report.h"
+#include "search/clusters/cluster_search.h"
+#include "search/plans/makespan.h"
+#include "tests/support/config_text.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace pw {
+namespace {
+
+constexpr const char* kSmallModel =
+    R"({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 8,
+        "num_key_value_heads": 8, "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 4096})";
+
+void for_each_division(int blocks, int stages, const std::function<void(const std::vector<int>&)>& visit) {
+    std::vector<int> split(static_cast<std::size_t>(stages), 0);
+    const std::function<void(int, int)> divide = [&](int stage, int rest) {
+        if (stage + 1 == stages) {
+            split.back() = rest;
+            return visit(split);
+        }
+        for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
+            split[static_cast<std::size_t>(stage)] = number;
+            divide(stage + 1, rest - number);
+        }
+    };
+    divide(0, blocks);
+}
+
+// Calls `visit` with every order of some or all hosts in which equal hosts follow one another, in the order of the
+// file.
+void for_each_order(const std::vector<std::string>& rows, const std::function<void(const std::vector<int>&)>& visit) {
+    std::vector<int> order;
+    const auto row_of = [&](int host) -> const std::string& { return rows[static_cast<std::size_t>(host)]; };
+    const std::function<void()> extend = [&] {
+        if (!order.empty())
+            visit(order);
+        for (int host = 0; host < std::ssize(rows); ++host) {
+            std::vector<int> equal;  // hosts with the same row before it, in the file
+            for (int other = 0; other < host; ++other)
+                if (row_of(other) == row_of(host))
+                    equal.push_back(other);
+            const auto alike = std::ranges::count_if(order, [&](int other) { return row_of(other) == row_of(host); });
+            const bool follows = equal.empty() || (!order.empty() && order.back() == equal.back());
+            if (alike != std::ssize(equal) || !follows || std::ranges::count(order, host) > 0)
+                continue;
+            order.push_back(host);
+            extend();
+            order.pop_back();
+        }
+    };
+    extend();
+}
+
+struct RandomCluster {
+    std::vector<std::string> rows;  // of the hosts
+    std::string text;
+};
+
+// Two or three hosts of random kinds, speeds and memories, and a few dimensions with two values each.
+RandomCluster random_cluster(std::mt19937& random) {
+    const auto pick = [&](std::initializer_list<const char*> all) { return all.begin()[random() % all.size()]; };
+    RandomCluster drawn;
+    std::string hosts;
+    const int count = 2 + static_cast<int>(random() % 2);
+    for (int host = 0; host < count; ++host) {
+        if (host > 0 && random() % 3 == 0)
+            drawn.rows.push_back(drawn.rows.back());
+        else
+            drawn.rows.push_back(fmt::format("    - {{device: {}, devices: 2, speed: {}, memory: {}}}\n",
+                                             pick({"h100-sxm-80", "a100-sxm-40", "a100-sxm-80"}),
+                                             pick({"1", "1", "0.4", "1.7"}),
+                                             pick({"80 GB", "40 GB", "16 GB", "9 GB"})));
+        hosts += drawn.rows.back();
+    }
+    const bool is_looped = random() % 3 == 0;
+    drawn.text = fmt::format(
+        R"(
+workload: {{model: config.json, sequence_length: 1024}}
+cluster:
+  hosts:
+{}  between: {}
+training: {{precision: bf16, optimizer: adamw}}
+search: {{mini_batch: 12, tensor: [1, 2], pipeline: [{}], context: [1], chunks: [{}], schedules: [{}], zero: [{}],
+         recompute: none, micro_batch_sizes: [1]}}
+)",
+        hosts, pick({"hdr200", "ndr400", "{bandwidth: 1 GB/s, latency: 20 us}"}), pick({"2", "1, 2"}),
+        is_looped ? "2" : "1",
+        is_looped ? pick({"interleaved", "zb-v", "v-half"}) : pick({"1f1b", "gpipe", "zb-h1", "chimera"}),
+        pick({"0", "1", "0, 1"}));
+    return drawn;
+}
+
+TEST(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
+    const char* wanted = std::getenv("PIPEWRIGHT_SPACES");
+    const int rounds = wanted == nullptr ? 40 : std::atoi(wanted);
+    int unequal = 0, infeasible = 0, ordered = 0, idle = 0;
+    const TemporaryFolder folder;
+    folder.write("config.json", kSmallModel);
+    for (int round = 0; round < rounds; ++round) {
+        std::mt19937 random(static_cast<unsigned>(round));
+        const RandomCluster drawn = random_cluster(random);
+        if (std::ranges::all_of(drawn.rows, [&](const std::string& row) { return row == drawn.rows.front(); }))
+            continue;  // hosts that are alike are all used
+        SCOPED_TRACE(fmt::format("round {}:\n{}", round, drawn.text));
+        const Config given = load_config(folder.write("cfg.yaml", drawn.text), {});
+        Ns best = std::numeric_limits<Ns>::max(), equal = best;
+        const auto simulate_all = [&](const Config& config, const ClusterChoice& choice) {
+            const auto simulate = [&](const std::vector<int>& blocks) {
+                ClusterChoice own = choice;
+                own.blocks = blocks;
+                Notices notices;
+                try {
+                    const Report report = predicted_report(make_job(config_of(config, own), notices), false);
+                    if (!fits(report))
+                        return;
+                    best = std::min(best, report.metrics.step_time);
+                    if (blocks.empty())
+                        equal = std::min(equal, report.metrics.step_time);
+                } catch (const Error&) {  // its schedule refuses it
+                }
+            };
+            simulate({});
+            if (choice.stages() > 1)
+                for_each_division(config.workload.transformer->layers, choice.stages(), simulate);
+        };
+        for_each_order(drawn.rows, [&](const std::vector<int>& hosts) {
+            const Config config = with_hosts(given, hosts);
+            try {
+                for (const ClusterChoice& choice : cluster_choices(config))
+                    simulate_all(config, choice);
+            } catch (const Error&) {  // no choice takes this number of devices
+            }
+        });
+        const ClusterResult result = search_cluster(given);
+        if (best == std::numeric_limits<Ns>::max()) {
+            EXPECT_EQ(result.best(), nullptr);
+            ++infeasible;
+            continue;
+        }
+        EXPECT_EQ(result.lower_bound, best) << "the space is small: the best plan is proven";
+        if (equal != std::numeric_limits<Ns>::max())
+            EXPECT_LE(result.equal_bound, equal);
+        ASSERT_NE(result.best(), nullptr) << best;
+        EXPECT_EQ(result.best()->step_time, best);
+        unequal += result.best()->step_time < equal;
+        ordered += !result.best()->choice.hosts.empty();
+        idle += !result.best()->choice.hosts.empty() && result.best()->choice.hosts.size() < drawn.rows.size();
+    }
+    EXPECT_GT(unequal, rounds / 4);
+    EXPECT_LT(infeasible, rounds / 2);
+    EXPECT_GT(ordered, rounds / 8);
+    EXPECT_GT(idle, 0);
+}
+
+}  // namespace
+}  // namespace pw
