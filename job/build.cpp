@@ -8,6 +8,7 @@
 #include "job/settings.h"
 #include "job/transformer_job.h"
 #include "schedules/plan/gradient_sums.h"
+#include "workloads/bounded.h"
 #include "workloads/costs/slices.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/models/blocks.h"
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <string>
@@ -329,10 +331,10 @@ void lengthen(std::vector<LayerProfile>& layers, const std::vector<LayerProfile>
 // Devices of several makes have the times of each of them.
 Profile profile_of_makes(const Config& config, const Model& model) {
     std::optional<Profile> all;
-    const std::vector<std::vector<int>> makes = makes_of_plan(config);
-    for (const std::vector<int>& together : makes) {
+    const std::vector<PlanMake> makes = makes_of_plan(config);
+    for (const PlanMake& together : makes) {
         std::vector<LayerProfile> layers;
-        for (const int make : together) {
+        for (const int make : together.makes) {
             const Config alike = of_make(config, make, together);
             Profile own = profile_of(alike, model);
             if (model_file(alike.workload.model) != ModelFile::None) {
@@ -361,7 +363,7 @@ Profile profile_of_makes(const Config& config, const Model& model) {
 }  // namespace
 
 Profile profile_of(const Config& config, const Model& model) {
-    if (!config.cluster.makes.empty())
+    if (!makes_of_plan(config).empty())
         return profile_of_makes(config, model);
     Profile profile = in_cluster(cost_source_of(config).profile(config, model), config);
     if (!config.cluster.profile.empty())
@@ -466,6 +468,37 @@ Dataset open_dataset(const Config& config, const Model& model) {
     return data;
 }
 
+namespace {
+
+// Gives stages whose devices have other degrees their sizes. Between stages, the ranks of the smaller one share a
+// tensor: each of them sends its part, or receives it from one or several ranks.
+void take_sizes_of_stages(Costs& costs, const Config& config, const Shape& shape) {
+    std::vector<int> ranks;  // that share a tensor, by stage
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const std::vector<int> devices = shape.devices_of(stage);
+        if (devices.size() > 1)
+            config.fail_at("parallel",
+                           fmt::format("schedule {} gives stage {} to {} devices, whose degrees differ",
+                                       config.pipeline.schedule, stage, devices.size()),
+                           "write one degree for all stages, or a schedule in which each stage has one device");
+        const Parallel& degrees = config.parallel.degrees_of(devices.front());
+        ranks.push_back(degrees.tensor * degrees.context);
+        if (const std::vector<StageBytes>& sizes = costs.times_on(devices.front()).sizes; !sizes.empty())
+            costs.bytes[static_cast<std::size_t>(stage)] = sizes[static_cast<std::size_t>(stage)];
+    }
+    TransformerJob whole = transformer_job_of(config);
+    whole.parallel.tensor = whole.parallel.context = 1;
+    whole.parallel.sequence = false;
+    const double tensor = TransformerLayers(whole).output_bytes(config.pipeline.micro_batch_size);
+    for (EdgeBytes& edge : costs.edges)
+        for (Bytes* bytes : {&edge.forward, &edge.backward})
+            if (*bytes > 0)
+                *bytes = bounded(std::ceil(tensor / std::min(ranks[static_cast<std::size_t>(edge.from)],
+                                                             ranks[static_cast<std::size_t>(edge.to)])));
+}
+
+}  // namespace
+
 Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<const Cluster> cluster,
                      const LayerGraph& graph, const StageSplit& split, const Shape& shape) {
     Costs costs = std::move(of_stages);
@@ -474,8 +507,11 @@ Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<cons
     add_settings(costs, config);
     cut_in_slices(costs, shape.slices);
     add_gradient_sums(costs, shape, ties_of(graph, split), config.sums);
-    if (is_transformer(config))
+    if (is_transformer(config)) {
         add_replicas(costs, transformer_jobs_of(config), split, config.pipeline.micro_batch_size);
+        if (!config.parallel.of_stages.empty())
+            take_sizes_of_stages(costs, config, shape);
+    }
     return costs;
 }
 

@@ -6,27 +6,33 @@
 
 namespace pw {
 
-std::vector<std::vector<int>> makes_of_plan(const Config& config) {
-    if (config.cluster.makes.empty())
+std::vector<PlanMake> makes_of_plan(const Config& config) {
+    if (config.cluster.makes.empty() && config.parallel.of_stages.empty())
         return {};
     if (is_transformer(config))
         return config.parallel.makes;
-    std::vector<std::vector<int>> makes;
+    std::vector<PlanMake> makes;
     for (int make = 0; make < std::ssize(config.cluster.makes); ++make)
-        makes.push_back({make});
+        makes.push_back({{make}, {}});
     return makes;
 }
 
-Config of_make(const Config& config, int make, const std::vector<int>& together) {
+Config of_make(const Config& config, int make) { return of_make(config, make, {{}, config.parallel.degrees}); }
+
+Config of_make(const Config& config, int make, const PlanMake& together) {
     Config alike = config;
+    alike.parallel.degrees = together.degrees;
+    alike.parallel.of_stages.clear();
     ClusterConfig& cluster = alike.cluster;
+    if (cluster.makes.empty())
+        return alike;
     static_cast<DeviceMake&>(cluster) = config.cluster.makes[static_cast<std::size_t>(make)];
     cluster.makes.clear();
     alike.parallel.per_host = cluster.per_host;
     const auto way_out = [](const DeviceMake& of) {
         return of.between_hosts ? of.adapters * of.between_hosts->bandwidth : 0;
     };
-    for (const int other : together) {
+    for (const int other : together.makes) {
         const DeviceMake& of = config.cluster.makes[static_cast<std::size_t>(other)];
         alike.parallel.per_host = std::min(alike.parallel.per_host, of.per_host);
         if (way_out(of) < way_out(cluster)) {
@@ -42,8 +48,8 @@ Config of_make(const Config& config, int make, const std::vector<int>& together)
 }
 
 Config of_first_make(const Config& config) {
-    const std::vector<std::vector<int>> makes = makes_of_plan(config);
-    return makes.empty() ? config : of_make(config, makes.front().front(), makes.front());
+    const std::vector<PlanMake> makes = makes_of_plan(config);
+    return makes.empty() ? config : of_make(config, makes.front().makes.front(), makes.front());
 }
 
 }  // namespace pw

@@ -8,12 +8,14 @@
 namespace pw {
 
 // Returns the makes of the devices of the plan, by DeviceConfig::make: a device of a transformer's plan stands for
-// devices of several makes. Empty if all devices are of the cluster's make.
-std::vector<std::vector<int>> makes_of_plan(const Config& config);
+// devices of several makes. Empty if all devices are of the cluster's make and have the same degrees.
+std::vector<PlanMake> makes_of_plan(const Config& config);
 
-// Returns the config as if all devices were of this make. Its links between hosts are the slowest among `together`,
-// the makes of devices that work together.
-Config of_make(const Config& config, int make, const std::vector<int>& together);
+// Returns the config as if all devices were of this make.
+Config of_make(const Config& config, int make);
+// Returns it for devices that work together, with their degrees: all are of this make, but the links between their
+// hosts are the slowest.
+Config of_make(const Config& config, int make, const PlanMake& together);
 // Returns the config as if all devices were of the first device's make: the config itself if there are no others.
 Config of_first_make(const Config& config);
 

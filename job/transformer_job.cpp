@@ -71,15 +71,13 @@ TransformerJob job_on_one_make(const Config& config) {
 
 }  // namespace
 
-TransformerJob transformer_job_of(const Config& config) {
-    return config.cluster.makes.empty() ? job_on_one_make(config) : job_on_one_make(of_first_make(config));
-}
+TransformerJob transformer_job_of(const Config& config) { return job_on_one_make(of_first_make(config)); }
 
 std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config) {
     std::vector<std::vector<TransformerJob>> jobs;
-    for (const std::vector<int>& together : makes_of_plan(config)) {
+    for (const PlanMake& together : makes_of_plan(config)) {
         std::vector<TransformerJob>& own = jobs.emplace_back();
-        for (const int make : together)
+        for (const int make : together.makes)
             own.push_back(job_on_one_make(of_make(config, make, together)));
     }
     if (jobs.empty())
@@ -90,15 +88,17 @@ std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& confi
 ClusterFacts pipeline_cluster_of(const Config& config) {
     RankLinks links;
     const ClusterRanks& ranks = *config.parallel.ranks;
-    if (config.cluster.makes.size() > 1) {
-        for (int make = 0; make < std::ssize(config.cluster.makes); ++make)
-            links.fabrics.push_back(job_on_one_make(of_make(config, make, {})).fabric);
+    const int stages = config.parallel.degrees.pipeline;
+    if (config.cluster.makes.size() > 1 || !config.parallel.of_stages.empty()) {
+        for (int make = 0; make < std::max<std::ptrdiff_t>(1, std::ssize(config.cluster.makes)); ++make)
+            links.fabrics.push_back(job_on_one_make(of_make(config, make)).fabric);
         for (const DeviceConfig& device : ranks.devices)
             links.fabric.push_back(device.make);
         links.host = ranks.host;
+        for (int stage = 0; stage <= stages; ++stage)
+            links.first_rank.push_back(config.parallel.first_rank_of(stage));
     }
-    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config))
-                                               : pipeline_cluster(config.parallel.degrees, links);
+    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config)) : pipeline_cluster(links);
     std::vector<DeviceKind> kinds;
     for (const DeviceConfig& device : config.cluster.devices)
         kinds.push_back({device.speed, config.parallel.makes.size() > 1 ? device.make : 0});

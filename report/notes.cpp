@@ -197,7 +197,7 @@ std::string note_on_rates(const Config& config) {
 std::string note_on_shapes(const Config& config) {
     std::set<std::string> measured;
     for (std::size_t make = 0; make < config.cluster.makes.size(); ++make)
-        if (const auto products = product_rates_of(of_make(config, static_cast<int>(make), {})))
+        if (const auto products = product_rates_of(of_make(config, static_cast<int>(make))))
             measured.insert(products->table.device);
     if (measured.size() > 1)
         return fmt::format(

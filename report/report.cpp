@@ -165,33 +165,36 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
 namespace {
 
 // "tensor 8, pipeline 2, data 4, ZeRO 1": the degrees above 1.
-std::string degrees_of(const Parallel& parallel) {
-    const std::pair<const char*, int> degrees[] = {{"tensor", parallel.tensor},
-                                                   {"pipeline", parallel.pipeline},
-                                                   {"context", parallel.context},
-                                                   {"expert", parallel.expert},
-                                                   {"data", parallel.data}};
+// Degrees that differ between stages are "tensor 2|1".
+std::string degrees_of(const ParallelConfig& config) {
+    constexpr std::pair<const char*, int Parallel::*> kDegrees[] = {
+        {"tensor", &Parallel::tensor}, {"pipeline", &Parallel::pipeline}, {"context", &Parallel::context},
+        {"expert", &Parallel::expert}, {"data", &Parallel::data},         {"ZeRO", &Parallel::zero}};
     std::string text;
-    for (const auto& [name, degree] : degrees)
-        if (degree > 1)
-            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, degree);
-    if (parallel.zero > 0)
-        text += fmt::format(", ZeRO {}", parallel.zero);
+    for (const auto& [name, degree] : kDegrees) {
+        std::vector<int> values;
+        for (const Parallel& own : config.of_stages)
+            values.push_back(own.*degree);
+        if (values.empty() || std::ranges::count(values, values.front()) == std::ssize(values))
+            values = {config.degrees.*degree};
+        if (const int usual = degree == &Parallel::zero ? 0 : 1; values.size() > 1 || values.front() > usual)
+            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, fmt::join(values, "|"));
+    }
     return text.empty() ? "one device" : text;
 }
 
 }  // namespace
 
 ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains) {
-    const Parallel& parallel = config.parallel.degrees;
-    const double flops = model_flops_per_sample(config, trains) / parallel.devices();
-    return {parallel.devices(),
-            parallel.data,
+    const auto devices = static_cast<int>(config.parallel.ranks->devices.size());
+    const double flops = model_flops_per_sample(config, trains) / devices;
+    return {devices,
+            config.parallel.degrees.data,
             samples_per_second * config.workload.options.sequence_length,
             samples_per_second * flops / peak_flops(config),
             {},
             {},
-            degrees_of(parallel)};
+            degrees_of(config.parallel)};
 }
 
 namespace {
@@ -214,12 +217,24 @@ bool has_parts(const Job& job) {
            !runs(job.plan, [](Op op) { return op == Op::Recompute; });
 }
 
+// Every device of the plan counts once.
 PassParts mean_parts(const Job& job, const Metrics& metrics) {
     const Config& config = job.config;
     PassParts parts;
     const int size = config.pipeline.micro_batch_size;
-    for (const TransformerLayerCost& layer : TransformerLayers(transformer_job_of(config)).all(size))
-        parts += layer.parts;
+    const auto jobs = transformer_jobs_of(config);
+    if (jobs.size() == 1) {
+        for (const TransformerLayerCost& layer : TransformerLayers(jobs.front().front()).all(size))
+            parts += layer.parts;
+    } else {
+        for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
+            const int device = job.plan.shape.devices_of(stage).front();
+            const auto make = static_cast<std::size_t>(job.costs.cluster->times_of(device));
+            parts += stage_parts(jobs[make].front(), job.split, job.costs.times_on(device).stage,
+                                 size)[static_cast<std::size_t>(stage)]
+                         .passes;
+        }
+    }
     const Parallel& parallel = config.parallel.degrees;
     const double samples = metrics.samples_per_second * static_cast<double>(metrics.step_time) * 1e-9;
     for (const auto& [name, seconds_of] : kPassParts)

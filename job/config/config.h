@@ -172,6 +172,13 @@ struct ClusterRanks {
     bool are_alike = true;              // all have one make, speed and memory
 };
 
+// The devices that have the stages of a device of the plan: their makes, ascending, and their degrees.
+struct PlanMake {
+    std::vector<int> makes;  // numbers in ClusterConfig::makes
+    Parallel degrees;        // of transformers
+    bool operator==(const PlanMake&) const = default;
+};
+
 // How the devices of a cluster share a transformer. The plan has a device for each stage of the pipeline, which stands
 // for the devices that have the stage: it is as fast as the slowest of them.
 struct ParallelConfig {
@@ -180,9 +187,18 @@ struct ParallelConfig {
     std::shared_ptr<const ClusterRanks> ranks = std::make_shared<const ClusterRanks>();
     int per_host = 1;           // devices of the largest host
     Bytes memory = kUnlimited;  // of the device that has least, as far as a program can use it
-    // The makes of the devices that have a stage: each different set, ascending. A device of the plan has the number of
-    // its set (DeviceConfig::make).
-    std::vector<std::vector<int>> makes;
+    // The degrees of each device of the plan, if they differ: of tensor and context, ZeRO, and what is recomputed.
+    // Empty: all have `degrees`.
+    std::vector<Parallel> of_stages;
+    // What devices of the plan stand for: each different row. A device of the plan has the number of its row
+    // (DeviceConfig::make).
+    std::vector<PlanMake> makes;
+
+    const Parallel& degrees_of(int device) const {
+        return of_stages.empty() ? degrees : of_stages[static_cast<std::size_t>(device)];
+    }
+    // Returns the first rank that has the stages of a device of the plan.
+    int first_rank_of(int device) const;
 };
 
 struct TrainingConfig {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <type_traits>
 
 namespace pw {
 namespace {
@@ -15,9 +16,37 @@ constexpr int kHighestDegree = 1'000'000;
 constexpr auto kParallel = &Config::parallel;
 constexpr auto kDegrees = &ParallelConfig::degrees;
 
+// A key of one value for all stages, or of a list with one for each device of the pipeline.
+template <auto member>
+std::string print_of_stages(const Config& config) {
+    const auto print = [](const Parallel& degrees) {
+        if constexpr (std::is_same_v<decltype(degrees.*member), const RecomputeKind&>)
+            return std::string(name_of(degrees.*member));
+        else
+            return fmt::format("{}", degrees.*member);
+    };
+    const std::vector<Parallel>& all = config.parallel.of_stages;
+    const bool differ =
+        std::ranges::any_of(all, [&](const Parallel& degrees) { return degrees.*member != all.front().*member; });
+    return differ ? print_list(all, print) : print(config.parallel.degrees);
+}
+
+template <auto member, int least, int most>
+void read_of_stages(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    if (!at.is_list())
+        config.parallel.degrees.*member = static_cast<int>(at.integer(config.parallel.degrees.*member, least, most));
+}
+
+template <auto member, int least, int most>
+constexpr KeyValue<Config> degrees_key() {
+    return {special("a number, or a list with one for each device of the pipeline", R"({"anyOf": [{"type": "integer"},
+                {"type": "array", "minItems": 1, "items": {"type": "integer"}}]})"),
+            read_of_stages<member, least, most>, print_of_stages<member>};
+}
+
 void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     Parallel& parallel = config.parallel.degrees;
-    if (!at.present())
+    if (!at.present() || at.is_list())
         return;
     if (at.is_map()) {
         at.allow({"kind", "share"});
@@ -30,6 +59,8 @@ void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReadin
 
 std::string print_recomputed(const Config& config) {
     const Parallel& parallel = config.parallel.degrees;
+    if (const std::string of_stages = print_of_stages<&Parallel::recompute>(config); of_stages.front() == '[')
+        return of_stages;
     const std::string_view kind = name_of(parallel.recompute);
     return parallel.recomputed == 1 ? std::string(kind)
                                     : fmt::format("{{kind: {}, share: {}}}", kind, parallel.recomputed);
@@ -117,17 +148,17 @@ constexpr KeyValue<Config> degree_key() {
 }
 
 constexpr ConfigKey kParallelKeys[] = {
-    {"tensor", degree_key<&Parallel::tensor>(), KeyShown::Always, "",
+    {"tensor", degrees_key<&Parallel::tensor, 1, kHighestDegree>(), KeyShown::Always, "",
      "devices that share every product (tensor parallelism)", kOfTransformers},
     {"pipeline", degree_key<&Parallel::pipeline>(), KeyShown::Always, "",
      "devices that share the stages of a replica; the plan has one device for each", kOfTransformers},
-    {"context", degree_key<&Parallel::context>(), KeyShown::Always, "", "devices that share the tokens of a sequence",
-     kOfTransformers},
+    {"context", degrees_key<&Parallel::context, 1, kHighestDegree>(), KeyShown::Always, "",
+     "devices that share the tokens of a sequence", kOfTransformers},
     {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
      "devices of a stage that share the experts of a layer", kOfTransformers},
     {"sequence", flag_key<kParallel, kDegrees, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
      "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
-    {"zero", integer_key<kParallel, kDegrees, &Parallel::zero>(0, 3), KeyShown::Always, "",
+    {"zero", degrees_key<&Parallel::zero, 0, 3>(), KeyShown::Always, "",
      "what replicas share: 1 states of the optimizer, 2 gradients in addition, 3 weights in addition (ZeRO, FSDP)",
      kOfTransformers},
     {"zero_group", if_given(integer_key<kParallel, kDegrees, &Parallel::zero_group>(1, kHighestDegree)),
@@ -159,6 +190,22 @@ constexpr ConfigKey kParallelKeys[] = {
      "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
 };
 
+bool has_one_for_each(const Yaml& at, std::size_t devices) {
+    if (at.items().size() == devices)
+        return true;
+    at.complain(fmt::format("'{}' has {} values, and the pipeline has {} device{}", at.path(), at.items().size(),
+                            devices, devices == 1 ? "" : "s"),
+                "write a number for all stages, or one for each device of the pipeline (parallel.pipeline)");
+    return false;
+}
+
+template <auto member, int least, int most>
+void read_list(const Yaml& at, std::vector<Parallel>& all) {
+    if (at.is_list() && has_one_for_each(at, all.size()))
+        for (std::size_t device = 0; device < all.size(); ++device)
+            all[device].*member = static_cast<int>(at.items()[device].integer(1, least, most));
+}
+
 void finish_parallel(const Yaml& at, Config& config, KeyReading&) {
     if (!is_transformer(config)) {
         for (const ConfigKey& key : kParallelKeys)
@@ -168,8 +215,28 @@ void finish_parallel(const Yaml& at, Config& config, KeyReading&) {
                                       "remove the key, or name one of `pipewright list transformers`");
         return;
     }
-    if (!at["sequence"].present())
-        config.parallel.degrees.sequence = config.parallel.degrees.tensor > 1;
+    std::vector<Parallel>& all = config.parallel.of_stages;
+    Parallel& degrees = config.parallel.degrees;
+    for (const char* name : {"tensor", "context", "zero", "recompute"})
+        if (at[name].is_list())
+            all.assign(static_cast<std::size_t>(std::min(degrees.pipeline, kMostStages)), degrees);
+    read_list<&Parallel::tensor, 1, kHighestDegree>(at["tensor"], all);
+    read_list<&Parallel::context, 1, kHighestDegree>(at["context"], all);
+    read_list<&Parallel::zero, 0, 3>(at["zero"], all);
+    if (at["recompute"].is_list() && has_one_for_each(at["recompute"], all.size()))
+        for (std::size_t device = 0; device < all.size(); ++device)
+            all[device].recompute = at["recompute"].items()[device].choice(RecomputeKind::None);
+    const auto use_sequence = [&](Parallel& own) {
+        own.sequence = at["sequence"].present() ? degrees.sequence : own.tensor > 1;
+    };
+    std::ranges::for_each(all, use_sequence);
+    use_sequence(degrees);
+    if (std::ranges::all_of(all, [&](const Parallel& own) { return own == all.front(); }) && !all.empty()) {
+        degrees = all.front();
+        all.clear();
+    } else if (!all.empty()) {
+        degrees = all.front();  // what is the same for all stages
+    }
 }
 
 // Returns whether a degree divides a number, and notes the mistake if it does not.
@@ -181,8 +248,7 @@ bool divides(const Yaml& at, std::int64_t degree, std::int64_t number, const std
     return false;
 }
 
-void check_degrees(const Yaml& at, const Config& config) {
-    const Parallel& parallel = config.parallel.degrees;
+void check_degrees(const Yaml& at, const Parallel& parallel, const Config& config) {
     const Transformer& model = *config.workload.transformer;
     divides(at["tensor"], parallel.tensor, model.heads, fmt::format("the {} heads of {}", model.heads, model.name));
     if (parallel.context > 1)
@@ -246,7 +312,9 @@ void group_devices(const Yaml& root, Config& config) {
             "write device: h100-sxm-80, or another one of `pipewright list devices`");
         return;
     }
-    const auto of_replica = std::int64_t{parallel.tensor} * parallel.pipeline * parallel.context;
+    std::int64_t of_replica = 0;
+    for (int device = 0; device < parallel.pipeline; ++device)
+        of_replica += std::int64_t{own.degrees_of(device).tensor} * own.degrees_of(device).context;
     if (cluster.devices.empty())
         cluster.devices.resize(static_cast<std::size_t>(std::min<std::int64_t>(of_replica, kMostDevices)),
                                usual_device(cluster));
@@ -255,32 +323,46 @@ void group_devices(const Yaml& root, Config& config) {
     if (root.source().is_mistaken("parallel") || root.source().is_mistaken("cluster"))
         return;  // these degrees or devices are not those of the file
     if (devices % of_replica != 0) {
-        at.complain(fmt::format("tensor x pipeline x context are {} devices, which do not divide the {} of the cluster",
-                                of_replica, devices),
-                    "write degrees whose product divides the number of devices");
+        at.complain(
+            fmt::format("{} are {} devices, which do not divide the {} of the cluster",
+                        own.of_stages.empty() ? "tensor x pipeline x context" : "tensor x context of all stages",
+                        of_replica, devices),
+            "write degrees whose product divides the number of devices");
         return;
     }
     if (!parallel.program().overlap.pipeline)
         wait_for_messages(root["transfer"], config.transfer);
     parallel.data = static_cast<int>(devices / of_replica);
-    check_degrees(at, config);
+    for (Parallel& degrees : own.of_stages)
+        degrees.data = parallel.data;
+    for (int device = 0; device < (own.of_stages.empty() ? 1 : parallel.pipeline); ++device)
+        check_degrees(at, own.degrees_of(device), config);
     check_samples(root, config);
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
     const bool is_given = root["pipeline"]["mini_batch"].present();
     divide_among_replicas(config, is_given ? pipeline.mini_batch : pipeline.micro_batches * each);
 }
 
+int ParallelConfig::first_rank_of(int device) const {
+    if (of_stages.empty())
+        return device * degrees.holders();
+    int rank = 0;
+    for (int before = 0; before < device; ++before)
+        rank += degrees_of(before).holders();
+    return rank;
+}
+
 namespace {
 
 // Gives a device of the plan what the devices that have the stage have in common.
 void gather_holders(int stage, const ClusterRanks& ranks, Config& config) {
-    const auto holders = static_cast<std::size_t>(config.parallel.degrees.holders());
+    const auto first = static_cast<std::size_t>(config.parallel.first_rank_of(stage)),
+               end = static_cast<std::size_t>(config.parallel.first_rank_of(stage + 1));
     DeviceConfig& device = config.cluster.devices[static_cast<std::size_t>(stage)];
     std::vector<int> makes;
-    const std::size_t first = static_cast<std::size_t>(stage) * holders;
     device.speed = ranks.devices[first].speed;
     device.memory = ranks.usable[first];
-    for (std::size_t rank = first; rank < first + holders; ++rank) {
+    for (std::size_t rank = first; rank < end; ++rank) {
         device.speed = std::min(device.speed, ranks.devices[rank].speed);
         device.memory = std::min(device.memory, ranks.usable[rank]);
         if (std::ranges::find(makes, ranks.devices[rank].make) == makes.end())
@@ -293,10 +375,11 @@ void gather_holders(int stage, const ClusterRanks& ranks, Config& config) {
             kinds.push_back(config.cluster.makes[static_cast<std::size_t>(make)].device);
         device.name = fmt::format("{}: {}", stage, fmt::join(kinds, " and "));
     }
-    std::vector<std::vector<int>>& known = config.parallel.makes;
-    device.make = static_cast<int>(std::ranges::find(known, makes) - known.begin());
+    std::vector<PlanMake>& known = config.parallel.makes;
+    PlanMake own{std::move(makes), config.parallel.degrees_of(stage)};
+    device.make = static_cast<int>(std::ranges::find(known, own) - known.begin());
     if (device.make == std::ssize(known))
-        known.push_back(std::move(makes));
+        known.push_back(std::move(own));
 }
 
 }  // namespace
@@ -304,9 +387,10 @@ void gather_holders(int stage, const ClusterRanks& ranks, Config& config) {
 void divide_among_replicas(Config& config, std::int64_t samples) {
     Parallel& parallel = config.parallel.degrees;
     PipelineConfig& pipeline = config.pipeline;
-    const int of_replica = parallel.tensor * parallel.pipeline * parallel.context;
     const ClusterRanks& ranks = *config.parallel.ranks;
-    parallel.data = static_cast<int>(ranks.devices.size()) / of_replica;
+    if (config.parallel.of_stages.empty())
+        parallel.data =
+            static_cast<int>(ranks.devices.size()) / (parallel.tensor * parallel.pipeline * parallel.context);
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
     pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, samples / each));
     pipeline.mini_batch = pipeline.micro_batches * each;
@@ -314,8 +398,8 @@ void divide_among_replicas(Config& config, std::int64_t samples) {
     usual.speed = ranks.devices.front().speed;
     usual.memory = config.parallel.memory;
     config.cluster.devices.assign(static_cast<std::size_t>(parallel.pipeline), usual);
-    if (ranks.are_alike) {
-        config.parallel.makes = {{ranks.devices.front().make}};
+    if (ranks.are_alike && config.parallel.of_stages.empty()) {
+        config.parallel.makes = {{{ranks.devices.front().make}, parallel}};
         return;
     }
     config.parallel.makes.clear();

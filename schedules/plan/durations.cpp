@@ -51,12 +51,12 @@ Ns time_to_predict(Op op, const StageCost& cost, OptimizerKind optimizer) {
 }
 
 const std::vector<StageCost>& stages_on(int device, const Costs& costs, bool while_busy) {
-    const MakeTimes& times = costs.times_on(device);
+    const MakeCosts& times = costs.times_on(device);
     return while_busy ? times.busy : times.stage;
 }
 
 Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, bool while_busy) {
-    const MakeTimes& times = costs.times_on(kind.device);
+    const MakeCosts& times = costs.times_on(kind.device);
     const std::vector<StageCost>& last = while_busy ? times.busy_last : times.last;
     const bool smaller = !last.empty() && kind.last_microbatch && is_compute(kind.op);
     const StageCost& cost = (smaller ? last : stages_on(kind.device, costs, while_busy))[kind.stage];

@@ -46,7 +46,7 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::reverse(rounds.begin(), rounds.end());
         const StageSum& gather = costs.stage_gathers.emplace_back(
             sharded ? timed_sum(std::move(rounds), weights, *costs.cluster) : StageSum{});
-        for_each_make(costs, [&](MakeTimes& times) {
+        for_each_make(costs, [&](MakeCosts& times) {
             for (std::vector<StageCost>* all : {&times.stage, &times.busy}) {
                 if (all->empty())
                     continue;

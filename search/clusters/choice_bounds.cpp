@@ -1,6 +1,7 @@
 #include "search/clusters/choice_bounds.h"
 
 #include "job/build.h"
+#include "job/makes.h"
 #include "job/plan.h"
 #include "job/transformer_job.h"
 #include "search/clusters/cluster_bounds.h"
@@ -66,8 +67,8 @@ public:
     CostsOfGroup(const Config& config, const ClusterChoice& one)
         : chosen_(config_of(config, one)),
           layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
-          profile_(chosen_.cluster.makes.empty() ? in_cluster(std::move(layers_.profile), chosen_)
-                                                 : profile_of(chosen_, layers_.model)),
+          profile_(makes_of_plan(chosen_).empty() ? in_cluster(std::move(layers_.profile), chosen_)
+                                                  : profile_of(chosen_, layers_.model)),
           cluster_(cluster_of(chosen_, profile_)),
           table_(layers_.model, profile_, one.micro_batch_size) {}
 

@@ -353,6 +353,7 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     Config chosen = choice.hosts.empty() ? config : with_hosts(config, choice.hosts);
     PipelineConfig& pipeline = chosen.pipeline;
     chosen.parallel.degrees = choice.degrees;
+    chosen.parallel.of_stages.clear();
     pipeline.schedule = choice.schedule;
     pipeline.stages = choice.stages();
     pipeline.micro_batch_size = choice.micro_batch_size;

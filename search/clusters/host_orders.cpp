@@ -50,7 +50,7 @@ std::vector<std::vector<double>> least_work(const Config& config) {
     std::vector<std::vector<double>> least(makes);
     for (const ClusterChoice& choice : ways_to_share_layers(config))
         for (std::size_t make = 0; make < makes; ++make) {
-            Config alike = config.cluster.makes.empty() ? config : of_make(config, static_cast<int>(make), {});
+            Config alike = config.cluster.makes.empty() ? config : of_make(config, static_cast<int>(make));
             alike.parallel.degrees = choice.degrees;
             const TransformerJob job = transformer_job_of(alike);
             const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(choice.micro_batch_size);

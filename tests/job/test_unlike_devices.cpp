@@ -47,7 +47,8 @@ TEST(UnlikeDevices, HaveTheMakesOfTheirHosts) {
         EXPECT_EQ(slow.per_host, 4);
         // A device of the plan is a group of four. A program can use a part of the memory of a kind.
         ASSERT_EQ(read.cluster.devices.size(), 5u);
-        EXPECT_EQ(read.parallel.makes, (std::vector<std::vector<int>>{{0}, {1}}));
+        ASSERT_EQ(read.parallel.makes.size(), 2u);
+        EXPECT_EQ(read.parallel.makes[1].makes, std::vector<int>{1});
         EXPECT_EQ(read.cluster.devices[3].make, 0);
         EXPECT_EQ(read.cluster.devices[3].speed, 1);
         EXPECT_LT(read.cluster.devices[3].memory, fast.kind->memory);
@@ -61,7 +62,8 @@ TEST(UnlikeDevices, HaveTheMakesOfTheirHosts) {
 TEST(UnlikeDevices, OfOneStageCountAsTheSlowestTogether) {
     const Config config = pw::load(kTwoKinds, {"parallel.pipeline=1", "pipeline.mini_batch=10"});
     EXPECT_EQ(config.parallel.degrees.data, 5);
-    EXPECT_EQ(config.parallel.makes, (std::vector<std::vector<int>>{{0, 1}}));
+    ASSERT_EQ(config.parallel.makes.size(), 1u);
+    EXPECT_EQ(config.parallel.makes[0].makes, (std::vector<int>{0, 1}));
     EXPECT_EQ(config.cluster.devices[0].speed, 0.5);
     EXPECT_EQ(config.cluster.devices[0].memory, 30'000'000'000);
     const std::vector<std::vector<TransformerJob>> jobs = transformer_jobs_of(config);
@@ -137,6 +139,32 @@ TEST(UnlikeDevices, OfOneKindAreAHostsNumber) {
     EXPECT_EQ(a.fabric.per_host, b.fabric.per_host);
     EXPECT_EQ(rows.cluster.devices[1].memory, number.cluster.devices[1].memory);
     EXPECT_EQ(peak_flops(rows), peak_flops(number));
+}
+
+TEST(UnlikeDevices, DegreesMayDifferBetweenStages) {
+    const std::string text =
+        "workload: {model: llama-3.2-1b, sequence_length: 2048}\ntraining: {precision: bf16}\n"
+        "cluster: {hosts: [{device: h100-sxm-80, devices: 4}, {device: a100-sxm-40, devices: 2}], between: hdr200}\n"
+        "pipeline: {mini_batch: 8}\n";
+    const Config config = pw::load(text + "parallel: {pipeline: 2, tensor: [4, 2], recompute: [none, full]}\n");
+    for (const Config& read : {config, pw::load(config.yaml)}) {
+        ASSERT_EQ(read.parallel.of_stages.size(), 2u) << read.yaml;
+        EXPECT_EQ(read.parallel.degrees_of(0).tensor, 4);
+        EXPECT_EQ(read.parallel.degrees_of(1).tensor, 2);
+        EXPECT_EQ(read.parallel.degrees_of(1).recompute, RecomputeKind::Full);
+        EXPECT_EQ(read.parallel.first_rank_of(1), 4);
+        EXPECT_EQ(read.parallel.degrees.data, 1);
+        ASSERT_EQ(read.parallel.makes.size(), 2u);
+        EXPECT_EQ(read.parallel.makes[1].makes, std::vector<int>{1});
+        EXPECT_EQ(read.cluster.devices[1].make, 1);
+    }
+    const auto says = [&](const std::string& parallel, const std::string& more = "") {
+        return refusal([&] { pw::load(text + more + "parallel: {" + parallel + "}\n"); });
+    };
+    EXPECT_TRUE(contains(says("pipeline: 2, tensor: [4, 2, 1]"), "has 3 values, and the pipeline has 2 devices"));
+    EXPECT_TRUE(contains(says("pipeline: 2, tensor: [3, 3]"), "does not divide the 32 heads"));
+    EXPECT_TRUE(contains(says("pipeline: 2, tensor: [4, 1]"), "tensor x context of all stages are 5 devices"));
+    EXPECT_TRUE(contains(says("pipeline: 2, zero: [4, 0]"), "parallel.zero[0]"));
 }
 
 TEST(UnlikeDevices, MistakesAreNamedAtTheirRow) {

@@ -167,5 +167,44 @@ TEST(UnlikeDevices, FilesOfLayersHaveTimesForEveryMake) {
               2 * (140 + 200) * 1000);
 }
 
+TEST(UnlikeDevices, StagesOfOtherDegreesTakeTheirTimes) {
+    const auto job_of = [](const std::string& devices, const std::string& parallel) {
+        Notices notices;
+        return make_job(load(fmt::format("workload: {{model: llama-3.2-1b, sequence_length: 2048}}\n"
+                                         "cluster: {{devices: {}, device: h100-sxm-80}}\nparallel: {{{}}}\n"
+                                         "pipeline: {{mini_batch: 8, schedule: 1f1b}}\n"
+                                         "training: {{precision: bf16, optimizer: adamw}}\n",
+                                         devices, parallel)),
+                        notices);
+    };
+    const Job unlike = job_of("12", "tensor: [4, 2], pipeline: 2, zero: [1, 0], recompute: [full, none]");
+    const Job first = job_of("16", "tensor: 4, pipeline: 2, zero: 1, recompute: full"),
+              second = job_of("8", "tensor: 2, pipeline: 2");
+    EXPECT_EQ(unlike.config.parallel.degrees.data, 2);
+    for (const auto& [stage, alike] : {std::pair(0, &first), std::pair(1, &second)}) {
+        const StageCost &own = unlike.costs.times_on(stage).stage[stage], &other = alike->costs.stage[stage];
+        EXPECT_EQ(own.forward, other.forward);
+        EXPECT_EQ(own.backward, other.backward);
+        EXPECT_EQ(own.update, other.update);
+        const StageBytes &bytes = unlike.costs.bytes[stage], &of_other = alike->costs.bytes[stage];
+        EXPECT_EQ(bytes.weights, of_other.weights);
+        EXPECT_EQ(bytes.until_input, of_other.until_input);
+        ASSERT_TRUE(bytes.training && of_other.training);
+        EXPECT_EQ(bytes.training->gradients, of_other.training->gradients);
+        EXPECT_EQ(bytes.training->states, of_other.training->states);
+    }
+    // Two messages with the halves of 2048 x 2048 numbers of two bytes, each from two ranks to one.
+    ASSERT_EQ(unlike.costs.edges.size(), 1u);
+    EXPECT_EQ(unlike.costs.edges[0].forward, 2048 * 2048 * 2 / 2);
+    EXPECT_EQ(unlike.costs.edges[0].backward, 2048 * 2048 * 2 / 2);
+    const Report report = predicted_report(unlike, false);
+    ASSERT_TRUE(report.cluster);
+    EXPECT_EQ(report.cluster->devices, 12);
+    EXPECT_EQ(report.cluster->degrees, "tensor 4|2, pipeline 2, data 2, ZeRO 1|0");
+    // Equal degrees in a list are one degree.
+    EXPECT_EQ(predicted_report(job_of("8", "tensor: [2, 2], pipeline: 2"), false).metrics.step_time,
+              predicted_report(second, false).metrics.step_time);
+}
+
 }  // namespace
 }  // namespace pw

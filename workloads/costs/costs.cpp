@@ -345,9 +345,12 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples)
     check_profile(model, profile);
     shortest_ = costs_of(profile.layers, samples);
     for (const std::vector<LayerProfile>& layers : profile.of_makes) {
-        const LayerCosts& costs = of_makes_.emplace_back(costs_of(layers, samples));
+        LayerCosts& costs = of_makes_.emplace_back(costs_of(layers, samples));
         shorten(shortest_.alone, costs.alone);
         shorten(shortest_.busy, costs.busy);
+        if (!std::ranges::equal(layers, profile.layers, {}, &LayerProfile::bytes, &LayerProfile::bytes))
+            for (const LayerProfile& layer : layers)
+                costs.bytes.push_back(all_aligned(raw_bytes(layer, samples)));
     }
     LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
@@ -408,7 +411,7 @@ StageCost CostTable::stage_cost(const std::vector<int>& layers, const std::vecto
 
 Costs CostTable::times_of(const StageSplit& split) const {
     Costs costs;
-    static_cast<MakeTimes&>(costs) = times_of(split, shortest_);
+    static_cast<MakeCosts&>(costs) = times_of(split, shortest_);
     for (const LayerCosts& of_make : of_makes_)
         costs.of_makes.push_back(times_of(split, of_make));
     for (const std::vector<int>& layers : split.layers) {
@@ -428,8 +431,8 @@ Costs CostTable::times_of(const StageSplit& split) const {
     return costs;
 }
 
-MakeTimes CostTable::times_of(const StageSplit& split, const LayerCosts& costs) const {
-    MakeTimes times;
+MakeCosts CostTable::times_of(const StageSplit& split, const LayerCosts& costs) const {
+    MakeCosts times;
     for (const std::vector<int>& layers : split.layers) {
         times.stage.push_back(stage_cost(layers, costs.alone));
         if (!costs.busy.empty())
@@ -441,6 +444,9 @@ MakeTimes CostTable::times_of(const StageSplit& split, const LayerCosts& costs) 
 Costs CostTable::costs_of(const StageSplit& split) const {
     Costs costs = times_of(split);
     costs.bytes = bytes_of_stages(model_.layers, split, bytes_, data_bytes_);
+    for (std::size_t make = 0; make < of_makes_.size(); ++make)
+        if (!of_makes_[make].bytes.empty())
+            costs.of_makes[make].sizes = bytes_of_stages(model_.layers, split, of_makes_[make].bytes, data_bytes_);
     return costs;
 }
 

@@ -95,19 +95,20 @@ Bytes scaled_bytes(Bytes bytes, double length);
 // Returns the cluster of costs that say nothing of it: equal devices on one host, whose messages take no time.
 std::shared_ptr<const Cluster> default_cluster();
 
-// The times of the stages of a plan on devices of one make.
-struct MakeTimes {
+// The costs of the stages of a plan on devices of one make.
+struct MakeCosts {
     std::vector<StageCost> stage;
     std::vector<StageCost> busy;  // the same while `neighbours` or more devices compute; empty if they are no slower
     // Those of a mini-batch's last micro-batch if it is smaller, else empty. Its buffers are as large as the others'.
     std::vector<StageCost> last, busy_last;
+    std::vector<StageBytes> sizes;  // of stages on these devices, where they differ from Costs::bytes; else empty
 };
 
 // Costs are separate from a plan: they are the simulator's second argument.
-struct Costs : MakeTimes {
+struct Costs : MakeCosts {
     // The times on every make of devices (DeviceKind::times), if makes differ by more than their speed; else empty. The
     // times above are then the shortest ones.
-    std::vector<MakeTimes> of_makes;
+    std::vector<MakeCosts> of_makes;
     std::vector<StageBytes> bytes;      // per stage
     std::vector<EdgeBytes> edges;       // per boundary; absent pairs carry nothing
     std::vector<EdgeBytes> last_edges;  // of the last micro-batch if it is smaller, else empty
@@ -136,7 +137,7 @@ struct Costs : MakeTimes {
     bool interpolated = false;  // some time was not measured at this micro-batch size
 
     // Returns the times on a device, before its speed counts.
-    const MakeTimes& times_on(int device) const {
+    const MakeCosts& times_on(int device) const {
         return of_makes.empty() ? *this : of_makes[static_cast<std::size_t>(cluster->times_of(device))];
     }
     // Returns the length of a micro-batch, or of the slice with this number (schedules/plan/plan.h), on a stage.
@@ -146,8 +147,8 @@ struct Costs : MakeTimes {
 // Calls visit() with the times of costs, and with those of every make.
 template <class Visit>
 void for_each_make(Costs& costs, Visit visit) {
-    visit(static_cast<MakeTimes&>(costs));
-    for (MakeTimes& times : costs.of_makes)
+    visit(static_cast<MakeCosts&>(costs));
+    for (MakeCosts& times : costs.of_makes)
         visit(times);
 }
 
@@ -226,11 +227,12 @@ public:
 private:
     struct LayerCosts {
         std::vector<StageCost> alone, busy;
+        std::vector<LayerBytes> bytes;  // empty: those of all makes
     };
     LayerCosts costs_of(const std::vector<LayerProfile>& layers, int samples) const;
     std::vector<const LayerCosts*> all_costs() const;
     StageCost stage_cost(const std::vector<int>& layers, const std::vector<StageCost>& costs) const;
-    MakeTimes times_of(const StageSplit& split, const LayerCosts& costs) const;
+    MakeCosts times_of(const StageSplit& split, const LayerCosts& costs) const;
 
     const Model& model_;
     const Profile& profile_;

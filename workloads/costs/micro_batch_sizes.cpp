@@ -40,7 +40,7 @@ std::string print(const MicroBatchSizes& sizes) {
 }
 
 void add_last(Costs& costs, const Costs& last) {
-    const auto add = [](MakeTimes& times, const MakeTimes& of_last) {
+    const auto add = [](MakeCosts& times, const MakeCosts& of_last) {
         times.last = of_last.stage;
         times.busy_last = of_last.busy;
     };

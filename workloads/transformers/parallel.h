@@ -44,6 +44,7 @@ struct Parallel {
     std::optional<Overlap> overlap = {};             // the same
     std::optional<bool> fuses_norms = {};            // the same
 
+    bool operator==(const Parallel&) const = default;
     int devices() const { return tensor * context * data * pipeline; }
     int holders() const { return tensor * context * data; }  // devices of a stage
     int replicas() const { return context * data; }          // devices with the same weights, but those of experts

@@ -156,42 +156,50 @@ std::vector<Product> products_of(TransformerJob job, int samples) {
     return asked.known->products();
 }
 
+namespace {
+
+TrainingBytes training_of(const StepEnd& end, const TransformerJob& job) {
+    const Parallel& parallel = job.parallel;
+    const Sharing sharing = sharing_of(parallel);
+    const auto gradient = static_cast<double>(parallel.program().gradient);
+    return {whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)),
+            whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
+}
+
+// Adds them to the costs on one make. `sizes` are those of its stages.
+void add_replicas_on(MakeCosts& costs, std::vector<StageBytes>& sizes, const std::vector<TransformerJob>& together,
+                     const StageSplit& split, int samples) {
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(together.front()).all(samples), split);
+    for (std::size_t stage = 0; stage < ends.size(); ++stage) {
+        sizes[stage].training = training_of(ends[stage], together.front());
+        StageCost& cost = costs.stage[stage];
+        for (const TransformerJob& job : together) {
+            const StageParts parts = parts_of_end(ends[stage], cost, job);
+            cost.update = std::max(cost.update, nanoseconds(parts.sums + parts.update + parts.gathers));
+        }
+    }
+}
+
+}  // namespace
+
 void add_replicas(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs, const StageSplit& split,
                   int samples) {
-    const TransformerJob& job = jobs.front().front();
-    const Parallel& parallel = job.parallel;
-    const ReleaseFacts release = parallel.program();
-    const Sharing sharing = sharing_of(parallel);
-    const auto gradient = static_cast<double>(release.gradient);
+    const Parallel& parallel = jobs.front().front().parallel;
     if (!parallel.sequence)  // each tensor rank sends a part, which the receivers gather
         for (EdgeBytes& edge : costs.edges) {
             edge.forward /= parallel.tensor;
             edge.backward /= parallel.tensor;
         }
-    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
-    for (std::size_t stage = 0; stage < ends.size(); ++stage) {
-        const StepEnd& end = ends[stage];
-        costs.bytes[stage].training =
-            TrainingBytes{whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)),
-                          whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
-    }
-    const auto set_updates = [&](MakeTimes& times, const std::vector<TransformerJob>& together) {
-        for (const TransformerJob& own : together) {
-            const std::vector<StageParts> parts = stage_parts(own, split, times.stage, samples);
-            for (std::size_t stage = 0; stage < parts.size(); ++stage) {
-                const auto [passes, sums, update, gathers] = parts[stage];
-                times.stage[stage].update = std::max(times.stage[stage].update, nanoseconds(sums + update + gathers));
-            }
-        }
-    };
     if (costs.of_makes.empty())
-        return set_updates(costs, jobs.front());
-    for (std::size_t make = 0; make < jobs.size(); ++make)
-        set_updates(costs.of_makes[make], jobs[make]);
-    for (std::size_t stage = 0; stage < ends.size(); ++stage) {
+        return add_replicas_on(costs, costs.bytes, jobs.front(), split, samples);
+    for (std::size_t make = 0; make < jobs.size(); ++make) {
+        MakeCosts& own = costs.of_makes[make];
+        add_replicas_on(own, own.sizes.empty() ? costs.bytes : own.sizes, jobs[make], split, samples);
+    }
+    for (std::size_t stage = 0; stage < costs.stage.size(); ++stage) {
         Ns least = costs.of_makes.front().stage[stage].update;
-        for (const MakeTimes& times : costs.of_makes)
-            least = std::min(least, times.stage[stage].update);
+        for (const MakeCosts& own : costs.of_makes)
+            least = std::min(least, own.stage[stage].update);
         costs.stage[stage].update = least;
     }
 }
@@ -229,21 +237,22 @@ ClusterFacts pipeline_cluster(const TransformerJob& job) {
     return facts;
 }
 
-ClusterFacts pipeline_cluster(const Parallel& parallel, const RankLinks& links) {
-    const int holders = parallel.holders(), stages = parallel.pipeline;
-    // The link of a message that every holder of a stage sends at once.
-    const auto link_of = [&](int from, int to) {
+ClusterFacts pipeline_cluster(const RankLinks& links) {
+    const auto stages = static_cast<int>(links.first_rank.size()) - 1;
+    const auto ranks_of = [&](int stage) { return links.first_rank[stage + 1] - links.first_rank[stage]; };
+    // The link of one of `together` messages that leave at once.
+    const auto link_of = [&](int from, int to, int together) {
         const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
         const Fabric &of_a = links.fabrics[static_cast<std::size_t>(links.fabric[a])],
                      &of_b = links.fabrics[static_cast<std::size_t>(links.fabric[b])];
-        const bool together =
+        const bool is_inside =
             links.host[a] == links.host[b] || (of_a.domain > of_a.per_host && from / of_a.domain == to / of_a.domain);
-        if (together || !of_a.between || !of_b.between)
+        if (is_inside || !of_a.between || !of_b.between)
             return slower_of(of_a.inside, of_b.inside);
         const auto way_out = [&](const Fabric& fabric) {
             Link out = *fabric.between;
             out.by_size.clear();
-            out.bandwidth = fabric.way_out() / std::min(holders, fabric.domain);
+            out.bandwidth = fabric.way_out() / std::min(together, fabric.domain);
             return out;
         };
         return slower_of(way_out(of_a), way_out(of_b));
@@ -252,9 +261,14 @@ ClusterFacts pipeline_cluster(const Parallel& parallel, const RankLinks& links) 
     for (int from = 0; from < stages; ++from)
         for (const int to : {from - 1, from + 1, stages - 1 - from})
             if (to >= 0 && to < stages && to != from) {
-                Link slowest = link_of(from * holders, to * holders);
-                for (int k = 1; k < holders; ++k)
-                    slowest = slower_of(slowest, link_of(from * holders + k, to * holders + k));
+                const int messages = std::min(ranks_of(from), ranks_of(to));
+                const auto link = [&](int k) {
+                    return link_of(links.first_rank[from] + k * ranks_of(from) / messages,
+                                   links.first_rank[to] + k * ranks_of(to) / messages, messages);
+                };
+                Link slowest = link(0);
+                for (int k = 1; k < messages; ++k)
+                    slowest = slower_of(slowest, link(k));
                 facts.own_links[{from, to}] = slowest;
             }
     return facts;

@@ -33,12 +33,14 @@ std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit&
 
 // Returns the cluster in which the plan's devices send their messages, one for each stage of the pipeline.
 ClusterFacts pipeline_cluster(const TransformerJob& job);
-// The same where ranks differ in their links. The slowest message between the ranks of two stages counts.
+// The same where ranks differ in their links, or stages in their numbers of ranks. As many messages travel between two
+// stages as the smaller one has ranks; the slowest message counts.
 struct RankLinks {
     std::vector<int> host, fabric;  // by rank; its fabric by number
     std::vector<Fabric> fabrics;
+    std::vector<int> first_rank;  // of each stage, and behind the last one
 };
-ClusterFacts pipeline_cluster(const Parallel& parallel, const RankLinks& links);
+ClusterFacts pipeline_cluster(const RankLinks& links);
 
 // FLOPs of the model for one token, forward and backward, by the products of its matrices and half of the scores of
 // attention; nothing that is computed again counts.
