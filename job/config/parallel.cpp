@@ -38,9 +38,15 @@ void read_of_stages(const KeyDomain&, const Yaml& at, Config& config, KeyReading
 }
 
 template <auto member, int least, int most>
+std::string schema_of_stages() {
+    const std::string one = fmt::format(R"({{"type": "integer", "minimum": {}, "maximum": {}}})", least, most);
+    return fmt::format(R"({{"anyOf": [{}, {{"type": "array", "minItems": 1, "items": {}}}]}})", one, one);
+}
+
+template <auto member, int least, int most>
 constexpr KeyValue<Config> degrees_key() {
-    return {special("a number, or a list with one for each device of the pipeline", R"({"anyOf": [{"type": "integer"},
-                {"type": "array", "minItems": 1, "items": {"type": "integer"}}]})"),
+    return {special("a number, or a list with one for each device of the pipeline", "%",
+                    schema_of_stages<member, least, most>),
             read_of_stages<member, least, most>, print_of_stages<member>};
 }
 

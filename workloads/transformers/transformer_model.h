@@ -38,7 +38,7 @@ ClusterFacts pipeline_cluster(const TransformerJob& job);
 struct RankLinks {
     std::vector<int> host, fabric;  // by rank; its fabric by number
     std::vector<Fabric> fabrics;
-    std::vector<int> first_rank;  // of each stage, and behind the last one
+    std::vector<int> first_rank;  // of each stage, and the number of all ranks
 };
 ClusterFacts pipeline_cluster(const RankLinks& links);
 
