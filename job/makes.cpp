@@ -47,9 +47,4 @@ Config of_make(const Config& config, int make, const PlanMake& together) {
     return alike;
 }
 
-Config of_first_make(const Config& config) {
-    const std::vector<PlanMake> makes = makes_of_plan(config);
-    return makes.empty() ? config : of_make(config, makes.front().makes.front(), makes.front());
-}
-
 }  // namespace pw

@@ -16,7 +16,5 @@ Config of_make(const Config& config, int make);
 // Returns it for devices that work together, with their degrees: all are of this make, but the links between their
 // hosts are the slowest.
 Config of_make(const Config& config, int make, const PlanMake& together);
-// Returns the config as if all devices were of the first device's make: the config itself if there are no others.
-Config of_first_make(const Config& config);
 
 }  // namespace pw

@@ -71,7 +71,12 @@ TransformerJob job_on_one_make(const Config& config) {
 
 }  // namespace
 
-TransformerJob transformer_job_of(const Config& config) { return job_on_one_make(of_first_make(config)); }
+TransformerJob transformer_job_of(const Config& config) {
+    const std::vector<PlanMake> makes = makes_of_plan(config);
+    if (makes.empty())
+        return job_on_one_make(config);
+    return job_on_one_make(of_make(config, makes.front().makes.front(), makes.front()));
+}
 
 std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config) {
     std::vector<std::vector<TransformerJob>> jobs;

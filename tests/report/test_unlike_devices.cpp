@@ -3,6 +3,7 @@
 #include "job/job.h"
 #include "report/report.h"
 #include "tests/support/config_text.h"
+#include "workloads/cluster/link_yaml.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -165,6 +166,59 @@ TEST(UnlikeDevices, FilesOfLayersHaveTimesForEveryMake) {
     // Replicas share the micro-batches; the slower one takes longest.
     EXPECT_EQ(step("schedule: gpipe, stages: 1, replicas: 2, micro_batches: 4").devices[1].busy,
               2 * (140 + 200) * 1000);
+}
+
+// A file with the costs of a transformer's layers, on devices with the links of its pipeline, gets the transformer's
+// numbers. Updates and the memory of the training are those of replicas, which the file does not have.
+TEST(UnlikeDevices, LayersWithTheCostsOfATransformerGetItsNumbers) {
+    for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "chimera"}) {
+        SCOPED_TRACE(schedule);
+        Notices notices;
+        Job transformer = make_job(
+            load(fmt::format("{}{}", kModel, kRows), {fmt::format("pipeline.schedule={}", schedule)}), notices);
+        for (MakeCosts& costs : transformer.costs.of_makes)
+            for (StageCost& stage : costs.stage)
+                stage.update = 0;
+        const TemporaryFolder folder;
+        const auto write = [&](const char* name, const std::vector<LayerProfile>& layers) {
+            std::string text = "samples: 1\nlayers:\n";
+            for (const LayerProfile& layer : layers) {
+                const LayerTimes& times = layer.times.at(1);
+                const LayerBytes& bytes = layer.bytes.at(1);
+                text += fmt::format(
+                    "  - {{name: {}, forward: {} ns, backward_input: {} ns, backward_weight: {} ns, output: "
+                    "{} B, weights: {} B, saved: {} B}}\n",
+                    layer.name, times.forward.median, times.backward_input.median, times.backward_weight.median,
+                    bytes.output, bytes.weights, bytes.saved_until_input);
+            }
+            folder.write(name, text);
+        };
+        ASSERT_EQ(transformer.profile.of_makes.size(), 2u);
+        write("fast.yaml", transformer.profile.of_makes[0]);
+        write("slow.yaml", transformer.profile.of_makes[1]);
+        std::string links;
+        for (const auto& [pair, link] : transformer.costs.cluster->own_links)
+            links += fmt::format("    - {{from: {}, to: {}, {}}}\n", pair.first, pair.second, print_link(link));
+        const Config config = load_config(
+            folder.write(
+                "cfg.yaml",
+                fmt::format("workload: {{model: fast.yaml}}\ncluster:\n  hosts: [{{count: 2, devices: 1}}, {{count: "
+                            "2, devices: 1, profile: slow.yaml}}]\n  links:\n{}pipeline: {{schedule: {}, stages: 4, "
+                            "split: [block.4, block.8, block.12], micro_batches: 12, micro_batch_size: 1}}\n"
+                            "transfer: {{receive: {}, protocol: {}, exchange: {}}}\n",
+                            links, schedule, name_of(transformer.mode.receive), name_of(transformer.mode.protocol),
+                            name_of(transformer.mode.exchange))),
+            {});
+        // Tensor ranks send parts of a tensor.
+        Job layers = make_job(config, notices);
+        layers.costs.edges = transformer.costs.edges;
+        const Metrics expected = predicted_report(transformer, false).metrics,
+                      metrics = predicted_report(layers, false).metrics;
+        EXPECT_EQ(metrics.span, expected.span);
+        EXPECT_EQ(metrics.step_time, expected.step_time);
+        for (std::size_t device = 0; device < 4; ++device)
+            EXPECT_EQ(metrics.devices[device].busy, expected.devices[device].busy);
+    }
 }
 
 TEST(UnlikeDevices, StagesOfOtherDegreesTakeTheirTimes) {
