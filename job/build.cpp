@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -429,6 +430,46 @@ std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConf
     facts.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
     return hosts;
 }
+
+namespace {
+
+// The links of hosts, whatever limits the collectives of a stage.
+Fabric fabric_of_hosts(const Config& config, int make) {
+    Config alike = of_make(config, make);
+    alike.parallel.inside_limit = alike.parallel.between_limit = std::numeric_limits<double>::infinity();
+    return transformer_job_of(alike).fabric;
+}
+
+// The cluster in which the devices of a transformer's plan send their messages.
+ClusterFacts pipeline_cluster_of(const Config& config) {
+    RankLinks links;
+    const ClusterRanks& ranks = *config.parallel.ranks;
+    const int stages = config.parallel.degrees.pipeline;
+    if (config.cluster.makes.size() > 1 || !config.parallel.of_stages.empty() || has_own_network(config.cluster)) {
+        for (int make = 0; make < std::max<std::ptrdiff_t>(1, std::ssize(config.cluster.makes)); ++make)
+            links.fabrics.push_back(fabric_of_hosts(config, make));
+        for (const DeviceConfig& device : ranks.devices)
+            links.fabric.push_back(device.make);
+        ClusterConfig cluster = config.cluster;
+        cluster.devices = ranks.devices;
+        ClusterFacts of_ranks;
+        add_network(of_ranks, cluster, place_on_hosts(of_ranks, cluster));
+        links.host = of_ranks.host;
+        links.own_links = std::move(of_ranks.own_links);
+        links.shared = std::move(of_ranks.shared);
+        for (int stage = 0; stage <= stages; ++stage)
+            links.first_rank.push_back(config.parallel.first_rank_of(stage));
+    }
+    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config)) : pipeline_cluster(links);
+    std::vector<DeviceKind> kinds;
+    for (const DeviceConfig& device : config.cluster.devices)
+        kinds.push_back({device.speed, config.parallel.makes.size() > 1 ? device.make : 0});
+    if (std::ranges::any_of(kinds, [](const DeviceKind& kind) { return !(kind == DeviceKind{}); }))
+        facts.set_kinds(kinds);
+    return facts;
+}
+
+}  // namespace
 
 std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
     if (is_transformer(config))

@@ -66,6 +66,14 @@ TransformerJob job_on_one_make(const Config& config) {
     job.fabric.domain = cluster.domain > 0 ? cluster.domain : config.parallel.per_host;
     job.fabric.between = cluster.between_hosts;
     job.fabric.adapters = cluster.adapters;
+    if (config.parallel.inside_limit < job.fabric.inside.bandwidth) {
+        job.fabric.inside_name.clear();  // collectives were not measured on such a link
+        job.fabric.inside.bandwidth = config.parallel.inside_limit;
+    }
+    if (job.fabric.between && config.parallel.between_limit < job.fabric.adapters * job.fabric.between->bandwidth) {
+        job.fabric.adapters = 1;
+        job.fabric.between->bandwidth = config.parallel.between_limit;
+    }
     return job;
 }
 
@@ -88,28 +96,6 @@ std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& confi
     if (jobs.empty())
         jobs.emplace_back().push_back(job_on_one_make(config));
     return jobs;
-}
-
-ClusterFacts pipeline_cluster_of(const Config& config) {
-    RankLinks links;
-    const ClusterRanks& ranks = *config.parallel.ranks;
-    const int stages = config.parallel.degrees.pipeline;
-    if (config.cluster.makes.size() > 1 || !config.parallel.of_stages.empty()) {
-        for (int make = 0; make < std::max<std::ptrdiff_t>(1, std::ssize(config.cluster.makes)); ++make)
-            links.fabrics.push_back(job_on_one_make(of_make(config, make)).fabric);
-        for (const DeviceConfig& device : ranks.devices)
-            links.fabric.push_back(device.make);
-        links.host = ranks.host;
-        for (int stage = 0; stage <= stages; ++stage)
-            links.first_rank.push_back(config.parallel.first_rank_of(stage));
-    }
-    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config)) : pipeline_cluster(links);
-    std::vector<DeviceKind> kinds;
-    for (const DeviceConfig& device : config.cluster.devices)
-        kinds.push_back({device.speed, config.parallel.makes.size() > 1 ? device.make : 0});
-    if (std::ranges::any_of(kinds, [](const DeviceKind& kind) { return !(kind == DeviceKind{}); }))
-        facts.set_kinds(kinds);
-    return facts;
 }
 
 double model_flops_per_sample(const Config& config, bool trains) {

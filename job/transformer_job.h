@@ -12,8 +12,6 @@ namespace pw {
 TransformerJob transformer_job_of(const Config& config);
 // Makes those on every make that a device of the plan stands for, by DeviceConfig::make: one if all are alike.
 std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config);
-// Returns the cluster in which the plan's devices send their messages.
-ClusterFacts pipeline_cluster_of(const Config& config);
 
 // FLOPs of the model for one sample: of the forward, and of the backward if it trains
 // (workloads/transformers/transformer_model.h).

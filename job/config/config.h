@@ -190,6 +190,9 @@ struct ParallelConfig {
     // The degrees of each device of the plan, if they differ: of tensor and context, ZeRO, and what is recomputed.
     // Empty: all have `degrees`.
     std::vector<Parallel> of_stages;
+    // The narrowest links, and shares of what messages share, between ranks of one stage: on a host, and between hosts.
+    // Infinite if nothing limits them but the links of hosts.
+    double inside_limit = std::numeric_limits<double>::infinity(), between_limit = inside_limit;
     // What devices of the plan stand for: each different row. A device of the plan has the number of its row
     // (DeviceConfig::make).
     std::vector<PlanMake> makes;
@@ -379,6 +382,9 @@ bool searches_cluster(const Config& config);
 // Gives the plan the devices of one replica, and its part of the samples of a step as micro-batches. The product of
 // tensor, pipeline and context divides the devices of the cluster.
 void divide_among_replicas(Config& config, std::int64_t samples);
+
+// Returns whether the file has more of the network than the links of hosts: links of pairs, or what messages share.
+bool has_own_network(const ClusterConfig& cluster);
 
 // Returns the config of a transformer on these hosts of its cluster, by number, in this order.
 Config with_hosts(Config config, const std::vector<int>& hosts);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <type_traits>
 
@@ -388,7 +389,50 @@ void gather_holders(int stage, const ClusterRanks& ranks, Config& config) {
         known.push_back(std::move(own));
 }
 
+// Collectives of a stage cannot be faster than the narrowest link between two of its ranks allows.
+void limit_links_of_stages(Config& config) {
+    ParallelConfig& own = config.parallel;
+    const ClusterConfig& cluster = config.cluster;
+    own.inside_limit = own.between_limit = std::numeric_limits<double>::infinity();
+    if (!has_own_network(cluster))
+        return;
+    const ClusterRanks& ranks = *own.ranks;
+    std::vector<int> stage_of(ranks.devices.size(), 0);
+    for (int stage = 0; stage < own.degrees.pipeline; ++stage)
+        for (int rank = own.first_rank_of(stage); rank < own.first_rank_of(stage + 1); ++rank)
+            stage_of[static_cast<std::size_t>(rank)] = stage;
+    const auto limit = [&](bool is_inside, double bandwidth) {
+        double& least = is_inside ? own.inside_limit : own.between_limit;
+        least = std::min(least, bandwidth);
+    };
+    for (const ClusterConfig::PairLink& pair : cluster.links)
+        if (stage_of[static_cast<std::size_t>(pair.from)] == stage_of[static_cast<std::size_t>(pair.to)])
+            limit(ranks.host[static_cast<std::size_t>(pair.from)] == ranks.host[static_cast<std::size_t>(pair.to)],
+                  pair.link.bandwidth);
+    for (const ClusterConfig::Shared& shared : cluster.shared) {
+        std::map<int, int> members;  // by stage: a ring has a message of each
+        for (const int rank : shared.devices)
+            ++members[stage_of[static_cast<std::size_t>(rank)]];
+        for (const auto& [stage, count] : members) {
+            limit(true, shared.bandwidth / count);
+            limit(false, shared.bandwidth);
+        }
+    }
+    for (const ClusterConfig::Switch& group : cluster.switches) {
+        std::map<int, std::set<bool>> sides;  // by stage
+        for (std::size_t rank = 0; rank < ranks.devices.size(); ++rank)
+            sides[stage_of[rank]].insert(std::ranges::count(group.hosts, ranks.devices[rank].host) > 0);
+        for (const auto& [stage, of_ranks] : sides)
+            if (of_ranks.size() > 1)
+                limit(false, group.bandwidth);
+    }
+}
+
 }  // namespace
+
+bool has_own_network(const ClusterConfig& cluster) {
+    return !cluster.links.empty() || !cluster.shared.empty() || !cluster.switches.empty();
+}
 
 void divide_among_replicas(Config& config, std::int64_t samples) {
     Parallel& parallel = config.parallel.degrees;
@@ -400,6 +444,7 @@ void divide_among_replicas(Config& config, std::int64_t samples) {
     const std::int64_t each = std::int64_t{parallel.data} * pipeline.micro_batch_size;
     pipeline.micro_batches = static_cast<int>(std::max<std::int64_t>(1, samples / each));
     pipeline.mini_batch = pipeline.micro_batches * each;
+    limit_links_of_stages(config);
     DeviceConfig usual;
     usual.speed = ranks.devices.front().speed;
     usual.memory = config.parallel.memory;

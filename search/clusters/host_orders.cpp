@@ -100,6 +100,8 @@ private:
 
 std::vector<HostOrder> host_orders(const Config& config) {
     const std::vector<HostKind> kinds = kinds_of_hosts(*config.parallel.ranks);
+    if (has_own_network(config.cluster))  // which names hosts and devices
+        return {};
     if (kinds.size() < 2 || kinds.size() > kMostKinds)
         return {};
     const WorkBound bound(config);

@@ -260,5 +260,54 @@ TEST(UnlikeDevices, StagesOfOtherDegreesTakeTheirTimes) {
               predicted_report(second, false).metrics.step_time);
 }
 
+// Two hosts of two devices, a stage on each; tensor ranks send halves.
+TEST(UnlikeDevices, MessagesOfATransformerTakeTheLinksAndSharesOfRanks) {
+    const auto cluster_with = [](const std::string& network, const std::string& parallel = "tensor: 2, pipeline: 2") {
+        Notices notices;
+        return make_job(
+                   load(fmt::format("workload: {{model: llama-3.2-1b, sequence_length: 2048}}\n"
+                                    "cluster: {{hosts: 2, devices_per_host: 2, device: h100-sxm-80, between: "
+                                    "{{bandwidth: 50 GB/s, latency: 1 us}}{}}}\nparallel: {{{}}}\n"
+                                    "pipeline: {{mini_batch: 4}}\ntraining: {{precision: bf16, optimizer: adamw}}\n",
+                                    network, parallel)),
+                   notices)
+            .costs.cluster;
+    };
+    // Both ranks of a host leave by one adapter, of which messages reach 0.96.
+    EXPECT_DOUBLE_EQ(cluster_with("")->link_of(0, 1).bandwidth, 24e9);
+    // Ranks 1 and 3 are the second ones of their stages, so both stages wait for their link.
+    const auto linked = cluster_with(", links: [{from: 1, to: 3, bandwidth: 5 GB/s, latency: 2 us}]");
+    EXPECT_EQ(linked->link_of(0, 1), (Link{2'000, 5e9}));
+    EXPECT_DOUBLE_EQ(linked->link_of(1, 0).bandwidth, 24e9) << "the other way is as before";
+    // Each stage has two messages of its ranks on what they share.
+    const auto shared = cluster_with(", shared: [{devices: [0, 1, 2, 3], bandwidth: 8 GB/s}]");
+    EXPECT_EQ(shared->routes.capacities(), std::vector<double>{4e9});
+    EXPECT_EQ(shared->routes.takes(0, 1), std::vector<int>{0});
+    const auto switched = cluster_with(", switches: [{hosts: [host 0], bandwidth: 6 GB/s}]");
+    EXPECT_EQ(switched->routes.capacities(), (std::vector<double>{3e9, 3e9}));
+}
+
+TEST(UnlikeDevices, CollectivesOfATransformerAreNoFasterThanTheirRanksLinks) {
+    const auto forward_and_update = [](const std::string& network, const std::string& parallel) {
+        Notices notices;
+        const Job job = make_job(
+            load(fmt::format("workload: {{model: llama-3.2-1b, sequence_length: 2048}}\n"
+                             "cluster: {{hosts: 2, devices_per_host: 2, device: h100-sxm-80, between: "
+                             "{{bandwidth: 50 GB/s, latency: 1 us}}{}}}\nparallel: {{{}}}\npipeline: {{mini_batch: "
+                             "4}}\ntraining: {{precision: bf16, optimizer: adamw}}\n",
+                             network, parallel)),
+            notices);
+        return std::pair(job.costs.stage[0].forward, job.costs.stage[0].update);
+    };
+    // Tensor ranks on a host.
+    const auto [forward, update] = forward_and_update("", "tensor: 2");
+    EXPECT_GT(forward_and_update(", links: [{from: 0, to: 1, bandwidth: 5 GB/s}]", "tensor: 2").first, 2 * forward);
+    EXPECT_GT(forward_and_update(", shared: [{devices: [0, 1], bandwidth: 10 GB/s}]", "tensor: 2").first, 2 * forward);
+    // Replicas on both sides of a switch. A ring passes it once, so it is as fast as an adapter of this bandwidth.
+    const auto narrow = forward_and_update(", switches: [{hosts: [host 0], bandwidth: 5 GB/s}]", "tensor: 2");
+    EXPECT_EQ(narrow.first, forward);
+    EXPECT_GT(narrow.second, 3 * update);
+}
+
 }  // namespace
 }  // namespace pw

@@ -242,6 +242,8 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
     const auto ranks_of = [&](int stage) { return links.first_rank[stage + 1] - links.first_rank[stage]; };
     // The link of one of `together` messages that leave at once.
     const auto link_of = [&](int from, int to, int together) {
+        if (const auto own = links.own_links.find({from, to}); own != links.own_links.end())
+            return own->second;
         const auto a = static_cast<std::size_t>(from), b = static_cast<std::size_t>(to);
         const Fabric &of_a = links.fabrics[static_cast<std::size_t>(links.fabric[a])],
                      &of_b = links.fabrics[static_cast<std::size_t>(links.fabric[b])];
@@ -271,6 +273,22 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
                     slowest = slower_of(slowest, link(k));
                 facts.own_links[{from, to}] = slowest;
             }
+    for (const Capacity& shared : links.shared) {
+        // A message of the plan stands for one from each rank of a stage.
+        Capacity of_stages{shared.of, {}, shared.bandwidth};
+        int most = 1;
+        for (int stage = 0; stage < stages; ++stage) {
+            const auto first = std::ranges::lower_bound(shared.devices, links.first_rank[stage]),
+                       end = std::ranges::lower_bound(shared.devices, links.first_rank[stage + 1]);
+            const auto members = static_cast<int>(end - first);
+            if (shared.of == Capacity::Of::Touching ? members > 0 : 2 * members > ranks_of(stage)) {
+                of_stages.devices.push_back(stage);
+                most = std::max(most, members);
+            }
+        }
+        of_stages.bandwidth /= most;
+        facts.shared.push_back(std::move(of_stages));
+    }
     return facts;
 }
 

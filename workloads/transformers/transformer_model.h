@@ -5,6 +5,8 @@
 #include "workloads/costs/profiled_model.h"
 #include "workloads/transformers/layer_costs.h"
 
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -38,7 +40,9 @@ ClusterFacts pipeline_cluster(const TransformerJob& job);
 struct RankLinks {
     std::vector<int> host, fabric;  // by rank; its fabric by number
     std::vector<Fabric> fabrics;
-    std::vector<int> first_rank;  // of each stage, and the number of all ranks
+    std::vector<int> first_rank;                         // of each stage, and the number of all ranks
+    std::map<std::pair<int, int>, Link> own_links = {};  // instead of those of hosts
+    std::vector<Capacity> shared = {};                   // by messages between these ranks
 };
 ClusterFacts pipeline_cluster(const RankLinks& links);
 
