@@ -100,7 +100,7 @@ std::string host_schema() { return object_schema<HostConfig>(kHostKeys); }
 void find_makes(const Yaml& at, ClusterConfig& cluster, const std::vector<HostConfig>& rows,
                 const std::vector<int>& row_of_device) {
     std::vector<DeviceMake> makes;
-    std::vector<char> is_known;  // by make: whether its kind is
+    const std::vector<Yaml> listed = at["devices"].is_list() ? at["devices"].items() : std::vector<Yaml>{};
     for (std::size_t number = 0; number < cluster.devices.size() && number < row_of_device.size(); ++number) {
         DeviceConfig& device = cluster.devices[number];
         const int of_row = row_of_device[number];
@@ -117,8 +117,7 @@ void find_makes(const Yaml& at, ClusterConfig& cluster, const std::vector<HostCo
         const DeviceMake& make = makes[static_cast<std::size_t>(device.make)];
         if (row != nullptr)
             device.speed = device.speed == 1 ? row->speed : device.speed;
-        const bool lists_memory = at["devices"].is_list() && at["devices"].items()[number]["memory"].present();
-        if (lists_memory)
+        if (number < listed.size() && listed[number]["memory"].present())
             continue;
         if (row != nullptr && row->memory) {
             device.memory = *row->memory;

@@ -108,8 +108,8 @@ StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& co
     return times;
 }
 
-int served_by(const Shape& shape, int device, int stage) {
-    if (shape.devices_of(stage).size() == 1)
+int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage) {
+    if (index.devices_of(stage).size() == 1)
         return shape.microbatches;
     int served = 0;
     for (int mb = 0; mb < shape.microbatches; ++mb)
@@ -173,7 +173,7 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
         Ns passes = 0, weights = 0, updates = 0;
         for (const int stage : index.stages_of(device)) {
             const StageTimes own = stage_times(facts.form, stage, device, costs);
-            const int served = served_by(shape, device, stage);
+            const int served = served_by(shape, index, device, stage);
             const Ns forward =
                 exposed == 1 ? own.forward : exposed_work(std::max<Ns>(0, own.forward - costs.dispatch), exposed);
             passes += served * (forward + own.backward);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "schedules/orders/schedule.h"
+#include "schedules/plan/shape_index.h"
 #include "workloads/costs/costs.h"
 
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace pw {
@@ -49,6 +51,6 @@ StageTimes least_times(BackwardForm form, int stage, std::span<const int> device
 Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer);
 
 // Returns the number of micro-batches that the device serves on the stage.
-int served_by(const Shape& shape, int device, int stage);
+int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage);
 
 }  // namespace pw

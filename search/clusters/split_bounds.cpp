@@ -50,7 +50,7 @@ public:
     // Equal weights suit devices that never wait for the first micro-batch. Weights that grow by m / (m - 1) along a
     // chain of devices, with m micro-batches, make a block count as much on every stage.
     Ns least_step() const {
-        const auto m = static_cast<double>(served_by(shape_, 0, index_.stages_of(0).front()));
+        const auto m = static_cast<double>(served_by(shape_, index_, 0, index_.stages_of(0).front()));
         double least = 0;
         for (const double growth : {1.0, m > 1 ? m / (m - 1) : 2.0})
             for (const bool with_weights : {false, true})
@@ -179,17 +179,18 @@ private:
     double weighted(const std::vector<double>& weights, bool with_weights) const {
         const double exposed = facts_.pairs ? costs_.pair_exposed : 1;
         double least = std::numeric_limits<double>::infinity(), ends = 0;
-        for (int stage = 0; stage < shape_.stages; ++stage) {
+        std::vector<double> beginning(static_cast<std::size_t>(shape_.stages), 0);  // by first stage: of its device
+        for (int device = 0; device < shape_.devices; ++device)
+            beginning[static_cast<std::size_t>(index_.stages_of(device).front())] += weights[device];
+        double after = 0;  // of the devices whose first stage is a later one
+        for (int stage = shape_.stages - 1; stage >= 0; --stage) {
             const auto holders = index_.devices_of(stage);
-            double after = 0;
-            for (int device = 0; device < shape_.devices; ++device)
-                after += index_.stages_of(device).front() > stage ? weights[device] : 0;
             // What a part of the model counts on this stage.
             const auto counted = [&](Work WorkOfParts::*part) {
                 double sum = 0, before = std::numeric_limits<double>::infinity();
                 for (const int device : holders) {
                     const Work& work = work_of(device).*part;
-                    sum += weights[device] * served_by(shape_, device, stage) *
+                    sum += weights[device] * served_by(shape_, index_, device, stage) *
                            (exposed * work.forward + work.backward + (with_weights ? work.weight : 0));
                     before = std::min(before, work.forward + (with_weights ? 0 : work.backward));
                 }
@@ -200,6 +201,7 @@ private:
                 ends += counted(&WorkOfParts::embedding);
             if (stage + 1 == shape_.stages)
                 ends += counted(&WorkOfParts::head);
+            after += beginning[static_cast<std::size_t>(stage)];
         }
         return ends + least;
     }
