@@ -2,6 +2,7 @@
 
 #include "job/transformer_job.h"
 #include "workloads/transformers/layer_costs.h"
+#include "workloads/transformers/transformer_model.h"
 
 #include "job/config/config.h"
 #include "job/cost_source.h"

@@ -21,7 +21,7 @@ namespace pw {
 namespace {
 
 constexpr const char* kSmallModel =
-    R"({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 8,
+    R"({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
         "num_key_value_heads": 8, "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 4096})";
 
 void for_each_division(int blocks, int stages, const std::function<void(const std::vector<int>&)>& visit) {
@@ -105,7 +105,7 @@ search: {{mini_batch: 12, tensor: [1, 2], pipeline: [{}], context: [1], chunks: 
 
 TEST(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
     const char* wanted = std::getenv("PIPEWRIGHT_SPACES");
-    const int rounds = wanted == nullptr ? 40 : std::atoi(wanted);
+    const int rounds = wanted == nullptr ? 100 : std::atoi(wanted);
     int unequal = 0, infeasible = 0, ordered = 0, idle = 0;
     const TemporaryFolder folder;
     folder.write("config.json", kSmallModel);
