@@ -28,7 +28,7 @@ constexpr KeyOf<HostConfig> kHostKeys[] = {
 };
 
 // What the file says of a device, without the values of the cluster.
-DeviceMake own_make(const DeviceConfig& device, const HostConfig* row) {
+DeviceMake written_make(const DeviceConfig& device, const HostConfig* row) {
     DeviceMake make;
     make.device = device.device.empty() && row != nullptr ? row->device : device.device;
     make.profile = device.profile.empty() && row != nullptr ? row->profile : device.profile;
@@ -50,8 +50,8 @@ bool is_same(const DeviceMake& a, const DeviceMake& b) {
 // The key that gives a device its kind.
 Yaml kind_key(const Yaml& at, std::size_t device, int row) {
     if (at["devices"].is_list())
-        if (const Yaml own = at["devices"].items()[device]["device"]; own.present())
-            return own;
+        if (const Yaml key = at["devices"].items()[device]["device"]; key.present())
+            return key;
     return at["hosts"].items()[static_cast<std::size_t>(row)]["device"];
 }
 
@@ -105,14 +105,14 @@ void find_makes(const Yaml& at, ClusterConfig& cluster, const std::vector<HostCo
         DeviceConfig& device = cluster.devices[number];
         const int of_row = row_of_device[number];
         const HostConfig* row = of_row < 0 ? nullptr : &rows[static_cast<std::size_t>(of_row)];
-        DeviceMake own = own_make(device, row);
+        DeviceMake written = written_make(device, row);
         const auto known =
-            std::find_if(makes.begin(), makes.end(), [&](const DeviceMake& make) { return is_same(make, own); });
+            std::find_if(makes.begin(), makes.end(), [&](const DeviceMake& make) { return is_same(make, written); });
         device.make = static_cast<int>(known - makes.begin());
         if (known == makes.end()) {
-            if (!own.device.empty())
-                own.kind = read_kind_of(kind_key(at, number, of_row), own.device, cluster.device_kinds);
-            makes.push_back(std::move(own));
+            if (!written.device.empty())
+                written.kind = read_kind_of(kind_key(at, number, of_row), written.device, cluster.device_kinds);
+            makes.push_back(std::move(written));
         }
         const DeviceMake& make = makes[static_cast<std::size_t>(device.make)];
         if (row != nullptr)

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace pw {
 
@@ -76,14 +77,14 @@ public:
         double rate = 0;
         for (const auto& [make, speed] : speeds)
             rate += speed / work(make);
-        double all = 0;
+        double work_of_sample = 0;
         for (std::size_t layer = 0; layer < least_.front().size(); ++layer) {
             double counted = std::numeric_limits<double>::infinity();
             for (const auto& [make, speed] : speeds)
                 counted = std::min(counted, least_[static_cast<std::size_t>(make)][layer] / work(make));
-            all += counted;
+            work_of_sample += counted;
         }
-        return static_cast<Ns>(static_cast<double>(samples_) * all / rate * 1e9 * (1 - 1e-9));
+        return static_cast<Ns>(static_cast<double>(samples_) * work_of_sample / rate * 1e9 * (1 - 1e-9));
     }
 
 private:
@@ -96,47 +97,56 @@ private:
     std::int64_t samples_;
 };
 
+// Counts up, the first number fastest. Returns false after the largest numbers.
+bool next_counts(std::vector<std::size_t>& counts, const std::vector<HostKind>& kinds) {
+    for (std::size_t digit = 0; digit < kinds.size(); ++digit) {
+        if (counts[digit] < kinds[digit].hosts.size()) {
+            ++counts[digit];
+            return true;
+        }
+        counts[digit] = 0;
+    }
+    return false;
+}
+
+// Takes the first `counts` hosts of each kind, in this order of the kinds.
+HostOrder order_of(const std::vector<HostKind>& kinds, const std::vector<std::size_t>& order,
+                   const std::vector<std::size_t>& counts, const WorkBound& bound) {
+    HostOrder taken;
+    std::map<int, double> speeds;
+    for (const std::size_t number : order) {
+        const HostKind& kind = kinds[number];
+        const std::size_t count = counts[number];
+        taken.hosts.insert(taken.hosts.end(), kind.hosts.begin(),
+                           kind.hosts.begin() + static_cast<std::ptrdiff_t>(count));
+        for (const auto& [make, speed] : kind.speeds)
+            if (count > 0)
+                speeds[make] += static_cast<double>(count) * speed;
+    }
+    taken.least = bound.of(speeds);
+    return taken;
+}
+
 }  // namespace
 
 std::vector<HostOrder> host_orders(const Config& config) {
-    const std::vector<HostKind> kinds = kinds_of_hosts(*config.parallel.ranks);
     if (has_own_network(config.cluster))  // which names hosts and devices
         return {};
+    const std::vector<HostKind> kinds = kinds_of_hosts(*config.parallel.ranks);
     if (kinds.size() < 2 || kinds.size() > kMostKinds)
         return {};
     const WorkBound bound(config);
+    std::vector<int> in_file(static_cast<std::size_t>(*std::ranges::max_element(config.parallel.ranks->host)) + 1);
+    std::iota(in_file.begin(), in_file.end(), 0);
+    std::set<std::vector<int>> known = {in_file};
     std::vector<HostOrder> orders;
-    std::set<std::vector<int>> known;
-    std::vector<int> given(std::size_t(1) +
-                           static_cast<std::size_t>(*std::ranges::max_element(config.parallel.ranks->host)));
-    std::iota(given.begin(), given.end(), 0);
-    known.insert(given);
     std::vector<std::size_t> order(kinds.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     do {
-        std::vector<std::size_t> used(kinds.size(), 0);
-        for (bool more = true; more && orders.size() < kMostOrders;) {
-            std::size_t digit = 0;
-            for (; digit < kinds.size() && used[digit] == kinds[digit].hosts.size(); ++digit)
-                used[digit] = 0;
-            more = digit < kinds.size();
-            if (!more)
-                break;
-            ++used[digit];
-            HostOrder own;
-            std::map<int, double> speeds;
-            for (const std::size_t kind : order) {
-                own.hosts.insert(own.hosts.end(), kinds[kind].hosts.begin(),
-                                 kinds[kind].hosts.begin() + static_cast<std::ptrdiff_t>(used[kind]));
-                for (const auto& [make, speed] : kinds[kind].speeds)
-                    if (used[kind] > 0)
-                        speeds[make] += static_cast<double>(used[kind]) * speed;
-            }
-            if (!known.insert(own.hosts).second)
-                continue;
-            own.least = bound.of(speeds);
-            orders.push_back(std::move(own));
-        }
+        std::vector<std::size_t> counts(kinds.size(), 0);
+        while (orders.size() < kMostOrders && next_counts(counts, kinds))
+            if (HostOrder taken = order_of(kinds, order, counts, bound); known.insert(taken.hosts).second)
+                orders.push_back(std::move(taken));
     } while (std::ranges::next_permutation(order).found);
     std::ranges::stable_sort(orders, {}, &HostOrder::least);
     return orders;

@@ -3,34 +3,18 @@
 #include "job/transformer_job.h"
 #include "report/report.h"
 #include "search/clusters/cluster_search.h"
+#include "tests/search/divisions.h"
 #include "tests/support/config_text.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 namespace pw {
 namespace {
-
-// Calls `visit` with each way to divide blocks among stages, of which all but the first and the last have one.
-void for_each_split(int blocks, int stages, const std::function<void(const std::vector<int>&)>& visit) {
-    std::vector<int> split(static_cast<std::size_t>(stages), 0);
-    const std::function<void(int, int)> divide = [&](int stage, int rest) {
-        if (stage + 1 == stages) {
-            split.back() = rest;
-            return visit(split);
-        }
-        for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
-            split[static_cast<std::size_t>(stage)] = number;
-            divide(stage + 1, rest - number);
-        }
-    };
-    divide(0, blocks);
-}
 
 // Against every split of 16 blocks: the head takes as long as five blocks, and little memory makes the first stages
 // shorter.
@@ -56,7 +40,7 @@ search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}]
         const ClusterResult result = search_cluster(load(base));
         Ns best = std::numeric_limits<Ns>::max(), even = best;
         const int stages = pipeline * chunks;
-        for_each_split(16, stages, [&](const std::vector<int>& blocks) {
+        for_each_division(16, stages, [&](const std::vector<int>& blocks) {
             ClusterChoice choice = result.plans.front().choice;
             choice.blocks = blocks;
             Notices notices;

@@ -4,6 +4,7 @@
 #include "report/report.h"
 #include "search/clusters/cluster_search.h"
 #include "search/plans/makespan.h"
+#include "tests/search/divisions.h"
 #include "tests/support/config_text.h"
 
 #include <fmt/format.h>
@@ -23,21 +24,6 @@ namespace {
 constexpr const char* kSmallModel =
     R"({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
         "num_key_value_heads": 8, "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 4096})";
-
-void for_each_division(int blocks, int stages, const std::function<void(const std::vector<int>&)>& visit) {
-    std::vector<int> split(static_cast<std::size_t>(stages), 0);
-    const std::function<void(int, int)> divide = [&](int stage, int rest) {
-        if (stage + 1 == stages) {
-            split.back() = rest;
-            return visit(split);
-        }
-        for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
-            split[static_cast<std::size_t>(stage)] = number;
-            divide(stage + 1, rest - number);
-        }
-    };
-    divide(0, blocks);
-}
 
 // Calls `visit` with every order of some or all hosts in which equal hosts follow one another, in the order of the
 // file.
