@@ -126,9 +126,9 @@ void resolve_devices(const Yaml& root, int chunks, Config& config) {
                         ranked ? "" : fmt::format(", or cluster.devices: {}", needed)));
 }
 
-// Gives analytic costs the rates of named kinds of devices where the file has none.
-void take_rates_of_kind(const Yaml& root, Config& config) {
-    ClusterConfig& cluster = config.cluster;
+// Refuses keys that devices of several makes do not have.
+void check_makes(const Yaml& root, const Config& config) {
+    const ClusterConfig& cluster = config.cluster;
     const Yaml at = root["cluster"];
     for (const char* key : {"compute", "memory_bandwidth", "products"})
         if (at[key].present() && std::ranges::any_of(cluster.makes, [&](const DeviceMake& make) {
@@ -136,6 +136,19 @@ void take_rates_of_kind(const Yaml& root, Config& config) {
             }))
             at[key].complain(fmt::format("'cluster.{}' is of all devices, but they are of several kinds", key),
                              "remove the key, or describe the kinds in a file of yours (cluster.device_kinds)");
+    if (is_transformer(config) || is_uniform(config))
+        for (const DeviceMake& make : cluster.makes)
+            if (!make.profile.empty() && make.profile != cluster.profile)
+                at["hosts"].complain(fmt::format("'{}' has no layers whose times a profile has, and devices have the "
+                                                 "profile '{}'",
+                                                 config.workload.model, make.profile),
+                                     "remove the key profile of the devices, or name a model with layers");
+}
+
+// Gives analytic costs the rates of named kinds of devices where the file has none.
+void take_rates_of_kind(const Yaml& root, Config& config) {
+    ClusterConfig& cluster = config.cluster;
+    const Yaml at = root["cluster"];
     const DeviceRates given = cluster.rates;
     const auto take = [&](DeviceMake& make, bool needs_rates) {
         make.rates = given;
@@ -173,6 +186,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
     if (run.transport == RunConfig::Transport::Auto)
         run.transport = usual_transport(run.backend, is_transformer(config) ? 1 : ranks);  // no rank runs a transformer
     check_transport(root["run"]["transport"], run, config.cluster);
+    check_makes(root, config);
     take_rates_of_kind(root, config);
     if (is_transformer(config))
         group_devices(root, config);

@@ -142,8 +142,12 @@ std::vector<int> place_on_rows(const Yaml& at, const std::vector<HostConfig>& ro
         for (std::size_t device = 0; device < cluster.devices.size() && has_devices; ++device)
             if (cluster.devices[device].host == own.name)
                 row_of_device[device] = static_cast<int>(row);
-        if (has_devices)
+        if (has_devices) {
+            if (std::ranges::find(row_of_device, static_cast<int>(row)) == row_of_device.end())
+                items[row]["name"].complain(fmt::format("no device is on the host '{}'", own.name),
+                                            "write the host of its devices (cluster.devices), or remove the row");
             continue;
+        }
         if (std::int64_t{own.count} * own.devices + std::ssize(cluster.devices) > kMostDevices) {
             items[row].complain(fmt::format("these hosts have more than {} devices", kMostDevices), "write fewer");
             return row_of_device;

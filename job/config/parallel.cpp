@@ -311,7 +311,7 @@ void group_devices(const Yaml& root, Config& config) {
     ClusterConfig& cluster = config.cluster;
     PipelineConfig& pipeline = config.pipeline;
     const Yaml at = root["parallel"];
-    if (!cluster.kind && !cluster.device.empty())
+    if (!cluster.kind && (!cluster.device.empty() || root.source().is_mistaken("cluster")))
         return;  // a mistake already noted
     if (!cluster.kind) {
         root["cluster"].complain(

@@ -183,6 +183,9 @@ TEST(UnlikeDevices, MistakesAreNamedAtTheirRow) {
     EXPECT_TRUE(contains(says("hosts: [{devices: 8, device: h100-sxm-80, memory: 0 GB}]"), "nothing fits"));
     EXPECT_TRUE(contains(says("hosts: [{devices: 8, device: h100-sxm-80, count: 0}]"), "count"));
     EXPECT_TRUE(contains(says("hosts: []"), "'cluster.hosts' is empty"));
+    EXPECT_TRUE(contains(says("devices: [{host: a}], hosts: [{name: b, device: h100-sxm-80}]"),
+                         "no device is on the host 'b'"));
+    EXPECT_TRUE(contains(says("hosts: [{device: h100-sxm-80, devices: 8, profile: p.yaml}]"), "has no layers"));
     EXPECT_TRUE(contains(says("hosts: [{name: a, device: h100-sxm-80}, {name: a}], devices: [{host: a}]"), "two rows"));
     EXPECT_TRUE(contains(says("hosts: [{devices: 8, device: h100-sxm-80}, {devices: 8, device: a100-sxm-40}], "
                               "compute: 1 TFLOP/s"),
