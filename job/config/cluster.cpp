@@ -27,7 +27,7 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
         cluster.link = read_link(own);
     } else if (cluster.kind && cluster.profile.empty()) {  // a profile has the measured link
         cluster.link = cluster.kind->link;
-        cluster.link_given = true;
+        cluster.link_given = cluster.link_of_kind = true;
     }
     if (!between.present())
         return;
@@ -151,8 +151,7 @@ std::string print_memory_bandwidth(const Config& config) {
 
 // The links of the makes of several kinds are those of their kinds, unless the file has them.
 std::string print_own_link(const Config& config) {
-    const bool is_of_kind = !config.cluster.makes.empty() && !config.places.contains("cluster.inside") &&
-                            !config.places.contains("cluster.link");
+    const bool is_of_kind = !config.cluster.makes.empty() && config.cluster.link_of_kind;
     return config.cluster.link_given && !is_of_kind ? fmt::format("{{{}}}", print_link(config.cluster.link)) : "";
 }
 

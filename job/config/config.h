@@ -78,6 +78,7 @@ struct ClusterConfig : DeviceMake {
     std::vector<DeviceMake> makes;  // of the devices, in the order of the first device of each; empty: one make
     Bytes memory = kUnlimited;      // of devices that have no `memory` of their own
     bool memory_of_kind = false;    // that memory is that of the kind of the devices
+    bool link_of_kind = false;      // `link` is that of the kind of the devices
     struct PairLink {
         int from, to;  // devices
         Link link;

@@ -251,17 +251,19 @@ PrintedDevices print_unlike(const ClusterConfig& cluster) {
     std::set<std::string> known;
     for (const DeviceConfig& device : devices) {
         const DeviceMake& make = cluster.makes[static_cast<std::size_t>(device.make)];
-        if (!device.host.empty() && known.insert(device.host).second) {
-            HostConfig row = row_of(usual_device(cluster), make, cluster);
-            row.name = device.host;
-            row.memory.reset();
+        // A host may have devices of several kinds, but its links are the same for all.
+        HostConfig row;
+        row.name = device.host;
+        if (make.own_inside)
+            row.inside = make.link;
+        if (make.own_between)
+            row.between = make.between_hosts;
+        row.adapters = make.adapters;
+        if ((row.inside || row.between) && known.insert(device.host).second)
             lines += "\n    - " + print_host_row(row);
-        }
         DeviceConfig own = device, usual = usual_device(cluster);
-        if (!own.host.empty()) {  // the row of its host has them
-            own.device.clear();
-            own.profile.clear();
-        }
+        own.device = make.device == cluster.device ? "" : make.device;
+        own.profile = make.profile == cluster.profile ? "" : make.profile;
         if (own.memory_of_kind)
             own.memory = usual.memory = kUnlimited;
         of_devices += "\n    - " + print_map<DeviceConfig>(kDeviceKeys, own, usual);

@@ -104,6 +104,22 @@ training: {precision: bf16}
     }
 }
 
+TEST(UnlikeDevices, KeepTheLinksOfTheCluster) {
+    const TemporaryFolder folder;
+    folder.write("slow.yaml", "layers: [{name: a, forward: 2 us, backward: 2 us}]\n");
+    const std::string path = folder.write(
+        "cfg.yaml",
+        "workload: {model: slow.yaml}\ncluster: {devices: [{host: a}, {host: b, profile: slow.yaml}], inside: "
+        "{bandwidth: 9 GB/s}, between: hdr200}\n");
+    const Config config = load_config(path, {});
+    Config printed = config;
+    printed.places.clear();
+    const Config again = load_config(folder.write("again.yaml", print_config(printed)), {});
+    EXPECT_EQ(again.cluster.link, config.cluster.link) << print_config(printed);
+    EXPECT_EQ(again.cluster.between_hosts, config.cluster.between_hosts);
+    EXPECT_EQ(again.cluster.makes.size(), 2u);
+}
+
 TEST(UnlikeDevices, SlowerLinkOfTwoHostsCounts) {
     const Config config = pw::load(R"(
 workload: {model: mlp}

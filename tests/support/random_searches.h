@@ -21,12 +21,14 @@ struct RandomSearch {
         std::string inputs;
         Ns forward, backward_input, backward_weight, update, accumulate, recompute;
         Bytes output, weights, saved;
-        double busy;  // how much longer its passes take in parallel with others; 1: as long
+        double busy;      // how much longer its passes take in parallel with others; 1: as long
+        double slow = 1;  // how much longer they take on devices of the second make
     };
     struct Device {
         double speed = 1;
         Bytes memory = kUnlimited;
         std::string host = {};
+        int make = 0;  // 1: layers take the times of the second file
         auto operator<=>(const Device&) const = default;
     };
     struct Pair {
@@ -53,15 +55,18 @@ struct RandomSearch {
 
     bool has_network() const { return !links.empty() || !buses.empty() || devices.front().host != devices.back().host; }
 
-    std::string layers() const {
+    std::string layers(bool of_second_make = false) const {
         std::string text = "samples: 1\nlayers:\n";
         for (std::size_t layer = 0; layer < rows.size(); ++layer) {
             const LayerRow& row = rows[layer];
+            const auto on_make = [&](Ns time) {
+                return of_second_make ? static_cast<Ns>(static_cast<double>(time) * row.slow) : time;
+            };
             text += fmt::format(
                 "  - {{name: l{}{}, forward: {} ns, backward_input: {} ns, backward_weight: {} ns, output: {} B, "
                 "weights: {} B, saved: {} B}}\n",
-                layer, row.inputs, row.forward, row.backward_input, row.backward_weight, row.output, row.weights,
-                row.saved);
+                layer, row.inputs, on_make(row.forward), on_make(row.backward_input), on_make(row.backward_weight),
+                row.output, row.weights, row.saved);
         }
         return text;
     }
@@ -74,9 +79,10 @@ struct RandomSearch {
             number[order[place]] = static_cast<int>(place);
         for (const int device : order) {
             const Device& one = devices[device];
-            all.push_back(fmt::format("{{speed: {}, memory: {}{}}}", one.speed,
+            all.push_back(fmt::format("{{speed: {}, memory: {}{}{}}}", one.speed,
                                       one.memory == kUnlimited ? "inf" : fmt::format("{} B", one.memory),
-                                      one.host.empty() ? "" : ", host: " + one.host));
+                                      one.host.empty() ? "" : ", host: " + one.host,
+                                      one.make == 0 ? "" : ", profile: second.yaml"));
         }
         for (const Pair& pair : links)
             if (number[pair.from] >= 0 && number[pair.to] >= 0)
@@ -107,9 +113,17 @@ struct RandomSearch {
 
     // Adds costs to the layers that a layer graph does not have.
     Profile changed(Profile profile) const {
+        change(profile.layers);
+        for (std::vector<LayerProfile>& layers : profile.of_makes)
+            change(layers);
+        return profile;
+    }
+
+private:
+    void change(std::vector<LayerProfile>& layers) const {
         for (std::size_t layer = 0; layer < rows.size(); ++layer) {
-            profile.layers[layer].update.median = rows[layer].update;
-            LayerTimes& times = profile.layers[layer].times.begin()->second;
+            layers[layer].update.median = rows[layer].update;
+            LayerTimes& times = layers[layer].times.begin()->second;
             times.accumulate.median = rows[layer].accumulate;
             times.recompute.median = rows[layer].recompute;
             if (!has_busy)
@@ -117,9 +131,8 @@ struct RandomSearch {
             LayerTimes busy = times;
             for (Measured* pass : {&busy.forward, &busy.backward, &busy.backward_input, &busy.backward_weight})
                 pass->median = static_cast<Ns>(static_cast<double>(pass->median) * rows[layer].busy);
-            profile.layers[layer].busy[profile.layers[layer].times.begin()->first] = busy;
+            layers[layer].busy[layers[layer].times.begin()->first] = busy;
         }
-        return profile;
     }
 };
 
@@ -137,6 +150,7 @@ public:
         draw_network();
         draw_rest();
         draw_limits();
+        draw_makes();
         return search_;
     }
 
@@ -198,6 +212,15 @@ private:
         if (unlike || one_in(8))
             for (RandomSearch::Device& device : search_.devices)
                 device.speed = one_in(4) ? 20 : one_of<double>({1, 1, 0.7, 2});
+    }
+
+    void draw_makes() {
+        if (!one_in(5))
+            return;
+        for (RandomSearch::Device& device : search_.devices)
+            device.make = pick(random_, 0, 1);
+        for (RandomSearch::LayerRow& row : search_.rows)
+            row.slow = one_of<double>({0.5, 1, 1.3, 2.5});
     }
 
     void make_last_layer_heavy() {
