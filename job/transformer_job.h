@@ -8,9 +8,10 @@
 
 namespace pw {
 
-// Makes it of a complete config whose workload is a transformer. If devices have several makes, it is on the first one.
+// Makes the job of a complete config whose workload is a transformer. If devices have several makes, the first make
+// counts.
 TransformerJob transformer_job_of(const Config& config);
-// Makes those on every make that a device of the plan stands for, by DeviceConfig::make: one if all are alike.
+// Makes the jobs by DeviceConfig::make: a job for each make that a device of the plan stands for.
 std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config);
 
 // FLOPs of the model for one sample: of the forward, and of the backward if it trains

@@ -100,7 +100,7 @@ std::optional<DeviceKindFacts> read_kind_of(const Yaml& key, const std::string& 
 // Gives every device its make, by its keys and the row of its host; `row_of_device` has -1 for a host without a row.
 void find_makes(const Yaml& at, ClusterConfig& cluster, const std::vector<HostConfig>& rows,
                 const std::vector<int>& row_of_device);
-// Completes the links of the makes once those of the cluster are known.
+// Completes the links of the makes. The links of the cluster must be known.
 void complete_makes(const Yaml& at, ClusterConfig& cluster);
 
 // Reads a link: its name, or a map, which may have additional keys.

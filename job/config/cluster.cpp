@@ -149,7 +149,7 @@ std::string print_memory_bandwidth(const Config& config) {
     return has_analytic_costs(config) || rate != DeviceRates{}.memory_bandwidth ? exact_bandwidth(rate) : "";
 }
 
-// The links of the makes of several kinds are those of their kinds, unless the file has them.
+// With several makes, a link that follows from a kind is not printed: each kind has its link.
 std::string print_own_link(const Config& config) {
     const bool is_of_kind = !config.cluster.makes.empty() && config.cluster.link_of_kind;
     return config.cluster.link_given && !is_of_kind ? fmt::format("{{{}}}", print_link(config.cluster.link)) : "";

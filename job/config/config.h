@@ -51,8 +51,8 @@ struct DeviceConfig {
     double speed = 1;
     Bytes memory = kUnlimited;
     std::string host;
-    std::string device = {}, profile = {};  // instead of those of the cluster (DeviceMake); empty: the cluster's
-    bool memory_of_kind = false;            // the memory is that of the kind of the device
+    std::string device = {}, profile = {};  // replace the kind and the profile of the cluster; empty: no replacement
+    bool memory_of_kind = false;            // `memory` follows from the kind of the device
     // A number in ClusterConfig::makes. A device of a transformer's plan has one in ParallelConfig::makes.
     int make = 0;
 };
@@ -72,13 +72,13 @@ struct DeviceMake {
     int per_host = 1;                              // devices of the smallest host that has such devices
 };
 
-// Its own make is that of devices that have no other.
+// A device without keys of a make has the make of the cluster.
 struct ClusterConfig : DeviceMake {
     std::vector<DeviceConfig> devices;
     std::vector<DeviceMake> makes;  // of the devices, in the order of the first device of each; empty: one make
     Bytes memory = kUnlimited;      // of devices that have no `memory` of their own
-    bool memory_of_kind = false;    // that memory is that of the kind of the devices
-    bool link_of_kind = false;      // `link` is that of the kind of the devices
+    bool memory_of_kind = false;    // `memory` follows from the kind of the devices
+    bool link_of_kind = false;      // `link` follows from the kind of the devices
     struct PairLink {
         int from, to;  // devices
         Link link;

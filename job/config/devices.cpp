@@ -203,18 +203,24 @@ std::string device_schema() { return object_schema<DeviceConfig>(kDeviceKeys); }
 
 namespace {
 
-HostConfig row_of(const DeviceConfig& device, const DeviceMake& make, const ClusterConfig& cluster) {
+// The links of a host whose devices are of this make.
+HostConfig row_of_links(const DeviceMake& make) {
     HostConfig row;
-    row.device = make.device == cluster.device ? "" : make.device;
-    row.profile = make.profile == cluster.profile ? "" : make.profile;
-    row.speed = device.speed;
-    if (!device.memory_of_kind)
-        row.memory = device.memory;
     if (make.own_inside)
         row.inside = make.link;
     if (make.own_between)
         row.between = make.between_hosts;
     row.adapters = make.adapters;
+    return row;
+}
+
+HostConfig row_of(const DeviceConfig& device, const DeviceMake& make, const ClusterConfig& cluster) {
+    HostConfig row = row_of_links(make);
+    row.device = make.device == cluster.device ? "" : make.device;
+    row.profile = make.profile == cluster.profile ? "" : make.profile;
+    row.speed = device.speed;
+    if (!device.memory_of_kind)
+        row.memory = device.memory;
     return row;
 }
 
@@ -252,13 +258,8 @@ PrintedDevices print_unlike(const ClusterConfig& cluster) {
     for (const DeviceConfig& device : devices) {
         const DeviceMake& make = cluster.makes[static_cast<std::size_t>(device.make)];
         // A host may have devices of several kinds, but its links are the same for all.
-        HostConfig row;
+        HostConfig row = row_of_links(make);
         row.name = device.host;
-        if (make.own_inside)
-            row.inside = make.link;
-        if (make.own_between)
-            row.between = make.between_hosts;
-        row.adapters = make.adapters;
         if ((row.inside || row.between) && known.insert(device.host).second)
             lines += "\n    - " + print_host_row(row);
         DeviceConfig own = device, usual = usual_device(cluster);

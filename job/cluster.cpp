@@ -1,0 +1,125 @@
+// The cluster of a config: devices, hosts, links, and what messages share.
+#include "job/build.h"
+#include "job/makes.h"
+#include "job/transformer_job.h"
+#include "workloads/transformers/transformer_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+// `hosts` has their numbers.
+void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts) {
+    for (const ClusterConfig::PairLink& pair : cluster.links)
+        facts.own_links[{pair.from, pair.to}] = pair.link;
+    for (const ClusterConfig::Shared& shared : cluster.shared)
+        facts.shared.push_back({Capacity::Of::Touching, shared.devices, shared.bandwidth});
+    for (const ClusterConfig::Switch& group : cluster.switches) {
+        std::vector<char> below(hosts.size(), 0);
+        for (const std::string& name : group.hosts)
+            if (const auto host = hosts.find(name); host != hosts.end())
+                below[static_cast<std::size_t>(host->second)] = 1;
+        std::vector<int> devices;
+        for (int device = 0; device < static_cast<int>(facts.host.size()); ++device)
+            if (below[static_cast<std::size_t>(facts.host[device])])
+                devices.push_back(device);
+        for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
+            facts.shared.push_back({of, devices, group.bandwidth});
+    }
+}
+
+}  // namespace
+
+namespace {
+
+// Hosts of several makes have the links of their first devices.
+void add_links_of_hosts(ClusterFacts& facts, const ClusterConfig& cluster, int hosts) {
+    if (cluster.makes.empty() || hosts < 2)
+        return;
+    std::vector<const DeviceMake*> make_of(static_cast<std::size_t>(hosts), nullptr);
+    for (std::size_t device = 0; device < cluster.devices.size(); ++device)
+        if (const DeviceMake*& make = make_of[static_cast<std::size_t>(facts.host[device])]; make == nullptr)
+            make = &cluster.makes[static_cast<std::size_t>(cluster.devices[device].make)];
+    for (const DeviceMake* make : make_of)
+        facts.links_of_hosts.push_back({make->link, make->between_hosts, make->adapters});
+}
+
+}  // namespace
+
+std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster) {
+    std::map<std::string, int> hosts;
+    for (const DeviceConfig& device : cluster.devices)
+        facts.host.push_back(hosts.try_emplace(device.host, static_cast<int>(hosts.size())).first->second);
+    facts.dispatch_by_host = cluster.dispatcher == ClusterConfig::Dispatcher::PerHost;
+    return hosts;
+}
+
+namespace {
+
+// The links of hosts, whatever limits the collectives of a stage.
+Fabric fabric_of_hosts(const Config& config, int make) {
+    Config alike = of_make(config, make);
+    alike.parallel.inside_limit = alike.parallel.between_limit = std::numeric_limits<double>::infinity();
+    return transformer_job_of(alike).fabric;
+}
+
+// The cluster in which the devices of a transformer's plan send their messages.
+ClusterFacts pipeline_cluster_of(const Config& config) {
+    RankLinks links;
+    const ClusterRanks& ranks = *config.parallel.ranks;
+    const int stages = config.parallel.degrees.pipeline;
+    if (config.cluster.makes.size() > 1 || !config.parallel.of_stages.empty() || has_own_network(config.cluster)) {
+        for (int make = 0; make < std::max<std::ptrdiff_t>(1, std::ssize(config.cluster.makes)); ++make)
+            links.fabrics.push_back(fabric_of_hosts(config, make));
+        for (const DeviceConfig& device : ranks.devices)
+            links.fabric.push_back(device.make);
+        ClusterConfig cluster = config.cluster;
+        cluster.devices = ranks.devices;
+        ClusterFacts of_ranks;
+        add_network(of_ranks, cluster, place_on_hosts(of_ranks, cluster));
+        links.host = of_ranks.host;
+        links.own_links = std::move(of_ranks.own_links);
+        links.shared = std::move(of_ranks.shared);
+        for (int stage = 0; stage <= stages; ++stage)
+            links.first_rank.push_back(config.parallel.first_rank_of(stage));
+    }
+    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config)) : pipeline_cluster(links);
+    std::vector<DeviceKind> kinds;
+    for (const DeviceConfig& device : config.cluster.devices)
+        kinds.push_back({device.speed, config.parallel.makes.size() > 1 ? device.make : 0});
+    if (std::ranges::any_of(kinds, [](const DeviceKind& kind) { return !(kind == DeviceKind{}); }))
+        facts.set_kinds(kinds);
+    return facts;
+}
+
+}  // namespace
+
+std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
+    if (is_transformer(config))
+        return std::make_shared<const Cluster>(pipeline_cluster_of(config));
+    const ClusterConfig& cluster = config.cluster;
+    ClusterFacts facts;
+    const std::map<std::string, int> hosts = place_on_hosts(facts, cluster);
+    std::vector<DeviceKind> kinds;
+    for (const DeviceConfig& device : cluster.devices)
+        kinds.push_back({device.speed, device.make});
+    facts.set_kinds(kinds);
+    const bool profiled = is_measured(profile) && !cluster.link_given;
+    facts.link = profiled ? profile.link : cluster.link;
+    facts.sums = profiled ? profile.sums : cluster.link;
+    facts.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
+    facts.adapters = cluster.adapters;
+    add_links_of_hosts(facts, cluster, static_cast<int>(hosts.size()));
+    add_network(facts, cluster, hosts);
+    return std::make_shared<const Cluster>(std::move(facts));
+}
+
+}  // namespace pw
