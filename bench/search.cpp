@@ -121,19 +121,19 @@ Row chain_row(int layers, int parts, const char* peer) {
 }
 
 // Eight devices, a mini-batch of 64, links of 10 GB/s and 5 us.
-Config joint_config(Bytes memory) {
-    Config config;
-    config.workload.model = "resnet50";
-    config.cluster.devices.resize(8);
-    for (DeviceConfig& device : config.cluster.devices)
+SearchSetup joint_setup(Bytes memory) {
+    SearchSetup setup;
+    setup.workload.model = "resnet50";
+    setup.cluster.devices.resize(8);
+    for (DeviceConfig& device : setup.cluster.devices)
         device.memory = memory;
-    config.cluster.link_given = true;
-    config.cluster.link.latency = 5'000;
-    config.cluster.link.bandwidth = 1e10;
-    config.search.schedules = {"gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-v"};
-    config.search.micro_batch_sizes = {1, 2, 4, 8};
-    config.search.mini_batch = 64;
-    return config;
+    setup.cluster.link_given = true;
+    setup.cluster.link.latency = 5'000;
+    setup.cluster.link.bandwidth = 1e10;
+    setup.search.schedules = {"gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-v"};
+    setup.search.micro_batch_sizes = {1, 2, 4, 8};
+    setup.search.mini_batch = 64;
+    return setup;
 }
 
 // Schedule, micro-batch size, stages and split at once; objective: the simulated step in milliseconds. The profile's
@@ -141,9 +141,9 @@ Config joint_config(Bytes memory) {
 Row joint_row(std::string_view what, Bytes memory, const char* peer) {
     return {fmt::format("joint resnet50 8 devices{}", what),
             [memory](const std::string& folder) -> Solve {
-                return [read = public_model(folder, "resnet50", 128), config = joint_config(memory)] {
+                return [read = public_model(folder, "resnet50", 128), setup = joint_setup(memory)] {
                     const auto profile_at = [&](int) { return read.profile; };
-                    const SearchResult result = search_plans({config, read.model, profile_at, config.transfer});
+                    const SearchResult result = search_plans({setup, read.model, profile_at, setup.transfer});
                     const Ns best = result.best() == nullptr ? 0 : result.best()->step_time;
                     return Answer{static_cast<double>(best) * 1e-6, static_cast<double>(result.lower_bound) * 1e-6,
                                   result.candidates};

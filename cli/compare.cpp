@@ -138,7 +138,7 @@ Comparison compare_config(const CompareArguments& arguments, Config config) {
     refuse_over_memory(job);
     const int turns = turns_for(job, arguments.turns);
     if (is_first_rank()) {
-        if (const std::string note = note_on_speed(job); !note.empty() && !job.config.cluster.profile.empty())
+        if (const std::string note = note_on_speed(job); !note.empty() && !job.setup.cluster.profile.empty())
             print_note(note);
         if (!arguments.json && arguments.csv != "-")
             print_result("{}\n\n", summary_of(job));

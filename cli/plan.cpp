@@ -39,7 +39,7 @@ using Communicator = TransferMode::Communicator;
 constexpr TransferMode kPyTorch{Communicator::One, TransferMode::Receive::Deferred, TransferMode::Protocol::Rendezvous,
                                 false};
 
-bool names_communicator(const Config& config) { return config.places.contains("transfer.communicator"); }
+bool names_communicator(const Setup& setup) { return setup.places.contains("transfer.communicator"); }
 
 // Unless the config sets the communicator, the transfers of csv-comms are ordered for the single communicator of
 // PyTorch.
@@ -110,7 +110,7 @@ void note_shape_left_out(const Job& job) {
                         describe(shape.ties)));
     if (shape.global_norm)
         print_note("training.clip_norm is not in the file: the program that runs the file must clip gradients");
-    if (const MicroBatchSizes sizes = sizes_of(job.config.pipeline); !sizes.is_even())
+    if (const MicroBatchSizes sizes = sizes_of(job.setup.pipeline); !sizes.is_even())
         print_note(fmt::format("the file does not say that there are {}: PyTorch weights all micro-batches equally",
                                print(sizes)));
 }
@@ -144,13 +144,13 @@ void note_other_lanes(const Plan& plan) {
 
 std::string print_csv(const Job& job, bool transfers) {
     const Plan& plan = job.plan;
-    const std::string text = at_its_place(job.config, [&] { return print_csv(plan, transfers); });
+    const std::string text = at_its_place(job.setup, [&] { return print_csv(plan, transfers); });
     parse_csv(text, "PLAN.csv");  // every file that is written can be read back
     note_tasks_left_out(plan, transfers);
     note_mini_batches_left_out(plan);
     note_shape_left_out(job);
     note_what_pytorch_refuses(plan);
-    if (transfers && names_communicator(job.config))
+    if (transfers && names_communicator(job.setup))
         note_other_lanes(plan);
     return text;
 }

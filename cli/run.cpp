@@ -76,7 +76,7 @@ Job load_job(const RunArguments& arguments, const std::optional<FoundCheckpoint>
         config.training.steps = steps_left(config, *found);
     Job job = job_of(std::move(config));
     if (found)
-        check_resumes(job.config, *found, job.model->layers);
+        check_resumes(job.setup, *found, job.model->layers);
     return job;
 }
 
@@ -119,7 +119,7 @@ RunOptions options_of(const RunArguments& arguments, int steps) {
 
 void print_run(const RunArguments& arguments, const Job& job, const RunResult& result) {
     const std::vector<DeviceConfig> none;
-    const Report report = report_of(result.trace, arguments.reference ? none : job.config.cluster.devices);
+    const Report report = report_of(result.trace, arguments.reference ? none : job.setup.cluster.devices);
     if (arguments.json)
         print_json(to_json(result, report));
     else
@@ -162,7 +162,7 @@ RunResult run_job(const Job& job, const RunOptions& options, bool reference) {
 
 // Shows the progress of the run until it has finished, and reports disturbances.
 RunResult execute(const Job& job, RunOptions options, StepLog& log, bool reference) {
-    if (const std::string note = note_on_data(job.config); !note.empty())
+    if (const std::string note = note_on_data(job.setup); !note.empty())
         print_note(note);
     ProgressLine line;
     options.progress =
@@ -194,7 +194,7 @@ void print_dry_run(const RunArguments& arguments, const Job& job, const std::opt
     const int done = found ? found->checkpoint.step : 0;
     print_result("{}{}\n\n{}\n{}\nsteps {} to {} would run; nothing was run or written\n", summary_of(job),
                  arguments.reference ? ", one task at a time" : "", to_text(report), proof_text(job), done + 1,
-                 done + job.config.training.steps);
+                 done + job.setup.training.steps);
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
 }
@@ -206,7 +206,7 @@ void run_config(const RunArguments& arguments) {
     const Job job = load_job(arguments, found);
     // The reference runs on one device outside the cluster's limits. The run itself checks memory by the backend's own
     // sizes.
-    if (!arguments.reference && has_precision(job.config, job.profile))
+    if (!arguments.reference && has_precision(job.setup, job.profile))
         refuse_over_memory(job);
     print_details(origins_of_costs(job));
     if (arguments.dry)
@@ -214,12 +214,12 @@ void run_config(const RunArguments& arguments) {
     Outputs outputs;
     const int done = found ? found->checkpoint.step : 0;
     const std::int64_t samples_before = found ? found->checkpoint.samples : 0;
-    RunOptions options = options_of(arguments, done + job.config.training.steps);
+    RunOptions options = options_of(arguments, done + job.setup.training.steps);
     if (found) {
         print_note(fmt::format("resumed from {}, after step {}", found->folder, done));
         options.resumed = std::make_shared<const FoundCheckpoint>(std::move(*found));
     }
-    StepLog log(launched_ranks().rank > 0 ? "" : arguments.log, job.config.pipeline.mini_batch,
+    StepLog log(launched_ranks().rank > 0 ? "" : arguments.log, job.setup.pipeline.mini_batch,
                 options.resumed ? std::optional(done) : std::nullopt);
     RunResult end;
     options.finished = [&](const RunResult& result) {
@@ -230,7 +230,7 @@ void run_config(const RunArguments& arguments) {
         });
         outputs.attempt([&] {
             if (!arguments.losses.empty())
-                plot_curves({{job.config.pipeline.schedule, result.losses,
+                plot_curves({{job.setup.pipeline.schedule, result.losses,
                               samples_after(job, result.losses.size(), samples_before)}},
                             "samples", "loss", arguments.losses, arguments.view);
         });

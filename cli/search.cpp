@@ -127,33 +127,31 @@ bool is_runnable(const Job& job) {
 
 // A machine that the config describes by rates may not be this one.
 bool is_for_this_machine(const Job& job) {
-    const Config& config = job.config;
-    if (is_emulated(config))
+    const Setup& setup = job.setup;
+    if (is_emulated(setup))
         return true;
-    const bool is_here = config.run.backend == RunConfig::Backend::Cuda || !config.cluster.profile.empty() ||
-                         (config.cluster.rates.flops == DeviceRates{}.flops &&
-                          config.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
+    const bool is_here = setup.run.backend == RunConfig::Backend::Cuda || !setup.cluster.profile.empty() ||
+                         (setup.cluster.rates.flops == DeviceRates{}.flops &&
+                          setup.cluster.rates.memory_bandwidth == DeviceRates{}.memory_bandwidth);
     return is_here && is_runnable(job);
 }
 
 // What trains by the plan in `file`: a training program if the plan is of a transformer and one runs it.
 std::string next_command(const Job& job, const Config& searched, const std::string& file) {
-    if (!is_transformer(job.config))
-        return fmt::format("{} {}", is_for_this_machine(job) ? "run" : "simulate", file);
-    const std::vector<std::string> programs = programs_that_run(job.config);
+    const std::vector<std::string> programs = programs_that_run(job.setup);
     if (programs.empty())
-        return fmt::format("simulate {}", file);
+        return fmt::format("{} {}", is_for_this_machine(job) ? "run" : "simulate", file);
     const std::string program(searched.search.program ? name_of(*searched.search.program) : programs.front());
     return fmt::format("simulate {} --arguments {}", file, program);
 }
 
 // Says why no program runs a plan, and what finds a plan that a program runs.
 void note_on_programs(const Job& job) {
-    if (!is_transformer(job.config) || !programs_that_run(job.config).empty())
+    if (!job.setup.workload.transformer || !programs_that_run(job.setup).empty())
         return;
     std::string refusals;
     for (const TrainingProgram& program : training_programs())
-        refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", refusal_of(program.program, job.config)->fact);
+        refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", refusal_of(program.program, job.setup)->fact);
     print_note(
         fmt::format("no training program runs this plan: {}. The key search.program restricts the search to plans "
                     "that a program runs",

@@ -250,7 +250,7 @@ void simulate_config(SimulateArguments arguments) {
     });
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
-    if (const std::string note = note_on_precision(job.config); !note.empty())
+    if (const std::string note = note_on_precision(job.setup); !note.empty())
         print_note(note);
     print_details(origins_of_costs(job));
     outputs.done();

@@ -83,14 +83,14 @@ void validate_without_costs(const ValidateArguments& arguments, const Job& job) 
     }
     print_note(
         fmt::format("memory is not checked, since costs in {} are not known; measure them with `pipewright profile`",
-                    name_of(job.config.training.precision)));
+                    name_of(job.setup.training.precision)));
 }
 
 void validate_config(const ValidateArguments& arguments) {
     const Job job = job_of(ConfigArguments{{arguments.path, arguments.set}}.load());
-    check_link(job.config, job.plan.shape);
+    check_link(job.setup, job.plan.shape);
     print_notes(notes_on_idle_keys(job));
-    if (!has_precision(job.config, job.profile)) {
+    if (!has_precision(job.setup, job.profile)) {
         validate_without_costs(arguments, job);
         return;
     }

@@ -14,9 +14,9 @@
 
 namespace {
 
-void print_prediction(const pw::Config& config) {
+void print_prediction(const pw::Setup& setup) {
     pw::Notices notices;
-    const pw::Job job = pw::make_job(config, notices);
+    const pw::Job job = pw::make_job(setup, notices);
     for (const std::string& notice : notices)
         std::fprintf(stderr, "note: %s\n", notice.c_str());
     const pw::Metrics metrics = pw::metrics_of(pw::predict(job));
@@ -33,7 +33,7 @@ void print_best(const pw::Config& config) {
         return void(std::puts("no plan fits"));
     std::printf("best: %s, none is faster than %s\n", pw::print(best->choice).c_str(),
                 pw::print_time(result.lower_bound).c_str());
-    print_prediction(pw::config_of(problem, *best));
+    print_prediction(pw::setup_of(problem, *best));
 }
 
 }  // namespace

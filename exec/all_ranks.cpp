@@ -18,8 +18,8 @@ namespace pw {
 
 namespace {
 
-std::shared_ptr<Ranks> ranks_of(const Config& config) {
-    return ranks_of_process(config.run.transport == RunConfig::Transport::Mpi);
+std::shared_ptr<Ranks> ranks_of(const Setup& setup) {
+    return ranks_of_process(setup.run.transport == RunConfig::Transport::Mpi);
 }
 
 // Calls `act` with the ranks, and with their failure if there are several.
@@ -70,10 +70,10 @@ ComputingRanks place_of(Ranks& ranks) {
 
 }  // namespace
 
-void with_all_ranks(const Config& config, const std::function<void()>& act) {
-    if (config.run.transport != RunConfig::Transport::Mpi)
+void with_all_ranks(const Setup& setup, const std::function<void()>& act) {
+    if (setup.run.transport != RunConfig::Transport::Mpi)
         return act();
-    with_joined_ranks(config.run.timeout, [&](Ranks&, const SharedFailure*) { act(); });
+    with_joined_ranks(setup.run.timeout, [&](Ranks&, const SharedFailure*) { act(); });
 }
 
 void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRanks&)>& act) {
@@ -89,10 +89,10 @@ void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRa
     });
 }
 
-void wait_for_first_rank(const Config& config) { wait_for_first(*ranks_of(config)); }
+void wait_for_first_rank(const Setup& setup) { wait_for_first(*ranks_of(setup)); }
 
-Profile profile_of_first_rank(const Config& config, const std::function<Profile()>& measure) {
-    const std::shared_ptr<Ranks> ranks = ranks_of(config);
+Profile profile_of_first_rank(const Setup& setup, const std::function<Profile()>& measure) {
+    const std::shared_ptr<Ranks> ranks = ranks_of(setup);
     const bool is_first = ranks->rank() == 0;
     Profile profile;
     Message message;
@@ -100,30 +100,30 @@ Profile profile_of_first_rank(const Config& config, const std::function<Profile(
         profile = measure();
         write_text(message, text_of(profile));
     } else {
-        help_to_measure(config);
+        help_to_measure(setup);
     }
     wait_for_first(*ranks);
     message = broadcast(*ranks, message);
     return is_first ? profile : profile_in(MessageReader(message).read_text());
 }
 
-void take_hosts_of_ranks(Config& config) {
-    const std::shared_ptr<Ranks> ranks = ranks_of(config);
-    std::vector<DeviceConfig>& devices = config.cluster.devices;
+void take_hosts_of_ranks(Setup& setup) {
+    const std::shared_ptr<Ranks> ranks = ranks_of(setup);
+    std::vector<DeviceConfig>& devices = setup.cluster.devices;
     const RankMap map(static_cast<int>(devices.size()), *ranks);
-    check_number(config, static_cast<int>(devices.size()), *ranks);
+    check_number(setup, static_cast<int>(devices.size()), *ranks);
     Message own;
     write_text(own, host_name());
     const std::vector<Message> hosts = all_gather(*ranks, own);
     const auto is_named = [](const DeviceConfig& device) { return !device.host.empty(); };
-    if (config.cluster.link_given || std::ranges::any_of(devices, is_named) ||
+    if (setup.cluster.link_given || std::ranges::any_of(devices, is_named) ||
         std::ranges::all_of(hosts, [&](const Message& host) { return host == own; }))
         return;
     for (std::size_t device = 0; device < devices.size(); ++device) {
         const int rank = map.rank_of(static_cast<int>(device));
         devices[device].host = MessageReader(hosts[static_cast<std::size_t>(rank)]).read_text();
     }
-    config.yaml = print_config(config);
+    setup.yaml = print_setup(setup);
 }
 
 }  // namespace pw

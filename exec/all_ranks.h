@@ -1,7 +1,7 @@
 // Functions that all ranks of a launcher call together, during runs and between them.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/costs/costs.h"
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace pw {
 // `act`. An exception on one rank ends all of them: the others throw StoppedByOthers. The error names a rank that
 // is gone, or silent for longer than `run.timeout`; a rank whose main thread works or waits is not silent. It
 // returns on rank 0 when its own part is done, and on the others when that of rank 0 is done, too.
-void with_all_ranks(const Config& config, const std::function<void()>& act);
+void with_all_ranks(const Setup& setup, const std::function<void()>& act);
 
 // The ranks of a launcher, for a command that only computes.
 struct ComputingRanks {
@@ -26,17 +26,17 @@ struct ComputingRanks {
     // Returns whether a rank has failed: then exchange() throws, and what this rank computes is in vain.
     std::function<bool()> has_failed = {};
 };
-// Does as with_all_ranks() does, whatever transport a config names, with this `timeout`.
+// Does as with_all_ranks() does, whatever transport a setup names, with this `timeout`.
 void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRanks& ranks)>& act);
 
 // All ranks call the functions below together, inside with_all_ranks().
 
 // Returns on the other ranks when rank 0 has called it; until then they wait without using their cores.
-void wait_for_first_rank(const Config& config);
+void wait_for_first_rank(const Setup& setup);
 // Returns on every rank the profile that rank 0 measures. The other ranks take part in measuring the messages.
-Profile profile_of_first_rank(const Config& config, const std::function<Profile()>& measure);
-// Sets the hosts of devices to those of their ranks, if there are several and the config names neither hosts nor a
+Profile profile_of_first_rank(const Setup& setup, const std::function<Profile()>& measure);
+// Sets the hosts of devices to those of their ranks, if there are several and the setup names neither hosts nor a
 // link. Throws Error (BadInput) if there are more ranks than devices.
-void take_hosts_of_ranks(Config& config);
+void take_hosts_of_ranks(Setup& setup);
 
 }  // namespace pw

@@ -26,8 +26,8 @@ namespace {
 std::string ready() { return "ready"; }
 
 template <const HostKernels& (*kernels)()>
-OpenDevice open_host(const Config& config, int) {
-    return [threads = config.run.threads_per_device](int) -> std::shared_ptr<const Kernels> {
+OpenDevice open_host(const Setup& setup, int) {
+    return [threads = setup.run.threads_per_device](int) -> std::shared_ptr<const Kernels> {
         kernels().start_device(threads);
         return {std::shared_ptr<void>(), &kernels()};  // they have no state and exist until the program ends
     };
@@ -87,8 +87,8 @@ const Row& row_of(Backend backend) {
 
 // A backend that is not installed is a mistake in the config. One that this machine cannot run is a failure of the
 // run.
-const BackendFunctions& functions_of(const Config& config) {
-    const Row& row = row_of(config.run.backend);
+const BackendFunctions& functions_of(const Setup& setup) {
+    const Row& row = row_of(setup.run.backend);
     const BackendFunctions* const functions = functions_of(row);
     const std::string status = status_of(row);
     if (status == ready())
@@ -97,34 +97,34 @@ const BackendFunctions& functions_of(const Config& config) {
     if (functions == nullptr)
         help += fmt::format(", or {}", cuda_module().help);
     if (functions == nullptr && !cuda_module().installed)
-        config.fail_at("run.backend", fmt::format("run.backend {} is {}", name_of(row.backend), status), help);
+        setup.fail_at("run.backend", fmt::format("run.backend {} is {}", name_of(row.backend), status), help);
     fail_with(ExitCode::RunFailed, "run.backend {}: {}\n  help: {}", name_of(row.backend), status, help);
 }
 
 }  // namespace
 
-OpenDevice open_kernels(const Config& config, int devices) {
-    const BackendFunctions& functions = functions_of(config);
+OpenDevice open_kernels(const Setup& setup, int devices) {
+    const BackendFunctions& functions = functions_of(setup);
     if (functions.open == nullptr)
         fail("run.backend {} computes nothing: there are no kernels to measure\n  help: use {}",
-             name_of(config.run.backend), ready_where([](const Row& each) {
+             name_of(setup.run.backend), ready_where([](const Row& each) {
                  return functions_of(each) == nullptr || functions_of(each)->open != nullptr;
              }));
-    return functions.open(config, devices);
+    return functions.open(setup, devices);
 }
 
-std::vector<int> numa_nodes(const Config& config, int devices) {
+std::vector<int> numa_nodes(const Setup& setup, int devices) {
     std::vector<int> nodes;
-    if (const BackendFunctions& functions = functions_of(config); functions.addresses != nullptr)
-        for (const std::string& address : functions.addresses(config, devices))
+    if (const BackendFunctions& functions = functions_of(setup); functions.addresses != nullptr)
+        for (const std::string& address : functions.addresses(setup, devices))
             nodes.push_back(numa_node_of(address));
     return nodes;
 }
 
 // If no two ranks share a host, the only messages inside a host are those inside a process.
-TransferCost measure_transfer_cost(const Config& config) {
-    TransferCost transfer = functions_of(config).transfer(config);
-    if (config.run.transport != Transport::Mpi || join_ranks().size() == 1)
+TransferCost measure_transfer_cost(const Setup& setup) {
+    TransferCost transfer = functions_of(setup).transfer(setup);
+    if (setup.run.transport != Transport::Mpi || join_ranks().size() == 1)
         return transfer;
     const LinksOfRanks links = measure_links(join_ranks(), host_name());
     if (links.inside)
@@ -135,7 +135,7 @@ TransferCost measure_transfer_cost(const Config& config) {
 }
 
 std::unique_ptr<Devices> make_devices(const RunPlan& plan, const RunOptions& options) {
-    return functions_of(plan.job.config).work(plan, options);
+    return functions_of(plan.job.setup).work(plan, options);
 }
 
 std::vector<BackendRow> backends() {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exec/kernels.h"
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/cluster/link.h"
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace pw {
 
 // Returns the nearest NUMA node of each of `devices` devices of `run.backend`, or -1 if it is not known. The list
 // is empty if the devices are the cores themselves.
-std::vector<int> numa_nodes(const Config& config, int devices);
+std::vector<int> numa_nodes(const Setup& setup, int devices);
 // Returns the function that opens the kernels of `devices` devices of `run.backend`. Throws Error (RunFailed) if this
 // build or this machine does not have them.
-OpenDevice open_kernels(const Config& config, int devices);
+OpenDevice open_kernels(const Setup& setup, int devices);
 
 struct BackendRow {
     std::string_view name;
@@ -30,13 +30,13 @@ std::vector<BackendRow> transports();
 // The names of the backends that need no module.
 std::vector<std::string_view> built_in_backends();
 
-// The cost of messages between devices on the backend and transport of `config`.
+// The cost of messages between devices on the backend and transport of `setup`.
 struct TransferCost {
     Link link;  // as in Profile, these three
     std::optional<Link> between_hosts = {};
     Link sums;
     bool sent_copies = false;  // whether the sender keeps a copy
 };
-TransferCost measure_transfer_cost(const Config& config);
+TransferCost measure_transfer_cost(const Setup& setup);
 
 }  // namespace pw

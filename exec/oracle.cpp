@@ -127,14 +127,14 @@ std::vector<Task> staged_order(const Plan& plan) {
 Job oracle_of(const Job& job) {
     check_runnable(job);
     Job oracle = job;
-    for (DeviceConfig& device : oracle.config.cluster.devices)  // of a cluster that the oracle does not run on
+    for (DeviceConfig& device : oracle.setup.cluster.devices)  // of a cluster that the oracle does not run on
         device.memory = kUnlimited;
-    if (runs_on_ranks(oracle.config.run))
-        oracle.config.run.transport = RunConfig::Transport::Threads;
+    if (runs_on_ranks(oracle.setup.run))
+        oracle.setup.run.transport = RunConfig::Transport::Threads;
     oracle.plan.shape.devices = 1;
     oracle.plan.shape.placement.clear();
     oracle.plan.shape.serving.clear();
-    const bool depends_on_stages = is_emulated(job.config);  // its tags do
+    const bool depends_on_stages = is_emulated(job.setup);  // its tags do
     const bool shares_stages = has_replicas(job.plan.shape);
     if (!depends_on_stages && !shares_stages && job.plan.weights == WeightPolicy::Flush && stages_agree(job.plan)) {
         oracle.split = one_stage(job.split);

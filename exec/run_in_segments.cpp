@@ -18,9 +18,9 @@ namespace {
 // The job of `steps` steps after the first `done` of the run.
 Job with_steps(const Job& job, int done, int steps) {
     Job segment = job;
-    segment.config.training.steps = steps;
-    segment.config.training.anneal_steps = anneal_steps_of(job);
-    Config left = segment.config;
+    segment.setup.training.steps = steps;
+    segment.setup.training.anneal_steps = anneal_steps_of(job);
+    Setup left = segment.setup;
     left.pipeline.synchronous_steps = std::max(0, left.pipeline.synchronous_steps - done);
     ProvenPlan proven =
         proven_plan(left, links_of(job.model->layers, job.split), steps, [&](const Shape&) { return job.costs; });
@@ -48,7 +48,7 @@ RunResult run_in_segments(const Job& job, const RunOptions& options, const std::
     const int every = options.checkpoint_every;
     const int start = options.resumed ? options.resumed->checkpoint.step : 0;
     int done = start;
-    const int end = done + job.config.training.steps;
+    const int end = done + job.setup.training.steps;
     std::vector<double> losses, norms;
     RunOptions own = options;
     own.checkpoint_every = 0;

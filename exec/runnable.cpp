@@ -12,29 +12,29 @@
 namespace pw {
 
 // Devices sum gradients in each other's memory, at its full speed.
-void check_link(const Config& config, const Shape& shape) {
-    if (config.run.transport != RunConfig::Transport::Link)
+void check_link(const Setup& setup, const Shape& shape) {
+    if (setup.run.transport != RunConfig::Transport::Link)
         return;
     for (const SumGroup& group : sum_groups(shape))
         if (group.devices.size() > 1)
-            config.fail_at("run.transport",
-                           fmt::format("the gradients of stage {} are summed by {} devices, which is not emulated",
-                                       group.stages.front(), group.devices.size()),
-                           "write transport: threads, or take a plan without replicas and shared parameters");
+            setup.fail_at("run.transport",
+                          fmt::format("the gradients of stage {} are summed by {} devices, which is not emulated",
+                                      group.stages.front(), group.devices.size()),
+                          "write transport: threads, or take a plan without replicas and shared parameters");
 }
 
-void check_kernels(const Config& config) {
+void check_kernels(const Setup& setup) {
     using Backend = RunConfig::Backend;
-    const Backend backend = config.run.backend;
-    if (config.training.precision != Precision::Fp32 && (backend == Backend::Cpu || backend == Backend::Reference))
-        config.fail_at("training.precision",
-                       fmt::format("devices of {} compute in fp32, not in {}", name_of(backend),
-                                   name_of(config.training.precision)),
-                       "simulate it, set run.backend: cuda or emulated, or write fp32");
-    if (!bytes_of(config.training.precision).has_kernels)
-        config.fail_at(
+    const Backend backend = setup.run.backend;
+    if (setup.training.precision != Precision::Fp32 && (backend == Backend::Cpu || backend == Backend::Reference))
+        setup.fail_at("training.precision",
+                      fmt::format("devices of {} compute in fp32, not in {}", name_of(backend),
+                                  name_of(setup.training.precision)),
+                      "simulate it, set run.backend: cuda or emulated, or write fp32");
+    if (!bytes_of(setup.training.precision).has_kernels)
+        setup.fail_at(
             "training.precision",
-            fmt::format("devices of {} have no kernels in {}", name_of(backend), name_of(config.training.precision)),
+            fmt::format("devices of {} have no kernels in {}", name_of(backend), name_of(setup.training.precision)),
             "simulate it, or write bf16");
 }
 
@@ -54,26 +54,25 @@ void check_updates_follow_sums(const Job& job) {
             const Task& next = graph.task(ends ? node : node + 1);
             if (!ends && is_closing(next.op) && std::ranges::find(barrier.stages, next.stage) != barrier.stages.end())
                 continue;
-            job.config.fail_at("training.shard_optimizer",
-                               fmt::format("on device {} the update of stage {} does not follow its sum {} at once",
-                                           graph.device_of(node), graph.task(node).stage, print(graph.task(node))),
-                               "simulate it, set run.backend: emulated, or remove the key");
+            job.setup.fail_at("training.shard_optimizer",
+                              fmt::format("on device {} the update of stage {} does not follow its sum {} at once",
+                                          graph.device_of(node), graph.task(node).stage, print(graph.task(node))),
+                              "simulate it, set run.backend: emulated, or remove the key");
         }
     }
 }
 
 void check_shards(const Job& job) {
-    if (job.config.run.backend == RunConfig::Backend::Cuda)
-        job.config.fail_at("training.shard_optimizer",
-                           "devices of cuda store the optimizer's states of the whole stage",
-                           "simulate it, choose another run.backend, or remove the key");
+    if (job.setup.run.backend == RunConfig::Backend::Cuda)
+        job.setup.fail_at("training.shard_optimizer", "devices of cuda store the optimizer's states of the whole stage",
+                          "simulate it, choose another run.backend, or remove the key");
     if (!job.plan.shape.global_norm)
         check_updates_follow_sums(job);
 }
 
 void check_corrections(const Job& job) {
-    if (job.config.run.backend == RunConfig::Backend::Cuda && job.plan.prediction == Prediction::PipeMare)
-        job.config.fail_at(
+    if (job.setup.run.backend == RunConfig::Backend::Cuda && job.plan.prediction == Prediction::PipeMare)
+        job.setup.fail_at(
             "pipeline.prediction",
             fmt::format("devices of cuda do not correct weights as {} does", name_of(job.plan.prediction)),
             "simulate it, choose another run.backend, or write none");
@@ -82,13 +81,13 @@ void check_corrections(const Job& job) {
 // If messages go through MPI, NCCL or another device's memory, a message may wait for its receive, whatever the
 // config says. Only emulated devices follow the protocol of the config.
 void check_rendezvous(const Job& job) {
-    if (job.deadlock.empty() || is_emulated(job.config))
+    if (job.deadlock.empty() || is_emulated(job.setup))
         return;
     fail_with(ExitCode::Infeasible,
               "{}\n  help: a run may keep a message until its receive is posted, whatever transfer.protocol says: take "
               "lanes in which the plan is free under rendezvous (`pipewright validate {}` lists them), or set "
               "run.backend: emulated",
-              job.deadlock, job.config.pipeline.schedule);
+              job.deadlock, job.setup.pipeline.schedule);
 }
 
 }  // namespace
@@ -101,54 +100,53 @@ void check_whole_trace(const Job& job) {
     const Bytes limit = memory_for_plans();
     if (events <= std::numeric_limits<int>::max() && events * 2 * sizeof(TraceEvent) <= static_cast<double>(limit))
         return;
-    job.config.fail_at("training.steps",
-                       fmt::format("{} steps of {:.0f} tasks make a trace of {:.4g} GiB, and half of what this process "
-                                   "may have is {}",
-                                   steps_of(job), tasks, events * 2 * sizeof(TraceEvent) / 0x1p30, print_bytes(limit)),
-                       "run fewer training.steps (--steps), or leave --trace out");
+    job.setup.fail_at("training.steps",
+                      fmt::format("{} steps of {:.0f} tasks make a trace of {:.4g} GiB, and half of what this process "
+                                  "may have is {}",
+                                  steps_of(job), tasks, events * 2 * sizeof(TraceEvent) / 0x1p30, print_bytes(limit)),
+                      "run fewer training.steps (--steps), or leave --trace out");
 }
 
 void check_runnable(const Job& job) {
     check_rendezvous(job);
     check_corrections(job);
-    if (job.config.mover_share > 0 && job.config.run.backend != RunConfig::Backend::Cuda)
-        job.config.fail_at(
-            "transfer.multiprocessors",
-            fmt::format("messages of {} devices use no multiprocessors", name_of(job.config.run.backend)),
-            "simulate it, set run.backend: cuda, or remove the key");
-    if (is_emulated(job.config))
+    if (job.setup.mover_share > 0 && job.setup.run.backend != RunConfig::Backend::Cuda)
+        job.setup.fail_at("transfer.multiprocessors",
+                          fmt::format("messages of {} devices use no multiprocessors", name_of(job.setup.run.backend)),
+                          "simulate it, set run.backend: cuda, or remove the key");
+    if (is_emulated(job.setup))
         return;
-    if (!job.config.pipeline.micro_batch_lengths.empty())
-        job.config.fail_at(
+    if (!job.setup.pipeline.micro_batch_lengths.empty())
+        job.setup.fail_at(
             "pipeline.micro_batch_lengths",
-            fmt::format("devices of {} run micro-batches of equal length", name_of(job.config.run.backend)),
+            fmt::format("devices of {} run micro-batches of equal length", name_of(job.setup.run.backend)),
             "simulate it, set run.backend: emulated, or remove the key");
-    if (job.plan.shape.slices > 1 && job.config.run.backend == RunConfig::Backend::Cuda)
-        job.config.fail_at("pipeline.slices", "devices of cuda run whole micro-batches",
-                           "simulate it, choose another run.backend, or write slices: 1");
-    if (job.config.cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
-        job.config.fail_at("cluster.dispatcher",
-                           fmt::format("every device of {} has its own dispatcher", name_of(job.config.run.backend)),
-                           "simulate it, set run.backend: emulated, or remove the key");
-    if (!cost_source_of(job.config).has_layers)
-        job.config.fail_at("workload.model", "a uniform workload has no layers to run",
-                           "set run.backend: emulated, or name a model: `pipewright list models`");
-    if (!cost_source_of(job.config).has_kernels)
-        job.config.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
-                           "set run.backend: emulated, or name a model: `pipewright list models`");
-    if (job.config.sums != SumAlgorithm::Ring)
-        job.config.fail_at("transfer.sums",
-                           fmt::format("devices that compute sum part by part, not by {}", name_of(job.config.sums)),
-                           "simulate it, set run.backend: emulated, or write sums: ring");
-    if (job.config.sum_bucket > 0 && job.config.run.backend == RunConfig::Backend::Cuda)
-        job.config.fail_at("transfer.sum_bucket",
-                           "devices of cuda sum all gradients of a stage when the last of them is ready",
-                           "simulate it, choose another run.backend, or remove the key");
-    check_kernels(job.config);
-    if (job.config.training.shard_optimizer)
+    if (job.plan.shape.slices > 1 && job.setup.run.backend == RunConfig::Backend::Cuda)
+        job.setup.fail_at("pipeline.slices", "devices of cuda run whole micro-batches",
+                          "simulate it, choose another run.backend, or write slices: 1");
+    if (job.setup.cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
+        job.setup.fail_at("cluster.dispatcher",
+                          fmt::format("every device of {} has its own dispatcher", name_of(job.setup.run.backend)),
+                          "simulate it, set run.backend: emulated, or remove the key");
+    if (!cost_source_of(job.setup).has_layers)
+        job.setup.fail_at("workload.model", "a uniform workload has no layers to run",
+                          "set run.backend: emulated, or name a model: `pipewright list models`");
+    if (!cost_source_of(job.setup).has_kernels)
+        job.setup.fail_at("workload.model", "a model from a file has times and sizes, and nothing to run",
+                          "set run.backend: emulated, or name a model: `pipewright list models`");
+    if (job.setup.sums != SumAlgorithm::Ring)
+        job.setup.fail_at("transfer.sums",
+                          fmt::format("devices that compute sum part by part, not by {}", name_of(job.setup.sums)),
+                          "simulate it, set run.backend: emulated, or write sums: ring");
+    if (job.setup.sum_bucket > 0 && job.setup.run.backend == RunConfig::Backend::Cuda)
+        job.setup.fail_at("transfer.sum_bucket",
+                          "devices of cuda sum all gradients of a stage when the last of them is ready",
+                          "simulate it, choose another run.backend, or remove the key");
+    check_kernels(job.setup);
+    if (job.setup.training.shard_optimizer)
         check_shards(job);
-    check_initial(job.config, *job.model);
-    check_link(job.config, job.plan.shape);
+    check_initial(job.setup, *job.model);
+    check_link(job.setup, job.plan.shape);
 }
 
 }  // namespace pw

@@ -12,9 +12,9 @@ void check_runnable(const Job& job);
 // is copied once.
 void check_whole_trace(const Job& job);
 // The part of check_runnable() that profiles need too: checks that the backend has kernels for the precision.
-void check_kernels(const Config& config);
+void check_kernels(const Setup& setup);
 // The part of check_runnable() that needs no job: checks that the transport `link` can carry everything that the
 // plan moves.
-void check_link(const Config& config, const Shape& shape);
+void check_link(const Setup& setup, const Shape& shape);
 
 }  // namespace pw

@@ -1,8 +1,8 @@
-// Builds what a config names: model, data set, profile, split, cluster and costs. All functions throw Error (BadInput)
+// Builds what a setup names: model, data set, profile, split, cluster and costs. All functions throw Error (BadInput)
 // at the key whose value cannot be used.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "schedules/plan/plan.h"
 
 #include <map>
@@ -10,38 +10,40 @@
 
 namespace pw {
 
-// Builds the model that the config names (not for `uniform`, nor for instances that only `search` takes).
-Model build_model(const Config& config);
+// Builds the model that the setup names (not for `uniform`, nor for instances that only `search` takes).
+Model build_model(const Setup& setup);
 // Marks the layers of the model that pipeline.recompute_layers names. build_model() has done so.
-void mark_recomputed(const Config& config, Model& model);
-// Makes the split of the config; `auto` uses `profile`.
-StageSplit make_split(const Config& config, const Model& model, const Profile& profile);
-// Returns the layers before which a split that is made for the config may cut.
-CutPlaces places_of_cuts(const Config& config, const LayerGraph& graph);
+void mark_recomputed(const Setup& setup, Model& model);
+// Makes the split of the setup; `auto` uses `profile`.
+StageSplit make_split(const Setup& setup, const Model& model, const Profile& profile);
+// Returns the layers before which a split that is made for the setup may cut.
+CutPlaces places_of_cuts(const Setup& setup, const LayerGraph& graph);
 // Sets which gradients of a tensor with several readers are summed first, by run.fan_out_gradients. A new split sums
 // them by stages.
 void group_readers(StageSplit& split, const RunConfig& run);
-// Returns the profile of the config's cost source (cost_source.h).
-Profile profile_of(const Config& config, const Model& model);
-// Returns the profile with the dispatch of the config, if it has one. Throws if the profile has a separate link between
-// hosts and the config does not say which devices share a host.
-Profile in_cluster(Profile profile, const Config& config);
+// Returns the profile of the setup's cost source (cost_source.h).
+Profile profile_of(const Setup& setup, const Model& model);
+// Returns the profile with the dispatch of the setup, if it has one. Throws if the profile has a separate link between
+// hosts and the setup does not say which devices share a host.
+Profile in_cluster(Profile profile, const Setup& setup);
 // Gives every device its host, and the hosts their dispatchers. Returns the hosts' numbers by name. Devices without a
 // host name share one host.
 std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster);
-// Returns the config's cluster. Its links are those of the profile unless the config has its own.
-std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile);
-// Adds the config's settings of the optimizer, of sums of gradients and of transfers to the costs of a plan. Over the
+// Adds links of pairs, and what messages share, to facts with hosts. `hosts` has the numbers of the hosts.
+void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts);
+// Returns the setup's cluster. Its links are those of the profile unless the setup has its own.
+std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& profile);
+// Adds the setup's settings of the optimizer, of sums of gradients and of transfers to the costs of a plan. Over the
 // transport `link` tensors are copied.
-void add_settings(Costs& costs, const Config& config);
-// Opens the data set that the config names, with the changes of the config; without a path, the synthetic one.
-Dataset open_dataset(const Config& config, const Model& model);
+void add_settings(Costs& costs, const Setup& setup);
+// Opens the data set that the setup names, with the changes of the setup; without a path, the synthetic one.
+Dataset open_dataset(const Setup& setup, const Model& model);
 // Returns the stage costs of a `uniform` workload. For one micro-batch a device does the work of `per_device` stages.
 // Throws if `workload.imbalance` is more than all stages take together.
-Costs uniform_costs(const Config& config, int per_device = 1);
+Costs uniform_costs(const Setup& setup, int per_device = 1);
 // Returns the costs of an executed plan of this shape: the costs of the stages, plus those of cluster, transport and
 // sums of gradients. All predictions of plans of layers use these costs.
-Costs complete_costs(Costs of_stages, const Config& config, std::shared_ptr<const Cluster> cluster,
+Costs complete_costs(Costs of_stages, const Setup& setup, std::shared_ptr<const Cluster> cluster,
                      const LayerGraph& graph, const StageSplit& split, const Shape& shape);
 
 }  // namespace pw

@@ -1,8 +1,6 @@
 // The cluster of a config: devices, hosts, links, and what messages share.
 #include "job/build.h"
-#include "job/makes.h"
-#include "job/transformer_job.h"
-#include "workloads/transformers/transformer_model.h"
+#include "job/cost_source.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,9 +12,6 @@
 
 namespace pw {
 
-namespace {
-
-// `hosts` has their numbers.
 void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts) {
     for (const ClusterConfig::PairLink& pair : cluster.links)
         facts.own_links[{pair.from, pair.to}] = pair.link;
@@ -35,8 +30,6 @@ void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::m
             facts.shared.push_back({of, devices, group.bandwidth});
     }
 }
-
-}  // namespace
 
 namespace {
 
@@ -62,50 +55,10 @@ std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConf
     return hosts;
 }
 
-namespace {
-
-// The links of hosts, whatever limits the collectives of a stage.
-Fabric fabric_of_hosts(const Config& config, int make) {
-    Config alike = of_make(config, make);
-    alike.parallel.inside_limit = alike.parallel.between_limit = std::numeric_limits<double>::infinity();
-    return transformer_job_of(alike).fabric;
-}
-
-// The cluster in which the devices of a transformer's plan send their messages.
-ClusterFacts pipeline_cluster_of(const Config& config) {
-    RankLinks links;
-    const ClusterRanks& ranks = *config.parallel.ranks;
-    const int stages = config.parallel.degrees.pipeline;
-    if (config.cluster.makes.size() > 1 || !config.parallel.of_stages.empty() || has_own_network(config.cluster)) {
-        for (int make = 0; make < std::max<std::ptrdiff_t>(1, std::ssize(config.cluster.makes)); ++make)
-            links.fabrics.push_back(fabric_of_hosts(config, make));
-        for (const DeviceConfig& device : ranks.devices)
-            links.fabric.push_back(device.make);
-        ClusterConfig cluster = config.cluster;
-        cluster.devices = ranks.devices;
-        ClusterFacts of_ranks;
-        add_network(of_ranks, cluster, place_on_hosts(of_ranks, cluster));
-        links.host = of_ranks.host;
-        links.own_links = std::move(of_ranks.own_links);
-        links.shared = std::move(of_ranks.shared);
-        for (int stage = 0; stage <= stages; ++stage)
-            links.first_rank.push_back(config.parallel.first_rank_of(stage));
-    }
-    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(config)) : pipeline_cluster(links);
-    std::vector<DeviceKind> kinds;
-    for (const DeviceConfig& device : config.cluster.devices)
-        kinds.push_back({device.speed, config.parallel.makes.size() > 1 ? device.make : 0});
-    if (std::ranges::any_of(kinds, [](const DeviceKind& kind) { return !(kind == DeviceKind{}); }))
-        facts.set_kinds(kinds);
-    return facts;
-}
-
-}  // namespace
-
-std::shared_ptr<const Cluster> cluster_of(const Config& config, const Profile& profile) {
-    if (is_transformer(config))
-        return std::make_shared<const Cluster>(pipeline_cluster_of(config));
-    const ClusterConfig& cluster = config.cluster;
+std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& profile) {
+    if (const CostSourceRow& source = cost_source_of(setup); source.cluster != nullptr)
+        return std::make_shared<const Cluster>(source.cluster(setup));
+    const ClusterConfig& cluster = setup.cluster;
     ClusterFacts facts;
     const std::map<std::string, int> hosts = place_on_hosts(facts, cluster);
     std::vector<DeviceKind> kinds;

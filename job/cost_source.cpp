@@ -1,10 +1,9 @@
 #include "job/cost_source.h"
 
 #include "job/rules.h"
-#include "job/transformer_job.h"
+#include "job/transformer_source.h"
 #include "workloads/bounded.h"
 #include "workloads/costs/micro_batch_sizes.h"
-#include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -14,22 +13,18 @@ namespace pw {
 
 namespace {
 
-Profile profile_from_file(const Config& config, const Model&) {
-    if (!config.cluster.profile.empty())
-        config.fail_at("cluster.profile", fmt::format("'{}' has its own times and sizes", config.workload.model),
-                       "remove cluster.profile");
-    return model_from_file(config).profile;
-}
-
-Profile profile_by_shapes(const Config& config, const Model&) {
-    return transformer_model(transformer_job_of(config), config.pipeline.micro_batch_size).profile;
+Profile profile_from_file(const Setup& setup, const Model&) {
+    if (!setup.cluster.profile.empty())
+        setup.fail_at("cluster.profile", fmt::format("'{}' has its own times and sizes", setup.workload.model),
+                      "remove cluster.profile");
+    return model_from_file(setup).profile;
 }
 
 // The memory bounds an update: one by another optimizer than the profile's takes the time of its own passes.
-Profile measured_profile(const Config& config, const Model&) {
-    check_profile_exists(config);
-    Profile profile = read_profile(config.cluster.profile);
-    const int passes = facts_of(config.training.optimizer).passes(), measured = facts_of(profile.optimizer).passes();
+Profile measured_profile(const Setup& setup, const Model&) {
+    check_profile_exists(setup);
+    Profile profile = read_profile(setup.cluster.profile);
+    const int passes = facts_of(setup.training.optimizer).passes(), measured = facts_of(profile.optimizer).passes();
     for (LayerProfile& layer : profile.layers)
         for (Ns* time : {&layer.update.median, &layer.update.spread})
             if (passes != measured)
@@ -38,14 +33,14 @@ Profile measured_profile(const Config& config, const Model&) {
 }
 
 // Makes an analytic profile for every size of micro-batches.
-Profile profile_by_rates(const Config& config, const Model& model) {
-    const MicroBatchSizes sizes = sizes_of(config.pipeline);
-    const TrainingKind training{.precision = config.cluster.kind ? config.training.precision : Precision::Fp32,
-                                .optimizer = config.training.optimizer};
-    DeviceRates rates = config.cluster.rates;
-    rates.products = product_rates_of(config);
+Profile profile_by_rates(const Setup& setup, const Model& model) {
+    const MicroBatchSizes sizes = sizes_of(setup.pipeline);
+    const TrainingKind training{.precision = setup.cluster.kind ? setup.training.precision : Precision::Fp32,
+                                .optimizer = setup.training.optimizer};
+    DeviceRates rates = setup.cluster.rates;
+    rates.products = product_rates_of(setup);
     Profile profile = analytic_profile(model, sizes.full, rates, training);
-    if (config.cluster.kind)
+    if (setup.cluster.kind)
         profile.precision = training.precision;
     if (sizes.is_even())
         return profile;
@@ -60,77 +55,80 @@ Profile profile_by_rates(const Config& config, const Model& model) {
 }
 
 // PipeDream's profiles were measured with a mini-batch that the file does not name.
-void check_graph_has_batch(const Config& config) {
-    const PipelineConfig& pipeline = config.pipeline;
-    if (model_file(config.workload.model) != ModelFile::Graph || pipeline.mini_batch == pipeline.micro_batch_size)
+void check_graph_has_batch(const Setup& setup) {
+    const PipelineConfig& pipeline = setup.pipeline;
+    if (model_file(setup.workload.model) != ModelFile::Graph || pipeline.mini_batch == pipeline.micro_batch_size)
         return;
-    config.fail_at(
-        "workload.model", fmt::format("'{}' does not say how many samples its times are for", config.workload.model),
+    setup.fail_at(
+        "workload.model", fmt::format("'{}' does not say how many samples its times are for", setup.workload.model),
         fmt::format("write search.profile_batch, the samples of the mini-batch that it was measured with, such as 64, "
                     "or {0} if the times are those of a micro-batch of {0}",
                     pipeline.micro_batch_size));
 }
 
-void check_no_times_by_samples(const Config& config, const Profile& profile) {
+void check_no_times_by_samples(const Setup& setup, const Profile& profile) {
     const auto by_samples = std::find_if(profile.layers.begin(), profile.layers.end(), [&](const LayerProfile& layer) {
-        return layer.times.size() > 1 || !layer.times.contains(config.pipeline.micro_batch_size);
+        return layer.times.size() > 1 || !layer.times.contains(setup.pipeline.micro_batch_size);
     });
     if (by_samples != profile.layers.end())
-        config.fail_at(
+        setup.fail_at(
             "workload.model",
             fmt::format(
                 "'{}' has times by number of samples in layer '{}', but does not say how many samples its other "
                 "times and its sizes are for",
-                config.workload.model, by_samples->name),
+                setup.workload.model, by_samples->name),
             "write samples: N into the file");
 }
 
 // The rows are in the order of the enum. The last one is for a config that has none of the others.
 constexpr CostSourceRow kSources[] = {
-    {CostSource::Uniform, "uniform", false, false, is_uniform, nullptr},
-    {CostSource::Shapes, "shapes", true, false, is_transformer, profile_by_shapes},
-    {CostSource::File, "file", true, false,
-     [](const Config& config) { return model_file(config.workload.model) != ModelFile::None; }, profile_from_file},
-    {CostSource::Measured, "measured", true, true, [](const Config& config) { return !config.cluster.profile.empty(); },
-     measured_profile},
-    {CostSource::Analytic, "analytic", true, true, has_analytic_costs, profile_by_rates},
+    {CostSource::Uniform, "uniform", false, false, false, is_uniform, nullptr},
+    {CostSource::Shapes, "shapes", true, false, true,
+     [](const Setup& setup) { return setup.workload.transformer.has_value(); }, profile_by_shapes, model_by_shapes,
+     split_by_blocks, pipeline_cluster_of, add_groups},
+    {CostSource::File, "file", true, false, false,
+     [](const Setup& setup) { return model_file(setup.workload.model) != ModelFile::None; }, profile_from_file,
+     [](const Setup& setup) { return model_from_file(setup).model; }},
+    {CostSource::Measured, "measured", true, true, false,
+     [](const Setup& setup) { return !setup.cluster.profile.empty(); }, measured_profile},
+    {CostSource::Analytic, "analytic", true, true, false, has_analytic_costs, profile_by_rates},
 };
 
 }  // namespace
 
 const CostSourceRow& row_of(CostSource source) { return kSources[static_cast<int>(source)]; }
 
-const CostSourceRow& cost_source_of(const Config& config) {
+const CostSourceRow& cost_source_of(const Setup& setup) {
     const CostSourceRow* row = kSources;
-    while (!row->applies(config))
+    while (!row->applies(setup))
         ++row;
     return *row;
 }
 
-ProfiledModel model_from_file(const Config& config) {
-    const std::string& path = config.workload.model;
+ProfiledModel model_from_file(const Setup& setup) {
+    const std::string& path = setup.workload.model;
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error))
-        config.fail_at(
+        setup.fail_at(
             "workload.model", fmt::format("there is no file '{}'", path),
             model_file(path) == ModelFile::JsonFile
                 ? "check the path, which starts at the folder of this file; only `search` takes instances *.json"
                 : "check the path, which starts at the folder of this file");
     if (is_instance(path))
-        config.fail_at("workload.model",
-                       fmt::format("only `search` takes the instance '{}', with objective max-load or piper", path),
-                       "write search.objective, or name a model with layers and the times of their passes: a "
-                       "*.graph.txt, a layer graph (*.yaml, *.json, *.csv) or a profile of Metis");
-    const std::int64_t batch = config.search.profile_batch;
+        setup.fail_at("workload.model",
+                      fmt::format("only `search` takes the instance '{}', with objective max-load or piper", path),
+                      "write search.objective, or name a model with layers and the times of their passes: a "
+                      "*.graph.txt, a layer graph (*.yaml, *.json, *.csv) or a profile of Metis");
+    const std::int64_t batch = setup.workload.profile_batch;
     if (batch > std::numeric_limits<int>::max())
-        config.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, batch),
-                       "set search.profile_batch to the number of samples that they were measured with");
+        setup.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, batch),
+                      "set search.profile_batch to the number of samples that they were measured with");
     ProfiledModel read =
-        read_profiled_model(path, batch > 0 ? static_cast<int>(batch) : config.pipeline.micro_batch_size);
+        read_profiled_model(path, batch > 0 ? static_cast<int>(batch) : setup.pipeline.micro_batch_size);
     read.profile.any_size = !read.says_samples && batch == 0;
     if (read.profile.any_size) {
-        check_graph_has_batch(config);
-        check_no_times_by_samples(config, read.profile);
+        check_graph_has_batch(setup);
+        check_no_times_by_samples(setup, read.profile);
     }
     return read;
 }

@@ -206,13 +206,13 @@ std::string no_facts_of_kind(const Config& config, const Plan* plan) {
     const auto has = [&](std::string_view key) { return config.places.contains(fmt::format("cluster.{}", key)); };
     const bool has_rates = (has("compute") && has("memory_bandwidth")) || !no_rates(config, plan).empty();
     const bool has_links = has("link") || has("inside") || has("profile");
-    if (is_transformer(config) || !has_rates || !has_links || !has("memory"))
+    if (cost_source_of(config).has_groups || !has_rates || !has_links || !has("memory"))
         return {};
     return "the file has the memory and the links of the devices, and rates or times";
 }
 
 std::string no_domains(const Config& config, const Plan*) {
-    return is_transformer(config) ? "" : fmt::format("{} is no transformer", model_name(config));
+    return cost_source_of(config).has_groups ? "" : fmt::format("{} is no transformer", model_name(config));
 }
 
 std::string no_separate_weights(const Config&, const Plan* plan) {
@@ -241,7 +241,7 @@ std::string no_batch(const Config& config, const Plan*) {
 }
 
 std::string no_cuts(const Config& config, const Plan* plan) {
-    if (is_transformer(config))
+    if (cost_source_of(config).usual_split != nullptr)
         return "stages hold whole blocks";
     if (plan == nullptr && config.search.objective != Objective::Makespan)
         return fmt::format("objective {} cuts at any layer", name_of(config.search.objective));
@@ -315,11 +315,13 @@ std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read oth
 
 }  // namespace
 
-std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan) {
-    return idle_among(config, &plan, Read::ByPlans);
+std::vector<IdleKey> idle_keys(const Setup& setup, const Plan& plan) {
+    return idle_among(config_of(setup), &plan, Read::ByPlans);
 }
 
-std::vector<IdleKey> idle_keys_of_search(const Config& config) {
+std::vector<IdleKey> idle_keys_of_search(const SearchSetup& setup) {
+    Config config = config_of(setup);
+    config.search = setup.search;
     std::vector<IdleKey> idle = idle_among(config, nullptr, Read::BySearches);
     add_unread(search_block(), config,
                searches_cluster(config) ? "a search for a transformer"

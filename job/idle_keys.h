@@ -2,7 +2,7 @@
 // commands; a note lists them.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/search_setup.h"
 #include "schedules/plan/plan.h"
 
 #include <string>
@@ -16,9 +16,9 @@ struct IdleKey {
 };
 
 // Returns the keys that have no effect on a plan of the config. Keys of `search` are for another command.
-std::vector<IdleKey> idle_keys(const Config& config, const Plan& plan);
+std::vector<IdleKey> idle_keys(const Setup& setup, const Plan& plan);
 // Returns the keys that have no effect on a search, whatever plans it tries.
-std::vector<IdleKey> idle_keys_of_search(const Config& config);
+std::vector<IdleKey> idle_keys_of_search(const SearchSetup& setup);
 
 std::string print(const IdleKey& key);  // "pipeline.group has no effect: 1f1b does not read it"
 

@@ -1,7 +1,6 @@
 #include "job/job.h"
 
 #include "job/build.h"
-#include "job/config/blocks.h"
 #include "job/plan.h"
 #include "job/plan_checks.h"
 #include "job/rules.h"
@@ -22,7 +21,7 @@ namespace {
 // Adds the plan and its costs. `known` is the plan if it was made before.
 void add_plan(Job& job, const StageLinks& links, const CostsOfShape& costs, Notices& notices,
               const ProvenPlan* known = nullptr) {
-    ProvenPlan proven = known ? *known : proven_plan(job.config, links, job.config.training.steps, costs, &notices);
+    ProvenPlan proven = known ? *known : proven_plan(job.setup, links, job.setup.training.steps, costs, &notices);
     job = with_plan(std::move(job), std::move(proven));
     job.costs = costs(job.plan.shape);
 }
@@ -66,17 +65,17 @@ int stages_per_device(const Shape& shape) {
     return count;
 }
 
-Job uniform_job(Config config, Notices& notices) {
+Job uniform_job(Setup setup, Notices& notices) {
     Job job;
-    job.config = std::move(config);
-    job.mode = executed_mode(job.config);
-    check_rules(job.config, nullptr);
-    check_slices(job.config, nullptr);
-    check_profile_exists(job.config);
+    job.setup = std::move(setup);
+    job.mode = executed_mode(job.setup);
+    check_rules(job.setup, nullptr);
+    check_slices(job.setup, nullptr);
+    check_profile_exists(job.setup);
     const auto costs_of_shape = [&](const Shape& shape) {
-        Costs costs = uniform_costs(job.config, stages_per_device(shape));
-        costs.cluster = cluster_of(job.config, {});
-        add_settings(costs, job.config);
+        Costs costs = uniform_costs(job.setup, stages_per_device(shape));
+        costs.cluster = cluster_of(job.setup, {});
+        add_settings(costs, job.setup);
         cut_in_slices(costs, shape.slices);
         return costs;
     };
@@ -85,20 +84,20 @@ Job uniform_job(Config config, Notices& notices) {
     return job;
 }
 
-Job layered_job(Config config, Model model, Profile profile, CostSource source, Notices& notices,
+Job layered_job(Setup setup, Model model, Profile profile, CostSource source, Notices& notices,
                 const ProvenPlan* known = nullptr) {
     Job job;
-    job.config = std::move(config);
+    job.setup = std::move(setup);
     job.source = source;
     job.profile = std::move(profile);
-    job.mode = executed_mode(job.config);
-    check_normalise(job.config, model);
-    check_rules(job.config, &model);
-    check_slices(job.config, &model);
-    job.split = make_split(job.config, model, job.profile);
+    job.mode = executed_mode(job.setup);
+    check_normalise(job.setup, model);
+    check_rules(job.setup, &model);
+    check_slices(job.setup, &model);
+    job.split = make_split(job.setup, model, job.profile);
     const auto costs_of_shape = [&](const Shape& shape) {
-        return complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.config.pipeline)), job.config,
-                              cluster_of(job.config, job.profile), model.layers, job.split, shape);
+        return complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.setup.pipeline)), job.setup,
+                              cluster_of(job.setup, job.profile), model.layers, job.split, shape);
     };
     add_plan(job, links_of(model.layers, job.split), costs_of_shape, notices, known);
     note_larger_buckets(job.costs, notices);
@@ -115,37 +114,37 @@ std::optional<Precision> precision_of(const Profile& profile) {
 
 }  // namespace
 
-Job make_job(Config config, Notices& notices) { return make_job(std::move(config), nullptr, notices); }
+Job make_job(Setup setup, Notices& notices) { return make_job(std::move(setup), nullptr, notices); }
 
-Job make_job(Config config, const ProvenPlan* known, Notices& notices) {
-    return at_its_place(config, [&] {
-        if (!cost_source_of(config).has_layers)
-            return uniform_job(config, notices);
-        Model model = build_model(config);
-        Profile profile = profile_of(config, model);
-        return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices, known);
+Job make_job(Setup setup, const ProvenPlan* known, Notices& notices) {
+    return at_its_place(setup, [&] {
+        if (!cost_source_of(setup).has_layers)
+            return uniform_job(setup, notices);
+        Model model = build_model(setup);
+        Profile profile = profile_of(setup, model);
+        return layered_job(setup, std::move(model), std::move(profile), cost_source_of(setup).source, notices, known);
     });
 }
 
-Job make_job(Config config, Profile measured, Notices& notices) {
-    return at_its_place(config, [&] {
-        return layered_job(config, build_model(config), in_cluster(std::move(measured), config), CostSource::Measured,
+Job make_job(Setup setup, Profile measured, Notices& notices) {
+    return at_its_place(setup, [&] {
+        return layered_job(setup, build_model(setup), in_cluster(std::move(measured), setup), CostSource::Measured,
                            notices);
     });
 }
 
-Job make_job(Config config, Model model, Notices& notices) {
-    return at_its_place(config, [&] {
-        mark_recomputed(config, model);
-        Profile profile = profile_of(config, model);
-        return layered_job(config, std::move(model), std::move(profile), cost_source_of(config).source, notices);
+Job make_job(Setup setup, Model model, Notices& notices) {
+    return at_its_place(setup, [&] {
+        mark_recomputed(setup, model);
+        Profile profile = profile_of(setup, model);
+        return layered_job(setup, std::move(model), std::move(profile), cost_source_of(setup).source, notices);
     });
 }
 
-Job make_job(Config config, const Schedule& schedule, Notices& notices) {
-    config.pipeline.schedule = schedule.name;
-    config.pipeline.own_schedule = &schedule;
-    return make_job(std::move(config), notices);
+Job make_job(Setup setup, const Schedule& schedule, Notices& notices) {
+    setup.pipeline.schedule = schedule.name;
+    setup.pipeline.own_schedule = &schedule;
+    return make_job(std::move(setup), notices);
 }
 
 Job with_plan(Job job, ProvenPlan proven) {
@@ -159,25 +158,25 @@ Job with_plan(Job job, ProvenPlan proven) {
 int anneal_steps_of(const Job& job) {
     if (job.plan.weights != WeightPolicy::Latest || !divides_rates(job.plan.prediction))
         return 0;
-    const bool corrects = schedule_of(job.config).prediction == Prediction::PipeMare;
-    return job.config.training.anneal_steps.value_or(corrects ? job.config.training.steps / 4 : 0);
+    const bool corrects = schedule_of(job.setup).prediction == Prediction::PipeMare;
+    return job.setup.training.anneal_steps.value_or(corrects ? job.setup.training.steps / 4 : 0);
 }
 
-int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.config.training.steps; }
+int steps_of(const Job& job) { return job.plan.asynchronous ? 1 : job.setup.training.steps; }
 
-bool has_precision(const Config& config, const Profile& profile) {
-    const bool may_differ = config.run.backend == RunConfig::Backend::Cuda || config.cluster.kind;
-    if (!cost_source_of(config).has_kernels || !may_differ)
+bool has_precision(const Setup& setup, const Profile& profile) {
+    const bool may_differ = setup.run.backend == RunConfig::Backend::Cuda || setup.cluster.kind;
+    if (!cost_source_of(setup).has_kernels || !may_differ)
         return true;  // other backends have one precision; times that the user wrote are for any
-    return config.training.precision == precision_of(profile);
+    return setup.training.precision == precision_of(profile);
 }
 
-void check_precision(const Config& config, const Profile& profile) {
-    if (has_precision(config, profile))
+void check_precision(const Setup& setup, const Profile& profile) {
+    if (has_precision(setup, profile))
         return;
     const std::optional<Precision> known = precision_of(profile);
-    const std::string_view asked = name_of(config.training.precision);
-    config.fail_at(
+    const std::string_view asked = name_of(setup.training.precision);
+    setup.fail_at(
         "training.precision",
         !is_measured(profile)
             ? fmt::format("analytic costs are those of fp32, not of {}", asked)
@@ -188,8 +187,8 @@ void check_precision(const Config& config, const Profile& profile) {
         "or name the kind of the devices in cluster.device");
 }
 
-void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config) {
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+void refuse_over_memory(const std::vector<Bytes>& reserved, const Setup& setup) {
+    const std::vector<DeviceConfig>& devices = setup.cluster.devices;
     for (std::size_t device = 0; device < std::min(devices.size(), reserved.size()); ++device)
         if (const Bytes needed = reserved[device], has = devices[device].memory; needed > has)
             fail_with(ExitCode::Infeasible,
@@ -200,53 +199,8 @@ void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config
 
 void refuse_over_memory(const Job& job) {
     const std::vector<Bytes> reserved =
-        at_its_place(job.config, [&] { return reserved_of(job.plan, job.costs, job.versions, job.config.transfer); });
-    refuse_over_memory(reserved, job.config);
-}
-
-void add_config(Trace& trace, const Job& job) {
-    const Config& config = job.config;
-    trace.config = config.yaml;
-    if (job.costs.cluster->dispatch_by_host) {
-        Config known = config;
-        known.cluster.dispatch = job.costs.dispatch;
-        known.cluster.rank_table.clear();
-        trace.config = print_config(known);
-    }
-    trace.micro_batches = config.pipeline.micro_batches;
-    trace.micro_batch_size = config.pipeline.micro_batch_size;
-    trace.replicas = config.parallel.degrees.data;
-    trace.mini_batch = config.pipeline.mini_batch;
-}
-
-TraceRules trace_rules(const Trace& trace) {
-    const Yaml root = Yaml::parse(std::make_shared<Source>("the config in the trace", trace.config));
-    Config config;
-    std::vector<StageClaim> claims;
-    KeyReading reading{"", claims};
-    read_block(transfer_block(), root["transfer"], config, reading);
-    config.workload.model = root["workload"]["model"].text();
-    config.run.backend = root["run"]["backend"].choice(config.run.backend);
-    config.run.transport = root["run"]["transport"].choice(config.run.transport);
-    TraceRules rules{executed_mode(config), root["training"]["clip_norm"].number(0, 0, 1e30) > 0};
-    if (const Yaml lengths = root["pipeline"]["micro_batch_lengths"]; lengths.present())
-        rules.costs.lengths = read_lengths(lengths, reading);
-    const Yaml cluster = root["cluster"];
-    config.cluster.dispatcher = cluster["dispatcher"].choice(config.cluster.dispatcher);
-    if (config.cluster.dispatcher == ClusterConfig::Dispatcher::PerHost) {
-        read_devices(cluster, config.cluster, reading);
-        ClusterFacts facts;
-        if (std::ssize(config.cluster.devices) >= trace.devices)
-            place_on_hosts(facts, config.cluster);
-        rules.costs.cluster = std::make_shared<const Cluster>(std::move(facts));
-        rules.costs.dispatch = read_time(cluster["dispatch"], 0);
-    }
-    root.source().throw_if_mistaken();
-    const bool copies = config.run.transport == RunConfig::Transport::Link ||
-                        config.run.transport == RunConfig::Transport::Mpi ||
-                        config.run.backend == RunConfig::Backend::Cuda || is_uniform(config);
-    rules.mode.sent_copies = copies || !rules.mode.early_receive();
-    return rules;
+        at_its_place(job.setup, [&] { return reserved_of(job.plan, job.costs, job.versions, job.setup.transfer); });
+    refuse_over_memory(reserved, job.setup);
 }
 
 }  // namespace pw

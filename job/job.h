@@ -1,8 +1,8 @@
-// Everything that is made from a config and that a prediction, an execution or a search starts from.
+// Everything that is made from a setup and that a prediction, an execution or a search starts from.
 #pragma once
 
-#include "job/config/config.h"
 #include "job/cost_source.h"
+#include "job/setup/setup.h"
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/plan.h"
 #include "schedules/plan/versions.h"
@@ -18,7 +18,7 @@ struct Proof;       // schedules/passes/passes.h
 struct ProvenPlan;  // schedules/orders/schedule.h
 
 struct Job {
-    Config config;
+    Setup setup;
     std::shared_ptr<const Model> model;  // null for a uniform workload; then profile and split are empty
     CostSource source = CostSource::Uniform;
     Profile profile;
@@ -33,18 +33,18 @@ struct Job {
 
 using Notices = std::vector<std::string>;
 
-// Makes the job of a config. Throws Error (BadInput) at the key whose value cannot be used. `notices` receives notes
+// Makes the job of a setup. Throws Error (BadInput) at the key whose value cannot be used. `notices` receives notes
 // about the plan for the user.
-Job make_job(Config config, Notices& notices);
+Job make_job(Setup setup, Notices& notices);
 // Takes the plan that was made before for the same config, since a plan by costs takes long. Null: the plan is made
 // here.
-Job make_job(Config config, const ProvenPlan* known, Notices& notices);
+Job make_job(Setup setup, const ProvenPlan* known, Notices& notices);
 // Makes the job with a profile that has been measured, instead of `cluster.profile`.
-Job make_job(Config config, Profile measured, Notices& notices);
+Job make_job(Setup setup, Profile measured, Notices& notices);
 // Makes the job with a model that was built elsewhere, instead of `workload.model`.
-Job make_job(Config config, Model model, Notices& notices);
+Job make_job(Setup setup, Model model, Notices& notices);
 // Makes the job with a schedule that is in no table, instead of `pipeline.schedule`. The row must outlive the job.
-Job make_job(Config config, const Schedule& schedule, Notices& notices);
+Job make_job(Setup setup, const Schedule& schedule, Notices& notices);
 
 // Returns the job with another plan of the same stages.
 Job with_plan(Job job, ProvenPlan proven);
@@ -58,30 +58,18 @@ constexpr bool divides_rates(Prediction prediction) {
     return prediction == Prediction::None || prediction == Prediction::PipeMare;
 }
 // Returns the number of updates in which the division of learning rates by delays ends; 0 if none is divided. For a
-// schedule that corrects weights by default this is a quarter of the steps unless the config has it.
+// schedule that corrects weights by default this is a quarter of the steps unless the setup has it.
 int anneal_steps_of(const Job& job);
 
 // has_precision() returns whether the costs are of training.precision. If they are not, a prediction would be of
 // another run, and check_precision() throws Error (BadInput).
-bool has_precision(const Config& config, const Profile& profile);
-void check_precision(const Config& config, const Profile& profile);
+bool has_precision(const Setup& setup, const Profile& profile);
+void check_precision(const Setup& setup, const Profile& profile);
 
 // Throws Error (Infeasible) with the first device that has less memory than is reserved, and the bytes needed and
 // available. `reserved` is by device.
-void refuse_over_memory(const std::vector<Bytes>& reserved, const Config& config);
+void refuse_over_memory(const std::vector<Bytes>& reserved, const Setup& setup);
 // The same for the memory that the plan reserves according to the job's costs.
 void refuse_over_memory(const Job& job);
-
-// Adds the config and its facts to a trace. The config has the dispatch and the hosts of shared dispatchers, wherever
-// the job has them from.
-void add_config(Trace& trace, const Job& job);
-
-// The rules by which the tasks of a trace wait for each other. For a trace without a config they are the defaults.
-struct TraceRules {
-    TransferMode mode;         // as it was executed
-    bool global_norm = false;  // updates wait for all gradients
-    Costs costs = {};          // the lengths of micro-batches, and of shared dispatchers the dispatch and the hosts
-};
-TraceRules trace_rules(const Trace& trace);
 
 }  // namespace pw

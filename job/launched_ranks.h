@@ -1,7 +1,7 @@
 // The rank that a launcher (mpirun, srun) has assigned to this process.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 
 namespace pw {
 

@@ -6,41 +6,41 @@
 
 namespace pw {
 
-std::vector<PlanMake> makes_of_plan(const Config& config) {
-    if (config.cluster.makes.empty() && config.parallel.of_stages.empty())
+std::vector<PlanMake> makes_of_plan(const Setup& setup) {
+    if (setup.cluster.makes.empty() && setup.parallel.of_stages.empty())
         return {};
-    if (is_transformer(config))
-        return config.parallel.makes;
+    if (!setup.parallel.makes.empty())
+        return setup.parallel.makes;
     std::vector<PlanMake> makes;
-    for (int make = 0; make < std::ssize(config.cluster.makes); ++make)
+    for (int make = 0; make < std::ssize(setup.cluster.makes); ++make)
         makes.push_back({{make}, {}});
     return makes;
 }
 
-Config of_make(const Config& config, int make) { return of_make(config, make, {{}, config.parallel.degrees}); }
+Setup of_make(const Setup& setup, int make) { return of_make(setup, make, {{}, setup.parallel.degrees}); }
 
-Config of_make(const Config& config, int make, const PlanMake& together) {
-    Config alike = config;
+Setup of_make(const Setup& setup, int make, const PlanMake& together) {
+    Setup alike = setup;
     alike.parallel.degrees = together.degrees;
     alike.parallel.of_stages.clear();
     ClusterConfig& cluster = alike.cluster;
     if (cluster.makes.empty())
         return alike;
-    static_cast<DeviceMake&>(cluster) = config.cluster.makes[static_cast<std::size_t>(make)];
+    static_cast<DeviceMake&>(cluster) = setup.cluster.makes[static_cast<std::size_t>(make)];
     cluster.makes.clear();
     alike.parallel.per_host = cluster.per_host;
     const auto way_out = [](const DeviceMake& of) {
         return of.between_hosts ? of.adapters * of.between_hosts->bandwidth : 0;
     };
     for (const int other : together.makes) {
-        const DeviceMake& of = config.cluster.makes[static_cast<std::size_t>(other)];
+        const DeviceMake& of = setup.cluster.makes[static_cast<std::size_t>(other)];
         alike.parallel.per_host = std::min(alike.parallel.per_host, of.per_host);
         if (way_out(of) < way_out(cluster)) {
             cluster.between_hosts = of.between_hosts;
             cluster.adapters = of.adapters;
         }
     }
-    if (model_file(config.workload.model) != ModelFile::None && !cluster.profile.empty()) {
+    if (model_file(setup.workload.model) != ModelFile::None && !cluster.profile.empty()) {
         alike.workload.model = cluster.profile;  // the same layers, with their times on these devices
         cluster.profile.clear();
     }

@@ -1,7 +1,7 @@
 // The makes of devices that a plan runs on (DeviceMake), and configs for devices of one of them.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 
 #include <vector>
 
@@ -9,12 +9,12 @@ namespace pw {
 
 // Returns the makes of the devices of the plan, by DeviceConfig::make: a device of a transformer's plan stands for
 // devices of several makes. Empty if all devices are of the cluster's make and have the same degrees.
-std::vector<PlanMake> makes_of_plan(const Config& config);
+std::vector<PlanMake> makes_of_plan(const Setup& setup);
 
-// Returns the config as if all devices were of this make.
-Config of_make(const Config& config, int make);
+// Returns the setup as if all devices were of this make.
+Setup of_make(const Setup& setup, int make);
 // Returns it for devices that work together, with their degrees: all are of this make, but the links between their
 // hosts are the slowest.
-Config of_make(const Config& config, int make, const PlanMake& together);
+Setup of_make(const Setup& setup, int make, const PlanMake& together);
 
 }  // namespace pw

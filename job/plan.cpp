@@ -28,50 +28,49 @@ bool takes(const Schedule& schedule, WeightPolicy policy) {
     return std::find(schedule.policies.begin(), schedule.policies.end(), policy) != schedule.policies.end();
 }
 
-WeightPolicy policy_of(const Config& config, const Schedule& schedule) {
-    const std::optional<WeightPolicy> asked = config.pipeline.weights;
+WeightPolicy policy_of(const Setup& setup, const Schedule& schedule) {
+    const std::optional<WeightPolicy> asked = setup.pipeline.weights;
     std::string legal;
     for (const WeightPolicy policy : schedule.policies) {
         if (asked.value_or(policy) == policy)
             return policy;
         legal += (legal.empty() ? "" : " or ") + std::string(name_of(policy));
     }
-    config.fail_at("pipeline.weights",
-                   fmt::format("schedule {} cannot use weight policy {}", schedule.name, name_of(*asked)),
-                   fmt::format("leave pipeline.weights out, or set it to {}", legal));
+    setup.fail_at("pipeline.weights",
+                  fmt::format("schedule {} cannot use weight policy {}", schedule.name, name_of(*asked)),
+                  fmt::format("leave pipeline.weights out, or set it to {}", legal));
 }
 
-[[noreturn]] void refuse_prediction(const Config& config, const std::string& fact) {
+[[noreturn]] void refuse_prediction(const Setup& setup, const std::string& fact) {
     std::string legal;
     for (const Schedule& schedule : schedules())
         if (takes(schedule, WeightPolicy::Latest))
             legal += (legal.empty() ? "" : " or ") + std::string(schedule.name);
-    config.fail_at("pipeline.prediction", fact,
-                   fmt::format("leave pipeline.prediction out, or set pipeline.schedule: {} and pipeline.weights: {}",
-                               legal, name_of(WeightPolicy::Latest)));
+    setup.fail_at("pipeline.prediction", fact,
+                  fmt::format("leave pipeline.prediction out, or set pipeline.schedule: {} and pipeline.weights: {}",
+                              legal, name_of(WeightPolicy::Latest)));
 }
 
-Prediction prediction_of(const Config& config, const Schedule& schedule, WeightPolicy policy) {
-    const Prediction asked = config.pipeline.prediction.value_or(schedule.prediction);
+Prediction prediction_of(const Setup& setup, const Schedule& schedule, WeightPolicy policy) {
+    const Prediction asked = setup.pipeline.prediction.value_or(schedule.prediction);
     if (asked == Prediction::None)
         return asked;
     if (policy != WeightPolicy::Latest)
-        refuse_prediction(config, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
-                                              name_of(policy)));
+        refuse_prediction(setup, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
+                                             name_of(policy)));
     if (asked == Prediction::PipeMare) {
-        if (config.training.shard_optimizer)
-            config.fail_at(
-                "training.shard_optimizer",
-                fmt::format("{} corrects weights with an average of their steps, which replicas do not shard",
-                            name_of(asked)),
-                "remove the key, or write pipeline.prediction: none");
+        if (setup.training.shard_optimizer)
+            setup.fail_at("training.shard_optimizer",
+                          fmt::format("{} corrects weights with an average of their steps, which replicas do not shard",
+                                      name_of(asked)),
+                          "remove the key, or write pipeline.prediction: none");
         return asked;
     }
-    if (is_replicated(config.pipeline))
-        config.fail_at("pipeline.prediction", fmt::format("{} is not defined for stages with replicas", name_of(asked)),
-                       "leave pipeline.prediction or pipeline.replicas out");
-    if (const OptimizerKind optimizer = config.training.optimizer; !facts_of(optimizer).has_momentum)
-        config.fail_at(
+    if (is_replicated(setup.pipeline))
+        setup.fail_at("pipeline.prediction", fmt::format("{} is not defined for stages with replicas", name_of(asked)),
+                      "leave pipeline.prediction or pipeline.replicas out");
+    if (const OptimizerKind optimizer = setup.training.optimizer; !facts_of(optimizer).has_momentum)
+        setup.fail_at(
             "pipeline.prediction",
             fmt::format("{} predicts weights from a momentum, and optimizer {} has none", name_of(asked),
                         name_of(optimizer)),
@@ -79,13 +78,13 @@ Prediction prediction_of(const Config& config, const Schedule& schedule, WeightP
     return asked;
 }
 
-PlanOptions options_of(const Config& config, const Schedule& schedule) {
+PlanOptions options_of(const Setup& setup, const Schedule& schedule) {
     PlanOptions options;
-    options.schedule = schedule_options_of(config);
-    options.weights = policy_of(config, schedule);
-    options.prediction = prediction_of(config, schedule, *options.weights);
-    options.recompute = config.pipeline.recompute;
-    options.transfers = config.transfer;
+    options.schedule = schedule_options_of(setup);
+    options.weights = policy_of(setup, schedule);
+    options.prediction = prediction_of(setup, schedule, *options.weights);
+    options.recompute = setup.pipeline.recompute;
+    options.transfers = setup.transfer;
     return options;
 }
 
@@ -120,42 +119,42 @@ ProvenPlan proven_file(CsvPlan csv, TransferMode mode) {
     return {std::move(csv.plan), std::move(proof), std::move(deadlock)};
 }
 
-ProvenPlan plan_of_file(const Config& config, const StageLinks& links, std::vector<std::string>* notices) {
-    CsvPlan csv = read_csv(config.pipeline.schedule, config.transfer);
+ProvenPlan plan_of_file(const Setup& setup, const StageLinks& links, std::vector<std::string>* notices) {
+    CsvPlan csv = read_csv(setup.pipeline.schedule, setup.transfer);
     if (notices != nullptr)
         notices->insert(notices->end(), csv.notices.begin(), csv.notices.end());
-    const WeightPolicy weights = config.pipeline.weights.value_or(WeightPolicy::Flush);
+    const WeightPolicy weights = setup.pipeline.weights.value_or(WeightPolicy::Flush);
     if (weights != WeightPolicy::Flush)
-        config.fail_at("pipeline.weights",
-                       fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}",
-                                   name_of(weights)),
-                       "leave pipeline.weights out");
-    if (config.pipeline.prediction.value_or(Prediction::None) != Prediction::None)
-        refuse_prediction(config, "a plan from a file predicts no weights");
-    if (is_replicated(config.pipeline))
-        config.fail_at("pipeline.replicas", "a plan from a file determines which devices hold a stage",
-                       "leave pipeline.replicas out");
+        setup.fail_at("pipeline.weights",
+                      fmt::format("a plan from a file is one flushed mini-batch and cannot use weight policy {}",
+                                  name_of(weights)),
+                      "leave pipeline.weights out");
+    if (setup.pipeline.prediction.value_or(Prediction::None) != Prediction::None)
+        refuse_prediction(setup, "a plan from a file predicts no weights");
+    if (is_replicated(setup.pipeline))
+        setup.fail_at("pipeline.replicas", "a plan from a file determines which devices hold a stage",
+                      "leave pipeline.replicas out");
     const auto is_chained = [](const Edge& edge) { return edge.to == edge.from + 1; };
     if (links.edges && !std::all_of(links.edges->begin(), links.edges->end(), is_chained))
-        config.fail_at("pipeline.split", "a plan from a file sends to neighbours only, but this split skips stages",
-                       "cut where one stage feeds only the next");
+        setup.fail_at("pipeline.split", "a plan from a file sends to neighbours only, but this split skips stages",
+                      "cut where one stage feeds only the next");
     if (links.edges && std::ssize(*links.edges) + 1 < csv.plan.shape.stages)
-        config.fail_at(
+        setup.fail_at(
             "pipeline.split",
             "in a plan from a file every stage waits for the previous one, but in this split some read nothing from it",
             "cut where every stage feeds the next, or choose a schedule by its name");
-    add_recomputes(csv.plan, config.pipeline.recompute);
+    add_recomputes(csv.plan, setup.pipeline.recompute);
     csv.plan.shape.ties = links.ties;
-    csv.plan.shape.global_norm = clips_gradients(config);
-    if (!links.ties.empty() || clips_gradients(config))
+    csv.plan.shape.global_norm = clips_gradients(setup);
+    if (!links.ties.empty() || clips_gradients(setup))
         move_updates(csv.plan);
-    return proven_file(std::move(csv), executed_mode(config));
+    return proven_file(std::move(csv), executed_mode(setup));
 }
 
 }  // namespace
 
-ScheduleOptions schedule_options_of(const Config& config) {
-    const PipelineConfig& pipeline = config.pipeline;
+ScheduleOptions schedule_options_of(const Setup& setup) {
+    const PipelineConfig& pipeline = setup.pipeline;
     return {.drain = pipeline.drain,
             .group = pipeline.group,
             .activations = pipeline.activations,
@@ -166,22 +165,22 @@ ScheduleOptions schedule_options_of(const Config& config) {
             .synchronous_steps = pipeline.synchronous_steps};
 }
 
-const Schedule& schedule_named(const Config& config, std::string_view name) {
-    const Schedule* const own = config.pipeline.own_schedule;
+const Schedule& schedule_named(const Setup& setup, std::string_view name) {
+    const Schedule* const own = setup.pipeline.own_schedule;
     return own != nullptr && own->name == name ? *own : schedule_named(name);
 }
 
-const Schedule& schedule_of(const Config& config) {
+const Schedule& schedule_of(const Setup& setup) {
     try {
-        return schedule_named(config, config.pipeline.schedule);
+        return schedule_named(setup, setup.pipeline.schedule);
     } catch (const Error& error) {
-        fail_at(config, "pipeline.schedule", error, "see `pipewright list schedules`");
+        fail_at(setup, "pipeline.schedule", error, "see `pipewright list schedules`");
     }
 }
 
-TransferMode executed_mode(const Config& config) {
-    TransferMode mode = config.transfer;
-    if (cost_source_of(config).has_kernels && !is_emulated(config) && !mode.early_receive()) {
+TransferMode executed_mode(const Setup& setup) {
+    TransferMode mode = setup.transfer;
+    if (cost_source_of(setup).has_kernels && !is_emulated(setup) && !mode.early_receive()) {
         mode.protocol = TransferMode::Protocol::Rendezvous;
         mode.eager_limit = 0;
     }
@@ -217,23 +216,23 @@ namespace {
 
 // Returns the shape of one pipeline with its placement as far as the config determines it; without stages if its keys
 // contradict each other.
-Shape placed_shape(const Config& config) {
-    if (is_file(config.pipeline.schedule))
-        return read_csv(config.pipeline.schedule).plan.shape;
+Shape placed_shape(const Setup& setup) {
+    if (is_file(setup.pipeline.schedule))
+        return read_csv(setup.pipeline.schedule).plan.shape;
     Shape shape;
-    const int copies = config.pipeline.copies;
-    shape.devices = static_cast<int>(config.cluster.devices.size()) / copies;
-    shape.stages = config.pipeline.stages;
-    const Schedule& schedule = schedule_of(config);
-    const bool listed = copies == 1 && is_replicated(config.pipeline);
+    const int copies = setup.pipeline.copies;
+    shape.devices = static_cast<int>(setup.cluster.devices.size()) / copies;
+    shape.stages = setup.pipeline.stages;
+    const Schedule& schedule = schedule_of(setup);
+    const bool listed = copies == 1 && is_replicated(setup.pipeline);
     return listed || shape.devices == 0 || !place_stages(schedule, shape) ? Shape{} : shape;
 }
 
 }  // namespace
 
-StageHolders holders_of_stages(const Config& config, const std::vector<double>& speeds_of_makes) {
-    const Shape shape = placed_shape(config);
-    if (shape.stages == 0 || shape.stages != config.pipeline.stages)
+StageHolders holders_of_stages(const Setup& setup, const std::vector<double>& speeds_of_makes) {
+    const Shape shape = placed_shape(setup);
+    if (shape.stages == 0 || shape.stages != setup.pipeline.stages)
         return {};
     StageHolders stages;
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -242,7 +241,7 @@ StageHolders holders_of_stages(const Config& config, const std::vector<double>& 
             return {};
         stages.device_of.push_back(holders.front());
     }
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const std::vector<DeviceConfig>& devices = setup.cluster.devices;
     stages.speed.assign(static_cast<std::size_t>(shape.devices), std::numeric_limits<double>::infinity());
     for (std::size_t device = 0; device < devices.size(); ++device) {
         double& speed = stages.speed[device * stages.speed.size() / devices.size()];
@@ -256,16 +255,16 @@ StageHolders holders_of_stages(const Config& config, const std::vector<double>& 
 namespace {
 
 // Returns the compute tasks of the plan in use, which has this shape.
-std::vector<Tasks> current_tasks(const Config& config, const Shape& shape) {
-    const std::string& path = config.pipeline.current_plan;
+std::vector<Tasks> current_tasks(const Setup& setup, const Shape& shape) {
+    const std::string& path = setup.pipeline.current_plan;
     const auto refuse = [&](const std::string& fact) {
-        config.fail_at("pipeline.current_plan", fmt::format("{}: {}", path, fact),
-                       "export the plan of this pipeline with pipewright plan, or remove the key");
+        setup.fail_at("pipeline.current_plan", fmt::format("{}: {}", path, fact),
+                      "export the plan of this pipeline with pipewright plan, or remove the key");
     };
     const auto size = [](const Shape& of) {
         return fmt::format("{} devices, {} stages and {} micro-batches", of.devices, of.stages, of.microbatches);
     };
-    const Plan plan = read_csv(path, config.transfer).plan;
+    const Plan plan = read_csv(path, setup.transfer).plan;
     if (size(plan.shape) != size(shape))
         refuse(fmt::format("the plan has {}, this pipeline {}", size(plan.shape), size(shape)));
     std::vector<Tasks> tasks = plan.order;
@@ -274,7 +273,7 @@ std::vector<Tasks> current_tasks(const Config& config, const Shape& shape) {
         for (const Task& task : tasks[device])
             if (const int server = shape.server_of(task.stage, task.microbatch); server != device)
                 refuse(fmt::format("the plan runs stage {} of micro-batch {} on device {}, schedule {} on device {}",
-                                   task.stage, task.microbatch, device, config.pipeline.schedule, server));
+                                   task.stage, task.microbatch, device, setup.pipeline.schedule, server));
         if (std::none_of(tasks[device].begin(), tasks[device].end(),
                          [](const Task& task) { return is_backward(task.op); }))
             refuse(fmt::format("the plan has no backwards on device {}", device));
@@ -282,84 +281,81 @@ std::vector<Tasks> current_tasks(const Config& config, const Shape& shape) {
     return tasks;
 }
 
-std::vector<Bytes> memory_of(const Config& config) {
+std::vector<Bytes> memory_of(const Setup& setup) {
     std::vector<Bytes> memory;
-    for (const DeviceConfig& device : config.cluster.devices)
+    for (const DeviceConfig& device : setup.cluster.devices)
         memory.push_back(device.memory);
     return memory;
 }
 
-Shape unplaced_shape(const Config& config, const Schedule& schedule, const StageLinks& links, int steps) {
+Shape unplaced_shape(const Setup& setup, const Schedule& schedule, const StageLinks& links, int steps) {
     Shape shape;
-    shape.devices = static_cast<int>(config.cluster.devices.size());
-    shape.stages = config.pipeline.stages;
+    shape.devices = static_cast<int>(setup.cluster.devices.size());
+    shape.stages = setup.pipeline.stages;
     const int mini_batches = schedule.asynchronous() ? steps : 1;
-    shape.slices = schedule.cuts_sequences ? config.pipeline.slices : 1;
+    shape.slices = schedule.cuts_sequences ? setup.pipeline.slices : 1;
     shape.microbatches = at_its_place(
-        config, [&] { return microbatches_of_plan(config.pipeline.micro_batches, mini_batches, shape.slices); });
-    shape.per_update = schedule.updates == Updates::PerMiniBatch ? config.pipeline.micro_batches : 0;
+        setup, [&] { return microbatches_of_plan(setup.pipeline.micro_batches, mini_batches, shape.slices); });
+    shape.per_update = schedule.updates == Updates::PerMiniBatch ? setup.pipeline.micro_batches : 0;
     shape.edges = links.edges;
     shape.ties = links.ties;
-    shape.global_norm = clips_gradients(config);
-    shape.copies = config.pipeline.copies;
-    if (shape.copies == 1 && is_replicated(config.pipeline))
-        shape.placement = placement_of(config.pipeline.replicas);
-    check_stages(config, schedule, shape);
-    check_mini_batch(config, schedule);
-    check_even_share(config, schedule, shape, steps);
+    shape.global_norm = clips_gradients(setup);
+    shape.copies = setup.pipeline.copies;
+    if (shape.copies == 1 && is_replicated(setup.pipeline))
+        shape.placement = placement_of(setup.pipeline.replicas);
+    check_stages(setup, schedule, shape);
+    check_mini_batch(setup, schedule);
+    check_even_share(setup, schedule, shape, steps);
     return shape;
 }
 
 // Calls `make`, and reports the errors of the schedule at the keys of the config.
 template <class Make>
-auto at_its_keys(const Config& config, const StageLinks& links, const Schedule& schedule, const Shape& shape,
-                 Make make) {
+auto at_its_keys(const Setup& setup, const StageLinks& links, const Schedule& schedule, const Shape& shape, Make make) {
     try {
         return make();
     } catch (const Error& error) {
         if (error.code() != ExitCode::BadInput)
             throw with_keys(error);
-        refuse_plan(config, links, schedule, shape, error);
+        refuse_plan(setup, links, schedule, shape, error);
     }
 }
 
 }  // namespace
 
-Shape shape_of(const Config& config, const StageLinks& links, int steps) {
-    const Schedule& schedule = schedule_of(config);
-    const Shape shape = unplaced_shape(config, schedule, links, steps);
-    return at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
+Shape shape_of(const Setup& setup, const StageLinks& links, int steps) {
+    const Schedule& schedule = schedule_of(setup);
+    const Shape shape = unplaced_shape(setup, schedule, links, steps);
+    return at_its_keys(setup, links, schedule, shape, [&] { return placed(schedule, shape); });
 }
 
-Plan make_plan(const Config& config, const StageLinks& links, int steps) {
-    return proven_plan(config, links, steps).plan;
-}
+Plan make_plan(const Setup& setup, const StageLinks& links, int steps) { return proven_plan(setup, links, steps).plan; }
 
 namespace {
 
-ProvenPlan plan_of_schedule(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
+ProvenPlan plan_of_schedule(const Setup& setup, const StageLinks& links, int steps, const CostsOfShape& costs_of,
                             std::vector<std::string>* notices) {
-    const Schedule& schedule = schedule_of(config);
-    const Shape shape = unplaced_shape(config, schedule, links, steps);
-    const Shape where = at_its_keys(config, links, schedule, shape, [&] { return placed(schedule, shape); });
-    PlanOptions options = options_of(config, schedule);
+    const Schedule& schedule = schedule_of(setup);
+    const Shape shape = unplaced_shape(setup, schedule, links, steps);
+    const Shape where = at_its_keys(setup, links, schedule, shape, [&] { return placed(schedule, shape); });
+    PlanOptions options = options_of(setup, schedule);
     std::optional<OrderCosts> costs;
     if (schedule.needs_costs && costs_of) {
-        if (!config.pipeline.current_plan.empty())
-            options.current = current_tasks(config, where);
+        if (!setup.pipeline.current_plan.empty())
+            options.current = current_tasks(setup, where);
         Costs all = costs_of(where);
-        costs = order_costs(where, all, memory_of(config), options.recompute);
+        costs = order_costs(where, all, memory_of(setup), options.recompute);
         if (options.schedule.effort >= 1)
-            costs->simulate = [&, all = std::move(all), mode = executed_mode(config)](const std::vector<Tasks>& order) {
+            costs->simulate = [&, all = std::move(all), mode = executed_mode(setup)](const std::vector<Tasks>& order) {
                 try {
                     return simulated_order(with_order(schedule, where, order, options, &*costs), all, mode,
-                                           memory_of(config));
+                                           memory_of(setup));
                 } catch (const Error&) {  // it would wait forever in its lanes
                     return SimulatedOrder{{}, false};
                 }
             };
     }
-    return at_its_keys(config, links, schedule, shape, [&] {
+    return at_its_keys(setup, links, schedule, shape, [&] {
         ProvenPlan proven = ordered(schedule, where, options, costs ? &*costs : nullptr);
         const std::string other = same_orders_as(schedule, proven.plan.shape, options.schedule);
         if (notices != nullptr && !other.empty())
@@ -369,20 +365,20 @@ ProvenPlan plan_of_schedule(const Config& config, const StageLinks& links, int s
 }
 
 // Proves the plan again with R in other places of the lists.
-void move_recomputes(const Config& config, ProvenPlan& proven, const CostsOfShape& costs_of) {
+void move_recomputes(const Setup& setup, ProvenPlan& proven, const CostsOfShape& costs_of) {
     proven.plan =
-        with_early_recomputes(proven.plan, costs_of(proven.plan.shape), executed_mode(config), memory_of(config));
+        with_early_recomputes(proven.plan, costs_of(proven.plan.shape), executed_mode(setup), memory_of(setup));
     proven.proof = check(proven.plan, proven.proof->mode);
 }
 
 }  // namespace
 
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of,
+ProvenPlan proven_plan(const Setup& setup, const StageLinks& links, int steps, const CostsOfShape& costs_of,
                        std::vector<std::string>* notices) {
-    ProvenPlan proven = is_file(config.pipeline.schedule) ? plan_of_file(config, links, notices)
-                                                          : plan_of_schedule(config, links, steps, costs_of, notices);
-    if (config.pipeline.recompute.ahead == Recomputation::kByCosts && costs_of)
-        move_recomputes(config, proven, costs_of);
+    ProvenPlan proven = is_file(setup.pipeline.schedule) ? plan_of_file(setup, links, notices)
+                                                         : plan_of_schedule(setup, links, steps, costs_of, notices);
+    if (setup.pipeline.recompute.ahead == Recomputation::kByCosts && costs_of)
+        move_recomputes(setup, proven, costs_of);
     return proven;
 }
 

@@ -1,7 +1,8 @@
-// Makes the plan of a config and a split.
+// Makes the plan of a setup and a split.
 #pragma once
 
-#include "job/config/read.h"
+#include "job/setup/plan_defaults.h"
+#include "job/setup/setup.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/costs/costs.h"
 #include "workloads/stages/device_balance.h"
@@ -22,35 +23,35 @@ struct StageLinks {
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
-// Returns the row with this name: the config's own (PipelineConfig::own_schedule), or that of the table. Throws as
-// schedule_named() without a config does.
-const Schedule& schedule_named(const Config& config, std::string_view name);
-ScheduleOptions schedule_options_of(const Config& config);
-// Returns the row of the schedule that a config names. Throws Error (BadInput) at its key.
-const Schedule& schedule_of(const Config& config);
+// Returns the row with this name: the setup's own (PipelineConfig::own_schedule), or that of the table. Throws as
+// schedule_named() without a setup does.
+const Schedule& schedule_named(const Setup& setup, std::string_view name);
+ScheduleOptions schedule_options_of(const Setup& setup);
+// Returns the row of the schedule that a setup names. Throws Error (BadInput) at its key.
+const Schedule& schedule_of(const Setup& setup);
 
 // Returns the holders of the stages of a pipeline if each stage has one device; else nothing. Of replicas of a
 // pipeline, the slowest device counts. Also returns nothing if the plan cannot be made: the function that makes it
 // reports why.
-StageHolders holders_of_stages(const Config& config, const std::vector<double>& speeds_of_makes = {});
+StageHolders holders_of_stages(const Setup& setup, const std::vector<double>& speeds_of_makes = {});
 
 // Returns the costs of a plan of this placed shape.
 using CostsOfShape = std::function<Costs(const Shape&)>;
 
-// Makes the plan of a config: places its shape, computes its costs if the schedule orders tasks by them, and orders the
+// Makes the plan of a setup: places its shape, computes its costs if the schedule orders tasks by them, and orders the
 // tasks. Asynchronous schedules get one plan of steps x micro_batches. A schedule that is a file (*.csv) is read and
 // proven instead. `notices` receives the notices of its reader, and the name of a schedule with equal orders. Without
 // `costs_of` only schedules that need no costs can be planned.
-ProvenPlan proven_plan(const Config& config, const StageLinks& links, int steps, const CostsOfShape& costs_of = {},
+ProvenPlan proven_plan(const Setup& setup, const StageLinks& links, int steps, const CostsOfShape& costs_of = {},
                        std::vector<std::string>* notices = nullptr);
-Plan make_plan(const Config& config, const StageLinks& links, int steps);  // only the plan
+Plan make_plan(const Setup& setup, const StageLinks& links, int steps);  // only the plan
 
-// Returns the placed shape of a config's plan, whose schedule is no file. Throws as proven_plan() does.
-Shape shape_of(const Config& config, const StageLinks& links, int steps);
+// Returns the placed shape of a setup's plan, whose schedule is no file. Throws as proven_plan() does.
+Shape shape_of(const Setup& setup, const StageLinks& links, int steps);
 
-// Returns how the backend of a config moves transfers: by the config's mode, except that devices that compute have no
+// Returns how the backend of a setup moves transfers: by the setup's mode, except that devices that compute have no
 // buffer for a message without its receive. So with deferred receives a message leaves when its RECV is posted.
-TransferMode executed_mode(const Config& config);
+TransferMode executed_mode(const Setup& setup);
 
 // Returns the defaults that follow from a schedule. Opens a plan in a file.
 PlanDefaults defaults_of(const std::string& schedule);

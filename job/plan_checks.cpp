@@ -16,31 +16,31 @@ namespace pw {
 namespace {
 
 // Returns the last of these keys that --set changed, which is the likely mistake; else the first.
-std::string overriding(const Config& config, std::initializer_list<std::string> keys) {
+std::string overriding(const Setup& setup, std::initializer_list<std::string> keys) {
     const auto set_of = [&](const std::string& key) {
-        const auto found = config.places.find(key);
-        return found == config.places.end() ? 0 : found->second.set;
+        const auto found = setup.places.find(key);
+        return found == setup.places.end() ? 0 : found->second.set;
     };
     std::string last = *keys.begin();
     for (const std::string& key : keys)
         if (set_of(key) > set_of(last))
             last = key;
-    return config.places.contains(last) ? last : "pipeline.schedule";
+    return setup.places.contains(last) ? last : "pipeline.schedule";
 }
 
 // "set workload.stages to 8": all keys that give the number of stages must agree.
-std::string help_for_count(const Config& config, int stages) {
+std::string help_for_count(const Setup& setup, int stages) {
     constexpr const char* kLists[] = {
         "workload.forward", "workload.backward_input", "workload.backward_weight",         "workload.activation",
         "workload.output",  "workload.weights",        "workload.activation_until_weight", "pipeline.replicas"};
     std::vector<std::string> numbers, lists;
     for (const char* key : {"workload.stages", "pipeline.stages"})
-        if (config.places.contains(key))
+        if (setup.places.contains(key))
             numbers.emplace_back(key);
     for (const char* key : kLists)
-        if (config.places.contains(fmt::format("{}[0]", key)))
+        if (setup.places.contains(fmt::format("{}[0]", key)))
             lists.emplace_back(key);
-    const bool cut = !config.pipeline.cuts.empty() || !config.pipeline.lists.empty();
+    const bool cut = !setup.pipeline.cuts.empty() || !setup.pipeline.lists.empty();
     if (numbers.empty() && lists.empty() && !cut)
         numbers.emplace_back("pipeline.stages");
     std::vector<std::string> parts;
@@ -90,47 +90,47 @@ std::string help_for_replicas(const Schedule& schedule, const Shape& shape) {
 
 // Returns the help for a schedule that cannot place the stages: more or fewer stages, other devices, or replicas if
 // devices are left over.
-std::string help_for_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
-    std::string text = help_for_count(config, std::max(legal_stages(schedule, shape), shape.devices / shape.copies));
-    const bool counted = config.places.contains("cluster.devices") && !config.places.contains("cluster.devices[0]");
+std::string help_for_stages(const Setup& setup, const Schedule& schedule, const Shape& shape) {
+    std::string text = help_for_count(setup, std::max(legal_stages(schedule, shape), shape.devices / shape.copies));
+    const bool counted = setup.places.contains("cluster.devices") && !setup.places.contains("cluster.devices[0]");
     if (const int devices = devices_for(schedule, shape); counted && devices > 0)
         text += fmt::format(", or cluster.devices to {}", devices * shape.copies);
     text += help_for_replicas(schedule, shape);
-    return cost_source_of(config).has_layers ? text : text + " (the times in 'workload' are those of a stage)";
+    return cost_source_of(setup).has_layers ? text : text + " (the times in 'workload' are those of a stage)";
 }
 
 }  // namespace
 
-void check_stages(const Config& config, const Schedule& schedule, const Shape& shape) {
+void check_stages(const Setup& setup, const Schedule& schedule, const Shape& shape) {
     if (!shape.placement.empty())
         return;
     const int devices = shape.devices / shape.copies;
     const std::string of_each = shape.copies > 1 ? fmt::format(" of each of {} replicas", shape.copies) : "";
     const int expected = devices * schedule.chunks;
-    if (config.places.contains("cluster.devices") && !config.places.contains("pipeline.stages") &&
-        config.places.contains("pipeline.split") && shape.stages != expected)
-        config.fail_at(
+    if (setup.places.contains("cluster.devices") && !setup.places.contains("pipeline.stages") &&
+        setup.places.contains("pipeline.split") && shape.stages != expected)
+        setup.fail_at(
             "pipeline.split", fmt::format("the split makes {} stages for {} devices{}", shape.stages, devices, of_each),
             fmt::format("schedule {} takes {} per device: split into {}, or set pipeline.stages: {} if "
                         "a device may hold another number",
                         schedule.name, schedule.chunks == 1 ? "one stage" : "two stages", expected, shape.stages));
     if (devices > shape.stages)
-        config.fail_at(overriding(config, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages",
-                                           "pipeline.replicas"}),
-                       fmt::format("{} devices{} for {} stages", devices, of_each, shape.stages),
-                       help_for_stages(config, schedule, shape));
+        setup.fail_at(overriding(setup, {"cluster.devices", "pipeline.schedule", "pipeline.stages", "workload.stages",
+                                         "pipeline.replicas"}),
+                      fmt::format("{} devices{} for {} stages", devices, of_each, shape.stages),
+                      help_for_stages(setup, schedule, shape));
 }
 
-void check_mini_batch(const Config& config, const Schedule& schedule) {
-    const MicroBatchSizes sizes = sizes_of(config.pipeline);
+void check_mini_batch(const Setup& setup, const Schedule& schedule) {
+    const MicroBatchSizes sizes = sizes_of(setup.pipeline);
     if (schedule.updates == Updates::PerMicroBatch && !sizes.is_even())
-        config.fail_at("pipeline.mini_batch",
-                       fmt::format("schedule {} updates after every micro-batch, but the last would have {} samples "
-                                   "instead of {}",
-                                   schedule.name, sizes.last(), sizes.full),
-                       fmt::format("write mini_batch: {}, leave it out, or choose a schedule that updates once per "
-                                   "mini-batch, such as 1f1b or pipedream-2bw",
-                                   std::int64_t{sizes.per_mini_batch} * sizes.full));
+        setup.fail_at("pipeline.mini_batch",
+                      fmt::format("schedule {} updates after every micro-batch, but the last would have {} samples "
+                                  "instead of {}",
+                                  schedule.name, sizes.last(), sizes.full),
+                      fmt::format("write mini_batch: {}, leave it out, or choose a schedule that updates once per "
+                                  "mini-batch, such as 1f1b or pipedream-2bw",
+                                  std::int64_t{sizes.per_mini_batch} * sizes.full));
 }
 
 namespace {
@@ -155,71 +155,70 @@ int nearest_divisor(int tokens, int slices) {
 
 }  // namespace
 
-void check_slices(const Config& config, const Model* model) {
-    if (config.pipeline.schedule.ends_with(".csv") || !schedule_of(config).cuts_sequences)
+void check_slices(const Setup& setup, const Model* model) {
+    if (setup.pipeline.schedule.ends_with(".csv") || !schedule_of(setup).cuts_sequences)
         return;
-    const int slices = config.pipeline.slices;
+    const int slices = setup.pipeline.slices;
     if (slices == 1)
         return;
-    if (!config.pipeline.recompute.stages.empty())
-        config.fail_at("pipeline.recompute",
-                       "later slices read the keys and values of earlier ones, which stages that recompute do not keep",
-                       "leave pipeline.recompute out, or write slices: 1");
+    if (!setup.pipeline.recompute.stages.empty())
+        setup.fail_at("pipeline.recompute",
+                      "later slices read the keys and values of earlier ones, which stages that recompute do not keep",
+                      "leave pipeline.recompute out, or write slices: 1");
     if (model == nullptr)
         return;
     if (!is_sequence(*model))
-        config.fail_at(
-            "pipeline.schedule",
-            fmt::format("schedule {} cuts sequences into slices, and {} has layers that mix their rows other "
-                        "than by causal attention",
-                        config.pipeline.schedule, model->name),
-            "take a model such as gpt or llama, or another schedule, such as 1f1b");
-    const int tokens = config.workload.options.sequence_length;
-    if (cost_source_of(config).source != CostSource::File && tokens % slices != 0)
-        config.fail_at(
+        setup.fail_at("pipeline.schedule",
+                      fmt::format("schedule {} cuts sequences into slices, and {} has layers that mix their rows other "
+                                  "than by causal attention",
+                                  setup.pipeline.schedule, model->name),
+                      "take a model such as gpt or llama, or another schedule, such as 1f1b");
+    const int tokens = setup.workload.options.sequence_length;
+    if (cost_source_of(setup).source != CostSource::File && tokens % slices != 0)
+        setup.fail_at(
             "pipeline.slices", fmt::format("{} tokens are not {} equal slices", tokens, slices),
             fmt::format("write slices: {}, or another workload.sequence_length", nearest_divisor(tokens, slices)));
 }
 
-bool clips_gradients(const Config& config) { return config.training.clip_norm > 0; }
+bool clips_gradients(const Setup& setup) { return setup.training.clip_norm > 0; }
 
-void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps) {
+void check_even_share(const Setup& setup, const Schedule& schedule, const Shape& shape, int steps) {
     const int share = even_share(shape);
     if (schedule.updates != Updates::PerMicroBatch || shape.microbatches % share == 0)
         return;
     const int each = share / std::gcd(share, steps);  // so that all steps together are whole mini-batches
-    const std::int64_t legal = (std::int64_t{config.pipeline.micro_batches} + each - 1) / each * each;
-    config.fail_at(
+    const std::int64_t legal = (std::int64_t{setup.pipeline.micro_batches} + each - 1) / each * each;
+    setup.fail_at(
         "pipeline.micro_batches",
         fmt::format("{} steps of {} micro-batches are no whole number of updates: the replicas update every {}, the "
                     "fewest that each stage divides evenly",
-                    steps, config.pipeline.micro_batches, share),
+                    steps, setup.pipeline.micro_batches, share),
         fmt::format("set pipeline.micro_batches to {}, or choose other replicas", legal));
 }
 
-void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule, const Shape& shape,
+void refuse_plan(const Setup& setup, const StageLinks& links, const Schedule& schedule, const Shape& shape,
                  const Error& error) {
     const std::string& fact = error.fact();
     const std::vector<Setting>& settings = error.settings();
-    if (config.pipeline.copies == 1 && is_replicated(config.pipeline) && !schedule.takes_replicas())
-        config.fail_at("pipeline.replicas", fact,
-                       "write one number, which makes replicas of the whole pipeline, leave pipeline.replicas out, or "
-                       "choose one of these schedules");
+    if (setup.pipeline.copies == 1 && is_replicated(setup.pipeline) && !schedule.takes_replicas())
+        setup.fail_at("pipeline.replicas", fact,
+                      "write one number, which makes replicas of the whole pipeline, leave pipeline.replicas out, or "
+                      "choose one of these schedules");
     if (schedule.asynchronous() && !links.ties.empty())
-        config.fail_at("pipeline.split", fact, "keep both layers in one stage, or choose a schedule that flushes");
-    if (schedule.asynchronous() && clips_gradients(config))
-        config.fail_at("training.clip_norm", fact, "leave training.clip_norm out, or choose a schedule that flushes");
+        setup.fail_at("pipeline.split", fact, "keep both layers in one stage, or choose a schedule that flushes");
+    if (schedule.asynchronous() && clips_gradients(setup))
+        setup.fail_at("training.clip_norm", fact, "leave training.clip_norm out, or choose a schedule that flushes");
     if (shape.placement.empty() && legal_stages(schedule, shape) != shape.stages)
-        config.fail_at(overriding(config, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages",
-                                           "pipeline.replicas"}),
-                       fact, help_for_stages(config, schedule, shape));
+        setup.fail_at(overriding(setup, {"pipeline.schedule", "cluster.devices", "pipeline.stages", "workload.stages",
+                                         "pipeline.replicas"}),
+                      fact, help_for_stages(setup, schedule, shape));
     const bool counts = std::find(settings.begin(), settings.end(), Setting::MicroBatches) != settings.end();
-    const std::string also = counts && config.places.contains("pipeline.mini_batch")
+    const std::string also = counts && setup.places.contains("pipeline.mini_batch")
                                  ? "; pipeline.mini_batch also sets their number: change both, or remove it"
                                  : "";
     const std::string key = settings.empty() ? "pipeline.schedule" : key_of(settings.front());
-    config.fail_at(
-        overriding(config, {key, "pipeline.schedule", "cluster.devices"}), fact,
+    setup.fail_at(
+        overriding(setup, {key, "pipeline.schedule", "cluster.devices"}), fact,
         error.help().empty() ? "choose another schedule: `pipewright list schedules`" : help_with_keys(error) + also);
 }
 

@@ -1,9 +1,9 @@
-// Mistakes of a config that show when its plan is made. All functions throw Error (BadInput) at the key that caused
-// them, with a help for this config.
+// Mistakes of a setup that show when its plan is made. All functions throw Error (BadInput) at the key that caused
+// them, with a help for this setup.
 #pragma once
 
-#include "job/config/config.h"
 #include "job/plan.h"
+#include "job/setup/setup.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/error.h"
 
@@ -11,18 +11,18 @@ namespace pw {
 
 // A split whose number of stages does not fit the devices is a mistake unless pipeline.stages confirms it. With
 // replicas the number of devices follows from them.
-void check_stages(const Config& config, const Schedule& schedule, const Shape& shape);
+void check_stages(const Setup& setup, const Schedule& schedule, const Shape& shape);
 // Schedules that update after every micro-batch need micro-batches of one size.
-void check_mini_batch(const Config& config, const Schedule& schedule);
+void check_mini_batch(const Setup& setup, const Schedule& schedule);
 // Schedules of slices need sequences that can be cut: no layer may read rows after the own one, unless its times are
 // all that is known of it. `model` is null for a uniform workload.
-void check_slices(const Config& config, const Model* model);
+void check_slices(const Setup& setup, const Model* model);
 // If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
-void check_even_share(const Config& config, const Schedule& schedule, const Shape& shape, int steps);
+void check_even_share(const Setup& setup, const Schedule& schedule, const Shape& shape, int steps);
 // Throws the error of a schedule about a plan.
-[[noreturn]] void refuse_plan(const Config& config, const StageLinks& links, const Schedule& schedule,
-                              const Shape& shape, const Error& error);
+[[noreturn]] void refuse_plan(const Setup& setup, const StageLinks& links, const Schedule& schedule, const Shape& shape,
+                              const Error& error);
 
-bool clips_gradients(const Config& config);
+bool clips_gradients(const Setup& setup);
 
 }  // namespace pw

@@ -34,20 +34,20 @@ void lengthen(std::vector<LayerProfile>& layers, const std::vector<LayerProfile>
 }
 
 // Devices of several makes have the times of each of them.
-Profile profile_of_makes(const Config& config, const Model& model) {
+Profile profile_of_makes(const Setup& setup, const Model& model) {
     std::optional<Profile> all;
-    const std::vector<PlanMake> makes = makes_of_plan(config);
+    const std::vector<PlanMake> makes = makes_of_plan(setup);
     for (const PlanMake& together : makes) {
         std::vector<LayerProfile> layers;
         for (const int make : together.makes) {
-            const Config alike = of_make(config, make, together);
+            const Setup alike = of_make(setup, make, together);
             Profile own = profile_of(alike, model);
             if (model_file(alike.workload.model) != ModelFile::None) {
                 own.model = model.name;
                 try {
                     check_profile(model, own);
                 } catch (const Error& error) {
-                    fail_at(config, "cluster.hosts", error, "name a file with the same layers");
+                    fail_at(setup, "cluster.hosts", error, "name a file with the same layers");
                 }
             }
             if (layers.empty())
@@ -67,15 +67,15 @@ Profile profile_of_makes(const Config& config, const Model& model) {
 
 }  // namespace
 
-Profile profile_of(const Config& config, const Model& model) {
-    if (!makes_of_plan(config).empty())
-        return profile_of_makes(config, model);
-    Profile profile = in_cluster(cost_source_of(config).profile(config, model), config);
-    if (!config.cluster.profile.empty())
+Profile profile_of(const Setup& setup, const Model& model) {
+    if (!makes_of_plan(setup).empty())
+        return profile_of_makes(setup, model);
+    Profile profile = in_cluster(cost_source_of(setup).profile(setup, model), setup);
+    if (!setup.cluster.profile.empty())
         try {
             check_profile(model, profile);
         } catch (const Error& error) {
-            fail_at(config, "cluster.profile", error, "measure one for this workload, or remove the key");
+            fail_at(setup, "cluster.profile", error, "measure one for this workload, or remove the key");
         }
     return profile;
 }

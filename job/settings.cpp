@@ -72,8 +72,8 @@ Error with_keys(const Error& error) {
     return {error.code(), error.fact(), help, key, "", text};
 }
 
-void fail_at(const Config& config, const std::string& key, const Error& error, const std::string& help) {
-    config.fail_at(key, error.fact(), error.help().empty() ? help : help_with_keys(error));
+void fail_at(const Setup& setup, const std::string& key, const Error& error, const std::string& help) {
+    setup.fail_at(key, error.fact(), error.help().empty() ? help : help_with_keys(error));
 }
 
 }  // namespace pw

@@ -1,7 +1,7 @@
-// The config's keys for the settings that errors of lower floors are about (workloads/setting.h).
+// The setup's keys for the settings that errors of lower floors are about (workloads/setting.h).
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/error.h"
 
 #include <string>
@@ -15,13 +15,12 @@ std::string help_with_keys(const Error& error);
 // Returns the error with these keys.
 Error with_keys(const Error& error);
 
-// Throws the error (BadInput) at `key` in the config; `help` is used if the error has none.
-[[noreturn]] void fail_at(const Config& config, const std::string& key, const Error& error,
-                          const std::string& help = "");
+// Throws the error (BadInput) at `key` in the setup; `help` is used if the error has none.
+[[noreturn]] void fail_at(const Setup& setup, const std::string& key, const Error& error, const std::string& help = "");
 
-// Calls `act`, and lets an error point at its setting in the config.
+// Calls `act`, and lets an error point at its setting in the setup.
 template <class Act>
-auto at_its_place(const Config& config, Act act) {
+auto at_its_place(const Setup& setup, Act act) {
     try {
         return act();
     } catch (const Error& error) {
@@ -29,7 +28,7 @@ auto at_its_place(const Config& config, Act act) {
             throw;
         if (error.code() != ExitCode::BadInput)
             throw with_keys(error);
-        fail_at(config, key_of(error.settings().front()), error);
+        fail_at(setup, key_of(error.settings().front()), error);
     }
 }
 

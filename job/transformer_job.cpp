@@ -39,22 +39,22 @@ double peak_flops_of(const DeviceMake& make, Precision precision) {
     return make.rates.flops;
 }
 
-TransformerJob job_on_one_make(const Config& config) {
-    const ClusterConfig& cluster = config.cluster;
+TransformerJob job_on_one_make(const Setup& setup) {
+    const ClusterConfig& cluster = setup.cluster;
     TransformerJob job;
-    job.model = *config.workload.transformer;
-    job.tokens = config.workload.options.sequence_length;
-    job.parallel = config.parallel.degrees;
-    job.precision = config.training.precision;
-    job.optimizer = config.training.optimizer;
+    job.model = *setup.workload.transformer;
+    job.tokens = setup.workload.options.sequence_length;
+    job.parallel = setup.parallel.degrees;
+    job.precision = setup.training.precision;
+    job.optimizer = setup.training.optimizer;
     job.device = *cluster.kind;
     job.device.memory_bandwidth = cluster.rates.memory_bandwidth;
     job.flops = cluster.rates.flops;
-    job.products = product_rates_of(config);
+    job.products = product_rates_of(setup);
     if (is_low(job.precision))
-        job.head_products = head_rates_of(config);
-    if (!config.places.contains("cluster.compute")) {
-        const std::optional<ProductRate> rate = rate_of_kind(config);
+        job.head_products = head_rates_of(setup);
+    if (!setup.places.contains("cluster.compute")) {
+        const std::optional<ProductRate> rate = rate_of_kind(setup);
         if (rate && !rate->is_measured)
             job.flops *= kReached;
         if (!job.products)
@@ -62,56 +62,56 @@ TransformerJob job_on_one_make(const Config& config) {
     }
     job.fabric.inside_name = name_of_link(cluster.link);
     job.fabric.inside = cluster.link;
-    job.fabric.per_host = config.parallel.per_host;
-    job.fabric.domain = cluster.domain > 0 ? cluster.domain : config.parallel.per_host;
+    job.fabric.per_host = setup.parallel.per_host;
+    job.fabric.domain = cluster.domain > 0 ? cluster.domain : setup.parallel.per_host;
     job.fabric.between = cluster.between_hosts;
     job.fabric.adapters = cluster.adapters;
-    if (config.parallel.inside_limit < job.fabric.inside.bandwidth) {
+    if (setup.parallel.inside_limit < job.fabric.inside.bandwidth) {
         job.fabric.inside_name.clear();  // collectives were not measured on such a link
-        job.fabric.inside.bandwidth = config.parallel.inside_limit;
+        job.fabric.inside.bandwidth = setup.parallel.inside_limit;
     }
-    if (job.fabric.between && config.parallel.between_limit < job.fabric.adapters * job.fabric.between->bandwidth) {
+    if (job.fabric.between && setup.parallel.between_limit < job.fabric.adapters * job.fabric.between->bandwidth) {
         job.fabric.adapters = 1;
-        job.fabric.between->bandwidth = config.parallel.between_limit;
+        job.fabric.between->bandwidth = setup.parallel.between_limit;
     }
     return job;
 }
 
 }  // namespace
 
-TransformerJob transformer_job_of(const Config& config) {
-    const std::vector<PlanMake> makes = makes_of_plan(config);
+TransformerJob transformer_job_of(const Setup& setup) {
+    const std::vector<PlanMake> makes = makes_of_plan(setup);
     if (makes.empty())
-        return job_on_one_make(config);
-    return job_on_one_make(of_make(config, makes.front().makes.front(), makes.front()));
+        return job_on_one_make(setup);
+    return job_on_one_make(of_make(setup, makes.front().makes.front(), makes.front()));
 }
 
-std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config) {
+std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Setup& setup) {
     std::vector<std::vector<TransformerJob>> jobs;
-    for (const PlanMake& together : makes_of_plan(config)) {
+    for (const PlanMake& together : makes_of_plan(setup)) {
         std::vector<TransformerJob>& own = jobs.emplace_back();
         for (const int make : together.makes)
-            own.push_back(job_on_one_make(of_make(config, make, together)));
+            own.push_back(job_on_one_make(of_make(setup, make, together)));
     }
     if (jobs.empty())
-        jobs.emplace_back().push_back(job_on_one_make(config));
+        jobs.emplace_back().push_back(job_on_one_make(setup));
     return jobs;
 }
 
-double model_flops_per_sample(const Config& config, bool trains) {
+double model_flops_per_sample(const Setup& setup, bool trains) {
     constexpr double kForward = 1.0 / 3;  // the gradients of a product are two products
-    const int tokens = config.workload.options.sequence_length;
-    return (trains ? 1 : kForward) * tokens * model_flops_per_token(*config.workload.transformer, tokens);
+    const int tokens = setup.workload.options.sequence_length;
+    return (trains ? 1 : kForward) * tokens * model_flops_per_token(*setup.workload.transformer, tokens);
 }
 
-double peak_flops(const Config& config) {
-    const ClusterConfig& cluster = config.cluster;
+double peak_flops(const Setup& setup) {
+    const ClusterConfig& cluster = setup.cluster;
     if (cluster.makes.empty())
-        return peak_flops_of(cluster, config.training.precision);
+        return peak_flops_of(cluster, setup.training.precision);
     double sum = 0;
-    for (const DeviceConfig& device : config.parallel.ranks->devices)
-        sum += peak_flops_of(cluster.makes[static_cast<std::size_t>(device.make)], config.training.precision);
-    return sum / static_cast<double>(config.parallel.ranks->devices.size());
+    for (const DeviceConfig& device : setup.parallel.ranks->devices)
+        sum += peak_flops_of(cluster.makes[static_cast<std::size_t>(device.make)], setup.training.precision);
+    return sum / static_cast<double>(setup.parallel.ranks->devices.size());
 }
 
 int slots_of_stages(int blocks, int stages) {

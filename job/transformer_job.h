@@ -1,7 +1,7 @@
-// The training of a transformer that a config describes.
+// The training of a transformer that a setup describes.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/transformers/parallel.h"
 
 #include <vector>
@@ -10,15 +10,15 @@ namespace pw {
 
 // Makes the job of a complete config whose workload is a transformer. If devices have several makes, the first make
 // counts.
-TransformerJob transformer_job_of(const Config& config);
+TransformerJob transformer_job_of(const Setup& setup);
 // Makes the jobs by DeviceConfig::make: a job for each make that a device of the plan stands for.
-std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Config& config);
+std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Setup& setup);
 
 // FLOPs of the model for one sample: of the forward, and of the backward if it trains
 // (workloads/transformers/transformer_model.h).
-double model_flops_per_sample(const Config& config, bool trains = true);
+double model_flops_per_sample(const Setup& setup, bool trains = true);
 // FLOP/s of a device in the precision of the training, as its vendor states them; of several makes the mean.
-double peak_flops(const Config& config);
+double peak_flops(const Setup& setup);
 
 // Returns the number of layers that are divided among stages as evenly as possible: the blocks, or with them the
 // embedding and the head if only then all stages have equally many.

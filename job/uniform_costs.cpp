@@ -23,36 +23,36 @@ Costs scaled(Costs costs, double share) {
 
 // Returns the time of a stage as a multiple of the mean. A device does the work of `per_device` stages for a
 // micro-batch.
-double balance_of(const Config& config, int stage, int per_device) {
-    const double imbalance = config.workload.uniform.imbalance;
-    const int others = config.pipeline.stages - 1;
+double balance_of(const Setup& setup, int stage, int per_device) {
+    const double imbalance = setup.workload.uniform.imbalance;
+    const int others = setup.pipeline.stages - 1;
     const double more = imbalance * per_device;
     if (imbalance == 0 || others == 0)
         return 1;
     if (more > others)
-        config.fail_at("workload.imbalance",
-                       fmt::format("'workload.imbalance' is {}: the last of {} stages would take {} times the mean, "
-                                   "which is more than all of them take together",
-                                   imbalance, others + 1, 1 + more),
-                       fmt::format("it is at most {:.3g} here, or write a list of times, one for each stage",
-                                   static_cast<double>(others) / per_device));
+        setup.fail_at("workload.imbalance",
+                      fmt::format("'workload.imbalance' is {}: the last of {} stages would take {} times the mean, "
+                                  "which is more than all of them take together",
+                                  imbalance, others + 1, 1 + more),
+                      fmt::format("it is at most {:.3g} here, or write a list of times, one for each stage",
+                                  static_cast<double>(others) / per_device));
     return stage == others ? 1 + more : 1 - more / others;
 }
 
 }  // namespace
 
-Costs uniform_costs(const Config& config, int per_device) {
-    const UniformWorkload& uniform = config.workload.uniform;
+Costs uniform_costs(const Setup& setup, int per_device) {
+    const UniformWorkload& uniform = setup.workload.uniform;
     Costs costs;
-    costs.dispatch = config.cluster.dispatch.value_or(0);
-    const int stages = config.pipeline.stages;
+    costs.dispatch = setup.cluster.dispatch.value_or(0);
+    const int stages = setup.pipeline.stages;
     for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
         StageCost& cost = costs.stage.emplace_back();
         cost.forward = uniform.forward[stage];
         cost.backward_input = uniform.backward_input[stage];
         cost.backward_weight = uniform.backward_weight[stage];
         const auto balance = [&](Ns time) {
-            return std::llround(static_cast<double>(time) * balance_of(config, static_cast<int>(stage), per_device));
+            return std::llround(static_cast<double>(time) * balance_of(setup, static_cast<int>(stage), per_device));
         };
         for (Ns* time : {&cost.forward, &cost.backward_input, &cost.backward_weight})
             *time = balance(*time);
@@ -73,8 +73,8 @@ Costs uniform_costs(const Config& config, int per_device) {
         const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
         costs.edges.push_back({stage, stage + 1, output, output});
     }
-    costs.lengths = config.pipeline.micro_batch_lengths;
-    if (const MicroBatchSizes sizes = sizes_of(config.pipeline); !sizes.is_even())
+    costs.lengths = setup.pipeline.micro_batch_lengths;
+    if (const MicroBatchSizes sizes = sizes_of(setup.pipeline); !sizes.is_even())
         add_last(costs, scaled(costs, static_cast<double>(sizes.last()) / sizes.full));
     return costs;
 }

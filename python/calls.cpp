@@ -211,9 +211,9 @@ Outcome executed(const ConfigSource& source, const Hooks& hooks) {
     if (!is_emulated(config))
         require_layers(config, "run");
     const Job job = job_of(std::move(config), outcome.notes);
-    if (has_precision(job.config, job.profile))
+    if (has_precision(job.setup, job.profile))
         refuse_over_memory(job);
-    if (std::string note = note_on_data(job.config); !note.empty())
+    if (std::string note = note_on_data(job.setup); !note.empty())
         outcome.notes.push_back(std::move(note));
     RunOptions options;
     options.should_stop = hooks.should_stop;
@@ -222,7 +222,7 @@ Outcome executed(const ConfigSource& source, const Hooks& hooks) {
     add(outcome.notes, result.notes);
     add(outcome.notes, result.warnings);
     add(outcome.notes, notes_on_idle_keys(job));
-    Report report = report_of(std::move(result.trace), job.config.cluster.devices);
+    Report report = report_of(std::move(result.trace), job.setup.cluster.devices);
     result.trace = report.trace;
     outcome.json = [json = to_json(result, report)] { return json; };
     add_report(outcome, std::move(report));
@@ -274,7 +274,7 @@ std::vector<std::vector<std::string>> tasks_of(const ConfigSource& source) {
 std::string csv_of(const ConfigSource& source) {
     Notices notes;
     const Job job = job_of(load_single(source, "simulate"), notes);
-    return at_its_place(job.config, [&] { return print_csv(job.plan, false); });
+    return at_its_place(job.setup, [&] { return print_csv(job.plan, false); });
 }
 
 std::string complete_text(const ConfigSource& source) { return print_config(source.load_with({})); }

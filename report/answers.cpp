@@ -37,11 +37,11 @@ Jitter jitter_of(const std::string& text, const Job& job) {
     if (text != "profile")
         return read_jitter(text);
     if (job.source != CostSource::Measured)
-        job.config.fail_at("cluster.profile",
-                           fmt::format("--jitter profile takes the spreads of a profile, and these costs are {}",
-                                       row_of(job.source).name),
-                           "write cluster.profile, or --jitter lognormal:0.05");
-    return normal_jitter(spreads_of(job.split, job.profile, job.config.pipeline.micro_batch_size));
+        job.setup.fail_at("cluster.profile",
+                          fmt::format("--jitter profile takes the spreads of a profile, and these costs are {}",
+                                      row_of(job.source).name),
+                          "write cluster.profile, or --jitter lognormal:0.05");
+    return normal_jitter(spreads_of(job.split, job.profile, job.setup.pipeline.micro_batch_size));
 }
 
 std::optional<StepTimeDraws> draws_of(const Questions& questions, const Job& job, Simulator& simulator,
@@ -103,7 +103,7 @@ std::vector<WhatIf> what_if(const std::vector<std::string>& settings, const Conf
             Notices notices;
             const Job job = make_job(source.load_with(one.set), notices);
             one.report = predicted_report(job, false);
-            one.idle = idle_keys(job.config, job.plan);
+            one.idle = idle_keys(job.setup, job.plan);
             std::erase_if(one.idle, [&](const IdleKey& idle) {
                 return std::ranges::none_of(one.set,
                                             [&](const std::string& text) { return text.starts_with(idle.key + '='); });
@@ -315,7 +315,7 @@ Answers answers_to(const Questions& questions, const ConfigSource& source, const
     if (report.cluster)
         answers.parts = report.cluster->step;
     Simulator simulator = simulator_of(job);
-    at_its_place(job.config, [&] {
+    at_its_place(job.setup, [&] {
         if (questions.samples > 0 && !hooks.stops())
             answers.draws = draws_of(questions, job, simulator, hooks);
         if (questions.stragglers)

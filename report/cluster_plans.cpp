@@ -1,6 +1,5 @@
 #include "report/cluster_plans.h"
 
-#include "job/config/blocks.h"
 #include "report/plan_search.h"
 #include "report/report.h"
 #include "report/step_parts_text.h"
@@ -25,39 +24,39 @@ namespace {
 constexpr double kHour = 3600, kDay = 24 * kHour;
 
 double samples_per_second(const ClusterPlans& plans, const ClusterPlan& plan) {
-    return static_cast<double>(plans.config.search.mini_batch) * 1e9 / static_cast<double>(plan.step_time);
+    return static_cast<double>(plans.setup.search.mini_batch) * 1e9 / static_cast<double>(plan.step_time);
 }
 
 ClusterRate rate_of(const ClusterPlans& plans, const ClusterPlan& plan) {
-    return cluster_rate(config_of(plans.config, plan.choice), samples_per_second(plans, plan));
+    return cluster_rate(setup_of(plans.setup, plan.choice), samples_per_second(plans, plan));
 }
 
 double seconds_of_training(const ClusterPlans& plans, const ClusterRate& rate) {
-    return plans.config.search.tokens / rate.tokens_per_second;
+    return plans.setup.search.tokens / rate.tokens_per_second;
 }
 
 double price_of_training(const ClusterPlans& plans, const ClusterRate& rate) {
-    return seconds_of_training(plans, rate) / kHour * rate.devices * plans.config.search.price;
+    return seconds_of_training(plans, rate) / kHour * rate.devices * plans.setup.search.price;
 }
 
 // The memory that every device has; unlimited if they differ.
-Bytes memory_of_all(const Config& config) {
-    const std::vector<Bytes>& usable = config.parallel.ranks->usable;
+Bytes memory_of_all(const Setup& setup) {
+    const std::vector<Bytes>& usable = setup.parallel.ranks->usable;
     const bool are_alike = std::ranges::all_of(usable, [&](Bytes memory) { return memory == usable.front(); });
-    return are_alike ? config.parallel.memory : kUnlimited;
+    return are_alike ? setup.parallel.memory : kUnlimited;
 }
 
-bool has_experts(const ClusterPlans& plans) { return plans.config.workload.transformer->experts.has_value(); }
+bool has_experts(const ClusterPlans& plans) { return plans.setup.workload.transformer->experts.has_value(); }
 
 std::vector<std::string> header_of(const ClusterPlans& plans) {
-    const SearchConfig& search = plans.config.search;
+    const SearchConfig& search = plans.setup.search;
     std::vector<std::string> header = {"plan", "schedule", "tensor", "pipeline", "context"};
     if (has_experts(plans))
         header.emplace_back("expert");
     for (const char* name :
          {"data", "micro-batch", "zero", "recompute", "step", "tokens/s", "MFU", "bubble", "exposed"})
         header.emplace_back(name);
-    header.push_back(memory_header("memory", memory_of_all(plans.config)));
+    header.push_back(memory_header("memory", memory_of_all(plans.setup)));
     header.emplace_back("runs on");
     if (search.tokens > 0)
         header.emplace_back("days");
@@ -67,27 +66,28 @@ std::vector<std::string> header_of(const ClusterPlans& plans) {
 }
 
 std::vector<std::string> row_of_plan(const ClusterPlans& plans, const ClusterPlan& plan, std::string name) {
-    const SearchConfig& search = plans.config.search;
+    const SearchConfig& search = plans.setup.search;
     const ClusterChoice& choice = plan.choice;
     const Parallel& own = choice.degrees;
     const ClusterRate rate = rate_of(plans, plan);
     std::vector<std::string> row = {
-        std::move(name), choice.schedule, std::to_string(own.tensor),
+        std::move(name), choice.schedule, print_degree(choice, &Parallel::tensor),
         choice.chunks > 1 ? fmt::format("{} x {}", own.pipeline, choice.chunks) : std::to_string(own.pipeline),
-        std::to_string(own.context)};
+        print_degree(choice, &Parallel::context)};
     if (has_experts(plans))
         row.push_back(std::to_string(own.expert));
-    for (const int number : {own.data, choice.micro_batch_size, own.zero})
+    for (const int number : {own.data, choice.micro_batch_size})
         row.push_back(std::to_string(number));
-    row.emplace_back(name_of(own.recompute));
+    row.push_back(print_degree(choice, &Parallel::zero));
+    row.push_back(print_recomputed(choice));
     row.push_back(print_time(plan.step_time));
     row.push_back(print_rate(rate.tokens_per_second, true));
     row.push_back(print_percent(rate.utilisation));
     row.push_back(print_percent(plan.bubble_rate));
     row.push_back(print_time(plan.exposed));
-    row.push_back(print_bytes_as(plan.most_reserved(), plans.config.parallel.memory) +
+    row.push_back(print_bytes_as(plan.most_reserved(), plans.setup.parallel.memory) +
                   (plan.fits ? "" : " (does not fit)"));
-    const std::vector<std::string> programs = programs_that_run(config_of(plans.config, choice));
+    const std::vector<std::string> programs = programs_that_run(setup_of(plans.setup, choice));
     row.push_back(programs.empty() ? "-" : fmt::format("{}", fmt::join(programs, ", ")));
     if (search.tokens > 0)
         row.push_back(fmt::format("{:.1f}", seconds_of_training(plans, rate) / kDay));
@@ -116,12 +116,12 @@ std::string refused_text(const ClusterPlans& plans) {
     const int refused = plans.result.refused;
     return refused == 0 ? ""
                         : fmt::format("; {} {} not for {}", refused, refused == 1 ? "is" : "are",
-                                      name_of(*plans.config.search.program));
+                                      name_of(*plans.setup.search.program));
 }
 
 // Returns the hosts in the order of their stages, as "4 x h100-sxm-80, 2 x a100-sxm-40".
-std::string kinds_of_hosts(const Config& config) {
-    const ClusterRanks& ranks = *config.parallel.ranks;
+std::string kinds_of_hosts(const Setup& setup) {
+    const ClusterRanks& ranks = *setup.parallel.ranks;
     std::vector<std::pair<std::string, int>> kinds;
     int before = -1;
     for (std::size_t rank = 0; rank < ranks.devices.size(); ++rank) {
@@ -129,7 +129,7 @@ std::string kinds_of_hosts(const Config& config) {
             continue;
         before = ranks.host[rank];
         const DeviceConfig& device = ranks.devices[rank];
-        const ClusterConfig& cluster = config.cluster;
+        const ClusterConfig& cluster = setup.cluster;
         std::string kind =
             cluster.makes.empty() ? cluster.device : cluster.makes[static_cast<std::size_t>(device.make)].device;
         if (device.speed != 1)
@@ -150,12 +150,12 @@ std::string hosts_text(const ClusterPlans& plans) {
     const ClusterResult& result = plans.result;
     if (result.orders + result.slow_orders + result.orders_left < 2)
         return "";
-    const std::vector<int>& all = plans.config.parallel.ranks->host;
+    const std::vector<int>& all = plans.setup.parallel.ranks->host;
     const std::vector<int>& used = result.best()->choice.hosts;
     const int hosts = *std::ranges::max_element(all) + 1;
     const int idle = used.empty() ? 0 : hosts - static_cast<int>(used.size());
     return fmt::format("stages on {}{}; of the orders of hosts {} {} searched, {} {} no faster by bounds{}\n",
-                       kinds_of_hosts(config_of(plans.config, result.best()->choice)),
+                       kinds_of_hosts(setup_of(plans.setup, result.best()->choice)),
                        idle == 0 ? "" : fmt::format(", {} host{} idle", idle, idle == 1 ? "" : "s"), result.orders,
                        result.orders == 1 ? "was" : "were", result.slow_orders, result.slow_orders == 1 ? "is" : "are",
                        result.orders_left == 0 ? "" : fmt::format(", {} not tried", result.orders_left));
@@ -212,23 +212,35 @@ std::string differences_text(const ClusterPlans& plans) {
 Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
     const Parallel& own = plan.choice.degrees;
     const ClusterRate rate = rate_of(plans, plan);
-    const Config config = config_of(plans.config, plan.choice);
+    const Setup setup = setup_of(plans.setup, plan.choice);
+    // One value, or one for each device of the pipeline.
+    const auto of_stages = [&](const auto& value_of) {
+        Json values = Json::array();
+        for (const Parallel& of : plan.choice.of_stages)
+            values.push_back(value_of(of));
+        const bool differ =
+            std::any_of(values.begin(), values.end(), [&](const Json& one) { return one != values[0]; });
+        return differ ? values : Json(value_of(own));
+    };
+    const auto degree = [&](int Parallel::*of_degree) {
+        return of_stages([&](const Parallel& of) { return of.*of_degree; });
+    };
     return {{"plan", print(plan.choice)},
             {"schedule", plan.choice.schedule},
-            {"tensor", own.tensor},
+            {"tensor", degree(&Parallel::tensor)},
             {"pipeline", own.pipeline},
             {"chunks", plan.choice.chunks},
             {"hosts", plan.choice.hosts.empty() ? Json(nullptr) : Json(plan.choice.hosts)},
             {"blocks", plan.choice.blocks.empty() ? Json(nullptr) : Json(plan.choice.blocks)},
-            {"context", own.context},
+            {"context", degree(&Parallel::context)},
             {"expert", own.expert},
             {"data", own.data},
-            {"zero", own.zero},
-            {"recompute", name_of(own.recompute)},
+            {"zero", degree(&Parallel::zero)},
+            {"recompute", of_stages([](const Parallel& of) { return name_of(of.recompute); })},
             {"sequence", own.sequence},
-            {"micro_batches", config.pipeline.micro_batches},
+            {"micro_batches", setup.pipeline.micro_batches},
             {"micro_batch_size", plan.choice.micro_batch_size},
-            {"mini_batch", config.pipeline.mini_batch},
+            {"mini_batch", setup.pipeline.mini_batch},
             {"step_time_ns", plan.step_time},
             {"samples_per_second", samples_per_second(plans, plan)},
             {"tokens_per_second", rate.tokens_per_second},
@@ -239,15 +251,15 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"exposed_communication_ns", plan.exposed},
             {"reserved_memory_bytes", plan.most_reserved()},
             {"fits", plan.fits},
-            {"runs_on", programs_that_run(config)}};
+            {"runs_on", programs_that_run(setup)}};
 }
 
 Json json_of_best_plan(const ClusterPlans& plans) {
-    const SearchConfig& search = plans.config.search;
+    const SearchConfig& search = plans.setup.search;
     const ClusterPlan& best = *plans.result.best();
     Json json = json_of(plans, best);
-    json["devices"] = best.choice.degrees.devices();
     const ClusterRate rate = rate_of(plans, best);
+    json["devices"] = rate.devices;
     if (search.tokens > 0)
         json["training_seconds"] = seconds_of_training(plans, rate);
     if (search.tokens > 0 && search.price > 0)
@@ -257,18 +269,18 @@ Json json_of_best_plan(const ClusterPlans& plans) {
 
 }  // namespace
 
-std::function<std::string(const Config&)> refusal_of_plans(const Config& config) {
-    const std::optional<Program> program = config.search.program;
+std::function<std::string(const Setup&)> refusal_of_plans(const SearchSetup& setup) {
+    const std::optional<Program> program = setup.search.program;
     if (!program)
         return {};
-    return [program](const Config& of_plan) {
+    return [program](const Setup& of_plan) {
         const std::optional<Refusal> refusal = refusal_of(*program, of_plan);
         return refusal ? fmt::format("{} ({})", refusal->fact, refusal->help) : "";
     };
 }
 
-ClusterPlans found_cluster_plans(const Config& config, ClusterResult result) {
-    ClusterPlans plans{config, std::move(result)};
+ClusterPlans found_cluster_plans(const SearchSetup& setup, ClusterResult result) {
+    ClusterPlans plans{setup, std::move(result)};
     if (plans.result.best() != nullptr)
         plans.best = job_in_row(plans, 1);
     return plans;
@@ -279,16 +291,16 @@ std::size_t rows_of(const ClusterPlans& plans, std::size_t most) { return plans.
 Job job_in_row(const ClusterPlans& plans, std::size_t row) {
     Notices notices;  // of the schedule, which the search chose
     const ClusterPlan& plan = *plans.result.best_by_degrees(row).at(row - 1);
-    return make_job(config_of(plans.config, plan.choice), plan.plan.get(), notices);
+    return make_job(setup_of(plans.setup, plan.choice), plan.plan.get(), notices);
 }
 
-ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits, const Hooks& hooks) {
+ClusterPlans search_best_cluster_plan(const SearchSetup& setup, ClusterLimits limits, const Hooks& hooks) {
     const auto start = std::chrono::steady_clock::now();
     if (hooks.should_stop)
         limits.should_stop = hooks.should_stop;
-    limits.refusal = refusal_of_plans(config);
-    ClusterPlans plans = found_cluster_plans(
-        config, search_cluster(config, limits, [&](const std::string& state) { hooks.show(state); }));
+    limits.refusal = refusal_of_plans(setup);
+    ClusterPlans plans =
+        found_cluster_plans(setup, search_cluster(setup, limits, [&](const std::string& state) { hooks.show(state); }));
     plans.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return plans;
 }
@@ -306,7 +318,7 @@ void require_plan(const ClusterPlans& plans) {
                   "{} runs no plan of the search; the fastest one by its bound is refused: {}\n  help: let the search "
                   "choose more freely: leave out search.tensor, pipeline, context, zero and recompute, or leave "
                   "search.program out",
-                  name_of(*plans.config.search.program), result.refusal);
+                  name_of(*plans.setup.search.program), result.refusal);
     if (!result.shortage)
         fail_with(ExitCode::Infeasible,
                   "no schedule of the search can run any of its choices\n  help: list other schedules "
@@ -385,22 +397,22 @@ std::string to_text(const ClusterPlans& plans, std::size_t most) {
                         print_time(best.step_time), print_rate(rate.tokens_per_second, true), rate.devices,
                         rate.devices == 1 ? "" : "s", proof_of_best(plans));
     text += hosts_text(plans) + blocks_text(plans) + vendor_text(plans);
-    if (const double tokens = plans.config.search.tokens; tokens > 0)
+    if (const double tokens = plans.setup.search.tokens; tokens > 0)
         text += fmt::format(
             "{:.4g} tokens take {:.1f} days{}\n", tokens, seconds_of_training(plans, rate) / kDay,
-            plans.config.search.price > 0 ? fmt::format(" and cost {:.0f}", price_of_training(plans, rate)) : "");
+            plans.setup.search.price > 0 ? fmt::format(" and cost {:.0f}", price_of_training(plans, rate)) : "");
     return text + differences_text(plans);
 }
 
 std::string best_config_yaml(const ClusterPlans& plans, const std::string& file, std::size_t row) {
     const ClusterPlan& plan = *plans.result.best_by_degrees(row).at(row - 1);
     const Job job = job_in_row(plans, row);
-    Config config = ungrouped(job.config);
-    set_split(config.pipeline, job.model->layers, job.split);
+    Setup setup = job.setup;
+    set_split(setup.pipeline, job.model->layers, job.split);
     return fmt::format(
         "# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}", print(plan.choice),
-        print_time(plan.step_time), print_bytes_as(plan.most_reserved(), config.parallel.memory),
-        row == 1 ? proof_of_best(plans) : place_of_row(row, plans.result.best()->step_time), yaml_for(config, file));
+        print_time(plan.step_time), print_bytes_as(plan.most_reserved(), setup.parallel.memory),
+        row == 1 ? proof_of_best(plans) : place_of_row(row, plans.result.best()->step_time), yaml_for(setup, file));
 }
 
 namespace {
@@ -409,15 +421,15 @@ namespace {
 std::vector<std::string> short_parts_of(const ClusterChoice& choice) {
     const Parallel& own = choice.degrees;
     return {choice.schedule,
-            fmt::format("TP{}", own.tensor),
+            "TP" + print_degree(choice, &Parallel::tensor),
             choice.chunks > 1 ? fmt::format("PP{}\u00d7{}", own.pipeline, choice.chunks)
                               : fmt::format("PP{}", own.pipeline),
-            fmt::format("CP{}", own.context),
+            "CP" + print_degree(choice, &Parallel::context),
             fmt::format("EP{}", own.expert),
             fmt::format("DP{}", own.data),
             fmt::format("size {}", choice.micro_batch_size),
-            fmt::format("zero {}", own.zero),
-            fmt::format("recompute {}", name_of(own.recompute))};
+            "zero " + print_degree(choice, &Parallel::zero),
+            "recompute " + print_recomputed(choice)};
 }
 
 }  // namespace
@@ -427,7 +439,7 @@ Chart chart_of(const ClusterPlans& plans) {
     for (const ClusterPlan& plan : plans.result.plans)
         dots.push_back(
             {plan.most_reserved(), plan.step_time, plan.fits, print(plan.choice), short_parts_of(plan.choice)});
-    return chart_of(dots, plans.best ? memory_of_all(plans.best->config) : kUnlimited);
+    return chart_of(dots, plans.best ? memory_of_all(plans.best->setup) : kUnlimited);
 }
 
 }  // namespace pw

@@ -16,18 +16,18 @@
 namespace pw {
 
 struct ClusterPlans {
-    Config config;
+    SearchSetup setup;
     ClusterResult result;
     std::optional<Job> best = {};  // of the best plan; absent if none was found that fits
     double seconds = 0;            // that the search took
 };
-// Returns why search.program cannot run a plan with a config, as the limits of a search for a cluster take it; null
+// Returns why search.program cannot run a plan with a setup, as the limits of a search for a cluster take it; null
 // without search.program.
-std::function<std::string(const Config&)> refusal_of_plans(const Config& config);
+std::function<std::string(const Setup&)> refusal_of_plans(const SearchSetup& setup);
 // Makes the job of the best plan that was found.
-ClusterPlans found_cluster_plans(const Config& config, ClusterResult result);
+ClusterPlans found_cluster_plans(const SearchSetup& setup, ClusterResult result);
 // Does both: searches, and makes the job. The limits ask `hooks` whether to stop.
-ClusterPlans search_best_cluster_plan(const Config& config, ClusterLimits limits = {}, const Hooks& hooks = {});
+ClusterPlans search_best_cluster_plan(const SearchSetup& setup, ClusterLimits limits = {}, const Hooks& hooks = {});
 
 // As those of a PlanSearch (report/plan_search.h).
 bool ended_without_a_plan(const ClusterPlans& plans);
@@ -41,7 +41,7 @@ std::string to_text(const ClusterPlans& plans, std::size_t most);
 std::size_t rows_of(const ClusterPlans& plans, std::size_t most);
 // Makes the job of a row of the table, from 1.
 Job job_in_row(const ClusterPlans& plans, std::size_t row);
-// Returns the config of a row of the table as YAML for `file`, relative to which its paths are written, with what was
+// Returns the setup of a row of the table as YAML for `file`, relative to which its paths are written, with what was
 // found in comments.
 std::string best_config_yaml(const ClusterPlans& plans, const std::string& file, std::size_t row = 1);
 // Returns reserved memory against step time of all plans that were simulated, with the Pareto front.

@@ -56,8 +56,7 @@ void run_with_probes(const Job& job, int turns, const Hooks& hooks, Comparison& 
     Job calibrated = job;
     calibrated.costs = comparison.calibrated->calibration.costs;
     comparison.calibrated->predicted = predicted_report(calibrated);
-    comparison.predicted =
-        job.config.cluster.profile.empty() ? comparison.calibrated->predicted : predicted_report(job);
+    comparison.predicted = job.setup.cluster.profile.empty() ? comparison.calibrated->predicted : predicted_report(job);
     comparison.result = median_run(std::move(run.runs));
     comparison.result->resident_growth.reset();  // it would be that of the probes, too
 }
@@ -76,7 +75,7 @@ void run_alone(const Job& job, const Hooks& hooks, Comparison& comparison) {
 void advise(const Job& job, int turns, Comparison& comparison) {
     constexpr double kUsual = 0.05;
     const bool differs = !comparison.warnings.empty() || std::abs(comparison.errors.step_time) > kUsual;
-    if (job.config.cluster.profile.empty() || turns > 0 || !can_interleave(job) || !differs)
+    if (job.setup.cluster.profile.empty() || turns > 0 || !can_interleave(job) || !differs)
         return;
     comparison.advice = fmt::format(
         "the costs of cluster.profile are of another time: leave cluster.profile out, or add --interleave {}, and "
@@ -90,15 +89,15 @@ void advise(const Job& job, int turns, Comparison& comparison) {
 
 int turns_for(const Job& job, std::optional<int> asked) {
     if (asked.value_or(0) > 0 && job.plan.shape.slices > 1)
-        job.config.fail_at("pipeline.slices",
-                           "a plan of slices does not take turns with probes, which have whole micro-batches",
-                           "leave --interleave out, or write slices: 1");
+        job.setup.fail_at("pipeline.slices",
+                          "a plan of slices does not take turns with probes, which have whole micro-batches",
+                          "leave --interleave out, or write slices: 1");
     if (asked.value_or(0) > 0 && !can_interleave(job))
-        job.config.fail_at(
+        job.setup.fail_at(
             "run.backend",
-            fmt::format("a run of backend {} does not take turns with probes", name_of(job.config.run.backend)),
+            fmt::format("a run of backend {} does not take turns with probes", name_of(job.setup.run.backend)),
             "leave --interleave out, or run with run.backend: cpu");
-    if (asked || !can_interleave(job) || !job.config.cluster.profile.empty())
+    if (asked || !can_interleave(job) || !job.setup.cluster.profile.empty())
         return asked.value_or(0);
     return affordable_turns(job, kTurns);
 }
@@ -110,14 +109,14 @@ std::string note_on_turns(const Job& job, int turns) {
     const Ns run = predicted_time(job, turns, kTurnsOfARun),
              probing = predicted_time(probes.near, turns, 1) + predicted_time(probes.alone, turns, 1);
     return fmt::format("{}: {} steps ({}) in {} turns with probes that calibrate the prediction ({})",
-                       job.config.pipeline.schedule, job.config.training.steps, print_time(run), turns,
+                       job.setup.pipeline.schedule, job.setup.training.steps, print_time(run), turns,
                        print_time(probing));
 }
 
 Comparison compare_run(const Job& job, int turns, const Hooks& hooks) {
-    wait_for_first_rank(job.config);
+    wait_for_first_rank(job.setup);
     Comparison comparison;
-    if (std::string note = note_on_data(job.config); !note.empty())
+    if (std::string note = note_on_data(job.setup); !note.empty())
         comparison.notes.push_back(std::move(note));
     if (turns > 0)
         run_with_probes(job, turns, hooks, comparison);
@@ -127,11 +126,10 @@ Comparison compare_run(const Job& job, int turns, const Hooks& hooks) {
         return comparison;
     const Notices idle = notes_on_idle_keys(job);
     comparison.notes.insert(comparison.notes.end(), idle.begin(), idle.end());
-    comparison.measured = report_of(comparison.result->trace, job.config.cluster.devices);
+    comparison.measured = report_of(comparison.result->trace, job.setup.cluster.devices);
     comparison.errors = errors_of(comparison.predicted, comparison.measured, comparison.result);
-    const Trace* calibrated = comparison.calibrated && !job.config.cluster.profile.empty()
-                                  ? &comparison.calibrated->predicted.trace
-                                  : nullptr;
+    const Trace* calibrated =
+        comparison.calibrated && !job.setup.cluster.profile.empty() ? &comparison.calibrated->predicted.trace : nullptr;
     comparison.parts = error_parts_of_run(job, comparison.predicted.trace, calibrated, comparison.measured.trace);
     advise(job, turns, comparison);
     return comparison;

@@ -1,7 +1,7 @@
 // The stages of a split in the words of other frameworks.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/models/layer_graph.h"
 #include "workloads/stages/stage_split.h"
 

@@ -35,11 +35,11 @@ LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples) {
     return total;
 }
 
-MeasuredProfile measure_costs(const Config& config, const Model& model, const std::vector<int>& sizes,
+MeasuredProfile measure_costs(const Setup& setup, const Model& model, const std::vector<int>& sizes,
                               const Hooks& hooks) {
     const StolenTime stolen;
     MeasuredProfile measured;
-    measured.profile = measure_profile(config, model, sizes, [&](int done, int all) {
+    measured.profile = measure_profile(setup, model, sizes, [&](int done, int all) {
         if (hooks.stops())
             fail_with(ExitCode::RunFailed, "the measurement was stopped");
         hooks.show(fmt::format("timing layers, turn {} of {}", done + 1, all));
@@ -56,18 +56,18 @@ MeasuredProfile measure_costs(const Config& config, const Model& model, const st
     return measured;
 }
 
-MeasuredTable measure_products_by_shape(const Config& config, const std::vector<int>& sizes, Ns time,
+MeasuredTable measure_products_by_shape(const Setup& setup, const std::vector<int>& sizes, Ns time,
                                         const Hooks& hooks) {
     std::set<Product> wanted;
-    Config unmeasured = config;  // the file of products may not be there yet
+    Setup unmeasured = setup;  // the file of products may not be there yet
     unmeasured.cluster.products.clear();
-    if (is_transformer(config))
+    if (setup.workload.transformer)
         for (const int samples : sizes)
             for (const Product& product : products_of(transformer_job_of(unmeasured), samples))
                 wanted.insert(product.single());  // backends have no grouped products
     const StolenTime stolen;
     MeasuredTable measured;
-    measured.products = measure_products(config, {wanted.begin(), wanted.end()}, time, [&](int done, int all) {
+    measured.products = measure_products(setup, {wanted.begin(), wanted.end()}, time, [&](int done, int all) {
         if (hooks.stops())
             fail_with(ExitCode::RunFailed, "the measurement was stopped");
         hooks.show(fmt::format("timing products, layer {} of {}", done + 1, all));
@@ -83,31 +83,31 @@ MeasuredTable measure_products_by_shape(const Config& config, const std::vector<
     return measured;
 }
 
-bool needs_profile(const Config& config) { return !is_emulated(config) && config.cluster.profile.empty(); }
+bool needs_profile(const Setup& setup) { return !is_emulated(setup) && setup.cluster.profile.empty(); }
 
-MeasuredJob measured_job(Config config, const Hooks& hooks) {
-    if (config.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(config.run))
-        config.fail_at("run.transport", "compare runs GPUs in one process",
-                       "start it without a launcher; or mpirun -n N pipewright run CONFIG --trace measured.json, and "
-                       "then pipewright compare predicted.json measured.json");
-    take_hosts_of_ranks(config);
+MeasuredJob measured_job(Setup setup, const Hooks& hooks) {
+    if (setup.run.backend == RunConfig::Backend::Cuda && runs_on_ranks(setup.run))
+        setup.fail_at("run.transport", "compare runs GPUs in one process",
+                      "start it without a launcher; or mpirun -n N pipewright run CONFIG --trace measured.json, and "
+                      "then pipewright compare predicted.json measured.json");
+    take_hosts_of_ranks(setup);
     MeasuredJob made;
-    if (config.cluster.link_given && !is_emulated(config) && config.run.transport != RunConfig::Transport::Link)
+    if (setup.cluster.link_given && !is_emulated(setup) && setup.run.transport != RunConfig::Transport::Link)
         made.notes.emplace_back(
             "cluster.link is predicted, but devices hand over as this machine does; with run.backend cpu "
             "run.transport: link emulates it");
-    if (!needs_profile(config)) {
-        made.job = make_job(std::move(config), made.notes);
+    if (!needs_profile(setup)) {
+        made.job = make_job(std::move(setup), made.notes);
         return made;
     }
-    Profile profile = profile_of_first_rank(config, [&] {
+    Profile profile = profile_of_first_rank(setup, [&] {
         MeasuredProfile measured =
-            measure_costs(config, build_model(config), sizes_of(config.pipeline).different(), hooks);
+            measure_costs(setup, build_model(setup), sizes_of(setup.pipeline).different(), hooks);
         made.notes.insert(made.notes.end(), measured.profile.notes.begin(), measured.profile.notes.end());
         made.warnings = std::move(measured.warnings);
         return std::move(measured.profile);
     });
-    made.job = make_job(std::move(config), std::move(profile), made.notes);
+    made.job = make_job(std::move(setup), std::move(profile), made.notes);
     return made;
 }
 

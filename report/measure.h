@@ -15,9 +15,9 @@ struct MeasuredProfile {
     std::vector<std::string> warnings = {};  // why the times are not comparable; profile.notes are for people, too
 };
 
-// Measures what layers, transfers and updates cost on the backend of `config`, at these sizes of micro-batches, as
+// Measures what layers, transfers and updates cost on the backend of `setup`, at these sizes of micro-batches, as
 // measure_profile() does.
-MeasuredProfile measure_costs(const Config& config, const Model& model, const std::vector<int>& sizes,
+MeasuredProfile measure_costs(const Setup& setup, const Model& model, const std::vector<int>& sizes,
                               const Hooks& hooks = {});
 
 struct MeasuredTable {
@@ -25,26 +25,26 @@ struct MeasuredTable {
     std::vector<std::string> warnings = {};
 };
 
-// Measures matrix products by shape on the backend of `config`, within about `time`, as measure_products() does: those
+// Measures matrix products by shape on the backend of `setup`, within about `time`, as measure_products() does: those
 // of a transformer at these sizes of micro-batches, or usual ones for other models.
-MeasuredTable measure_products_by_shape(const Config& config, const std::vector<int>& sizes, Ns time,
+MeasuredTable measure_products_by_shape(const Setup& setup, const std::vector<int>& sizes, Ns time,
                                         const Hooks& hooks = {});
 
 // The passes of all layers in sequence, at a measured size.
 LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples);
 Ns time_of(const LayerTimes& times);  // of forward and backward
 
-// Returns whether a job of the config that is to be compared with its run needs a profile that is measured first:
-// neither has the config one, nor does the backend sleep what is predicted.
-bool needs_profile(const Config& config);
+// Returns whether a job of the setup that is to be compared with its run needs a profile that is measured first:
+// neither has the setup one, nor does the backend sleep what is predicted.
+bool needs_profile(const Setup& setup);
 
 struct MeasuredJob {
     Job job;
     Notices notes = {}, warnings = {};
 };
-// Makes the job of a config that is to be compared with its run: with the config's profile, or one measured now. Ranks
+// Makes the job of a setup that is to be compared with its run: with the setup's profile, or one measured now. Ranks
 // call it together, in with_all_ranks() (exec/all_ranks.h). Throws Error (BadInput) as make_job() does, and for GPUs on
 // several ranks.
-MeasuredJob measured_job(Config config, const Hooks& hooks = {});
+MeasuredJob measured_job(Setup setup, const Hooks& hooks = {});
 
 }  // namespace pw

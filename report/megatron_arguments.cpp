@@ -116,7 +116,7 @@ bool has_equal_stages(const Job& job) {
     return std::adjacent_find(blocks.begin(), blocks.end(), std::not_equal_to<>()) == blocks.end();
 }
 
-std::string layout_of(const Job& job) { return megatron_layout(job.config.workload, job.model->layers, job.split); }
+std::string layout_of(const Job& job) { return megatron_layout(job.setup.workload, job.model->layers, job.split); }
 
 std::optional<Refusal> refused_layout(const ExportedPlan& plan) {
     if (plan.job == nullptr || has_equal_stages(*plan.job) || !layout_of(*plan.job).empty())
@@ -162,7 +162,7 @@ std::optional<Refusal> refused_zero(const ExportedPlan& plan) {
 
 // Returns of how many blocks of a stage nothing is saved; the same for all stages. Nothing if that is no whole number.
 std::optional<int> recomputed_blocks(const Job& job) {
-    const double exact = job.config.parallel.degrees.recomputed * blocks_by_stage(job).front();
+    const double exact = job.setup.parallel.degrees.recomputed * blocks_by_stage(job).front();
     if (!has_equal_stages(job) || std::abs(exact - std::round(exact)) > 1e-6)
         return std::nullopt;
     return static_cast<int>(std::round(exact));

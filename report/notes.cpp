@@ -4,10 +4,10 @@
 #include "exec/engine/pin.h"
 #include "exec/measuring/reference_work.h"
 #include "exec/system/disturbance.h"
-#include "job/config/config.h"
 #include "job/cost_source.h"
 #include "job/idle_keys.h"
 #include "job/makes.h"
+#include "job/setup/setup.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/data_sources.h"
 
@@ -25,14 +25,14 @@ namespace pw {
 
 namespace {
 
-std::string note_on_uniform(const Config& config) {
-    if (!config.cluster.profile.empty())
+std::string note_on_uniform(const Setup& setup) {
+    if (!setup.cluster.profile.empty())
         return "model: uniform has its own times: cluster.profile is not used";
-    if (config.pipeline.micro_batch_size != 1)
+    if (setup.pipeline.micro_batch_size != 1)
         return fmt::format(
             "the times and sizes of model: uniform are those of a micro-batch, whatever its size: "
             "pipeline.micro_batch_size {} counts in samples/s only",
-            config.pipeline.micro_batch_size);
+            setup.pipeline.micro_batch_size);
     return {};
 }
 
@@ -76,9 +76,9 @@ std::string first_layers(const Job& job) {
 std::string summary_of(const Job& job) {
     const std::string stages =
         job.model ? fmt::format("stages from {}", first_layers(job)) : fmt::format("{} stages", job.plan.shape.stages);
-    return fmt::format("{}, {}, {}, {}{}", job.model ? job.model->name : job.config.workload.model, stages,
-                       job.plan.schedule, print(sizes_of(job.config.pipeline)),
-                       job.config.pipeline.micro_batch_lengths.empty() ? "" : ", of unequal lengths");
+    return fmt::format("{}, {}, {}, {}{}", job.model ? job.model->name : job.setup.workload.model, stages,
+                       job.plan.schedule, print(sizes_of(job.setup.pipeline)),
+                       job.setup.pipeline.micro_batch_lengths.empty() ? "" : ", of unequal lengths");
 }
 
 namespace {
@@ -134,19 +134,19 @@ std::string note_on_neighbours(const Job& job) {
 }
 
 std::string note_on_profile(const Job& job, const std::vector<int>& used) {
-    const RunConfig& run = job.config.run;
-    if (!is_emulated(job.config) &&
+    const RunConfig& run = job.setup.run;
+    if (!is_emulated(job.setup) &&
         (job.profile.backend != name_of(run.backend) || job.profile.threads_per_device != run.threads_per_device))
         return fmt::format("the profile is of backend {} with {} thread(s) per device, the config runs {} with {}",
                            job.profile.backend, job.profile.threads_per_device, name_of(run.backend),
                            run.threads_per_device);
     if (run.backend == RunConfig::Backend::Cuda && run.deterministic && !job.profile.convolutions.empty())
         return "the profile was measured with the fastest convolutions; with run.deterministic: true others run";
-    if (job.profile.optimizer != job.config.training.optimizer)
+    if (job.profile.optimizer != job.setup.training.optimizer)
         return fmt::format(
             "the profile was measured with optimizer {}: an update by {} is predicted from how often each passes over "
             "the memory",
-            name_of(job.profile.optimizer), name_of(job.config.training.optimizer));
+            name_of(job.profile.optimizer), name_of(job.setup.training.optimizer));
     return note_on_sizes(job, used);
 }
 
@@ -171,7 +171,7 @@ Notices notes_on_file(const Job& job, const std::vector<int>& used) {
     Notices notes = job.profile.notes;
     for (std::string& note : notes_on_spread(job.profile))
         notes.push_back(std::move(note));
-    if (const int size = job.config.pipeline.micro_batch_size; job.profile.any_size && size != 1)
+    if (const int size = job.setup.pipeline.micro_batch_size; job.profile.any_size && size != 1)
         notes.push_back(fmt::format(
             "the times and sizes of {} are those of a micro-batch, whatever its size: pipeline.micro_batch_size {} "
             "counts in samples/s only",
@@ -180,31 +180,31 @@ Notices notes_on_file(const Job& job, const std::vector<int>& used) {
     return notes;
 }
 
-std::string note_on_rates(const Config& config) {
-    const std::optional<ProductRate> rate = rate_of_kind(config);
-    const std::shared_ptr<const ProductRates> products = product_rates_of(config);
+std::string note_on_rates(const Setup& setup) {
+    const std::optional<ProductRate> rate = rate_of_kind(setup);
+    const std::shared_ptr<const ProductRates> products = product_rates_of(setup);
     const std::string by_shape = products ? fmt::format("of linear layers by {} products measured on {}",
                                                         products->table.rows.size(), products->table.device)
                                           : "";
-    if (!rate || rate->flops != config.cluster.rates.flops)
+    if (!rate || rate->flops != setup.cluster.rates.flops)
         return fmt::format("analytic costs{}{}: run `pipewright profile` to calibrate", products ? ", " : "", by_shape);
     return fmt::format("analytic costs at {}, {} of {} in {}{}; run `pipewright profile` to calibrate",
                        exact_flops(rate->flops),
-                       rate->is_measured ? "the fastest measured product" : "the vendor's peak", config.cluster.device,
-                       name_of(config.training.precision), products ? ", and " + by_shape : ": no layer takes less");
+                       rate->is_measured ? "the fastest measured product" : "the vendor's peak", setup.cluster.device,
+                       name_of(setup.training.precision), products ? ", and " + by_shape : ": no layer takes less");
 }
 
-std::string note_on_shapes(const Config& config) {
+std::string note_on_shapes(const Setup& setup) {
     std::set<std::string> measured;
-    for (std::size_t make = 0; make < config.cluster.makes.size(); ++make)
-        if (const auto products = product_rates_of(of_make(config, static_cast<int>(make))))
+    for (std::size_t make = 0; make < setup.cluster.makes.size(); ++make)
+        if (const auto products = product_rates_of(of_make(setup, static_cast<int>(make))))
             measured.insert(products->table.device);
     if (measured.size() > 1)
         return fmt::format(
             "costs by the shapes of products, measured on {} in {}, not measured in this program on these devices",
-            fmt::join(measured, " and "), name_of(config.training.precision));
-    const std::shared_ptr<const ProductRates> products = product_rates_of(config);
-    if (!config.cluster.products.empty())
+            fmt::join(measured, " and "), name_of(setup.training.precision));
+    const std::shared_ptr<const ProductRates> products = product_rates_of(setup);
+    if (!setup.cluster.products.empty())
         return fmt::format(
             "costs by the shapes of products, {} of which cluster.products has, measured on {} in {}; "
             "nothing else was measured on these devices",
@@ -218,15 +218,15 @@ std::string note_on_shapes(const Config& config) {
 Notices notes_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
-            return {note_on_uniform(job.config)};
+            return {note_on_uniform(job.setup)};
         case CostSource::File:
             return notes_on_file(job, used);
         case CostSource::Shapes:
-            return {note_on_shapes(job.config)};
+            return {note_on_shapes(job.setup)};
         case CostSource::Measured:
             return {note_on_profile(job, used)};
         case CostSource::Analytic:
-            return {note_on_rates(job.config)};
+            return {note_on_rates(job.setup)};
     }
     return {};
 }
@@ -235,14 +235,14 @@ Notices notes_on_source(const Job& job, const std::vector<int>& used) {
 
 Notices notes_on_idle_keys(const Job& job) {
     Notices notes;
-    for (const IdleKey& key : idle_keys(job.config, job.plan))
+    for (const IdleKey& key : idle_keys(job.setup, job.plan))
         notes.push_back(print(key));
     return notes;
 }
 
 Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
     if (sizes.empty())
-        sizes = sizes_of(job.config.pipeline).different();
+        sizes = sizes_of(job.setup.pipeline).different();
     Notices notes;
     add_note(notes, note_on_share(job.profile));
     add_note(notes, note_on_neighbours(job));
@@ -251,14 +251,14 @@ Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
     return notes;
 }
 
-std::string note_on_precision(const Config& config) {
+std::string note_on_precision(const Setup& setup) {
     const bool depends =
-        is_transformer(config) || (find_model(config.workload.model) != nullptr && config.cluster.kind);
-    return depends && !config.places.contains("training.precision")
+        setup.cluster.kind && (setup.workload.transformer || find_model(setup.workload.model) != nullptr);
+    return depends && !setup.places.contains("training.precision")
                ? fmt::format(
                      "no training.precision: predicted in {}; for mixed precision write training: {{precision: "
                      "bf16}}, or --set training.precision=bf16",
-                     name_of(config.training.precision))
+                     name_of(setup.training.precision))
                : "";
 }
 
@@ -267,7 +267,7 @@ std::string note_on_speed(const Job& job) {
     if (job.source != CostSource::Measured || profile.reference.median <= 0 || profile.machine != machine_name())
         return {};
     const int devices = profile.neighbours > 0 ? profile.neighbours + 1 : job.plan.shape.devices;
-    const CorePlan cores = plan_cores(devices, job.config.run.threads_per_device, numa_nodes(job.config, devices));
+    const CorePlan cores = plan_cores(devices, job.setup.run.threads_per_device, numa_nodes(job.setup, devices));
     if (cores.shared)  // the same work takes longer there, on whatever machine
         return {};
     ReferenceWork reference_work;
@@ -285,29 +285,29 @@ std::string note_on_speed(const Job& job) {
         now > before ? "slower" : "faster");
 }
 
-std::string note_on_data(const Config& config) {
+std::string note_on_data(const Setup& setup) {
     const bool replaced =
-        !is_emulated(config) && data_source(config.workload.dataset).open != nullptr && config.workload.path.empty();
-    return replaced ? fmt::format("no workload.path: the synthetic set replaces {}", config.workload.dataset) : "";
+        !is_emulated(setup) && data_source(setup.workload.dataset).open != nullptr && setup.workload.path.empty();
+    return replaced ? fmt::format("no workload.path: the synthetic set replaces {}", setup.workload.dataset) : "";
 }
 
-void require_layers(const Config& config, const std::string& what) {
-    const CostSource source = cost_source_of(config).source;
+void require_layers(const Setup& setup, const std::string& what) {
+    const CostSource source = cost_source_of(setup).source;
     if (source == CostSource::File)
-        config.fail_at("workload.model",
-                       fmt::format("'{}' has times and sizes, but nothing to {}", config.workload.model, what),
-                       "use `pipewright simulate`, run with --set run.backend=emulated, or name a built-in model: "
-                       "`pipewright list models`");
+        setup.fail_at("workload.model",
+                      fmt::format("'{}' has times and sizes, but nothing to {}", setup.workload.model, what),
+                      "use `pipewright simulate`, run with --set run.backend=emulated, or name a built-in model: "
+                      "`pipewright list models`");
     if (source == CostSource::Shapes)
-        config.fail_at(
+        setup.fail_at(
             "workload.model",
-            fmt::format("the costs of {} follow from shapes: there is nothing to {}", config.workload.model, what),
+            fmt::format("the costs of {} follow from shapes: there is nothing to {}", setup.workload.model, what),
             "use `pipewright simulate`, run with --set run.backend=emulated, or measure its matrix products with "
             "`pipewright profile CONFIG --gemm -o FILE` for cluster.products");
     if (source == CostSource::Uniform)
-        config.fail_at("workload.model", fmt::format("a uniform workload has no layers to {}", what),
-                       "use `pipewright simulate`, run with --set run.backend=emulated, or name a model: `pipewright "
-                       "list models`");
+        setup.fail_at("workload.model", fmt::format("a uniform workload has no layers to {}", what),
+                      "use `pipewright simulate`, run with --set run.backend=emulated, or name a model: `pipewright "
+                      "list models`");
 }
 
 std::string first_line(const Error& error) {

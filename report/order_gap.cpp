@@ -23,12 +23,12 @@ double above(Ns time, Ns least, const char* what) {
 }  // namespace
 
 std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
-    const PipelineConfig& pipeline = job.config.pipeline;
-    if (pipeline.schedule.ends_with(".csv") || !schedule_of(job.config).needs_costs || job.plan.shape.copies > 1 ||
+    const PipelineConfig& pipeline = job.setup.pipeline;
+    if (pipeline.schedule.ends_with(".csv") || !schedule_of(job.setup).needs_costs || job.plan.shape.copies > 1 ||
         pipeline.recompute.ahead != 0 || !job.costs.last.empty())
         return std::nullopt;
     std::vector<Bytes> memory;
-    for (const DeviceConfig& device : job.config.cluster.devices)
+    for (const DeviceConfig& device : job.setup.cluster.devices)
         memory.push_back(device.memory);
     OrderCosts costs = order_costs(job.plan.shape, job.costs, std::move(memory), pipeline.recompute);
     for (auto& [holder, of_classes] : costs.times)

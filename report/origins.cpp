@@ -14,35 +14,35 @@ namespace pw {
 namespace {
 
 // "cluster.compute", or that it is the default.
-std::string origin_of(const Config& config, const char* key) {
-    return config.places.contains(key) ? key : fmt::format("default of {}", key);
+std::string origin_of(const Setup& setup, const char* key) {
+    return setup.places.contains(key) ? key : fmt::format("default of {}", key);
 }
 
 // "150 GFLOP/s (default of cluster.compute)".
-std::string rates_text(const Config& config) {
-    const DeviceRates& rates = config.cluster.rates;
+std::string rates_text(const Setup& setup) {
+    const DeviceRates& rates = setup.cluster.rates;
     const auto origin = [&](const char* key) {
-        const bool of_kind = config.cluster.kind && !config.places.contains(key);
-        return of_kind ? fmt::format("cluster.device {}", config.cluster.device) : origin_of(config, key);
+        const bool of_kind = setup.cluster.kind && !setup.places.contains(key);
+        return of_kind ? fmt::format("cluster.device {}", setup.cluster.device) : origin_of(setup, key);
     };
     return fmt::format("{} ({}), {} of memory ({})", exact_flops(rates.flops), origin("cluster.compute"),
                        exact_bandwidth(rates.memory_bandwidth), origin("cluster.memory_bandwidth"));
 }
 
-std::string passes_text(const Job& job, const Config& config) {
+std::string passes_text(const Job& job, const Setup& setup) {
     switch (job.source) {
         case CostSource::Uniform:
             return "times of stages in the block workload";
         case CostSource::Shapes:
-            return fmt::format("shapes of products and messages at {}", rates_text(config));
+            return fmt::format("shapes of products and messages at {}", rates_text(setup));
         case CostSource::File:
-            return fmt::format("times in the file workload.model, {}", config.workload.model);
+            return fmt::format("times in the file workload.model, {}", setup.workload.model);
         case CostSource::Measured:
             return fmt::format(
                 "measured on {} with backend {}{}", job.profile.machine, job.profile.backend,
-                config.cluster.profile.empty() ? "" : fmt::format(" (cluster.profile, {})", config.cluster.profile));
+                setup.cluster.profile.empty() ? "" : fmt::format(" (cluster.profile, {})", setup.cluster.profile));
         case CostSource::Analytic:
-            return fmt::format("FLOPs and bytes of layers at {}", rates_text(config));
+            return fmt::format("FLOPs and bytes of layers at {}", rates_text(setup));
     }
     return "";
 }
@@ -58,34 +58,34 @@ std::string messages_text(const Job& job) {
     std::string text = link_text(cluster.link);
     if (cluster.between_hosts)
         text += fmt::format(" within a host, {} between hosts", link_text(*cluster.between_hosts));
-    const bool measured = !job.config.cluster.link_given && job.source == CostSource::Measured;
+    const bool measured = !job.setup.cluster.link_given && job.source == CostSource::Measured;
     return fmt::format("{} ({})", text,
-                       measured                        ? "measured by the profile"
-                       : job.config.cluster.link_given ? "cluster"
-                                                       : "default: no cluster.link");
+                       measured                       ? "measured by the profile"
+                       : job.setup.cluster.link_given ? "cluster"
+                                                      : "default: no cluster.link");
 }
 
-std::string memory_text(const Config& config) {
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+std::string memory_text(const Setup& setup) {
+    const std::vector<DeviceConfig>& devices = setup.cluster.devices;
     if (devices.empty() || devices.front().memory == kUnlimited)
         return "unlimited (default of cluster.memory)";
     for (const DeviceConfig& device : devices)
         if (device.memory != devices.front().memory)
             return "by device (cluster.devices)";
     return fmt::format("{} per device ({})", print_bytes_as(devices.front().memory, devices.front().memory),
-                       config.places.contains("cluster.memory") ? "cluster.memory" : "cluster");
+                       setup.places.contains("cluster.memory") ? "cluster.memory" : "cluster");
 }
 
 }  // namespace
 
-std::vector<std::string> origins_of_costs(const Job& job) { return origins_of_costs(job, job.config); }
+std::vector<std::string> origins_of_costs(const Job& job) { return origins_of_costs(job, job.setup); }
 
-std::vector<std::string> origins_of_costs(const Job& job, const Config& config) {
-    return {fmt::format("passes: {}", passes_text(job, config)), fmt::format("messages: {}", messages_text(job)),
-            fmt::format("memory: {}", memory_text(config)),
-            fmt::format("precision: {} ({}), optimizer: {} ({})", name_of(config.training.precision),
-                        origin_of(config, "training.precision"), name_of(config.training.optimizer),
-                        origin_of(config, "training.optimizer"))};
+std::vector<std::string> origins_of_costs(const Job& job, const Setup& setup) {
+    return {fmt::format("passes: {}", passes_text(job, setup)), fmt::format("messages: {}", messages_text(job)),
+            fmt::format("memory: {}", memory_text(setup)),
+            fmt::format("precision: {} ({}), optimizer: {} ({})", name_of(setup.training.precision),
+                        origin_of(setup, "training.precision"), name_of(setup.training.optimizer),
+                        origin_of(setup, "training.optimizer"))};
 }
 
 std::string proof_text(const Job& job) {

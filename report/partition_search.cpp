@@ -32,31 +32,31 @@ struct Solution {
     bool in_seconds = false;
 };
 
-bool is_given(const Config& config, const std::string& key) { return config.places.contains(key); }
+bool is_given(const SearchSetup& setup, const std::string& key) { return setup.places.contains(key); }
 
-std::string instance_of(const Config& config) {
-    if (model_file(config.workload.model) != ModelFile::JsonFile)
-        config.fail_at("workload.model",
-                       fmt::format("objective {} takes an instance *.json", name_of(config.search.objective)),
-                       config.search.objective == SearchConfig::Objective::Piper
-                           ? "name one in Piper's format, or search another objective"
-                           : "name one in the format of dnn-partitioning, or search another objective");
-    return config.workload.model;
+std::string instance_of(const SearchSetup& setup) {
+    if (model_file(setup.workload.model) != ModelFile::JsonFile)
+        setup.fail_at("workload.model",
+                      fmt::format("objective {} takes an instance *.json", name_of(setup.search.objective)),
+                      setup.search.objective == SearchConfig::Objective::Piper
+                          ? "name one in Piper's format, or search another objective"
+                          : "name one in the format of dnn-partitioning, or search another objective");
+    return setup.workload.model;
 }
 
-double smaller_memory(const Config& config, double own) {
-    const Bytes cap = config.cluster.memory;
+double smaller_memory(const SearchSetup& setup, double own) {
+    const Bytes cap = setup.cluster.memory;
     return cap == kUnlimited ? own : std::min(own, static_cast<double>(cap));
 }
 
-int devices_of(const Config& config, int own) {
-    return is_given(config, "cluster.devices") ? static_cast<int>(config.cluster.devices.size()) : own;
+int devices_of(const SearchSetup& setup, int own) {
+    return is_given(setup, "cluster.devices") ? static_cast<int>(setup.cluster.devices.size()) : own;
 }
 
-Solution solve_max_load(const Config& config, const SearchLimits& limits) {
-    PlacementInstance instance = read_placement_instance(instance_of(config));
-    instance.memory = smaller_memory(config, instance.memory);
-    instance.accelerators = devices_of(config, instance.accelerators);
+Solution solve_max_load(const SearchSetup& setup, const SearchLimits& limits) {
+    PlacementInstance instance = read_placement_instance(instance_of(setup));
+    instance.memory = smaller_memory(setup, instance.memory);
+    instance.accelerators = devices_of(setup, instance.accelerators);
     Solution solution{max_load_partition(instance, limits), {}};
     for (const PlacementNode& node : instance.nodes)
         solution.layers.push_back(node.name);
@@ -64,83 +64,83 @@ Solution solve_max_load(const Config& config, const SearchLimits& limits) {
 }
 
 // Returns the bandwidth of the one link that other planners' objectives count with.
-double bandwidth_of_the_link(const Config& config) {
+double bandwidth_of_the_link(const SearchSetup& setup) {
     for (const char* key : {"cluster.between", "cluster.links", "cluster.shared", "cluster.switches"})
-        if (is_given(config, key))
-            config.fail_at(
+        if (is_given(setup, key))
+            setup.fail_at(
                 key,
-                fmt::format("objective {} counts with one link between all devices", name_of(config.search.objective)),
+                fmt::format("objective {} counts with one link between all devices", name_of(setup.search.objective)),
                 "write cluster.link in its place (for pipedream search.levels: a bandwidth per level)");
-    return config.cluster.link.bandwidth;
+    return setup.cluster.link.bandwidth;
 }
 
-Solution solve_piper(const Config& config, const SearchLimits& limits) {
-    PiperInstance instance = read_piper_instance(instance_of(config));
-    instance.memory = smaller_memory(config, instance.memory);
-    instance.devices = devices_of(config, instance.devices);
-    if (is_given(config, "pipeline.micro_batches"))
-        instance.microbatches = config.pipeline.micro_batches;
-    if (const double bandwidth = bandwidth_of_the_link(config); config.cluster.link_given && std::isfinite(bandwidth))
+Solution solve_piper(const SearchSetup& setup, const SearchLimits& limits) {
+    PiperInstance instance = read_piper_instance(instance_of(setup));
+    instance.memory = smaller_memory(setup, instance.memory);
+    instance.devices = devices_of(setup, instance.devices);
+    if (is_given(setup, "pipeline.micro_batches"))
+        instance.microbatches = setup.pipeline.micro_batches;
+    if (const double bandwidth = bandwidth_of_the_link(setup); setup.cluster.link_given && std::isfinite(bandwidth))
         instance.bandwidth = bandwidth;
     const bool recompute =
-        !is_given(config, "search.recompute") || config.search.recompute != SearchConfig::Recompute::None;
-    const PiperChoices choices{config.search.tensor_parallel, !config.search.straight, recompute};
+        !is_given(setup, "search.recompute") || setup.search.recompute != SearchConfig::Recompute::None;
+    const PiperChoices choices{setup.search.tensor_parallel, !setup.search.straight, recompute};
     Solution solution{piper_partition(instance, choices, limits), {}};
     for (const PiperLayer& layer : instance.layers)
         solution.layers.push_back(layer.name);
     return solution;
 }
 
-PipedreamOptions pipedream_options(const Config& config) {
+PipedreamOptions pipedream_options(const SearchSetup& setup) {
     PipedreamOptions options;
-    for (const SearchConfig::Level& level : config.search.levels)
+    for (const SearchConfig::Level& level : setup.search.levels)
         options.levels.push_back({level.devices, level.bandwidth});
     if (options.levels.empty())
-        options.levels.push_back({static_cast<int>(config.cluster.devices.size()), bandwidth_of_the_link(config)});
-    options.charge_transfers = config.search.p2p == SearchConfig::P2p::Charged;
-    options.straight = config.search.straight;
-    if (config.search.memory_limit && config.cluster.devices.front().memory != kUnlimited)
-        options.memory = config.cluster.devices.front().memory;
+        options.levels.push_back({static_cast<int>(setup.cluster.devices.size()), bandwidth_of_the_link(setup)});
+    options.charge_transfers = setup.search.p2p == SearchConfig::P2p::Charged;
+    options.straight = setup.search.straight;
+    if (setup.search.memory_limit && setup.cluster.devices.front().memory != kUnlimited)
+        options.memory = setup.cluster.devices.front().memory;
     return options;
 }
 
-Solution solve_pipedream(const Config& config, const SearchLimits&) {
-    if (is_instance(config.workload.model))
-        config.fail_at("workload.model", "objective pipedream takes a model with layers, not an instance *.json",
-                       "name a built-in model, a *.graph.txt or a layer graph *.yaml");
-    Config of_batch = config;
-    if (of_batch.search.profile_batch == 0)
-        of_batch.search.profile_batch = config.search.mini_batch;
-    const std::int64_t batch = of_batch.search.profile_batch;
+Solution solve_pipedream(const SearchSetup& setup, const SearchLimits&) {
+    if (is_instance(setup.workload.model))
+        setup.fail_at("workload.model", "objective pipedream takes a model with layers, not an instance *.json",
+                      "name a built-in model, a *.graph.txt or a layer graph *.yaml");
+    Setup of_batch = setup;
+    if (of_batch.workload.profile_batch == 0)
+        of_batch.workload.profile_batch = setup.search.mini_batch;
+    const std::int64_t batch = of_batch.workload.profile_batch;
     if (batch > std::numeric_limits<int>::max())
-        config.fail_at("search.profile_batch", fmt::format("{} samples of one profile are too many", batch),
-                       "write the samples of one mini-batch as search.profile_batch, or a smaller search.mini_batch");
+        setup.fail_at("search.profile_batch", fmt::format("{} samples of one profile are too many", batch),
+                      "write the samples of one mini-batch as search.profile_batch, or a smaller search.mini_batch");
     const Model model = build_model(of_batch);
     const Profile profile = profile_of(of_batch, model);
-    check_precision(config, profile);
+    check_precision(setup, profile);
     const auto samples = static_cast<int>(batch);
-    Solution solution{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(config)), {}, true};
+    Solution solution{plan_pipedream(pipedream_graph(model, profile, samples), pipedream_options(setup)), {}, true};
     for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)
         solution.layers.push_back(model.layers[layer].name);
     return solution;
 }
 
 // Bandwidths may be so small that no time is counted that far.
-void refuse_long(const Config& config, const PartitionSearch& search) {
+void refuse_long(const SearchSetup& setup, const PartitionSearch& search) {
     double longest = search.partition.objective;
     for (const PlannedStage& stage : search.partition.stages)
         longest = std::max(longest, stage.time);
     if (search.in_seconds && !(longest * 1e9 <= static_cast<double>(kLongestPlan)))
-        config.fail_at(config.search.levels.empty() ? "cluster.link.bandwidth" : "search.levels",
-                       fmt::format("the best partition takes {:.4g} s per mini-batch, and times are counted up to {}",
-                                   longest, print_time(kLongestPlan)),
-                       "raise the bandwidth: bytes per second, such as 10 GB/s");
+        setup.fail_at(setup.search.levels.empty() ? "cluster.link.bandwidth" : "search.levels",
+                      fmt::format("the best partition takes {:.4g} s per mini-batch, and times are counted up to {}",
+                                  longest, print_time(kLongestPlan)),
+                      "raise the bandwidth: bytes per second, such as 10 GB/s");
 }
 
 struct ObjectiveRow {
     SearchConfig::Objective objective;
     const char* time;  // what the time of a stage is for
-    Solution (*solve)(const Config& config, const SearchLimits& limits);
+    Solution (*solve)(const SearchSetup& setup, const SearchLimits& limits);
 };
 constexpr ObjectiveRow kObjectives[] = {
     {SearchConfig::Objective::MaxLoad, "load", solve_max_load},
@@ -170,22 +170,21 @@ const ObjectiveRow& objective_row(SearchConfig::Objective objective) {
 
 }  // namespace
 
-PartitionSearch search_partition(const Config& config, const SearchLimits& limits) {
-    const SearchConfig::Objective objective = config.search.objective;
+PartitionSearch search_partition(const SearchSetup& setup, const SearchLimits& limits) {
+    const SearchConfig::Objective objective = setup.search.objective;
     if (objective == SearchConfig::Objective::Makespan)
-        config.fail_at("search.objective",
-                       "objective makespan is judged by the simulator, not by a planner's own costs",
-                       "search the best plan, or write max-load, pipedream or piper");
-    if (!config.pipeline.micro_batch_lengths.empty())
-        config.fail_at("pipeline.micro_batch_lengths",
-                       fmt::format("objective {} counts with micro-batches of equal length", name_of(objective)),
-                       "search objective makespan, or remove the key");
+        setup.fail_at("search.objective", "objective makespan is judged by the simulator, not by a planner's own costs",
+                      "search the best plan, or write max-load, pipedream or piper");
+    if (!setup.pipeline.micro_batch_lengths.empty())
+        setup.fail_at("pipeline.micro_batch_lengths",
+                      fmt::format("objective {} counts with micro-batches of equal length", name_of(objective)),
+                      "search objective makespan, or remove the key");
     const auto start = std::chrono::steady_clock::now();
-    Solution solution = objective_row(objective).solve(config, limits);
+    Solution solution = objective_row(objective).solve(setup, limits);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     PartitionSearch search{objective, std::move(solution.partition), std::move(solution.layers), solution.in_seconds,
                            took.count()};
-    refuse_long(config, search);
+    refuse_long(setup, search);
     return search;
 }
 

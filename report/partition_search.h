@@ -1,7 +1,7 @@
 // Searches for the objectives of published planners, each in its own cost model: max-load, pipedream, piper.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/search_setup.h"
 #include "report/json.h"
 #include "search/deadline.h"
 #include "search/partition.h"
@@ -20,9 +20,9 @@ struct PartitionSearch {
     double seconds = 0;                    // that the search took
 };
 
-// Solves the `search.objective` of the config, which is not makespan. Throws Error (BadInput) where the model
+// Solves the `search.objective` of the setup, which is not makespan. Throws Error (BadInput) where the model
 // or a key does not suit the objective.
-PartitionSearch search_partition(const Config& config, const SearchLimits& limits = {});
+PartitionSearch search_partition(const SearchSetup& setup, const SearchLimits& limits = {});
 
 void require_stages(const PartitionSearch& search);  // throws Error (Infeasible) where no partition fits
 

@@ -19,25 +19,25 @@ namespace pw {
 
 namespace {
 
-void refuse_uniform(const Config& config) {
-    if (!cost_source_of(config).has_layers)
-        config.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
-                       "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
-                       "(docs/config.md, models from files); or compare schedules of these stages: `pipewright "
-                       "simulate CONFIG --schedules all`");
+void refuse_uniform(const SearchSetup& setup) {
+    if (!cost_source_of(setup).has_layers)
+        setup.fail_at("workload.model", "model: uniform has the times of stages: there is nothing to split and search",
+                      "write the times by layer into a layer graph, `layers.yaml`, and name it as the model "
+                      "(docs/config.md, models from files); or compare schedules of these stages: `pipewright "
+                      "simulate CONFIG --schedules all`");
 }
 
 // That replicas were not asked for, where some of the schedules take them; and that the best plan is asynchronous.
-void note_limits_of_best(const Config& config, SearchResult& result) {
+void note_limits_of_best(const SearchSetup& setup, SearchResult& result) {
     const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
         const Schedule& schedule = schedule_named(plan.choice.schedule);
         return schedule.takes_replicas() && !schedule.asynchronous();
     });
-    if (!config.places.contains("search.replicas") && some_take && config.cluster.devices.size() > 1)
+    if (!setup.places.contains("search.replicas") && some_take && setup.cluster.devices.size() > 1)
         result.notes.emplace_back(
             "every stage of a pipeline has one device: replicas of stages are among the choices with search.replicas: "
             "true, or equal for as many of each stage");
-    if (const FoundPlan& best = *result.best(); schedule_named(config, best.choice.schedule).asynchronous())
+    if (const FoundPlan& best = *result.best(); schedule_named(setup, best.choice.schedule).asynchronous())
         result.notes.push_back(
             fmt::format("the best plan is asynchronous: {} never flushes, and trains differently from a plan that does",
                         best.choice.schedule));
@@ -56,16 +56,16 @@ bool begin_at(const StageSplit& split, const CutPlaces& blocks) {
 
 }  // namespace
 
-SearchProblem posed_search(const Config& config) {
-    refuse_uniform(config);
-    return problem_of(config, build_model(config));
+SearchProblem posed_search(const SearchSetup& setup) {
+    refuse_uniform(setup);
+    return problem_of(setup, build_model(setup));
 }
 
 PlanSearch found_plans(SearchProblem problem, SearchResult result) {
     PlanSearch search{std::move(problem), std::move(result)};
     if (const FoundPlan* best = search.result.best()) {
-        search.best = make_job(config_of(search.problem, *best), best->plan.get(), search.result.notes);
-        note_limits_of_best(search.problem.config, search.result);
+        search.best = make_job(setup_of(search.problem, *best), best->plan.get(), search.result.notes);
+        note_limits_of_best(search.problem.setup, search.result);
     }
     return search;
 }
@@ -77,22 +77,22 @@ std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const 
     if (best == nullptr || best->choice.stages == 1 || result.stop != SearchStop::None)
         return std::nullopt;
     const CutPlaces blocks = starts_of_blocks(problem.model.layers);
-    const bool are_whole = problem.config.pipeline.cut_at == CutAt::Blocks;
+    const bool are_whole = problem.setup.pipeline.cut_at == CutAt::Blocks;
     const bool all_may_be = are_whole ? blocks.size() == num_vertices(problem.model.layers)
                                       : begin_at(best->split, blocks) || std::ssize(blocks) < best->choice.stages;
     if (all_may_be)
         return std::nullopt;
     SearchProblem other = problem;
-    other.config.pipeline.cut_at = are_whole ? CutAt::Layers : CutAt::Blocks;
+    other.setup.pipeline.cut_at = are_whole ? CutAt::Layers : CutAt::Blocks;
     limits.only = best->choice;
     limits.tasks /= 10;
     const SearchResult found = search_plans(other, limits);
     return found.best() == nullptr ? std::nullopt : std::optional(*found.best());
 }
 
-PlanSearch search_best_plan(const Config& config, MakespanLimits limits, const Hooks& hooks) {
+PlanSearch search_best_plan(const SearchSetup& setup, MakespanLimits limits, const Hooks& hooks) {
     const auto start = std::chrono::steady_clock::now();
-    SearchProblem problem = posed_search(config);
+    SearchProblem problem = posed_search(setup);
     if (hooks.should_stop)
         limits.should_stop = hooks.should_stop;
     SearchResult result = search_plans(problem, limits, [&](const std::string& state) { hooks.show(state); });

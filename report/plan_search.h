@@ -1,4 +1,4 @@
-// The best plan of a config's model and devices, with a proof of how good it is.
+// The best plan of a setup's model and devices, with a proof of how good it is.
 #pragma once
 
 #include "job/job.h"
@@ -15,9 +15,9 @@
 
 namespace pw {
 
-// Returns the problem that a config poses. Throws Error (BadInput) at the key whose value cannot be used, and for a
+// Returns the problem that a setup poses. Throws Error (BadInput) at the key whose value cannot be used, and for a
 // workload without layers.
-SearchProblem posed_search(const Config& config);
+SearchProblem posed_search(const SearchSetup& setup);
 
 struct PlanSearch {
     SearchProblem problem;
@@ -33,7 +33,7 @@ std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const 
 // Makes the job of the best plan that was found.
 PlanSearch found_plans(SearchProblem problem, SearchResult result);
 // Does all three: poses the problem, searches, and makes the job. The limits ask `hooks` whether to stop.
-PlanSearch search_best_plan(const Config& config, MakespanLimits limits = {}, const Hooks& hooks = {});
+PlanSearch search_best_plan(const SearchSetup& setup, MakespanLimits limits = {}, const Hooks& hooks = {});
 
 // Returns whether a limit or the caller ended the search before any plan was tried.
 bool ended_without_a_plan(const PlanSearch& search);
@@ -48,7 +48,7 @@ std::string to_text(const PlanSearch& search, std::size_t most);
 std::size_t rows_of(const PlanSearch& search, std::size_t most);
 // Makes the job of a row of the table, from 1.
 Job job_in_row(const PlanSearch& search, std::size_t row);
-// Returns the config of a row of the table as YAML for `file`, relative to which its paths are written, with what was
+// Returns the setup of a row of the table as YAML for `file`, relative to which its paths are written, with what was
 // found in comments.
 std::string best_config_yaml(const PlanSearch& search, const std::string& file, std::size_t row = 1);
 // Returns reserved memory against step time of the plans, with the Pareto front.
@@ -61,8 +61,8 @@ const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped
 Bytes common_limit(const std::vector<DeviceConfig>& devices);
 // Returns the words on a row that is not the first, in the comments of its config.
 std::string place_of_row(std::size_t row, Ns best);
-// Returns a config as YAML for `file`, relative to which its paths are written, without blocks of defaults. Without a
+// Returns a setup as YAML for `file`, relative to which its paths are written, without blocks of defaults. Without a
 // file its paths are whole.
-std::string yaml_for(const Config& config, const std::string& file);
+std::string yaml_for(const Setup& setup, const std::string& file);
 
 }  // namespace pw

@@ -23,7 +23,7 @@ namespace {
 
 // Returns the time of the passes that the plan runs.
 Ns time_of(const StageCost& cost, const Job& job) {
-    if (!schedule_named(job.config.pipeline.schedule).trains)
+    if (!schedule_named(job.setup.pipeline.schedule).trains)
         return cost.forward;
     return cost.forward + (splits_backward(job.plan) ? cost.backward_input + cost.backward_weight : cost.backward);
 }
@@ -71,7 +71,7 @@ std::string proof_of(const SearchResult& result) {
 // The command says once what there is to say about the best plan.
 Job quiet_job_of(const PlanSearch& search, const FoundPlan& plan) {
     Notices notices;
-    return make_job(config_of(search.problem, plan), plan.plan.get(), notices);
+    return make_job(setup_of(search.problem, plan), plan.plan.get(), notices);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ bool is_same_plan(const PlanSearch& search, const FoundPlan& a, const FoundPlan&
 }
 
 bool is_asynchronous_plan(const PlanSearch& search, const FoundPlan& plan) {
-    return schedule_named(search.problem.config, plan.choice.schedule).asynchronous();
+    return schedule_named(search.problem.setup, plan.choice.schedule).asynchronous();
 }
 
 // Schedule and number of stages. Of one stage the schedule hardly matters.
@@ -140,7 +140,7 @@ std::vector<PlanRow> plan_rows(const PlanSearch& search, std::size_t most) {
 }
 
 std::string plans_text(const PlanSearch& search, std::size_t most) {
-    const Bytes limit = common_limit(search.problem.config.cluster.devices);
+    const Bytes limit = common_limit(search.problem.setup.cluster.devices);
     Table table(
         {"best of each kind", "step", "gap", "bubble", memory_header("memory", limit), "first layers of the stages"});
     for (const auto& [found, also] : plan_rows(search, most)) {
@@ -172,7 +172,7 @@ std::string numbers_text(const std::vector<int>& numbers) {
 std::string stages_text(const PlanSearch& search) {
     const FoundPlan& plan = *search.result.best();
     const Job& job = *search.best;
-    const Bytes limit = common_limit(search.problem.config.cluster.devices);
+    const Bytes limit = common_limit(search.problem.setup.cluster.devices);
     Table table({"stage", "device", "layers", "first", "last", "time", "memory of the device"});
     for (int stage = 0; stage < plan.choice.stages; ++stage) {
         const std::vector<int>& layers = plan.split.layers[stage];
@@ -212,7 +212,7 @@ std::string other_cuts_text(const PlanSearch& search) {
         return "";
     const Ns best = search.result.best()->step_time, other = search.other_cuts->step_time;
     const double change = static_cast<double>(other) / static_cast<double>(best) - 1;
-    const bool are_whole = search.problem.config.pipeline.cut_at == PipelineConfig::CutAt::Blocks;
+    const bool are_whole = search.problem.setup.pipeline.cut_at == PipelineConfig::CutAt::Blocks;
     return fmt::format("the same choice cut {} takes {}, {} {} (pipeline.cuts: {})\n",
                        are_whole ? "at any layers" : "between blocks", print_time(other),
                        print_percent(std::abs(change)), change < 0 ? "less" : "more", are_whole ? "layers" : "blocks");
@@ -239,10 +239,10 @@ std::string to_text(const PlanSearch& search, std::size_t most) {
                     result.fitting, result.fitting == 1 ? "s" : "", result.candidates,
                     result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)));
     text += fmt::format("best: {}, step {}; {}\n{}{}", print(best.choice), print_time(best.step_time), proof_of(result),
-                        less_memory_text(dots_of(search), common_limit(search.problem.config.cluster.devices)),
+                        less_memory_text(dots_of(search), common_limit(search.problem.setup.cluster.devices)),
                         stages_text(search));
     text += other_cuts_text(search);
-    const WorkloadConfig& workload = search.problem.config.workload;
+    const WorkloadConfig& workload = search.problem.setup.workload;
     if (const std::string layout = megatron_layout(workload, search.problem.model.layers, best.split); !layout.empty())
         text += fmt::format("Megatron layout: {}\n", layout);
     return text + split_spec_text(pytorch_split_spec(workload, search.problem.model.layers, best.split));
@@ -252,7 +252,7 @@ namespace {
 
 Json json_of_best(const PlanSearch& search) {
     const FoundPlan& best = *search.result.best();
-    const WorkloadConfig& workload = search.problem.config.workload;
+    const WorkloadConfig& workload = search.problem.setup.workload;
     const LayerGraph& graph = search.problem.model.layers;
     return {{"schedule", best.choice.schedule},
             {"devices", best.choice.devices.size()},
@@ -322,8 +322,7 @@ namespace {
 // Blocks that say what is said without them are left out.
 std::string without_defaults(const std::string& yaml) {
     std::string text = yaml;
-    const Config defaults;
-    const std::string plain = print_config(defaults);
+    const std::string plain = print_setup({});
     for (const char* block : {"training:\n", "run:\n", "transfer:\n"}) {
         const auto block_of = [&](const std::string& all) {
             const std::size_t begin = all.find(std::string("\n") + block) + 1;
@@ -340,11 +339,11 @@ std::string without_defaults(const std::string& yaml) {
 
 }  // namespace
 
-std::string yaml_for(const Config& config, const std::string& file) {
+std::string yaml_for(const Setup& setup, const std::string& file) {
     if (file.empty())
-        return without_defaults(print_config(config));
+        return without_defaults(print_setup(setup));
     const auto folder = std::filesystem::absolute(file).parent_path();
-    return without_defaults(print_config(with_paths_from(config, folder.string())));
+    return without_defaults(print_setup(with_paths_from(setup, folder.string())));
 }
 
 std::size_t rows_of(const PlanSearch& search, std::size_t most) { return plan_rows(search, most).size(); }
@@ -358,10 +357,10 @@ std::string place_of_row(std::size_t row, Ns best) {
 }
 
 std::string best_config_yaml(const PlanSearch& search, const std::string& file, std::size_t row) {
-    const Config& config = search.problem.config;
+    const SearchSetup& setup = search.problem.setup;
     const FoundPlan& plan = row == 1 ? *search.result.best() : *plan_rows(search, row).at(row - 1).plan;
-    const Config of_plan = config_of(search.problem, plan);
-    const std::int64_t profile_batch = config.search.profile_batch;
+    const Setup of_plan = setup_of(search.problem, plan);
+    const std::int64_t profile_batch = setup.workload.profile_batch;
     const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(plan.choice), print_time(plan.step_time),
@@ -371,7 +370,7 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file, 
 }
 
 Chart chart_of(const PlanSearch& search) {
-    return chart_of(dots_of(search), common_limit(search.problem.config.cluster.devices));
+    return chart_of(dots_of(search), common_limit(search.problem.setup.cluster.devices));
 }
 
 }  // namespace pw

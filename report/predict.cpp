@@ -1,6 +1,7 @@
 #include "report/predict.h"
 
 #include "job/settings.h"
+#include "job/trace_config.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/versions.h"
@@ -45,18 +46,18 @@ Simulator simulator_of(const Job& job) {
 }
 
 Trace predict(const Job& job) {
-    check_precision(job.config, job.profile);
-    Trace trace = at_its_place(job.config, [&] { return simulator_within(job).trace(job.costs); });
+    check_precision(job.setup, job.profile);
+    Trace trace = at_its_place(job.setup, [&] { return simulator_within(job).trace(job.costs); });
     add_config(trace, job);
     return trace;
 }
 
 PredictedNumbers predict_numbers(const Job& job) {
-    check_precision(job.config, job.profile);
+    check_precision(job.setup, job.profile);
     Trace head = trace_of(job.plan);
     head.label = kPredicted;
     add_config(head, job);
-    Metrics metrics = at_its_place(job.config, [&] { return simulator_within(job).metrics(job.costs, head); });
+    Metrics metrics = at_its_place(job.setup, [&] { return simulator_within(job).metrics(job.costs, head); });
     return {std::move(head), std::move(metrics)};
 }
 

@@ -7,7 +7,7 @@
 
 namespace pw {
 
-// Returns the predicted trace of the job's plan under its costs, with the trace's facts from the config. Throws Error:
+// Returns the predicted trace of the job's plan under its costs, with the trace's facts from the setup. Throws Error:
 // BadInput if the costs are not of training.precision or exceed the limits of integers, at their keys; Infeasible if
 // the plan deadlocks.
 Trace predict(const Job& job);

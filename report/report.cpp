@@ -4,8 +4,8 @@
 #include "workloads/transformers/layer_costs.h"
 #include "workloads/transformers/transformer_model.h"
 
-#include "job/config/config.h"
 #include "job/cost_source.h"
+#include "job/setup/setup.h"
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
@@ -167,17 +167,17 @@ namespace {
 
 // "tensor 8, pipeline 2, data 4, ZeRO 1": the degrees above 1.
 // Degrees that differ between stages are "tensor 2|1".
-std::string degrees_of(const ParallelConfig& config) {
+std::string degrees_of(const ParallelConfig& parallel) {
     constexpr std::pair<const char*, int Parallel::*> kDegrees[] = {
         {"tensor", &Parallel::tensor}, {"pipeline", &Parallel::pipeline}, {"context", &Parallel::context},
         {"expert", &Parallel::expert}, {"data", &Parallel::data},         {"ZeRO", &Parallel::zero}};
     std::string text;
     for (const auto& [name, degree] : kDegrees) {
         std::vector<int> values;
-        for (const Parallel& own : config.of_stages)
+        for (const Parallel& own : parallel.of_stages)
             values.push_back(own.*degree);
         if (values.empty() || std::ranges::count(values, values.front()) == std::ssize(values))
-            values = {config.degrees.*degree};
+            values = {parallel.degrees.*degree};
         if (const int usual = degree == &Parallel::zero ? 0 : 1; values.size() > 1 || values.front() > usual)
             text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, fmt::join(values, "|"));
     }
@@ -186,16 +186,16 @@ std::string degrees_of(const ParallelConfig& config) {
 
 }  // namespace
 
-ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains) {
-    const auto devices = static_cast<int>(config.parallel.ranks->devices.size());
-    const double flops = model_flops_per_sample(config, trains) / devices;
+ClusterRate cluster_rate(const Setup& setup, double samples_per_second, bool trains) {
+    const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
+    const double flops = model_flops_per_sample(setup, trains) / devices;
     return {devices,
-            config.parallel.degrees.data,
-            samples_per_second * config.workload.options.sequence_length,
-            samples_per_second * flops / peak_flops(config),
+            setup.parallel.degrees.data,
+            samples_per_second * setup.workload.options.sequence_length,
+            samples_per_second * flops / peak_flops(setup),
             {},
             {},
-            degrees_of(config.parallel)};
+            degrees_of(setup.parallel)};
 }
 
 namespace {
@@ -214,16 +214,16 @@ namespace {
 
 // Whether every pass takes what its layers take in training: otherwise the parts of their time are not known.
 bool has_parts(const Job& job) {
-    return is_transformer(job.config) && job.config.pipeline.micro_batch_lengths.empty() && trains(job.plan) &&
+    return row_of(job.source).has_groups && job.setup.pipeline.micro_batch_lengths.empty() && trains(job.plan) &&
            !runs(job.plan, [](Op op) { return op == Op::Recompute; });
 }
 
 // Every device of the plan counts once.
 PassParts mean_parts(const Job& job, const Metrics& metrics) {
-    const Config& config = job.config;
+    const Setup& setup = job.setup;
     PassParts parts;
-    const int size = config.pipeline.micro_batch_size;
-    const auto jobs = transformer_jobs_of(config);
+    const int size = setup.pipeline.micro_batch_size;
+    const auto jobs = transformer_jobs_of(setup);
     if (jobs.size() == 1) {
         for (const TransformerLayerCost& layer : TransformerLayers(jobs.front().front()).all(size))
             parts += layer.parts;
@@ -236,7 +236,7 @@ PassParts mean_parts(const Job& job, const Metrics& metrics) {
                          .passes;
         }
     }
-    const Parallel& parallel = config.parallel.degrees;
+    const Parallel& parallel = setup.parallel.degrees;
     const double samples = metrics.samples_per_second * static_cast<double>(metrics.step_time) * 1e-9;
     for (const auto& [name, seconds_of] : kPassParts)
         parts.*seconds_of *= samples / size / parallel.data / parallel.pipeline;
@@ -252,11 +252,11 @@ std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics) {
 }
 
 Report predicted_report(const Job& job, bool with_events) {
-    const std::vector<DeviceConfig>& devices = job.config.cluster.devices;
+    const std::vector<DeviceConfig>& devices = job.setup.cluster.devices;
     Report report = with_events ? report_of(predict(job), devices) : report_with(predict_numbers(job), devices);
-    report.tokens = tokens_per_sample(job.config);
-    if (is_transformer(job.config)) {
-        report.cluster = cluster_rate(job.config, report.metrics.samples_per_second, trains(job.plan));
+    report.tokens = tokens_per_sample(job.setup);
+    if (row_of(job.source).has_groups) {
+        report.cluster = cluster_rate(job.setup, report.metrics.samples_per_second, trains(job.plan));
         report.cluster->step = parts_of_step(job, report.metrics);
         if (has_parts(job))
             report.cluster->parts = mean_parts(job, report.metrics);

@@ -1,8 +1,8 @@
 // A trace with its numbers and the devices that it is of: a prediction, or a run.
 #pragma once
 
-#include "job/config/config.h"
 #include "job/job.h"
+#include "job/setup/setup.h"
 #include "report/json.h"
 #include "report/order_gap.h"
 #include "schedules/trace/trace.h"
@@ -27,8 +27,8 @@ struct ClusterRate {
 };
 
 bool trains(const Plan& plan);  // whether the plan makes gradients of weights
-// Returns the rate of the cluster whose plan is the config's, without parts. A plan of forwards does not train.
-ClusterRate cluster_rate(const Config& config, double samples_per_second, bool trains = true);
+// Returns the rate of the cluster whose plan is the setup's, without parts. A plan of forwards does not train.
+ClusterRate cluster_rate(const Setup& setup, double samples_per_second, bool trains = true);
 
 struct Report {
     Trace trace;

@@ -60,7 +60,7 @@ std::string learning_text(const RunResult& result) {
 
 std::vector<double> samples_after(const Job& job, std::size_t updates, std::int64_t before) {
     const Shape& shape = job.plan.shape;
-    const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
+    const MicroBatchSizes sizes = sizes_of(job.setup.pipeline);
     std::vector<double> samples;
     for (std::size_t k = 0; k < updates; ++k) {
         const auto steps = static_cast<std::int64_t>(k) / shape.updates();

@@ -37,8 +37,8 @@ std::vector<std::string> row_of_run(const ScheduleRun& run) {
 }
 
 std::string title_of_schedules(const Job& job, const Comparison& comparison) {
-    return fmt::format("{}, {}, {} backend, {}", job.config.workload.model, print(sizes_of(job.config.pipeline)),
-                       name_of(job.config.run.backend), comparison.measured.trace.machine);
+    return fmt::format("{}, {}, {} backend, {}", job.setup.workload.model, print(sizes_of(job.setup.pipeline)),
+                       name_of(job.setup.run.backend), comparison.measured.trace.machine);
 }
 
 Config config_with_schedule(const ConfigSource& source, const std::string& schedule) {
@@ -48,7 +48,7 @@ Config config_with_schedule(const ConfigSource& source, const std::string& sched
 // Plots losses over the training samples. A schedule that updates more often, after fewer samples, has the mean of its
 // losses over those of a mini-batch of the config: the same samples as the others.
 Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Job& job) {
-    const auto steps = static_cast<std::size_t>(job.config.training.steps);
+    const auto steps = static_cast<std::size_t>(job.setup.training.steps);
     const std::size_t each = std::max<std::size_t>(1, losses.size() / steps);
     const std::vector<double> samples = samples_after(job, losses.size());
     Curve curve{each > 1 ? fmt::format("{} (mean of {} updates)", schedule, each) : schedule, {}};
@@ -136,7 +136,7 @@ ScheduleComparison compare_schedules(const ConfigSource& source, const std::vect
             continue;
         if (all.runs.empty())
             all.title = title_of_schedules(job, comparison);
-        if (!is_emulated(job.config))  // which learns nothing
+        if (!is_emulated(job.setup))  // which learns nothing
             add_curve(all.losses, curve_of(schedule, comparison.result->losses, job));
         all.runs.push_back({schedule, std::move(comparison)});
         if (hooks.ended)

@@ -105,14 +105,14 @@ private:
 Report simulate_point(Config config, bool with_events, Notices& notes, IdleInAll& idle, bool& any_size) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);
-    idle.keep_common(idle_keys(job.config, job.plan));
+    idle.keep_common(idle_keys(job.setup, job.plan));
     any_size = job.source == CostSource::Uniform || job.profile.any_size;
     Report report = predicted_report(job, with_events);
     for (const std::string& notice : notices)
         keep(notes, notice);
     for (const std::string& note : notes_on_costs(job))
         keep(notes, note);
-    if (const std::string note = note_on_precision(job.config); !note.empty())
+    if (const std::string note = note_on_precision(job.setup); !note.empty())
         keep(notes, note);
     return report;
 }

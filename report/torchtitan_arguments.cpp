@@ -177,11 +177,11 @@ std::optional<Refusal> refused_schedule_of_titan(const ExportedPlan& plan) {
     const bool has_name = plan.schedule != nullptr && !plan.schedule->elsewhere.pytorch.empty();
     if (!has_name || (plan.schedule->chunks == 1 && plan.chunks() > 1) || plan.parallel.pipeline == 1)
         return refused_schedule(plan, kTitan, [](const OtherPrograms& programs) { return !programs.pytorch.empty(); });
-    Config usual = plan.config;
+    Setup usual = plan.setup;
     usual.pipeline.drain = ScheduleOptions::Drain::Own;
     usual.pipeline.group = 0;
     const bool may_differ = usual.pipeline.drain != plan.pipeline.drain || plan.pipeline.group > 0;
-    if (!may_differ || make_plan(usual, {}, 1).order == make_plan(plan.config, {}, 1).order)
+    if (!may_differ || make_plan(usual, {}, 1).order == make_plan(plan.setup, {}, 1).order)
         return std::nullopt;
     return Refusal{plan.pipeline.group > 0 ? "pipeline.group" : "pipeline.drain",
                    fmt::format("{} has one order of {} for each number of micro-batches", kTitan,

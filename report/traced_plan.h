@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/job.h"
+#include "job/trace_config.h"
 #include "schedules/passes/passes.h"
 #include "schedules/trace/trace_plan.h"
 

@@ -34,20 +34,20 @@ static_assert(programs_are_in_order() && std::size(kPrograms) == std::size(kChoi
 const TrainingProgram& row_of(Program program) { return kPrograms[static_cast<std::size_t>(program)]; }
 
 // What no program has.
-std::optional<Refusal> refused_by_all(std::string_view title, const Config& config) {
-    if (!is_transformer(config))
+std::optional<Refusal> refused_by_all(std::string_view title, const Setup& setup) {
+    if (!setup.workload.transformer)
         return Refusal{
             "workload.model",
-            fmt::format("the arguments of {} describe a transformer, not model: {}", title, config.workload.model),
+            fmt::format("the arguments of {} describe a transformer, not model: {}", title, setup.workload.model),
             "name one of `pipewright list transformers`, or a config.json"};
-    if (!config.pipeline.micro_batch_lengths.empty())
+    if (!setup.pipeline.micro_batch_lengths.empty())
         return Refusal{"pipeline.micro_batch_lengths",
                        fmt::format("{} has no argument for micro-batches of unequal length", title), "remove the key"};
-    if (!config.pipeline.recompute.stages.empty())
+    if (!setup.pipeline.recompute.stages.empty())
         return Refusal{"pipeline.recompute",
                        fmt::format("{} recomputes blocks of the transformer, not stages with both ends", title),
                        "remove the key, and write parallel.recompute: full"};
-    if (!config.parallel.of_stages.empty())
+    if (!setup.parallel.of_stages.empty())
         return Refusal{"parallel", fmt::format("{} has one degree for all stages, and the stages differ", title),
                        "write one degree for all stages"};
     return std::nullopt;
@@ -61,14 +61,14 @@ std::optional<Refusal> refused_by_table(const ProgramTable& table, const Exporte
     return std::nullopt;
 }
 
-void check(const std::optional<Refusal>& refusal, const Config& config) {
+void check(const std::optional<Refusal>& refusal, const Setup& setup) {
     if (refusal)
-        config.fail_at(refusal->key, refusal->fact, refusal->help);
+        setup.fail_at(refusal->key, refusal->fact, refusal->help);
 }
 
-std::string note_on_ranks(const Config& config) {
-    const int ranks = config.parallel.degrees.devices(), each = config.parallel.per_host;
-    if (!config.parallel.ranks->are_alike)
+std::string note_on_ranks(const Setup& setup) {
+    const int ranks = setup.parallel.degrees.devices(), each = setup.parallel.per_host;
+    if (!setup.parallel.ranks->are_alike)
         return fmt::format(
             "start it with {} ranks, on the hosts in the order of this config: the first ranks have stage 0", ranks);
     return fmt::format("start it with {} ranks: torchrun --nnodes {} --nproc-per-node {}", ranks,
@@ -91,17 +91,17 @@ std::string note_on_left_out(std::string_view title, const std::vector<const Arg
 
 std::span<const TrainingProgram> training_programs() { return kPrograms; }
 
-std::optional<Refusal> refusal_of(Program program, const Config& config) {
+std::optional<Refusal> refusal_of(Program program, const Setup& setup) {
     const TrainingProgram& row = row_of(program);
-    if (std::optional<Refusal> refusal = refused_by_all(row.title, config))
+    if (std::optional<Refusal> refusal = refused_by_all(row.title, setup))
         return refusal;
-    return refused_by_table(row.table(), ExportedPlan(config));
+    return refused_by_table(row.table(), ExportedPlan(setup));
 }
 
-std::vector<std::string> programs_that_run(const Config& config) {
+std::vector<std::string> programs_that_run(const Setup& setup) {
     std::vector<std::string> names;
     for (const TrainingProgram& row : kPrograms)
-        if (!refusal_of(row.program, config))
+        if (!refusal_of(row.program, setup))
             names.emplace_back(name_of(row.program));
     return names;
 }
@@ -111,22 +111,22 @@ TrainingArguments training_arguments(std::string_view program, const Job& job) {
     if (!named)
         fail("there are no arguments of '{}'", program);
     const TrainingProgram& row = row_of(*named);
-    check(refused_by_all(row.title, job.config), job.config);
-    const ExportedPlan plan(job.config, &job);
+    check(refused_by_all(row.title, job.setup), job.setup);
+    const ExportedPlan plan(job.setup, &job);
     const ProgramTable table = row.table();
-    check(refused_by_table(table, plan), job.config);
+    check(refused_by_table(table, plan), job.setup);
     std::vector<Argument> arguments;
     std::vector<const ArgumentRow*> left_out;
     for (const ArgumentRow& argument : table.rows) {
         ArgumentText text = argument.value == nullptr ? std::nullopt : argument.value(plan);
         if (!text)
             continue;
-        if (argument.key.empty() || job.config.places.contains(std::string(argument.key)))
+        if (argument.key.empty() || job.setup.places.contains(std::string(argument.key)))
             arguments.push_back({argument.name, std::move(*text)});
         else
             left_out.push_back(&argument);
     }
-    TrainingArguments result{table.print(arguments), {note_on_ranks(job.config)}};
+    TrainingArguments result{table.print(arguments), {note_on_ranks(job.setup)}};
     if (!left_out.empty())
         result.notes.push_back(note_on_left_out(row.title, left_out));
     if (table.notes != nullptr)
@@ -141,7 +141,7 @@ bool alternates_on_one_device(const ExportedPlan& plan) {
     if (plan.parallel.pipeline > 1 || plan.stages() > 1 || plan.schedule == nullptr || plan.schedule->needs_costs)
         return false;
     const Task* before = nullptr;
-    const Plan made = make_plan(plan.config, {}, 1);
+    const Plan made = make_plan(plan.setup, {}, 1);
     for (const Task& task : made.order.front()) {
         if (task.op == Op::Forward && before && before->op == Op::Forward)
             return false;
@@ -150,14 +150,14 @@ bool alternates_on_one_device(const ExportedPlan& plan) {
     return true;
 }
 
-const Schedule* schedule_of_plan(const Config& config) {
-    return config.pipeline.schedule.ends_with(".csv") ? nullptr : &schedule_of(config);
+const Schedule* schedule_of_plan(const Setup& setup) {
+    return setup.pipeline.schedule.ends_with(".csv") ? nullptr : &schedule_of(setup);
 }
 
 }  // namespace
 
-ExportedPlan::ExportedPlan(const Config& exported, const Job* made)
-    : config(exported),
+ExportedPlan::ExportedPlan(const Setup& exported, const Job* made)
+    : setup(exported),
       job(made),
       training(exported.training),
       pipeline(exported.pipeline),

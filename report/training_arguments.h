@@ -32,13 +32,13 @@ std::span<const TrainingProgram> training_programs();  // in the order of the en
 struct Refusal {
     std::string key, fact, help;
 };
-// Returns the refusal of a plan with this config, whose pipeline has a schedule and degrees; nothing if the program
+// Returns the refusal of a plan with this setup, whose pipeline has a schedule and degrees; nothing if the program
 // runs the plan. The layers of stages are not judged: only a job has them.
-std::optional<Refusal> refusal_of(Program program, const Config& config);
+std::optional<Refusal> refusal_of(Program program, const Setup& setup);
 // Returns the names of the programs that refuse nothing.
-std::vector<std::string> programs_that_run(const Config& config);
+std::vector<std::string> programs_that_run(const Setup& setup);
 
-// Returns the arguments with which the named program trains by the plan. Arguments for keys that the config does not
+// Returns the arguments with which the named program trains by the plan. Arguments for keys that the setup does not
 // have are left out, and a note lists them. Throws Error (BadInput) at the key whose value the program cannot express,
 // and where the job trains no transformer.
 TrainingArguments training_arguments(std::string_view program, const Job& job);

@@ -15,12 +15,12 @@
 
 namespace pw {
 
-// A plan as the rows read it. All but the layers of its stages follows from the config, so that a search asks before it
+// A plan as the rows read it. All but the layers of its stages follows from the setup, so that a search asks before it
 // makes the plan.
 struct ExportedPlan {
-    explicit ExportedPlan(const Config& config, const Job* made = nullptr);
+    explicit ExportedPlan(const Setup& setup, const Job* made = nullptr);
 
-    const Config& config;
+    const Setup& setup;
     const Job* job;  // null: the plan is not made
     const TrainingConfig& training;
     const PipelineConfig& pipeline;
@@ -46,7 +46,7 @@ struct ArgumentRow {
     ArgumentText (*value)(const ExportedPlan& plan) = nullptr;
     // Returns nothing if the program can express the plan.
     std::optional<Refusal> (*refusal)(const ExportedPlan& plan) = nullptr;
-    // The key of the config that has the value. Without the key the argument is left to the program.
+    // The key of the setup that has the value. Without the key the argument is left to the program.
     std::string_view key = {};
 };
 

@@ -271,7 +271,7 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
               path, fmt::join(left_out, "; "));
 }
 
-void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph) {
+void check_resumes(const Setup& setup, const FoundCheckpoint& found, const LayerGraph& graph) {
     const Checkpoint& checkpoint = found.checkpoint;
     const auto refuse = [&](const std::string& fact, const std::string& help) {
         fail("checkpoint '{}' {}\n  help: {}", found.folder, fact, help);
@@ -284,7 +284,7 @@ void check_resumes(const Config& config, const FoundCheckpoint& found, const Lay
         for (const ParameterShape& parameter : parameters_of(graph[layer])) {
             const auto at = by_name.find(parameter.name);
             if (at == by_name.end())
-                refuse(fmt::format("has no {}, which {} has", parameter.name, config.workload.model),
+                refuse(fmt::format("has no {}, which {} has", parameter.name, setup.workload.model),
                        "resume with the model that it was made with");
             if (at->second->shape != parameter.shape)
                 refuse(fmt::format("has {} of shape ({}), where the model has ({})", parameter.name,
@@ -294,19 +294,19 @@ void check_resumes(const Config& config, const FoundCheckpoint& found, const Lay
         }
     if (found_here != by_name.size())
         refuse(
-            fmt::format("has {} parameters that {} does not have", by_name.size() - found_here, config.workload.model),
+            fmt::format("has {} parameters that {} does not have", by_name.size() - found_here, setup.workload.model),
             "resume with the model that it was made with");
-    if (checkpoint.samples != std::int64_t{checkpoint.step} * config.pipeline.mini_batch)
+    if (checkpoint.samples != std::int64_t{checkpoint.step} * setup.pipeline.mini_batch)
         refuse(fmt::format("was trained on {} samples in {} steps, and a mini-batch is {} now", checkpoint.samples,
-                           checkpoint.step, config.pipeline.mini_batch),
+                           checkpoint.step, setup.pipeline.mini_batch),
                "keep micro_batches x micro_batch_size, or pipeline.mini_batch");
-    if (checkpoint.seed != config.training.seed)
+    if (checkpoint.seed != setup.training.seed)
         refuse(fmt::format("was made with training.seed {}, and it is {} now: data and dropout would differ",
-                           checkpoint.seed, config.training.seed),
+                           checkpoint.seed, setup.training.seed),
                fmt::format("write training.seed: {}", checkpoint.seed));
-    if (!checkpoint.states.empty() && checkpoint.optimizer != config.training.optimizer)
+    if (!checkpoint.states.empty() && checkpoint.optimizer != setup.training.optimizer)
         refuse(fmt::format("has the states of optimizer {}, and training.optimizer is {} now",
-                           name_of(checkpoint.optimizer), name_of(config.training.optimizer)),
+                           name_of(checkpoint.optimizer), name_of(setup.training.optimizer)),
                fmt::format("write training.optimizer: {}, or begin anew from its weights: run --save FOLDER, then "
                            "training.initial: FOLDER",
                            name_of(checkpoint.optimizer)));

@@ -8,7 +8,7 @@
 //     DIR/step-00000012/complete               the training, names, sizes and hashes of the other files
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/models/parameters.h"
 
 #include <cstdint>
@@ -68,8 +68,8 @@ bool has_only_checkpoint(const std::string& folder);
 // part of them. A folder with other contents stays, as does one that cannot be removed.
 void remove_checkpoint(const std::string& folder);
 
-// Throws Error (BadInput) if the training of `config` is not that of the checkpoint: another model, mini-batch, seed or
+// Throws Error (BadInput) if the training of `setup` is not that of the checkpoint: another model, mini-batch, seed or
 // optimizer.
-void check_resumes(const Config& config, const FoundCheckpoint& found, const LayerGraph& graph);
+void check_resumes(const Setup& setup, const FoundCheckpoint& found, const LayerGraph& graph);
 
 }  // namespace pw

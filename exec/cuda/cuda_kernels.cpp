@@ -7,7 +7,7 @@
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/stage_update.h"
 #include "exec/missing_kernel.h"
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -338,18 +338,18 @@ std::unique_ptr<RepeatedCalls> CudaKernels::as_one(std::function<void()> calls) 
 
 }  // namespace cuda
 
-std::vector<std::string> cuda_addresses(const Config& config, int devices) {
+std::vector<std::string> cuda_addresses(const Setup& setup, int devices) {
     cuda::JobGpus job;
     std::vector<std::string> addresses;
-    for (const cuda::Seat& seat : cuda::seats_of(config, devices, job))
+    for (const cuda::Seat& seat : cuda::seats_of(setup, devices, job))
         addresses.push_back(cuda::address_of(seat.gpu));
     return addresses;
 }
 
-OpenDevice open_cuda_kernels(const Config& config, int devices) {
-    return [config, devices, job = std::make_shared<cuda::JobGpus>()](int device) -> std::shared_ptr<const Kernels> {
-        const cuda::Seat seat = cuda::seats_of(config, devices, *job)[static_cast<std::size_t>(device)];
-        return std::make_shared<cuda::CudaKernels>(seat, config.training.precision, config.run.deterministic, job);
+OpenDevice open_cuda_kernels(const Setup& setup, int devices) {
+    return [setup, devices, job = std::make_shared<cuda::JobGpus>()](int device) -> std::shared_ptr<const Kernels> {
+        const cuda::Seat seat = cuda::seats_of(setup, devices, *job)[static_cast<std::size_t>(device)];
+        return std::make_shared<cuda::CudaKernels>(seat, setup.training.precision, setup.run.deterministic, job);
     };
 }
 

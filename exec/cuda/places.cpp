@@ -25,10 +25,10 @@ Message visible_gpus() {
 }
 
 // The config with the GPUs and shares of some of its devices only.
-Config of_devices(const Config& config, const std::vector<int>& devices) {
-    Config part = config;
+Setup of_devices(const Setup& setup, const std::vector<int>& devices) {
+    Setup part = setup;
     for (auto list : {&RunConfig::gpus, &RunConfig::sms})
-        if (const std::vector<int>& all = config.run.*list; !all.empty()) {
+        if (const std::vector<int>& all = setup.run.*list; !all.empty()) {
             (part.run.*list).clear();
             for (const int device : devices)
                 (part.run.*list).push_back(all[static_cast<std::size_t>(device)]);
@@ -38,9 +38,9 @@ Config of_devices(const Config& config, const std::vector<int>& devices) {
 
 // The seats of this rank's devices.
 std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Message>& gpus_of_rank, JobGpus& job) {
-    const Config& config = plan.job.config;
+    const Setup& setup = plan.job.setup;
     const int own = plan.map.own();
-    check_seats(config, plan.job.plan.shape.devices);
+    check_seats(setup, plan.job.plan.shape.devices);
     std::vector<int> together;  // devices of ranks that see the same GPUs
     std::size_t before = 0;
     for (int rank = 0; rank < plan.map.size(); ++rank) {
@@ -53,8 +53,8 @@ std::vector<Seat> own_seats(const RunPlan& plan, const std::vector<Message>& gpu
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     for (const int device : together)
-        check_gpu(config, device, gpus);
-    const std::vector<Seat> seats = seats_of(of_devices(config, together), static_cast<int>(together.size()), job);
+        check_gpu(setup, device, gpus);
+    const std::vector<Seat> seats = seats_of(of_devices(setup, together), static_cast<int>(together.size()), job);
     const auto first = seats.begin() + static_cast<std::ptrdiff_t>(before);
     return {first, first + static_cast<std::ptrdiff_t>(plan.devices_of_rank(own).size())};
 }
@@ -95,10 +95,10 @@ SeatReport report_seats(const RunPlan& plan, const std::vector<Message>& gpus_of
 }  // namespace
 
 std::vector<Place> places_of(const RunPlan& plan, JobGpus& job) {
-    const Config& config = plan.job.config;
+    const Setup& setup = plan.job.setup;
     std::vector<Place> places(static_cast<std::size_t>(plan.job.plan.shape.devices));
     if (!plan.on_ranks) {
-        const std::vector<Seat> seats = seats_of(config, static_cast<int>(places.size()), job);
+        const std::vector<Seat> seats = seats_of(setup, static_cast<int>(places.size()), job);
         for (std::size_t device = 0; device < places.size(); ++device)
             places[device] = {seats[device], {0, seats[device].gpu}, 0};
         return places;
@@ -120,12 +120,12 @@ std::vector<Place> places_of(const RunPlan& plan, JobGpus& job) {
             place.multiprocessors = reader.read<int>();
             const std::string address = reader.read_text();
             if (const int other = rank_on.try_emplace({host, address}, rank).first->second; other != rank)
-                config.fail_at("run.gpus",
-                               fmt::format("ranks {} and {} on host {} would both use the GPU at {}, which NCCL does "
-                                           "not allow",
-                                           other, rank, host, address),
-                               "start fewer ranks there, each with several devices, or write in run.gpus which of the "
-                               "GPUs that its rank sees each device takes");
+                setup.fail_at("run.gpus",
+                              fmt::format("ranks {} and {} on host {} would both use the GPU at {}, which NCCL does "
+                                          "not allow",
+                                          other, rank, host, address),
+                              "start fewer ranks there, each with several devices, or write in run.gpus which of the "
+                              "GPUs that its rank sees each device takes");
         }
     }
     return places;

@@ -43,14 +43,14 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
       places(places_of(the_plan, *shared)),
       events(static_cast<std::size_t>(the_plan.graph.size())),
       names(static_cast<std::size_t>(the_plan.graph.size())),
-      early_(the_plan.job.config.transfer.early_receive()),
+      early_(the_plan.job.setup.transfer.early_receive()),
       own_(the_plan.devices_of_rank(the_plan.map.own())),
       lanes_(the_plan.graph, the_plan.job.mode),
       graphs_(chosen_graphs()) {
     for (int device = 0; device < job.plan.shape.devices; ++device)
         devices_.push_back(std::make_unique<CudaDevice>(*this, device));
-    if (!job.config.run.deterministic && has_precision(job.config, job.profile))
-        shared->convolutions.take(job.profile.convolutions, job.config.training.precision);
+    if (!job.setup.run.deterministic && has_precision(job.setup, job.profile))
+        shared->convolutions.take(job.profile.convolutions, job.setup.training.precision);
     if (plan.on_ranks)
         most_blocks_ = blocks_of_messages();
 }
@@ -58,11 +58,11 @@ CudaTraining::CudaTraining(const RunPlan& the_plan, const RunOptions& options)
 RunConfig::Graph CudaTraining::chosen_graphs() const {
     using Graph = RunConfig::Graph;
     const std::string of_tasks = obstacle_to_task_graphs(), of_steps = obstacle_to_step_graphs();
-    const Graph chosen = job.config.run.graph.value_or(of_tasks.empty() ? Graph::Task : Graph::None);
+    const Graph chosen = job.setup.run.graph.value_or(of_tasks.empty() ? Graph::Task : Graph::None);
     if (chosen == Graph::Task && !of_tasks.empty())
-        job.config.fail_at("run.graph", "tasks cannot be graphs: " + of_tasks, "set run.graph: none");
+        job.setup.fail_at("run.graph", "tasks cannot be graphs: " + of_tasks, "set run.graph: none");
     if (chosen == Graph::Step && !of_steps.empty())
-        job.config.fail_at("run.graph", "a step cannot be a graph: " + of_steps, "set run.graph: task or none");
+        job.setup.fail_at("run.graph", "a step cannot be a graph: " + of_steps, "set run.graph: task or none");
     return chosen;
 }
 
@@ -76,8 +76,8 @@ std::string CudaTraining::obstacle_to_task_graphs() const {
 }
 
 std::string CudaTraining::obstacle_to_step_graphs() const {
-    if (job.config.run.transport != RunConfig::Transport::Threads)
-        return fmt::format("transport {}", name_of(job.config.run.transport));
+    if (job.setup.run.transport != RunConfig::Transport::Threads)
+        return fmt::format("transport {}", name_of(job.setup.run.transport));
     if (std::any_of(places.begin(), places.end(), [&](const Place& place) { return place.gpu != places.front().gpu; }))
         return "the devices are on several GPUs";
     return obstacle_to_task_graphs();
@@ -122,8 +122,8 @@ void CudaTraining::make_lanes() {
     }
     if (plan.trains())
         network.sums = sums_between_gpus();
-    transport_ = job.config.run.transport == RunConfig::Transport::Nccl
-                     ? make_nccl(network, job.config.run.deterministic, job.config.run.timeout)
+    transport_ = job.setup.run.transport == RunConfig::Transport::Nccl
+                     ? make_nccl(network, job.setup.run.deterministic, job.setup.run.timeout)
                      : make_copies(network);
 }
 
@@ -140,21 +140,21 @@ int CudaTraining::blocks_of_messages() const {
         const int kernels = static_cast<int>(lanes[device].size()) + 1;
         most = std::min(most, places[device].multiprocessors / 2 / kernels);
         if (most == 0)
-            job.config.fail_at("run.sms",
-                               fmt::format("device {} has {} multiprocessors, too few for {} lanes whose kernels may "
-                                           "all wait for other ranks at once",
-                                           device, places[device].multiprocessors, kernels - 1),
-                               "give it more, or write transfer: {communicator: direction}");
+            job.setup.fail_at("run.sms",
+                              fmt::format("device {} has {} multiprocessors, too few for {} lanes whose kernels may "
+                                          "all wait for other ranks at once",
+                                          device, places[device].multiprocessors, kernels - 1),
+                              "give it more, or write transfer: {communicator: direction}");
         streams[places[device].gpu] += kernels;
     }
     for (const auto& [gpu, count] : streams)
         if (count > streams_side_by_side())
-            job.config.fail_at("transfer.communicator",
-                               fmt::format("GPU {} of rank {} has {} streams that may wait for other ranks or for each "
-                                           "other, but only {} run concurrently",
-                                           gpu.number, gpu.rank, count, streams_side_by_side()),
-                               "write communicator: direction, put fewer devices on a GPU, or do not set "
-                               "CUDA_DEVICE_MAX_CONNECTIONS");
+            job.setup.fail_at("transfer.communicator",
+                              fmt::format("GPU {} of rank {} has {} streams that may wait for other ranks or for each "
+                                          "other, but only {} run concurrently",
+                                          gpu.number, gpu.rank, count, streams_side_by_side()),
+                              "write communicator: direction, put fewer devices on a GPU, or do not set "
+                              "CUDA_DEVICE_MAX_CONNECTIONS");
     return most;
 }
 

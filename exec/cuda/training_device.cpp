@@ -37,9 +37,9 @@ private:
 Training& CudaDevice::work_of(CudaTraining& work) { return work; }
 
 std::shared_ptr<const Kernels> CudaDevice::open() {
-    const Config& config = work_.job.config;
-    kernels_ = std::make_shared<CudaKernels>(work_.places[device_].seat, config.training.precision,
-                                             config.run.deterministic, work_.shared);
+    const Setup& setup = work_.job.setup;
+    kernels_ = std::make_shared<CudaKernels>(work_.places[device_].seat, setup.training.precision,
+                                             setup.run.deterministic, work_.shared);
     return kernels_;
 }
 

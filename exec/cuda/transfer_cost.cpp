@@ -34,10 +34,10 @@ private:
     void* data_ = nullptr;
 };
 
-GpuShare open(const Config& config, int number, const std::shared_ptr<JobGpus>& job) {
-    const int devices = std::max<int>(2, static_cast<int>(config.cluster.devices.size()));
-    const Seat seat = seats_of(config, devices, *job)[static_cast<std::size_t>(number)];
-    return GpuShare(seat, config.training.precision, config.run.deterministic, job);
+GpuShare open(const Setup& setup, int number, const std::shared_ptr<JobGpus>& job) {
+    const int devices = std::max<int>(2, static_cast<int>(setup.cluster.devices.size()));
+    const Seat seat = seats_of(setup, devices, *job)[static_cast<std::size_t>(number)];
+    return GpuShare(seat, setup.training.precision, setup.run.deterministic, job);
 }
 
 // The median time on the sender's stream from the beginning of a message until the receiver's stream can continue.
@@ -68,14 +68,14 @@ Ns time_of(const DeviceMessage& message, int receiver_gpu, Transport& transport)
 
 }  // namespace cuda
 
-TransferCost measure_cuda_transfer_cost(const Config& config) {
+TransferCost measure_cuda_transfer_cost(const Setup& setup) {
     using namespace cuda;
     const auto job = std::make_shared<JobGpus>();
-    GpuShare sender = open(config, 0, job), receiver = open(config, 1, job);
+    GpuShare sender = open(setup, 0, job), receiver = open(setup, 1, job);
     const Block from(sender.gpu()), to(receiver.gpu());
     const Network network{{&sender, &receiver}, {{0, sender.gpu()}, {0, receiver.gpu()}}, {{0, 1, true}}};
-    const std::unique_ptr<Transport> transport = config.run.transport == RunConfig::Transport::Nccl
-                                                     ? make_nccl(network, true, config.run.timeout)
+    const std::unique_ptr<Transport> transport = setup.run.transport == RunConfig::Transport::Nccl
+                                                     ? make_nccl(network, true, setup.run.timeout)
                                                      : make_copies(network);
     sender.make_current();
     const auto time = [&](Bytes bytes) {

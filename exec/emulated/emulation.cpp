@@ -41,7 +41,7 @@ EmulatedDevice::EmulatedDevice(Emulation& run, int device) : run_(run), device_(
     for (const int stage : job.plan.shape.stages_of(device)) {
         StageState& state = stages_[stage];
         const std::uint64_t initial =
-            mix(static_cast<std::uint64_t>(job.config.training.seed), static_cast<std::uint64_t>(stage));
+            mix(static_cast<std::uint64_t>(job.setup.training.seed), static_cast<std::uint64_t>(stage));
         state.weights.assign(static_cast<std::size_t>(job.versions.held[stage]), initial);
         state.slot_of = weight_slots(job.plan, job.versions, stage, device);
         state.forward.assign(static_cast<std::size_t>(job.plan.shape.microbatches), 0);

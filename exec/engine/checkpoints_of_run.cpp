@@ -105,15 +105,15 @@ void CheckpointsOfRun::complete() {
 }
 
 void CheckpointsOfRun::write() {
-    const Config& config = plan_.job.config;
+    const Setup& setup = plan_.job.setup;
     Checkpoint about;
-    about.step = steps_before(options_) + (plan_.job.plan.asynchronous ? config.training.steps : step_ + 1);
-    about.samples = std::int64_t{about.step} * config.pipeline.mini_batch;
+    about.step = steps_before(options_) + (plan_.job.plan.asynchronous ? setup.training.steps : step_ + 1);
+    about.samples = std::int64_t{about.step} * setup.pipeline.mini_batch;
     about.updates = plan_.updates_before(step_ + 1);
-    about.optimizer = config.training.optimizer;
-    about.seed = config.training.seed;
-    about.model = config.workload.model;
-    about.config = config.yaml;
+    about.optimizer = setup.training.optimizer;
+    about.seed = setup.training.seed;
+    about.model = setup.workload.model;
+    about.config = setup.yaml;
     if (is_warm_up_)
         return work_.save(std::exchange(states_, {}), about);
     writer_.write([this, about, states = std::make_shared<DeviceStates>(std::exchange(states_, {}))] {

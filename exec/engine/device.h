@@ -61,14 +61,14 @@ struct RunPlan {
     RunPlan(const Job& the_job, const Checkpoint* from, Ranks& the_ranks)
         : job(the_job),
           graph(the_job.plan),
-          sizes(sizes_of(the_job.config.pipeline)),
+          sizes(sizes_of(the_job.setup.pipeline)),
           resumed(from),
           ranks(the_ranks),
           map(the_job.plan.shape.devices, the_ranks),
-          on_ranks(runs_on_ranks(the_job.config.run)),
+          on_ranks(runs_on_ranks(the_job.setup.run)),
           monitor(std::make_unique<ProgressMonitor>(graph, the_job.plan.shape.devices)),
-          barriers(std::make_unique<Barriers>(graph, the_job.plan.shape, the_job.config.run.timeout, monitor.get(), map,
-                                              the_job.config.training.shard_optimizer)) {
+          barriers(std::make_unique<Barriers>(graph, the_job.plan.shape, the_job.setup.run.timeout, monitor.get(), map,
+                                              the_job.setup.training.shard_optimizer)) {
         for (int stage = 0; stage < job.plan.shape.stages; ++stage)
             first_holders_.push_back(job.plan.shape.devices_of(stage).front());
     }

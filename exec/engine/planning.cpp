@@ -15,7 +15,7 @@ namespace {
 
 // By node; empty if no durations of tasks have been measured.
 std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
-    const bool known = is_emulated(job.config) || !job.config.cluster.profile.empty();
+    const bool known = is_emulated(job.setup) || !job.setup.cluster.profile.empty();
     return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)
                                              : std::vector<Ns>{};
 }
@@ -70,9 +70,9 @@ void plan_memory(RunPlan& plan, const Costs& costs, bool guarded) {
     std::vector<int> parts;
     for (int stage = 0; stage < shape.stages; ++stage)
         parts.push_back(plan.gradient_parts(stage));
-    plan.buffers = buffers_of(job.plan, costs, job.versions, job.config.transfer.early_receive(), parts);
+    plan.buffers = buffers_of(job.plan, costs, job.versions, job.setup.transfer.early_receive(), parts);
     plan.packing = guarded ? Guards::pack(plan.buffers, shape.devices) : pack(plan.buffers, shape.devices);
-    refuse_over_memory(plan.packing.arena, job.config);
+    refuse_over_memory(plan.packing.arena, job.setup);
     plan.tensors = EdgeBuffers(plan.edges.size(), shape.microbatches);
 }
 
@@ -96,7 +96,7 @@ Mailbox::Options plan_messages(const RunPlan& plan, const Costs& costs, bool cop
 }
 
 ProgressMonitor::Limits plan_limits(const RunPlan& plan, const LinkTimes& link) {
-    const Ns timeout = plan.job.config.run.timeout;
+    const Ns timeout = plan.job.setup.run.timeout;
     const std::vector<Ns> predicted = predicted_durations(plan.job, plan.graph);
     ProgressMonitor::Limits limits;
     Ns all = 0;

@@ -33,23 +33,23 @@ std::string first_difference(const std::string& one, const std::string& other) {
 
 }  // namespace
 
-void check_number(const Config& config, int devices, const Ranks& ranks) {
+void check_number(const Setup& setup, int devices, const Ranks& ranks) {
     if (ranks.size() > devices)
-        config.fail_at("cluster.devices", fmt::format("{} ranks were started for {} devices", ranks.size(), devices),
-                       fmt::format("start at most {}: mpirun -n {}", devices, devices));
+        setup.fail_at("cluster.devices", fmt::format("{} ranks were started for {} devices", ranks.size(), devices),
+                      fmt::format("start at most {}: mpirun -n {}", devices, devices));
 }
 
 void check_ranks(const Job& job, Ranks& ranks) {
-    check_number(job.config, job.plan.shape.devices, ranks);
+    check_number(job.setup, job.plan.shape.devices, ranks);
     Message own;
     const std::string own_hash = hash_of(job.plan);
     write_text(own, own_hash);
-    write_text(own, job.config.yaml);
+    write_text(own, job.setup.yaml);
     const std::vector<Message> messages = all_gather(ranks, own);
     for (int rank = 0; rank < ranks.size(); ++rank) {
         MessageReader reader(messages[static_cast<std::size_t>(rank)]);
         const std::string hash = reader.read_text();
-        const std::string difference = first_difference(job.config.yaml, reader.read_text());
+        const std::string difference = first_difference(job.setup.yaml, reader.read_text());
         if (hash != own_hash || !difference.empty())
             fail_with(ExitCode::BadInput,
                       "rank {} has another plan or config than rank {}{}{}\n  help: give every rank the same files and "
@@ -64,10 +64,10 @@ std::shared_ptr<Ranks> ranks_of_process(bool launched) {
     return {std::shared_ptr<void>(), &join_ranks()};  // they exist until the process ends
 }
 
-CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks) {
-    const int threads = config.run.threads_per_device;
+CorePlan cores_of_rank(const Setup& setup, int devices, Ranks& ranks) {
+    const int threads = setup.run.threads_per_device;
     if (ranks.size() == 1)
-        return plan_cores(devices, threads, numa_nodes(config, devices));
+        return plan_cores(devices, threads, numa_nodes(setup, devices));
     const std::vector<UsableCore> usable = usable_cores();
     const RankMap map(devices, ranks);
     const auto devices_on = [&](int rank) { return static_cast<std::size_t>(map.devices_of(rank)); };
@@ -88,8 +88,8 @@ CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks) {
     return cores;
 }
 
-CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks) {
-    const CorePlan own = cores_of_rank(config, devices, ranks);
+CorePlan cores_of_first_host(const Setup& setup, int devices, Ranks& ranks) {
+    const CorePlan own = cores_of_rank(setup, devices, ranks);
     Message message;
     write_text(message, host_name());
     write(message, own.shared);

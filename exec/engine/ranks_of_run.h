@@ -15,7 +15,7 @@
 namespace pw {
 
 // Throws Error (BadInput) if there are more ranks than devices.
-void check_number(const Config& config, int devices, const Ranks& ranks);
+void check_number(const Setup& setup, int devices, const Ranks& ranks);
 // Throws as check_number() does, and if the ranks do not all run the same plan.
 void check_ranks(const Job& job, Ranks& ranks);
 
@@ -25,10 +25,10 @@ std::shared_ptr<Ranks> ranks_of_process(bool launched);
 
 // Returns the cores of the rank's devices. Ranks of one host that may use the same cores divide them; all ranks
 // call it together.
-CorePlan cores_of_rank(const Config& config, int devices, Ranks& ranks);
+CorePlan cores_of_rank(const Setup& setup, int devices, Ranks& ranks);
 // Returns on rank 0 the cores of all devices on its host, its own first; nothing on other ranks. All ranks call it
 // together.
-CorePlan cores_of_first_host(const Config& config, int devices, Ranks& ranks);
+CorePlan cores_of_first_host(const Setup& setup, int devices, Ranks& ranks);
 
 // Returns the places of the rank's devices, which run on `cores`.
 std::vector<DevicePlace> places_of(const RunPlan& plan, const CorePlan& cores);

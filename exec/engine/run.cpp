@@ -19,6 +19,7 @@
 #include "exec/system/periodic_call.h"
 #include "exec/system/threads.h"
 #include "job/launched_ranks.h"
+#include "job/trace_config.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/plan_graph.h"
 #include "workloads/error.h"
@@ -87,7 +88,7 @@ ControlConnection::Callbacks callbacks_of(const RunPlan& plan, RunMonitor& monit
 std::unique_ptr<Mailbox> make_mailbox(RunPlan& plan, Devices& work, bool guarded, bool spin, RunMonitor& monitor) {
     const Costs costs = work.prepare_memory();
     plan_memory(plan, costs, guarded);
-    const bool copies = keeps_copies(costs, plan.job.config.transfer.early_receive());
+    const bool copies = keeps_copies(costs, plan.job.setup.transfer.early_receive());
     Mailbox::Options messages = plan_messages(plan, costs, copies, work.carrier());
     messages.spin = spin;
     messages.payload = copies ? &work : nullptr;
@@ -121,7 +122,7 @@ public:
           plan_(job_, options_.resumed ? &options_.resumed->checkpoint : nullptr, *ranks_),
           own_(plan_.devices_of_rank(plan_.map.own())),
           work_(make_devices(plan_, options_)),
-          cores_(cores_of_rank(job.config, job.plan.shape.devices, *ranks_)),
+          cores_(cores_of_rank(job.setup, job.plan.shape.devices, *ranks_)),
           phases_(static_cast<int>(own_.size()) + 1),
           devices_(static_cast<std::size_t>(job.plan.shape.devices)),
           gathered_(plan_, *work_),
@@ -161,7 +162,7 @@ public:
 
     void open_control_connection() {
         if (ranks_->size() > 1)
-            failure_.open_control_connection(job_.config.run.timeout, monitor_.interval(),
+            failure_.open_control_connection(job_.setup.run.timeout, monitor_.interval(),
                                              callbacks_of(plan_, monitor_));
     }
 
@@ -343,7 +344,7 @@ private:
     const int done_ = steps_before(options_);
     const std::shared_ptr<Ranks> ranks_;
     RunPlan plan_;
-    RunMonitor monitor_{*plan_.monitor, job_.config.run.timeout};
+    RunMonitor monitor_{*plan_.monitor, job_.setup.run.timeout};
     const std::vector<int> own_;  // devices of this rank
     RunThreads threads_{own_.size()};
     std::unique_ptr<Devices> work_;
@@ -371,9 +372,9 @@ RunResult run(const Job& job, const RunOptions& options) {
     check_runnable(job);
     if (options.whole_trace)
         check_whole_trace(job);
-    if (!runs_on_ranks(job.config.run))
+    if (!runs_on_ranks(job.setup.run))
         return std::make_shared<Run>(job, options, ranks_of_process(false))->run();
-    const Ns timeout = job.config.run.timeout;
+    const Ns timeout = job.setup.run.timeout;
     const std::string text = fmt::format("the other ranks have not joined within {}", print_time(timeout));
     std::optional<Watchdog> until_all_watch;
     until_all_watch.emplace(timeout, text);

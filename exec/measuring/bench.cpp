@@ -24,14 +24,14 @@ UpdateRule without_change(TrainingConfig training) {
 
 }  // namespace
 
-Bench::Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
+Bench::Bench(const Setup& setup, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
              int in_flight)
     : data_(data),
       kernels_(kernels),
       samples_(samples),
       in_flight_(in_flight),
-      states_(facts_of(config.training.optimizer).states),
-      no_change_(without_change(config.training)),
+      states_(facts_of(setup.training.optimizer).states),
+      no_change_(without_change(setup.training)),
       program_(model, whole(model), 0, kernels_, samples),
       stop_watch_(kernels, model.layers) {
     std::optional<Headroom> headroom;
@@ -45,12 +45,12 @@ Bench::Bench(const Config& config, const Model& model, const Dataset& data, cons
     memory_ = kernels_.reserve(memory_with(in_flight_), "the profile");
     place_memory();
     place_shared();
-    program_.initialise(config.training.seed, weights_, places_[0].statistics);
+    program_.initialise(setup.training.seed, weights_, places_[0].statistics);
     headroom.reset();
     queue_mini_batch(true);  // libraries load their code and make plans
     kernels_.finish();
     const bool as_one =
-        config.run.graph != RunConfig::Graph::None && !schedule_named(config.pipeline.schedule).asynchronous();
+        setup.run.graph != RunConfig::Graph::None && !schedule_named(setup.pipeline.schedule).asynchronous();
     measure_marks(as_one);
     const auto repeated = [&](bool watched) {
         const auto queue = [this, watched] { queue_mini_batch(watched); };

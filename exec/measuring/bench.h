@@ -6,7 +6,7 @@
 #include "exec/memory.h"
 #include "exec/system/disturbance.h"
 #include "exec/training/stage_program.h"
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/costs/costs.h"
 #include "workloads/data/dataset.h"
 #include "workloads/models/models.h"
@@ -20,7 +20,7 @@ namespace pw {
 class Bench {
 public:
     // Runs one mini-batch.
-    Bench(const Config& config, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
+    Bench(const Setup& setup, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
           int in_flight);
 
     // Runs a mini-batch of `in_flight` micro-batches: all forwards, all backwards, the update. `times` may be null.

@@ -149,7 +149,7 @@ public:
         }
         if (!own_gaps_.empty())
             costs.dispatch = std::llround(mean_median(own_gaps_));
-        if (!job_.config.cluster.link_given || emulates_link())  // otherwise the prediction is for another link
+        if (!job_.setup.cluster.link_given || emulates_link())  // otherwise the prediction is for another link
             set_links(costs);
         return calibration;
     }
@@ -167,8 +167,8 @@ private:
             cluster->between_hosts->latency = std::max<Ns>(0, cluster->between_hosts->latency + longer);
     }
 
-    bool emulates_link() const { return job_.config.run.transport == RunConfig::Transport::Link; }
-    bool is_on_ranks() const { return job_.config.run.transport == RunConfig::Transport::Mpi; }
+    bool emulates_link() const { return job_.setup.run.transport == RunConfig::Transport::Link; }
+    bool is_on_ranks() const { return job_.setup.run.transport == RunConfig::Transport::Mpi; }
     bool sends_messages() const { return emulates_link() || is_on_ranks(); }
 
     bool is_last(const Task& task, const Plan& plan) const {

@@ -44,7 +44,7 @@ Ns slowest_reference_work(const CorePlan& cores, Ranks& ranks) {
 }  // namespace
 
 bool can_interleave(const Job& job) {
-    const RunConfig::Backend backend = job.config.run.backend;
+    const RunConfig::Backend backend = job.setup.run.backend;
     return job.model && job.plan.shape.slices == 1 &&
            (backend == RunConfig::Backend::Cpu || backend == RunConfig::Backend::Reference);
 }
@@ -54,8 +54,8 @@ InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& opti
     const int steps = steps_of(job);
     interleaved.turns = job.plan.asynchronous ? turns : turns_of(steps, turns);
     const Probes probes = probes_of(job, interleaved.turns);
-    const std::shared_ptr<Ranks> ranks = ranks_of_process(job.config.run.transport == RunConfig::Transport::Mpi);
-    const CorePlan cores = cores_of_rank(job.config, job.plan.shape.devices, *ranks);
+    const std::shared_ptr<Ranks> ranks = ranks_of_process(job.setup.run.transport == RunConfig::Transport::Mpi);
+    const CorePlan cores = cores_of_rank(job.setup, job.plan.shape.devices, *ranks);
     const auto between = [&] { interleaved.reference_work.times.push_back(slowest_reference_work(cores, *ranks)); };
     RunOptions probing;
     probing.should_stop = options.should_stop;

@@ -8,14 +8,14 @@
 
 namespace pw {
 
-Neighbours::Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores,
+Neighbours::Neighbours(const Setup& setup, const Model& model, const Dataset& data, const CorePlan& cores,
                        const OpenDevice& open, int samples)
     : count_(static_cast<int>(cores.cores.size()) - 1) {
-    const auto neighbour = [&config, &model, &data, &cores, &open, this, samples](int device) {
+    const auto neighbour = [&setup, &model, &data, &cores, &open, this, samples](int device) {
         const auto compute = [&] {
             pin_this_thread(cores.cores[device]);
             const std::shared_ptr<const Kernels> kernels = open(device);
-            Bench bench(config, model, data, *kernels, samples, kInFlight);
+            Bench bench(setup, model, data, *kernels, samples, kInFlight);
             while (wait_for_work())
                 while (is_state(State::Compute))
                     bench.run_mini_batch(nullptr);

@@ -4,7 +4,7 @@
 #include "exec/engine/pin.h"
 #include "exec/kernels.h"
 #include "exec/system/threads.h"
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/data/dataset.h"
 #include "workloads/first_failure.h"
 #include "workloads/models/models.h"
@@ -21,7 +21,7 @@ public:
 
     // Returns when all have warmed up and are idle. This and the functions below throw the exception of a
     // neighbour.
-    Neighbours(const Config& config, const Model& model, const Dataset& data, const CorePlan& cores,
+    Neighbours(const Setup& setup, const Model& model, const Dataset& data, const CorePlan& cores,
                const OpenDevice& open, int samples);
     ~Neighbours();
     Neighbours(const Neighbours&) = delete;

@@ -132,21 +132,21 @@ int most_at_once(const Plan& plan) {
 // Returns a multiple of `unit` that is not the job's own number of micro-batches.
 int other_number(int wanted, int unit, const Job& job) {
     const int number = (wanted + unit - 1) / unit * unit;
-    const bool is_own = number == job.config.pipeline.micro_batches || number == job.plan.shape.microbatches;
+    const bool is_own = number == job.setup.pipeline.micro_batches || number == job.plan.shape.microbatches;
     return is_own ? other_number(number + 1, unit, job) : number;
 }
 
 // Returns the job with another number of micro-batches, without a plan for it.
 Job with_microbatches(const Job& job, int microbatches, int steps) {
-    const MicroBatchSizes sizes = sizes_of(job.config.pipeline);
+    const MicroBatchSizes sizes = sizes_of(job.setup.pipeline);
     Job probe = job;
-    probe.config.pipeline.micro_batches = microbatches;
-    probe.config.pipeline.current_plan.clear();
-    if (job.config.pipeline.mini_batch > 0)
-        probe.config.pipeline.mini_batch = std::int64_t{microbatches - 1} * sizes.full + sizes.last();
-    probe.config.training.steps = steps;
-    probe.config.training.learning_rate = 0;
-    for (DeviceConfig& device : probe.config.cluster.devices)
+    probe.setup.pipeline.micro_batches = microbatches;
+    probe.setup.pipeline.current_plan.clear();
+    if (job.setup.pipeline.mini_batch > 0)
+        probe.setup.pipeline.mini_batch = std::int64_t{microbatches - 1} * sizes.full + sizes.last();
+    probe.setup.training.steps = steps;
+    probe.setup.training.learning_rate = 0;
+    for (DeviceConfig& device : probe.setup.cluster.devices)
         device.memory = kUnlimited;
     return probe;
 }
@@ -173,15 +173,15 @@ Job probe_of(const Job& job, int microbatches, int steps, const Operations& oper
 
 // Returns nothing if the plan is from a file, or if its schedule accepts none of the next numbers.
 std::optional<Job> next_plan(const Job& job, int turns) {
-    if (job.config.pipeline.schedule.ends_with(".csv"))
+    if (job.setup.pipeline.schedule.ends_with(".csv"))
         return std::nullopt;
-    const int own = job.config.pipeline.micro_batches, all = job.config.training.steps;
+    const int own = job.setup.pipeline.micro_batches, all = job.setup.training.steps;
     const int steps =
         job.plan.asynchronous ? std::max(1, all / turns) : std::clamp(all, kFewestNear * turns, kMostNear * turns);
     for (int number = own + 1; number <= own + kTried * job.plan.shape.devices; ++number)
         try {
             Job next = with_microbatches(job, number, steps);
-            ProvenPlan proven = proven_plan(next.config, links_of(job.model->layers, job.split), steps,
+            ProvenPlan proven = proven_plan(next.setup, links_of(job.model->layers, job.split), steps,
                                             [&](const Shape&) { return job.costs; });
             return with_plan(std::move(next), std::move(proven));
         } catch (const Error&) {  // the schedule does not accept this number
@@ -192,7 +192,7 @@ std::optional<Job> next_plan(const Job& job, int turns) {
 Job in_groups(const Job& job, const Operations& operations, int turns) {
     const int unit = even_share(job.plan.shape);
     const int group = std::clamp(most_at_once(job.plan), 2, kMostAtOnce);
-    const int most = std::min(job.config.pipeline.micro_batches, kMostMicroBatches);
+    const int most = std::min(job.setup.pipeline.micro_batches, kMostMicroBatches);
     const int microbatches = other_number(std::max(2 * group * unit, most + 1), unit, job);
     const int all = job.plan.shape.microbatches * steps_of(job);
     const int each = (all + turns * microbatches - 1) / (turns * microbatches);
@@ -229,7 +229,7 @@ Ns time_of_near(const Job& near, int turns) {
 // The number of micro-batches of `alone`: about that of the plan, since the first tasks of a step find caches that
 // the updates have filled; fewer if the probe would take longer than the run.
 int microbatches_alone(const Job& job, int turns) {
-    const int usual = std::min(job.config.pipeline.micro_batches, kMostMicroBatches), unit = even_share(job.plan.shape);
+    const int usual = std::min(job.setup.pipeline.micro_batches, kMostMicroBatches), unit = even_share(job.plan.shape);
     const Ns each = std::max<Ns>(1, work_of(job).all / job.plan.shape.microbatches);
     const Ns most = time_of_run(job) / (Ns{kStepsAlone} * turns * each);
     const int least = std::max(3, 2 * unit);

@@ -271,13 +271,13 @@ private:
     MeasuredProducts result_;
 };
 
-MeasuredProducts measure_wanted(Config config, const std::vector<Product>& wanted, Ns time,
+MeasuredProducts measure_wanted(Setup setup, const std::vector<Product>& wanted, Ns time,
                                 const std::function<void(int, int)>& progress) {
-    if (config.run.gpus.size() > 1)
-        config.run.gpus.erase(config.run.gpus.begin() + 1, config.run.gpus.end());
-    config.run.sms.clear();
-    pin_this_thread(plan_cores(1, config.run.threads_per_device, numa_nodes(config, 1)).cores[0]);
-    const std::shared_ptr<const Kernels> kernels = open_kernels(config, 1)(0);
+    if (setup.run.gpus.size() > 1)
+        setup.run.gpus.erase(setup.run.gpus.begin() + 1, setup.run.gpus.end());
+    setup.run.sms.clear();
+    pin_this_thread(plan_cores(1, setup.run.threads_per_device, numa_nodes(setup, 1)).cores[0]);
+    const std::shared_ptr<const Kernels> kernels = open_kernels(setup, 1)(0);
     const std::vector<WantedLayer> layers =
         layers_with(wanted.empty() ? ladder(kernels->on_host() ? 1 : kTimesOnGpus) : wanted);
     ProductMeasurement measurement(*kernels, time);
@@ -292,22 +292,22 @@ MeasuredProducts measure_wanted(Config config, const std::vector<Product>& wante
         fail_with(ExitCode::RunFailed, "no product was measured: {}\n  help: allow more time",
                   measured.remarks.front());
     measured.table.device = kernels->machine();
-    measured.table.precision = config.training.precision;
+    measured.table.precision = setup.training.precision;
     measured.table.accumulates = false;
     measured.table.source =
         fmt::format("pipewright profile --gemm, {}, backend {}, {} thread{}; medians of {} to {} calls", today(),
-                    kernels->name(), config.run.threads_per_device, config.run.threads_per_device == 1 ? "" : "s",
+                    kernels->name(), setup.run.threads_per_device, setup.run.threads_per_device == 1 ? "" : "s",
                     kRounds * kLeastInRound, kLeastInRound + (kRounds - 1) * kMostInRound);
     return measured;
 }
 
 }  // namespace
 
-MeasuredProducts measure_products(const Config& config, const std::vector<Product>& wanted, Ns time,
+MeasuredProducts measure_products(const Setup& setup, const std::vector<Product>& wanted, Ns time,
                                   const std::function<void(int done, int all)>& progress) {
-    check_kernels(config);
+    check_kernels(setup);
     MeasuredProducts products;
-    on_own_thread("the products", [&] { products = measure_wanted(config, wanted, time, progress); });
+    on_own_thread("the products", [&] { products = measure_wanted(setup, wanted, time, progress); });
     return products;
 }
 

@@ -1,7 +1,7 @@
 // Measures matrix products by shape: the passes of linear layers without a bias, one layer after the other.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/products.h"
 
@@ -22,7 +22,7 @@ struct MeasuredProducts {
 // rows, inputs and outputs are 256, 1024 and 4096 (on GPUs 1024, 4096 and 16384). Each has a warm-up and 8 to 32 calls,
 // of which the median counts. A layer that would take longer than its share of the time has half of its rows, a quarter
 // and so on. Throws Error as measure_profile() does.
-MeasuredProducts measure_products(const Config& config, const std::vector<Product>& wanted, Ns time,
+MeasuredProducts measure_products(const Setup& setup, const std::vector<Product>& wanted, Ns time,
                                   const std::function<void(int done, int all)>& progress);
 
 }  // namespace pw

@@ -33,17 +33,17 @@ namespace {
 constexpr int kTurns = 4;
 constexpr int kInFlight = 3;  // micro-batches; with one, its activations could still be in the cache
 
-Profile described(const Config& config, const Model& model, const TransferCost& transfer, const Kernels& kernels) {
+Profile described(const Setup& setup, const Model& model, const TransferCost& transfer, const Kernels& kernels) {
     Profile profile;
     profile.model = model.name;
-    profile.backend = name_of(config.run.backend);
+    profile.backend = name_of(setup.run.backend);
     profile.machine = kernels.machine();
     profile.date = today();
     profile.input = model.input;
     profile.classes = model.classes;
-    profile.threads_per_device = config.run.threads_per_device;
-    profile.precision = config.training.precision;
-    profile.optimizer = config.training.optimizer;
+    profile.threads_per_device = setup.run.threads_per_device;
+    profile.precision = setup.training.precision;
+    profile.optimizer = setup.training.optimizer;
     profile.link = transfer.link;
     profile.between_hosts = transfer.between_hosts;
     profile.sums = transfer.sums;
@@ -54,33 +54,33 @@ Profile described(const Config& config, const Model& model, const TransferCost& 
 }
 
 // The whole model on one device, through the engine, for about a second.
-Job job_of_one_device(Config config, const Model& model, const Profile& profile, int samples) {
+Job job_of_one_device(Setup setup, const Model& model, const Profile& profile, int samples) {
     constexpr int kInStep = 2, kMostSteps = 20;
     constexpr double kSecond = 1e9;
     const std::vector<Ns> layers = layer_times(profile, samples);
     const double step = kInStep * std::accumulate(layers.begin(), layers.end(), 1.0);
-    config.cluster = {};
-    config.cluster.devices.resize(1);
-    config.pipeline = {};
-    config.pipeline.schedule = "naive";
-    config.pipeline.stages = 1;
-    config.pipeline.micro_batches = kInStep;
-    config.pipeline.micro_batch_size = samples;
-    config.pipeline.mini_batch = std::int64_t{kInStep} * samples;
-    config.transfer = {};
-    config.sum_bucket = 0;
-    config.mover_share = 0;
-    config.training.shard_optimizer = false;
-    config.training.learning_rate = 0;
-    config.training.steps = static_cast<int>(std::clamp(kSecond / step, 2.0, double{kMostSteps}));
-    config.run.transport = RunConfig::Transport::Threads;
+    setup.cluster = {};
+    setup.cluster.devices.resize(1);
+    setup.pipeline = {};
+    setup.pipeline.schedule = "naive";
+    setup.pipeline.stages = 1;
+    setup.pipeline.micro_batches = kInStep;
+    setup.pipeline.micro_batch_size = samples;
+    setup.pipeline.mini_batch = std::int64_t{kInStep} * samples;
+    setup.transfer = {};
+    setup.sum_bucket = 0;
+    setup.mover_share = 0;
+    setup.training.shard_optimizer = false;
+    setup.training.learning_rate = 0;
+    setup.training.steps = static_cast<int>(std::clamp(kSecond / step, 2.0, double{kMostSteps}));
+    setup.run.transport = RunConfig::Transport::Threads;
     Notices ignored;
-    return make_job(std::move(config), model, ignored);
+    return make_job(std::move(setup), model, ignored);
 }
 
 // Returns the time between two tasks of a device in the engine if the second waits for nothing else.
-Measured measure_dispatch(const Config& config, const Model& model, const Profile& profile, int samples) {
-    const Trace trace = run(job_of_one_device(config, model, profile, samples), {}).trace;
+Measured measure_dispatch(const Setup& setup, const Model& model, const Profile& profile, int samples) {
+    const Trace trace = run(job_of_one_device(setup, model, profile, samples), {}).trace;
     std::vector<Ns> gaps;
     const TraceEvent* before = nullptr;
     for (const TraceEvent& event : trace.events) {
@@ -94,14 +94,14 @@ Measured measure_dispatch(const Config& config, const Model& model, const Profil
 // Returns the cores of the devices that are measured in parallel: those of the first device's host, the first
 // device first. If devices are on several ranks, all ranks call it together; rank 0 gets the cores, the others
 // nothing.
-CorePlan cores_to_measure_on(const Config& config) {
-    const std::vector<DeviceConfig>& all = config.cluster.devices;
+CorePlan cores_to_measure_on(const Setup& setup) {
+    const std::vector<DeviceConfig>& all = setup.cluster.devices;
     const int devices = std::max(1, static_cast<int>(all.size()));
-    if (config.run.transport == RunConfig::Transport::Mpi && join_ranks().size() > 1)
-        return cores_of_first_host(config, devices, join_ranks());
-    const std::vector<int> nodes = numa_nodes(config, devices);
+    if (setup.run.transport == RunConfig::Transport::Mpi && join_ranks().size() > 1)
+        return cores_of_first_host(setup, devices, join_ranks());
+    const std::vector<int> nodes = numa_nodes(setup, devices);
     const auto here = std::ranges::count_if(all, [&](const DeviceConfig& one) { return one.host == all[0].host; });
-    return plan_cores(nodes.empty() ? std::max(1, static_cast<int>(here)) : devices, config.run.threads_per_device,
+    return plan_cores(nodes.empty() ? std::max(1, static_cast<int>(here)) : devices, setup.run.threads_per_device,
                       nodes);
 }
 
@@ -121,17 +121,17 @@ std::string reason_against_neighbours(const Bench& bench, const CorePlan& cores)
                              neighbours + 1, print_bytes(wanted), print_bytes(most));
 }
 
-Profile measure(const Config& config, const Model& model, const std::vector<int>& samples,
+Profile measure(const Setup& setup, const Model& model, const std::vector<int>& samples,
                 const std::function<void(int, int)>& progress) {
     const TransferCost transfer =
-        measure_transfer_cost(config);  // before this thread is pinned: it uses the cores of two devices
-    const CorePlan cores = cores_to_measure_on(config);
+        measure_transfer_cost(setup);  // before this thread is pinned: it uses the cores of two devices
+    const CorePlan cores = cores_to_measure_on(setup);
     const auto devices = static_cast<int>(cores.cores.size());
     pin_this_thread(cores.cores[0]);
-    const OpenDevice open = open_kernels(config, devices);
+    const OpenDevice open = open_kernels(setup, devices);
     const std::shared_ptr<const Kernels> kernels = open(0);
-    const Dataset data = open_dataset(config, model);
-    Profile profile = described(config, model, transfer, *kernels);
+    const Dataset data = open_dataset(setup, model);
+    Profile profile = described(setup, model, transfer, *kernels);
     ReferenceWork reference_work;
     const auto measure_reference_work = [&] {
         if (kernels->on_host())
@@ -141,12 +141,12 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
     const bool has_neighbours = devices > 1 && kernels->has_neighbours();
     std::string why_alone;  // why no size is timed in parallel with neighbours; empty if there is no reason
     for (std::size_t size = 0; size < samples.size(); ++size) {
-        Bench bench(config, model, data, *kernels, samples[size], kInFlight);
+        Bench bench(setup, model, data, *kernels, samples[size], kInFlight);
         if (has_neighbours && kernels->on_host() && why_alone.empty())
             why_alone = reason_against_neighbours(bench, cores);
         std::optional<Neighbours> neighbours;
         if (has_neighbours && why_alone.empty())
-            neighbours.emplace(config, model, data, cores, open, samples[size]);
+            neighbours.emplace(setup, model, data, cores, open, samples[size]);
         PassTimes alone(profile.layers.size()), busy = alone;
         for (int turn = 0; turn < kTurns; ++turn) {
             if (progress)
@@ -171,7 +171,7 @@ Profile measure(const Config& config, const Model& model, const std::vector<int>
             layer.busy.clear();  // no size has busy times if one size has none
     }
     if (kernels->on_host())
-        profile.dispatch = measure_dispatch(config, model, profile, samples.front());
+        profile.dispatch = measure_dispatch(setup, model, profile, samples.front());
     profile.reference = {reference_work.median(), reference_work.spread()};
     profile.convolutions = kernels->convolutions();
     return profile;
@@ -188,16 +188,16 @@ std::string today() {
     return text;
 }
 
-void help_to_measure(const Config& config) {
+void help_to_measure(const Setup& setup) {
     (void)measure_links(join_ranks(), host_name());
-    (void)cores_to_measure_on(config);
+    (void)cores_to_measure_on(setup);
 }
 
-Profile measure_profile(const Config& config, const Model& model, const std::vector<int>& samples,
+Profile measure_profile(const Setup& setup, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress) {
-    check_kernels(config);
+    check_kernels(setup);
     Profile profile;
-    on_own_thread("the profile", [&] { profile = measure(config, model, samples, progress); });
+    on_own_thread("the profile", [&] { profile = measure(setup, model, samples, progress); });
     return profile;
 }
 

@@ -86,7 +86,7 @@ Plan two_holders() {
 // other after each of the two steps.
 class Sums {
 public:
-    Sums(const Config& config, const CorePlan& cores) : config_(config), cores_(cores) {}
+    Sums(const Setup& setup, const CorePlan& cores) : setup_(setup), cores_(cores) {}
 
     // Medians over repeated sums of blocks of these sizes.
     std::vector<Ns> times(const std::vector<Bytes>& sizes) {
@@ -110,7 +110,7 @@ private:
     std::vector<Ns> run(int device, const std::vector<Bytes>& sizes) {
         constexpr int kRepeats = 9;
         pin_device(cores_, device);
-        const std::shared_ptr<const Kernels> kernels = open_kernels(config_, 2)(device);
+        const std::shared_ptr<const Kernels> kernels = open_kernels(setup_, 2)(device);
         const std::unique_ptr<Memory> memory =
             kernels->reserve(*std::max_element(sizes.begin(), sizes.end()), "the profile");
         block_[device] = memory->data();
@@ -138,29 +138,29 @@ private:
         barriers_.arrive(node);
     }
 
-    const Config& config_;
+    const Setup& setup_;
     const CorePlan& cores_;
     const Plan plan_ = two_holders();
     const PlanGraph graph_{plan_};
-    Barriers barriers_{graph_, plan_.shape, config_.run.timeout};
+    Barriers barriers_{graph_, plan_.shape, setup_.run.timeout};
     std::byte* block_[2] = {};
     FirstFailure failure_;
 };
 
 // The link over which a ring of two takes the same time: ring_sum(2, bytes) = 2 latency + bytes / bandwidth.
-Link measured_sums(const Config& config, const CorePlan& cores) {
+Link measured_sums(const Setup& setup, const CorePlan& cores) {
     constexpr Bytes kSmall = 4096, kLarge = Bytes{64} << 20;
-    const std::vector<Ns> times = Sums(config, cores).times({kSmall, kLarge});
+    const std::vector<Ns> times = Sums(setup, cores).times({kSmall, kLarge});
     const Ns longer = std::max<Ns>(times[1] - times[0], 1);
     return {times[0] / 2, static_cast<double>(kLarge - kSmall) * 1e9 / static_cast<double>(longer)};
 }
 
 }  // namespace
 
-TransferCost measure_host_transfer_cost(const Config& config) {
-    const CorePlan cores = plan_cores(2, config.run.threads_per_device);
+TransferCost measure_host_transfer_cost(const Setup& setup) {
+    const CorePlan cores = plan_cores(2, setup.run.threads_per_device);
     return {.link = {message_time(cores), std::numeric_limits<double>::infinity()},
-            .sums = measured_sums(config, cores)};
+            .sums = measured_sums(setup, cores)};
 }
 
 }  // namespace pw

@@ -6,6 +6,6 @@
 namespace pw {
 
 // Measures the cost on two threads of this process. measure_transfer_cost() calls it for backends on the host.
-TransferCost measure_host_transfer_cost(const Config& config);
+TransferCost measure_host_transfer_cost(const Setup& setup);
 
 }  // namespace pw

@@ -108,7 +108,7 @@ void Training::explain() {
     }
     for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
         const int device = plan.graph.holder(stage, microbatch);
-        (void)open_kernels(job.config, devices)(device);  // for this thread
+        (void)open_kernels(job.setup, devices)(device);  // for this thread
         const Task forward = job.plan.shape.task(Op::Forward, stage, microbatch);
         const int layer = devices_[device]->first_not_finite(forward, tensors);
         if (layer < 0)
@@ -124,7 +124,7 @@ void Training::explain() {
 }
 
 void Training::check_numbers(int step) const {
-    if (job.config.run.allow_nan)
+    if (job.setup.run.allow_nan)
         return;
     const std::vector<double>& losses = record_.losses();
     for (std::size_t mb = 0; mb < losses.size(); ++mb)
@@ -132,7 +132,7 @@ void Training::check_numbers(int step) const {
             fail_with(ExitCode::RunFailed,
                       "{}: the loss of micro-batch {} is not finite; the first such layer cannot be found on {}{}\n"
                       "  help: run.backend: cpu finds it",
-                      place_of(step, static_cast<int>(mb)), mb, name_of(job.config.run.backend), kHelpNotFinite);
+                      place_of(step, static_cast<int>(mb)), mb, name_of(job.setup.run.backend), kHelpNotFinite);
     for (int update = 0; update < record_.updates(); ++update) {
         const std::span<const double> squares = record_.squares_of(update);
         for (std::size_t layer = squares.size(); layer-- > 0;)

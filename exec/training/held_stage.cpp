@@ -28,7 +28,7 @@ StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int devic
     share.part = share_of(share.all, share.number, share.holders.size());
     share.is_sharded = is_sharded(job, stage);
     if (may_sum_in_buckets(job, stage))
-        share.buckets = buckets_of(share.all.bytes, job.config.sum_bucket);
+        share.buckets = buckets_of(share.all.bytes, job.setup.sum_bucket);
     if (!share.is_sharded || whole) {
         share.needed = {share.all};
         return share;

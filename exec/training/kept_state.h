@@ -28,7 +28,7 @@ public:
         : kernels_(kernels),
           device_(device),
           stages_(stages),
-          optimizer_(facts_of(job.config.training.optimizer)),
+          optimizer_(facts_of(job.setup.training.optimizer)),
           versions_(job.versions) {}
 
     std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }

@@ -15,11 +15,11 @@
 namespace pw {
 
 bool is_sharded(const Job& job, int stage) {
-    return job.config.training.shard_optimizer && job.plan.shape.devices_of(stage).size() > 1;
+    return job.setup.training.shard_optimizer && job.plan.shape.devices_of(stage).size() > 1;
 }
 
 bool may_sum_in_buckets(const Job& job, int stage) {
-    return job.config.sum_bucket > 0 && may_overlap_sum(job.plan.shape, stage);
+    return job.setup.sum_bucket > 0 && may_overlap_sum(job.plan.shape, stage);
 }
 
 std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& layouts) {
@@ -83,9 +83,9 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     Costs costs;
     costs.edges = edge_bytes(model.layers, job.split, bytes);
     costs.sent_copies = false;
-    costs.optimizer = job.config.training.optimizer;
-    costs.shard_optimizer = job.config.training.shard_optimizer;
-    costs.pair_exposed = job.config.pipeline.pair_exposed;
+    costs.optimizer = job.setup.training.optimizer;
+    costs.shard_optimizer = job.setup.training.shard_optimizer;
+    costs.pair_exposed = job.setup.pipeline.pair_exposed;
     std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);
     return costs;
 }
@@ -101,8 +101,8 @@ Costs Training::prepare_memory() {
         layouts.last = layouts_at(plan.sizes.last(), last_bytes);
         add_last(costs, costs_of(layouts.last, last_bytes));
     }
-    if (job.config.run.transport == RunConfig::Transport::Link)
-        costs.cluster = cluster_of(job.config, {}), add_settings(costs, job.config);
+    if (job.setup.run.transport == RunConfig::Transport::Link)
+        costs.cluster = cluster_of(job.setup, {}), add_settings(costs, job.setup);
     else if (plan.on_ranks)
         costs.sent_copies = true;
     layouts_.emplace(std::move(layouts));

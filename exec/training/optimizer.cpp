@@ -20,7 +20,7 @@ UpdateRule update_rule(const TrainingConfig& training, std::int64_t number, doub
 }
 
 double rate_factor(const Job& job, int stage, std::int64_t number) {
-    const std::int64_t late = number - 1 - job.config.pipeline.synchronous_steps;
+    const std::int64_t late = number - 1 - job.setup.pipeline.synchronous_steps;
     const int steps = anneal_steps_of(job);
     const double delay = job.versions.delay[stage];
     if (late < 0 || late >= steps || delay <= 1)
@@ -54,7 +54,7 @@ void Optimizer::measure(const Task& update) {
 void Optimizer::update(const Task& task, int node, int step) {
     const Barriers& barriers = *on_.plan.barriers;
     if (on_.plan.job.plan.shape.global_norm && barriers.begins(node))
-        on_.kernels.clip_factor(squares_of(task), on_.plan.job.config.training.clip_norm, clip_factor_.data());
+        on_.kernels.clip_factor(squares_of(task), on_.plan.job.setup.training.clip_norm, clip_factor_.data());
     if (barriers.exchanges_weights(node)) {
         const auto sharded = [&](auto act) {
             for (const int stage : barriers.barrier(node)->stages)
@@ -101,7 +101,7 @@ void Optimizer::begin(const Task& task, int step) {
     const int mini_batch = on_.plan.job.plan.shape.mini_batch_of(task.microbatch);
     const std::int64_t number = on_.plan.updates_before(step, mini_batch) + 1;
     const UpdateRule rule =
-        update_rule(on_.plan.job.config.training, number, rate_factor(on_.plan.job, task.stage, number));
+        update_rule(on_.plan.job.setup.training, number, rate_factor(on_.plan.job, task.stage, number));
     const std::byte* weights = memory.weights(memory.newest);
     std::byte* new_weights = memory.weights(memory.newest + 1);
     const bool corrects = on_.plan.job.versions.corrects(task.stage);
@@ -121,8 +121,8 @@ void Optimizer::begin(const Task& task, int step) {
 void Optimizer::average_step(const HeldStage& held, int stage, const std::byte* new_weights) const {
     const Job& job = on_.plan.job;
     std::byte* const old = held.memory.predicted;
-    std::byte* const average = held.step_average(facts_of(job.config.training.optimizer));
-    const double kept = std::pow(job.config.training.correction_decay, 1 / job.versions.back[stage]);
+    std::byte* const average = held.step_average(facts_of(job.setup.training.optimizer));
+    const double kept = std::pow(job.setup.training.correction_decay, 1 / job.versions.back[stage]);
     held.program->predict(old, new_weights, 1, old);         // old - new
     held.program->predict(old, average, -1, old);            // old - new + d
     held.program->predict(average, old, 1 - kept, average);  // d - (1 - g) (old - new + d)
@@ -156,7 +156,7 @@ void Optimizer::end(const Task& task, int step) {
 
 // Returns the states of the next version. If they are not the newest version's, they are made a copy of those.
 OptimizerStates Optimizer::next_states(const HeldStage& held) const {
-    const int newest = held.memory.newest, states = facts_of(on_.plan.job.config.training.optimizer).states;
+    const int newest = held.memory.newest, states = facts_of(on_.plan.job.setup.training.optimizer).states;
     const OptimizerStates old = held.states(newest), next = held.states(newest + 1);
     if (next.first != old.first)
         on_.kernels.copy(old.first, next.first, states * old.apart);

@@ -18,15 +18,15 @@ std::string file_of(const std::string& folder, const std::string& parameter) {
 
 std::string print(const std::vector<int>& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
-void check(const Config& config, const ParameterShape& parameter) {
-    const std::string file = file_of(config.training.initial, parameter.name);
+void check(const Setup& setup, const ParameterShape& parameter) {
+    const std::string file = file_of(setup.training.initial, parameter.name);
     constexpr const char* kHelp = "name a folder that `pipewright run --save` wrote for this model";
     if (!std::filesystem::exists(file))
-        config.fail_at("training.initial", fmt::format("there is no {}", file), kHelp);
+        setup.fail_at("training.initial", fmt::format("there is no {}", file), kHelp);
     if (const std::vector<int> shape = read_npy_shape(file); shape != parameter.shape)
-        config.fail_at("training.initial",
-                       fmt::format("{} has the shape {}, expected {}", file, print(shape), print(parameter.shape)),
-                       kHelp);
+        setup.fail_at("training.initial",
+                      fmt::format("{} has the shape {}, expected {}", file, print(shape), print(parameter.shape)),
+                      kHelp);
 }
 
 }  // namespace
@@ -53,17 +53,17 @@ std::vector<std::vector<float>> read_parameters(const std::string& folder, const
     return all;
 }
 
-void check_initial(const Config& config, const Model& model) {
-    if (config.training.initial.empty())
+void check_initial(const Setup& setup, const Model& model) {
+    if (setup.training.initial.empty())
         return;
-    if (is_half_moved(config.training.initial))
-        config.fail_at("training.initial",
-                       fmt::format("the last run that saved into {} was interrupted: its files may be of two runs",
-                                   config.training.initial),
-                       "save into it again, or name another folder");
+    if (is_half_moved(setup.training.initial))
+        setup.fail_at("training.initial",
+                      fmt::format("the last run that saved into {} was interrupted: its files may be of two runs",
+                                  setup.training.initial),
+                      "save into it again, or name another folder");
     for (std::size_t layer = 0; layer < boost::num_vertices(model.layers); ++layer)
         for (const ParameterShape& parameter : parameters_of(model.layers[layer]))
-            check(config, parameter);
+            check(setup, parameter);
 }
 
 }  // namespace pw

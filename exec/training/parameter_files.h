@@ -1,7 +1,7 @@
 // Files of parameters: FOLDER/NAME.npy, with PyTorch's names and layouts.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "workloads/models/parameters.h"
 
 #include <string>
@@ -19,6 +19,6 @@ std::vector<std::vector<float>> read_parameters(const std::string& folder, const
 
 // Checks that `training.initial` has every parameter of the model in its shape. Throws Error (BadInput) that names
 // the file, its shape and the expected one.
-void check_initial(const Config& config, const Model& model);
+void check_initial(const Setup& setup, const Model& model);
 
 }  // namespace pw

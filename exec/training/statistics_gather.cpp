@@ -61,7 +61,7 @@ void StatisticsGather::gather(const Task& closing) {
     const int mini_batch = shape.mini_batch_of(closing.microbatch);
     held.program->gather_statistics(
         found->second.batches.of(shape.first_of(mini_batch), shape.last_of(mini_batch),
-                                 on_.plan.job.config.training.batch_norm == TrainingConfig::BatchNorm::Deferred),
+                                 on_.plan.job.setup.training.batch_norm == TrainingConfig::BatchNorm::Deferred),
         held.memory.statistics);
 }
 

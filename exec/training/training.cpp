@@ -15,7 +15,7 @@ Training::Training(const RunPlan& the_plan, const RunOptions& options)
       job(the_plan.job),
       model(cut_in_slices(*job.model, job.plan.shape.slices)),
       data([&] {
-          Dataset whole = open_dataset(job.config, *job.model);
+          Dataset whole = open_dataset(job.setup, *job.model);
           whole.cut(job.plan.shape.slices);
           return whole;
       }()),
@@ -97,8 +97,8 @@ void Training::save(DeviceStates all, Checkpoint& checkpoint) const {
         all.messages[rank] = {};
     }
     checkpoint.parameters = without_copies(std::move(all.parameters));
-    checkpoint.states = job.config.training.shard_optimizer ? joined_parts(std::move(all.states))
-                                                            : without_copies(std::move(all.states));
+    checkpoint.states = job.setup.training.shard_optimizer ? joined_parts(std::move(all.states))
+                                                           : without_copies(std::move(all.states));
 }
 
 namespace {
@@ -118,7 +118,7 @@ std::vector<std::vector<float>> Training::resumed_parameters(int layer) const {
 }
 
 std::vector<std::vector<float>> Training::resumed_states(int state, int layer) const {
-    const std::string suffix = state_suffix(facts_of(job.config.training.optimizer), state);
+    const std::string suffix = state_suffix(facts_of(job.setup.training.optimizer), state);
     std::vector<std::vector<float>> values;
     for (const ParameterShape& parameter : parameters_of(owner_of_parameters(job.model->layers, layer))) {
         const auto found = resumed_states_.find(parameter.name + suffix);

@@ -32,14 +32,14 @@ TrainingDevice::TrainingDevice(Training& run, int device)
 }
 
 std::shared_ptr<const Kernels> TrainingDevice::open() {
-    return open_kernels(run_.job.config, run_.job.plan.shape.devices)(device_);
+    return open_kernels(run_.job.setup, run_.job.plan.shape.devices)(device_);
 }
 
 // Opens the kernels with one thread.
 void TrainingDevice::open_bucket_thread() const {
-    Config config = run_.job.config;
-    config.run.threads_per_device = 1;
-    (void)open_kernels(config, run_.job.plan.shape.devices)(device_);
+    Setup setup = run_.job.setup;
+    setup.run.threads_per_device = 1;
+    (void)open_kernels(setup, run_.job.plan.shape.devices)(device_);
 }
 
 void TrainingDevice::prepare() {
@@ -82,7 +82,7 @@ void TrainingDevice::place(const Buffer& buffer, std::byte* address) {
 }
 
 StageProgram::Values TrainingDevice::initial_values() const {
-    const TrainingConfig& training = run_.job.config.training;
+    const TrainingConfig& training = run_.job.setup.training;
     const LayerGraph& graph = run_.job.model->layers;
     return [&](int layer) {
         if (run_.plan.resumed != nullptr)
@@ -107,7 +107,7 @@ void TrainingDevice::begin() {
     kept_.emplace(*kernels_, device_, stages_, run_.job);
     if (bucket_thread_)
         buckets_.emplace(on, *sums_, *bucket_thread_, run_.synchronise_ranks(), run_.fetches_across());
-    const int states = facts_of(run_.job.config.training.optimizer).states;
+    const int states = facts_of(run_.job.setup.training.optimizer).states;
     for (const auto& [stage, held] : stages_) {
         if (!held.memory.has_weights())  // a stage without parameters
             continue;
@@ -222,7 +222,7 @@ GradientPart& TrainingDevice::part_of(const Task& task) {
 const std::byte* TrainingDevice::weights_for(const Task& task, int version) {
     const HeldStage& held = stages_.at(task.stage);
     const StageMemory& memory = held.memory;
-    const TrainingConfig& training = run_.job.config.training;
+    const TrainingConfig& training = run_.job.setup.training;
     if (const double back = back_of(task, run_.job.versions, run_.job.plan);
         back > 0 && memory.predicted != nullptr && memory.states(0) != nullptr) {
         held.program->predict(memory.weights(version), held.step_average(facts_of(training.optimizer)), back,
@@ -266,7 +266,7 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     places.statistics = held.saves ? memory.left_statistics[mb] : memory.statistics;
     places.gradients = part_of(task).block;
     places.labels = batch_.labels(mb);
-    places.training_seed = run_.job.config.training.seed;
+    places.training_seed = run_.job.setup.training.seed;
     places.first_sample = run_.first_sample(step_, mb);
     places.loss = batch_.loss(mb);
     bind_earlier(task);
@@ -317,7 +317,7 @@ void TrainingDevice::compute(const Task& task, int node) {
             if (places.data != nullptr)
                 kernels_->load_data(run_.data, batch_.samples(mb), places.data);
             program.forward(places, held.saves);
-            if (program.has_loss() && works_at_once() && !job.config.run.allow_nan && !std::isfinite(*places.loss))
+            if (program.has_loss() && works_at_once() && !job.setup.run.allow_nan && !std::isfinite(*places.loss))
                 run_.refuse_loss(step_, mb);
             break;
         case Op::Recompute:

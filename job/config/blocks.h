@@ -17,7 +17,6 @@ inline constexpr int kMostDevices = 1'000'000;
 inline constexpr int kMostStages = 65'536;
 inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of one tensor or one set of weights
 inline constexpr int kMostAdapters = 1024;             // of a host
-inline constexpr std::int64_t kMostBatches = 1'000'000;
 
 struct ConfigBlock {
     std::string_view name;
@@ -135,8 +134,6 @@ std::vector<int> read_recompute(const Yaml& recompute, int stages);
 // Makes the plan's devices of those of the cluster: one for each stage of the pipeline. Notes mistakes of degrees that
 // do not fit the cluster, the model or the mini-batch.
 void group_devices(const Yaml& root, Config& config);
-// Returns the config as its file has it, with the devices of the cluster.
-Config ungrouped(Config config);
 
 // Reads the block `sweep`. Every axis has values. Whether its key exists is checked when an override is loaded.
 std::vector<SweepAxis> read_sweep(const Yaml& sweep);

@@ -1,6 +1,7 @@
 // Defaults that depend on the schedule, the launcher and other keys.
 #include "job/config/blocks.h"
 #include "job/config/read.h"
+#include "job/setup/rank_groups.h"
 
 #include <fmt/ranges.h>
 
@@ -208,7 +209,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
                                                "remove 'pipeline.split'");
     }
     root.source().throw_if_mistaken();
-    config.yaml = print_config(is_transformer(config) ? ungrouped(config) : config);
+    config.yaml = print_config(config);
     return std::move(config);
 }
 

@@ -204,8 +204,9 @@ constexpr auto& member_of(auto& owner) {
         return member_of<rest...>(owner.*first);
 }
 
+// What a config inherits is a member of the config.
 template <class Owner, class Member>
-Owner owner_of(Member Owner::*);
+std::conditional_t<std::is_base_of_v<Owner, Config>, Config, Owner> owner_of(Member Owner::*);
 
 // The types of the struct in which a chain of pointers to members begins, and of the member at its end.
 template <auto first, auto... rest>

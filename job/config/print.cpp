@@ -28,7 +28,9 @@ std::string quoted(const std::string& text) {
     return result + '"';
 }
 
-std::string print_config(const Config& config) {
+namespace {
+
+std::string print_blocks(const Config& config) {
     const Config usual;
     std::string out;
     for (const ConfigBlock& block : config_blocks()) {
@@ -42,7 +44,27 @@ std::string print_config(const Config& config) {
     return out;
 }
 
-Config with_paths_from(Config config, const std::string& folder) {
+}  // namespace
+
+std::string print_config(const Config& config) {
+    if (!is_transformer(config))
+        return print_blocks(config);
+    Config of_ranks = config;
+    of_ranks.cluster.devices = config.parallel.ranks->devices;  // as the file has them
+    return print_blocks(of_ranks);
+}
+
+Config config_of(const Setup& setup) {
+    Config config;
+    static_cast<Setup&>(config) = setup;
+    config.search.mini_batch = setup.pipeline.mini_batch;
+    return config;
+}
+
+std::string print_setup(const Setup& setup) { return print_config(config_of(setup)); }
+
+Setup with_paths_from(const Setup& setup, const std::string& folder) {
+    Config config = config_of(setup);
     const auto from = std::filesystem::absolute(folder).lexically_normal();
     for (const ConfigBlock& block : config_blocks())
         for (const ConfigKey& key : block.keys) {

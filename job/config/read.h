@@ -3,6 +3,7 @@
 #pragma once
 
 #include "job/config/config.h"
+#include "job/setup/plan_defaults.h"
 #include "workloads/text/yaml.h"
 
 #include <memory>
@@ -28,13 +29,6 @@ struct WrittenConfig {
 // Applies the overrides and reads every key. Paths are relative to `folder`.
 WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& folder,
                           const std::vector<std::string>& set);
-
-// The defaults that follow from the schedule: stages per device, or, if the schedule is a file, all numbers of its
-// plan. 0 means not known.
-struct PlanDefaults {
-    int chunks = 1;
-    int stages = 0, devices = 0, micro_batches = 0;
-};
 
 // Completes a config for a process that is one of `ranks`. Throws Error (BadInput) with all mistakes, including those
 // of the text.

@@ -37,16 +37,65 @@ constexpr KeyValue<Config> counts_key(std::int64_t most, std::int64_t least = 1)
     return value;
 }
 
+// Reads what is one value for all stages, or a list with one for each device of the pipeline.
+template <class T, class Read>
+std::vector<std::vector<T>> read_values(const Yaml& at, Read read) {
+    return read_different<std::vector<T>>(at, [&](const Yaml& item) {
+        if (!item.is_list())
+            return std::vector<T>{read(item)};
+        std::vector<T> values;
+        for (const Yaml& of_device : item.items())
+            values.push_back(read(of_device));
+        if (values.size() < 2)
+            item.complain(fmt::format("'{}' has {} values", item.path(), values.size()),
+                          "write a value for all stages without brackets, or one for each device of the pipeline");
+        return values;
+    });
+}
+
+template <class T, class Print>
+std::string print_values(const std::vector<std::vector<T>>& items, Print print) {
+    return print_list(items, [&](const std::vector<T>& values) {
+        return values.size() == 1 ? print(values.front()) : print_list(values, print);
+    });
+}
+
+std::string schema_of_values(const std::string& value) {
+    return fmt::format(R"({{"type": "array", "minItems": 1, "items": {{"anyOf": [{}, {{"type": "array", "minItems": 2,
+                       "items": {}}}]}}}})",
+                       value, value);
+}
+
+template <int least, int most>
+std::string schema_of_numbers() {
+    return schema_of_values(fmt::format(R"({{"type": "integer", "minimum": {}, "maximum": {}}})", least, most));
+}
+
+// Degrees to try that may differ between stages.
+template <auto member, int least, int most>
+constexpr KeyValue<Config> values_key() {
+    return {special("a list, each a number, or a list with a number for each device of the pipeline", "%",
+                    schema_of_numbers<least, most>),
+            [](const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+                config.search.*member = read_values<int>(
+                    at, [](const Yaml& item) { return static_cast<int>(item.integer(least, least, most)); });
+            },
+            [](const Config& config) {
+                const auto& items = config.search.*member;
+                return items.empty() ? "" : print_values(items, [](int value) { return std::to_string(value); });
+            }};
+}
+
 // Stages that are recomputed, or for transformers on a cluster what is.
 void read_recompute_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     SearchConfig& search = config.search;
     if (!searches_cluster(config))
         search.recompute = at.choice(search.recompute);
     else if (at.is_text())
-        search.recomputed = {at.choice(RecomputeKind::None)};
+        search.recomputed = {{at.choice(RecomputeKind::None)}};
     else
         search.recomputed =
-            read_different<RecomputeKind>(at, [](const Yaml& item) { return item.choice(RecomputeKind::None); });
+            read_values<RecomputeKind>(at, [](const Yaml& item) { return item.choice(RecomputeKind::None); });
 }
 
 std::string print_recompute_of_search(const Config& config) {
@@ -54,7 +103,7 @@ std::string print_recompute_of_search(const Config& config) {
         return std::string(name_of(config.search.recompute));
     return config.search.recomputed.empty()
                ? ""
-               : print_list(config.search.recomputed, [](RecomputeKind kind) { return std::string(name_of(kind)); });
+               : print_values(config.search.recomputed, [](RecomputeKind kind) { return std::string(name_of(kind)); });
 }
 
 constexpr std::string_view kCheapestLayers = "auto";
@@ -189,9 +238,10 @@ constexpr ConfigKey kSearchKeys[] = {
      "those with equally many devices per stage; see [schedules.md](schedules.md#replicas)",
      kOfLayers},
     {"recompute",
-     {special("`none`, `all`, `auto`; for transformers `[none, selective, norms, full]`",
-              R"({"anyOf": [{"enum": ["none", "all", "auto", "selective", "norms", "full"]}, {"type": "array",
-                "items": {"enum": ["none", "selective", "norms", "full"]}}]})"),
+     {special("`none`, `all`, `auto`; for transformers a list of `none`, `selective`, `norms`, `full`, and of lists "
+              "with one for each device of the pipeline",
+              R"({"anyOf": [{"enum": ["none", "all", "auto", "selective", "norms", "full"]}, %]})",
+              [] { return schema_of_values(R"({"enum": ["none", "selective", "norms", "full"]})"); }),
       read_recompute_of_search, print_recompute_of_search},
      KeyShown::Always,
      "`none`; for `piper` `auto`; for transformers `[none, norms, full]`, and `selective` with unfused attention",
@@ -222,18 +272,19 @@ constexpr ConfigKey kSearchKeys[] = {
      "`[0]`",
      "with `recompute`: values of `pipeline.recompute_ahead` to try",
      kOfLayers},
-    {"tensor", counts_key<kSearch, &Search::tensor>(kHighest), KeyShown::IfSet,
-     "powers of two up to the devices of a host or domain", "degrees of `parallel.tensor` to try", kOfClusters},
+    {"tensor", values_key<&Search::tensor, 1, kHighest>(), KeyShown::IfSet,
+     "powers of two up to the devices of a host or domain",
+     "degrees of `parallel.tensor` to try; `[2, [4, 1]]`: 2, and in pipelines of two devices 4 and 1", kOfClusters},
     {"pipeline", counts_key<kSearch, &Search::pipeline>(kHighest), KeyShown::IfSet,
      "divisors of the blocks, or of the blocks and two, and powers of two", "degrees of `parallel.pipeline`",
      kOfClusters},
-    {"context", counts_key<kSearch, &Search::context>(kHighest), KeyShown::IfSet,
+    {"context", values_key<&Search::context, 1, kHighest>(), KeyShown::IfSet,
      "powers of two up to 8, with at least 1024 tokens for each device", "degrees of `parallel.context`", kOfClusters},
     {"expert", counts_key<kSearch, &Search::expert>(kHighest), KeyShown::IfSet, "divisors of the number of experts",
      "degrees of `parallel.expert`", kOfClusters},
     {"chunks", counts_key<kSearch, &Search::chunks>(kMostStages), KeyShown::IfSet,
      "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
-    {"zero", counts_key<kSearch, &Search::zero>(3, 0), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
+    {"zero", values_key<&Search::zero, 0, 3>(), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
      kOfClusters},
     {"unequal_blocks", flag_key<kSearch, &Search::unequal_blocks>(), KeyShown::Always, "",
      "`false`: all stages have as equal numbers of blocks as possible", kOfClusters},
@@ -250,7 +301,7 @@ constexpr ConfigKey kSearchKeys[] = {
     {"tensor_parallel", flag_key<kSearch, &Search::tensor_parallel>(), KeyShown::Always, "",
      "`false`: no layer is shared by several devices", kReadBy<Objective::Piper>},
     {"profile_batch",
-     if_given(integer_key<kSearch, &Search::profile_batch>(1, kMostSamples)),
+     if_given(integer_key<&Config::workload, &WorkloadConfig::profile_batch>(1, kMostSamples)),
      KeyShown::IfSet,
      "none; for `pipedream` `mini_batch`",
      "number of samples of the times and sizes of a [model from a file](#models-from-files), if the file does not have "

@@ -14,13 +14,13 @@ namespace pw {
 // Returns the plans of choices with balanced numbers of blocks; nothing where `limits` refuse it or it is no plan. The
 // processes of the team call it together.
 std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const ClusterChoice*>& equal,
-                                                       const Config& config, const ClusterLimits& limits,
+                                                       const SearchSetup& setup, const ClusterLimits& limits,
                                                        const Deadline& deadline);
 
 // Moves single blocks as long as that makes the plan better. Starts from the balanced plan, or from equal numbers if
 // the balanced plan does not fit and equal numbers may. The processes of the team call it together; `is_over` is asked
 // between moves.
-ClusterPlan with_moved_blocks(ClusterPlan balanced, const ChoiceBounds& bounds, const Config& config,
+ClusterPlan with_moved_blocks(ClusterPlan balanced, const ChoiceBounds& bounds, const SearchSetup& setup,
                               const ClusterLimits& limits, const Deadline& deadline,
                               const std::function<bool()>& is_over);
 

@@ -35,11 +35,11 @@ public:
         const auto is_faster = [&](const ChoiceBounds& bounds) { return bounds.expected_moved < state_.limit_of(1); };
         std::vector<std::size_t> order = in_order(state_.bounds, is_faster, &ChoiceBounds::expected_moved);
         std::erase_if(order, [&](std::size_t index) {
-            return searched_schedule(state_.config, state_.choices[index].schedule).needs_costs ||
+            return searched_schedule(state_.setup, state_.choices[index].schedule).needs_costs ||
                    state_.refuses(state_.choices[index]);
         });
         // On unlike devices, balanced numbers make most choices faster: the best ones are those of balanced plans.
-        const bool are_alike = state_.config.parallel.ranks->are_alike;
+        const bool are_alike = state_.setup.parallel.ranks->are_alike;
         std::set<std::tuple<DegreesKey, std::string, int>> kinds;
         std::erase_if(order, [&](std::size_t index) {
             const ClusterChoice& choice = state_.choices[index];
@@ -52,7 +52,7 @@ public:
         for (auto& [index, start] : starts) {
             if (state_.bounds[index].least_moved >= state_.limit_of(1) || state_.is_over())
                 continue;
-            ClusterPlan plan = with_moved_blocks(std::move(start), state_.bounds[index], state_.config, state_.limits,
+            ClusterPlan plan = with_moved_blocks(std::move(start), state_.bounds[index], state_.setup, state_.limits,
                                                  state_.deadline, [&] { return state_.is_over(); });
             if (plan.fits && !has_better(state_.result.plans, state_.choices[index], plan))
                 state_.add(std::move(plan));
@@ -77,9 +77,9 @@ private:
             if (state_.bounds[index].least_moved >= state_.limit_of(1) || state_.refuses(state_.choices[index]))
                 continue;
             open.push_back(index);
-            count += searched_schedule(state_.config, state_.choices[index].schedule).needs_costs
+            count += searched_schedule(state_.setup, state_.choices[index].schedule).needs_costs
                          ? kMostDivisions + 1
-                         : divisions_of(state_.config.workload.transformer->layers, state_.choices[index].stages(),
+                         : divisions_of(state_.setup.workload.transformer->layers, state_.choices[index].stages(),
                                         kMostDivisions + 1);
             if (count > kMostDivisions)
                 return;
@@ -88,8 +88,7 @@ private:
         for (const std::size_t index : open) {
             if (state_.is_over())
                 return;
-            for (BoundedDivision& division :
-                 bounded_divisions(state_.config, state_.choices[index], state_.limit_of(1)))
+            for (BoundedDivision& division : bounded_divisions(state_.setup, state_.choices[index], state_.limit_of(1)))
                 divisions.emplace_back(std::move(division), index);
         }
         std::ranges::stable_sort(divisions, {}, [](const auto& one) { return one.first.step_time; });
@@ -109,7 +108,7 @@ private:
             std::vector<const ClusterChoice*> tried;
             for (const ClusterChoice& choice : batch)
                 tried.push_back(&choice);
-            std::vector<Attempt> attempts = attempts_at(tried, state_.config, state_.limits, state_.deadline);
+            std::vector<Attempt> attempts = attempts_at(tried, state_.setup, state_.limits, state_.deadline);
             for (std::size_t k = 0; k < attempts.size(); ++k)
                 if (std::optional<ClusterPlan>& plan = attempts[k].plan; plan && plan->fits) {
                     check_lower_bound(least[k], plan->step_time, print(plan->choice));
@@ -133,7 +132,7 @@ private:
             for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
                 batch.push_back(&state_.choices[order[next]]);
             std::vector<std::optional<ClusterPlan>> found =
-                balanced_plans(batch, state_.config, state_.limits, state_.deadline);
+                balanced_plans(batch, state_.setup, state_.limits, state_.deadline);
             for (std::size_t k = 0; k < found.size(); ++k)
                 if (found[k])
                     plans.emplace_back(order[first + k], std::move(*found[k]));

@@ -64,8 +64,8 @@ bool has_same_places(const Shape& a, const Shape& b) {
 // stages on the same devices have the same ones.
 class CostsOfGroup {
 public:
-    CostsOfGroup(const Config& config, const ClusterChoice& one)
-        : chosen_(config_of(config, one)),
+    CostsOfGroup(const SearchSetup& setup, const ClusterChoice& one)
+        : chosen_(setup_of(setup, one)),
           layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
           profile_(makes_of_plan(chosen_).empty() ? in_cluster(std::move(layers_.profile), chosen_)
                                                   : profile_of(chosen_, layers_.model)),
@@ -89,6 +89,8 @@ public:
             parts_->first_saved = parts_->least_saved = saved(0);
             for (int block = 1; block < blocks; ++block)
                 parts_->least_saved = std::min(parts_->least_saved, saved(block));
+            if (!chosen_.parallel.of_stages.empty())
+                parts_->least_saved = 0;  // what is recomputed, and by which share, differs by device
         }
         return parts_ ? &*parts_ : nullptr;
     }
@@ -122,7 +124,7 @@ public:
     }
 
 private:
-    Config chosen_;
+    Setup chosen_;
     ProfiledModel layers_;
     Profile profile_;
     std::shared_ptr<const Cluster> cluster_;
@@ -134,9 +136,9 @@ private:
 
 class ChoiceBounder {
 public:
-    ChoiceBounder(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+    ChoiceBounder(const SearchSetup& setup, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
                   const SearchTeam& team)
-        : config_(config), choices_(choices), on_all_(on_all), team_(team) {
+        : setup_(setup), choices_(choices), on_all_(on_all), team_(team) {
         result_.of.resize(choices.size());
     }
 
@@ -159,7 +161,7 @@ private:
     void make_order_facts() {
         std::vector<OrderKey> keys;
         for (const ClusterChoice& choice : choices_)
-            if (const OrderKey key = order_key(choice, config_.search.mini_batch); facts_.try_emplace(key).second)
+            if (const OrderKey key = order_key(choice, setup_.search.mini_batch); facts_.try_emplace(key).second)
                 keys.push_back(key);
         std::vector<char> made(keys.size(), 0);
         on_all_("orders", keys.size(), [&](std::size_t index) {
@@ -183,8 +185,8 @@ private:
         });
     }
 
-    const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(config_, std::get<0>(key)); }
-    ScheduleOptions options() const { return schedule_options_of(config_); }
+    const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(setup_, std::get<0>(key)); }
+    ScheduleOptions options() const { return schedule_options_of(setup_); }
 
     static void write(Packet& packet, const OrdersOfKey& orders) {
         put(packet, orders.too_large);
@@ -233,7 +235,7 @@ private:
     }
 
     const OrdersOfKey& orders_of(const ClusterChoice& choice) const {
-        return facts_.find(order_key(choice, config_.search.mini_batch))->second;
+        return facts_.find(order_key(choice, setup_.search.mini_batch))->second;
     }
 
     void bound_group(std::size_t begin, std::size_t end) {
@@ -243,7 +245,7 @@ private:
             if (facts == nullptr)
                 continue;
             if (!group)
-                group.emplace(config_, choices_[index]);
+                group.emplace(setup_, choices_[index]);
             const Costs& costs = group->of(facts->shape);
             ChoiceBounds& bounds = result_.of[index];
             bounds.is_defined = true;
@@ -256,7 +258,7 @@ private:
 
     void bound_splits(const OrderFacts& facts, const Costs& costs, CostsOfGroup& group, ChoiceBounds& bounds) const {
         const SplitParts* const parts =
-            config_.search.unequal_blocks && facts.shape.stages > 1 ? group.parts() : nullptr;
+            setup_.search.unequal_blocks && facts.shape.stages > 1 ? group.parts() : nullptr;
         if (parts == nullptr)
             return;
         const SplitBounds of_splits = bounds_of_splits(facts, costs, *parts, group.devices(), bounds.fits);
@@ -268,7 +270,7 @@ private:
             bounds.expected_moved = std::max(bounds.least_moved, bounds.step_time - of_splits.gain);
     }
 
-    const Config& config_;
+    const SearchSetup& setup_;
     const std::vector<ClusterChoice>& choices_;
     const WorkOnAll& on_all_;
     const SearchTeam& team_;
@@ -276,16 +278,16 @@ private:
     BoundsOfChoices result_;
 };
 
-std::unique_ptr<const OrderFacts> facts_of(const Config& config, const ClusterChoice& choice) {
-    return order_facts(searched_schedule(config, choice.schedule),
-                       shape_of(order_key(choice, config.search.mini_batch)), schedule_options_of(config));
+std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const ClusterChoice& choice) {
+    return order_facts(searched_schedule(setup, choice.schedule), shape_of(order_key(choice, setup.search.mini_batch)),
+                       schedule_options_of(setup));
 }
 
 }  // namespace
 
-std::vector<int> balanced_blocks(const Config& config, const ClusterChoice& choice) {
-    const auto facts = facts_of(config, choice);
-    CostsOfGroup group(config, choice);
+std::vector<int> balanced_blocks(const SearchSetup& setup, const ClusterChoice& choice) {
+    const auto facts = facts_of(setup, choice);
+    CostsOfGroup group(setup, choice);
     return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(), false).balanced;
 }
 
@@ -300,12 +302,12 @@ std::int64_t divisions_of(int blocks, int stages, std::int64_t most) {
     return std::min(most, static_cast<std::int64_t>(count + 0.5));
 }
 
-std::vector<BoundedDivision> bounded_divisions(const Config& config, const ClusterChoice& choice, Ns limit) {
-    const auto facts = facts_of(config, choice);
+std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const ClusterChoice& choice, Ns limit) {
+    const auto facts = facts_of(setup, choice);
     ClusterChoice even = choice;
     even.blocks.clear();
-    const CostsOfGroup group(config, even);
-    const int stages = choice.stages(), all = config.workload.transformer->layers;
+    const CostsOfGroup group(setup, even);
+    const int stages = choice.stages(), all = setup.workload.transformer->layers;
     std::vector<BoundedDivision> divisions;
     std::vector<int> blocks(static_cast<std::size_t>(stages), 0);
     const std::function<void(int, int)> divide = [&](int stage, int rest) {
@@ -326,12 +328,12 @@ std::vector<BoundedDivision> bounded_divisions(const Config& config, const Clust
     return divisions;
 }
 
-std::vector<ClusterChoice> moves_of(const Config& config, const ClusterChoice& choice, unsigned seed,
+std::vector<ClusterChoice> moves_of(const SearchSetup& setup, const ClusterChoice& choice, unsigned seed,
                                     std::size_t most) {
-    const auto facts = facts_of(config, choice);
+    const auto facts = facts_of(setup, choice);
     ClusterChoice even = choice;
     even.blocks.clear();
-    CostsOfGroup group(config, even);
+    CostsOfGroup group(setup, even);
     std::vector<std::vector<int>> moves =
         moves_of(choice.blocks, *facts, group.of(facts->shape), *group.parts(), group.devices(), seed);
     moves.resize(std::min(moves.size(), most));
@@ -349,9 +351,9 @@ Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConf
     return worst;
 }
 
-BoundsOfChoices bounds_of(const Config& config, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
                           const SearchTeam& team) {
-    return ChoiceBounder(config, choices, on_all, team).made();
+    return ChoiceBounder(setup, choices, on_all, team).made();
 }
 
 }  // namespace pw

@@ -1,7 +1,7 @@
 #include "search/clusters/cluster_choice.h"
 
-#include "job/config/blocks.h"
 #include "job/plan.h"
+#include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "search/plans/plan_choice.h"
 
@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -27,32 +28,32 @@ enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, Experts, Stag
 struct MisfitRow {
     Misfit misfit;
     const char* key;
-    std::string (*fact)(const Config& config);
+    std::string (*fact)(const SearchSetup& setup);
     const char* help;
 };
 
 constexpr MisfitRow kMisfits[] = {
     {Misfit::Heads, "search.tensor",
-     [](const Config& config) {
-         const Transformer& model = *config.workload.transformer;
+     [](const SearchSetup& setup) {
+         const Transformer& model = *setup.workload.transformer;
          return fmt::format("no degree of tensor divides the {} heads of {}", model.heads, model.name);
      },
      "write divisors of the heads"},
     {Misfit::Sequence, "search.context",
-     [](const Config& config) {
+     [](const SearchSetup& setup) {
          return fmt::format("no degree of context divides the {} tokens of a sequence",
-                            config.workload.options.sequence_length);
+                            setup.workload.options.sequence_length);
      },
      "write divisors of workload.sequence_length"},
     {Misfit::Devices, "search",
-     [](const Config& config) {
+     [](const SearchSetup& setup) {
          return fmt::format("no product of tensor, pipeline and context divides the {} devices of the cluster",
-                            config.parallel.ranks->devices.size());
+                            setup.parallel.ranks->devices.size());
      },
      "list more degrees in search.tensor, search.pipeline or search.context, or leave one of these keys out"},
     {Misfit::Experts, "search.expert",
-     [](const Config& config) {
-         const Transformer& model = *config.workload.transformer;
+     [](const SearchSetup& setup) {
+         const Transformer& model = *setup.workload.transformer;
          return model.experts ? fmt::format(
                                     "no degree of expert divides the {} experts of {} and the devices of a "
                                     "stage",
@@ -61,18 +62,18 @@ constexpr MisfitRow kMisfits[] = {
      },
      "list 1, or leave the key out"},
     {Misfit::Stages, "search.chunks",
-     [](const Config& config) {
+     [](const SearchSetup& setup) {
          return fmt::format(
              "{} cannot place any of these numbers of stages on their devices, or the {} blocks do not "
              "fill them",
-             fmt::join(searched_schedules(config), ", "), config.workload.transformer->layers);
+             fmt::join(searched_schedules(setup), ", "), setup.workload.transformer->layers);
      },
      "list other numbers of chunks, or schedules that take them (search.schedules; `pipewright list schedules` says "
      "how many stages a device has)"},
     {Misfit::MiniBatch, "search.mini_batch",
-     [](const Config& config) {
+     [](const SearchSetup& setup) {
          return fmt::format("{} sequences cannot be divided among the replicas in equal micro-batches",
-                            config.search.mini_batch);
+                            setup.search.mini_batch);
      },
      "write a multiple of the replicas, or list larger degrees or smaller search.micro_batch_sizes"}};
 
@@ -82,36 +83,66 @@ bool takes_stages(const Schedule& schedule, const ClusterChoice& choice) {
     return schedule.placement.fits(choice.stages(), choice.degrees.pipeline) && (choice.chunks > 1 || !is_looped);
 }
 
-bool takes_sequence(const Config& config, int tensor) {
-    const bool may_be_sequence = !config.places.contains("parallel.sequence") || config.parallel.degrees.sequence;
+// Whether one device has each stage: then stages may have unlike degrees.
+bool has_one_holder(const Schedule& schedule, const ClusterChoice& choice, std::int64_t micro_batches) {
+    Shape shape;
+    shape.devices = choice.degrees.pipeline;
+    shape.stages = choice.stages();
+    shape.microbatches = static_cast<int>(micro_batches);
+    try {
+        shape = placed(schedule, std::move(shape));
+    } catch (const Error&) {
+        return false;
+    }
+    for (int stage = 0; stage < shape.stages; ++stage)
+        if (shape.devices_of(stage).size() != 1)
+            return false;
+    return true;
+}
+
+bool takes_sequence(const SearchSetup& setup, int tensor) {
+    const bool may_be_sequence = !setup.places.contains("parallel.sequence") || setup.parallel.degrees.sequence;
     return tensor > 1 && may_be_sequence;
 }
 
 // Completes a choice whose degrees, schedule and size are set.
-Misfit complete_choice(const Config& config, ClusterChoice& choice) {
+Misfit complete_choice(const SearchSetup& setup, ClusterChoice& choice) {
     Parallel& degrees = choice.degrees;
-    const Transformer& model = *config.workload.transformer;
-    if (model.heads % degrees.tensor != 0)
-        return Misfit::Heads;
-    if (config.workload.options.sequence_length % degrees.context != 0)
-        return Misfit::Sequence;
-    const auto devices = static_cast<std::int64_t>(config.parallel.ranks->devices.size());
-    const std::int64_t of_replica = std::int64_t{degrees.tensor} * degrees.context * degrees.pipeline;
+    const Transformer& model = *setup.workload.transformer;
+    std::vector<Parallel*> of_all{&degrees};
+    for (Parallel& of_device : choice.of_stages)
+        of_all.push_back(&of_device);
+    std::int64_t of_replica =
+        choice.of_stages.empty() ? std::int64_t{degrees.tensor} * degrees.context * degrees.pipeline : 0;
+    for (const Parallel& of_device : choice.of_stages)
+        of_replica += std::int64_t{of_device.tensor} * of_device.context;
+    for (const Parallel* of : of_all)
+        if (model.heads % of->tensor != 0)
+            return Misfit::Heads;
+    for (const Parallel* of : of_all)
+        if (setup.workload.options.sequence_length % of->context != 0)
+            return Misfit::Sequence;
+    const auto devices = static_cast<std::int64_t>(setup.parallel.ranks->devices.size());
     if (devices % of_replica != 0)
         return Misfit::Devices;
-    degrees.data = static_cast<int>(devices / of_replica);
-    if (degrees.zero > 0 && degrees.zero_group > 0 && degrees.replicas() % degrees.zero_group != 0)
-        return Misfit::Devices;
-    if (degrees.expert > 1 &&
-        (!model.experts || model.experts->count % degrees.expert != 0 || degrees.holders() % degrees.expert != 0))
-        return Misfit::Experts;
+    for (Parallel* of : of_all) {
+        of->data = static_cast<int>(devices / of_replica);
+        of->sequence = takes_sequence(setup, of->tensor);
+        if (of->zero > 0 && of->zero_group > 0 && of->replicas() % of->zero_group != 0)
+            return Misfit::Devices;
+        if (of->expert > 1 &&
+            (!model.experts || model.experts->count % of->expert != 0 || of->holders() % of->expert != 0))
+            return Misfit::Experts;
+    }
     if (slots_of_stages(model.layers, choice.stages()) < choice.stages() ||
-        !takes_stages(searched_schedule(config, choice.schedule), choice))
+        !takes_stages(searched_schedule(setup, choice.schedule), choice))
         return Misfit::Stages;
     const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
-    if (config.search.mini_batch % each != 0 || config.search.mini_batch / each > kMostBatches)
+    if (setup.search.mini_batch % each != 0 || setup.search.mini_batch / each > kMostBatches)
         return Misfit::MiniBatch;
-    degrees.sequence = takes_sequence(config, degrees.tensor);
+    if (!choice.of_stages.empty() &&
+        !has_one_holder(searched_schedule(setup, choice.schedule), choice, setup.search.mini_batch / each))
+        return Misfit::Stages;
     return Misfit::None;
 }
 
@@ -127,19 +158,28 @@ std::vector<int> numbers_that(int most, Fits fits) {
 bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
 
 // Whether all stages have as many blocks, where the embedding and the head may count as blocks.
-bool divides_blocks(const Config& config, int stages) {
-    return slots_of_stages(config.workload.transformer->layers, stages) % stages == 0;
+bool divides_blocks(const SearchSetup& setup, int stages) {
+    return slots_of_stages(setup.workload.transformer->layers, stages) % stages == 0;
 }
 
 // Stages of equally many blocks; and powers of two, since few models have a number of blocks that clusters divide.
-bool is_usual_pipeline(const Config& config, int stages) {
-    return divides_blocks(config, stages) || (is_power_of_two(stages) && stages <= config.workload.transformer->layers);
+bool is_usual_pipeline(const SearchSetup& setup, int stages) {
+    return divides_blocks(setup, stages) || (is_power_of_two(stages) && stages <= setup.workload.transformer->layers);
 }
 
 // Stages of equally many blocks, unless the devices do not have equally many either.
-bool are_usual_chunks(const Config& config, int pipeline, int chunks) {
-    return chunks == 1 || divides_blocks(config, pipeline * chunks) ||
-           (!divides_blocks(config, pipeline) && is_usual_pipeline(config, pipeline * chunks));
+bool are_usual_chunks(const SearchSetup& setup, int pipeline, int chunks) {
+    return chunks == 1 || divides_blocks(setup, pipeline * chunks) ||
+           (!divides_blocks(setup, pipeline) && is_usual_pipeline(setup, pipeline * chunks));
+}
+
+// Values of all stages.
+template <class T>
+std::vector<std::vector<T>> of_all_stages(const std::vector<T>& values) {
+    std::vector<std::vector<T>> items;
+    for (const T& value : values)
+        items.push_back({value});
+    return items;
 }
 
 // The values to try: those of the config, else the usual ones.
@@ -149,58 +189,70 @@ std::vector<T> listed_or(const std::vector<T>& listed, std::vector<T> usual) {
 }
 
 struct ClusterLists {
-    std::vector<int> tensor, pipeline, context, expert, sizes, zero;
-    std::vector<RecomputeKind> recompute;
+    std::vector<int> pipeline, expert, sizes;
+    std::vector<std::vector<int>> tensor, context, zero;  // of all stages, or of each device
+    std::vector<std::vector<RecomputeKind>> recompute;
 };
 
-ClusterLists lists_of(const Config& config) {
-    const SearchConfig& search = config.search;
-    const Transformer& model = *config.workload.transformer;
-    const auto devices = static_cast<int>(config.parallel.ranks->devices.size());
-    const int domain = std::min(devices, transformer_job_of(config).fabric.domain);
-    const int tokens = config.workload.options.sequence_length;
+// Returns the different values of all items.
+std::vector<int> values_in(const std::vector<std::vector<int>>& items) {
+    std::set<int> values;
+    for (const std::vector<int>& item : items)
+        values.insert(item.begin(), item.end());
+    return {values.begin(), values.end()};
+}
+
+ClusterLists lists_of(const SearchSetup& setup) {
+    const SearchConfig& search = setup.search;
+    const Transformer& model = *setup.workload.transformer;
+    const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
+    const int domain = std::min(devices, transformer_job_of(setup).fabric.domain);
+    const int tokens = setup.workload.options.sequence_length;
     std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Norms, RecomputeKind::Full};
-    if (config.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
+    if (setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
         recompute.insert(recompute.begin() + 1, RecomputeKind::Selective);
-    return {listed_or(search.tensor, numbers_that(domain, is_power_of_two)),
+    return {
+        .pipeline =
             listed_or(search.pipeline, numbers_that(std::min(devices, model.layers + 2),
-                                                    [&](int stages) { return is_usual_pipeline(config, stages); })),
-            listed_or(search.context, numbers_that(kMostUsualContext,
-                                                   [&](int degree) {
-                                                       return is_power_of_two(degree) &&
-                                                              (degree == 1 || tokens / degree >= kLeastUsualTokens);
-                                                   })),
-            listed_or(search.expert,
-                      numbers_that(model.experts ? model.experts->count : 1,
-                                   [&](int degree) { return degree == 1 || model.experts->count % degree == 0; })),
-            listed_or(search.micro_batch_sizes, {1, 2, 4, 8}),
-            listed_or(search.zero, {0, 1, 3}),
-            listed_or(search.recomputed, std::move(recompute))};
+                                                    [&](int stages) { return is_usual_pipeline(setup, stages); })),
+        .expert = listed_or(
+            search.expert, numbers_that(model.experts ? model.experts->count : 1,
+                                        [&](int degree) { return degree == 1 || model.experts->count % degree == 0; })),
+        .sizes = listed_or(search.micro_batch_sizes, {1, 2, 4, 8}),
+        .tensor = listed_or(search.tensor, of_all_stages(numbers_that(domain, is_power_of_two))),
+        .context = listed_or(
+            search.context, of_all_stages(numbers_that(kMostUsualContext,
+                                                       [&](int degree) {
+                                                           return is_power_of_two(degree) &&
+                                                                  (degree == 1 || tokens / degree >= kLeastUsualTokens);
+                                                       }))),
+        .zero = listed_or(search.zero, {{0}, {1}, {3}}),
+        .recompute = listed_or(search.recomputed, of_all_stages(recompute))};
 }
 
 }  // namespace
 
-std::vector<ClusterChoice> ways_to_share_layers(const Config& config) {
-    const ClusterLists lists = lists_of(config);
-    const Transformer& model = *config.workload.transformer;
+std::vector<ClusterChoice> ways_to_share_layers(const SearchSetup& setup) {
+    const ClusterLists lists = lists_of(setup);
+    const Transformer& model = *setup.workload.transformer;
     std::vector<ClusterChoice> ways;
     ClusterChoice way;
     Parallel& degrees = way.degrees;
-    degrees = config.parallel.degrees;
+    degrees = setup.parallel.degrees;
     degrees.pipeline = 1;
     degrees.zero = 0;
     degrees.recompute = RecomputeKind::None;
-    for (const int tensor : lists.tensor)
-        for (const int context : lists.context)
+    for (const int tensor : values_in(lists.tensor))
+        for (const int context : values_in(lists.context))
             for (const int expert : lists.expert)
                 for (const int size : lists.sizes) {
                     degrees.tensor = tensor;
                     degrees.context = context;
                     degrees.expert = expert;
                     degrees.data = std::max(1, expert / (tensor * context));
-                    degrees.sequence = takes_sequence(config, tensor);
+                    degrees.sequence = takes_sequence(setup, tensor);
                     way.micro_batch_size = size;
-                    if (model.heads % tensor == 0 && config.workload.options.sequence_length % context == 0)
+                    if (model.heads % tensor == 0 && setup.workload.options.sequence_length % context == 0)
                         ways.push_back(way);
                 }
     return ways;
@@ -208,26 +260,55 @@ std::vector<ClusterChoice> ways_to_share_layers(const Config& config) {
 
 namespace {
 
+// Degrees that may differ between stages: an item of each list.
+struct ItemsOfStages {
+    const std::vector<int>& tensor;
+    const std::vector<int>& context;
+    const std::vector<int>& zero;
+    const std::vector<RecomputeKind>& recompute;
+};
+
+// Whether an item has a value for all stages, or one for each device of the pipeline.
+template <class T>
+bool is_for(int pipeline, const std::vector<T>& item) {
+    return item.size() == 1 || std::ssize(item) == pipeline;
+}
+
+void set_degrees(ClusterChoice& choice, const ItemsOfStages& items) {
+    const auto set = [&](Parallel& degrees, std::size_t device) {
+        const auto of = [&](const auto& item) { return item[item.size() == 1 ? 0 : device]; };
+        degrees.tensor = of(items.tensor);
+        degrees.context = of(items.context);
+        degrees.zero = of(items.zero);
+        degrees.recompute = of(items.recompute);
+    };
+    set(choice.degrees, 0);
+    choice.of_stages.assign(static_cast<std::size_t>(choice.degrees.pipeline), choice.degrees);
+    for (std::size_t device = 0; device < choice.of_stages.size(); ++device)
+        set(choice.of_stages[device], device);
+    if (std::ranges::all_of(choice.of_stages, [&](const Parallel& own) { return own == choice.degrees; }))
+        choice.of_stages.clear();
+}
+
 class ClusterChoiceList {
 public:
-    explicit ClusterChoiceList(const Config& config) : config_(config), schedules_(searched_schedules(config)) {}
+    explicit ClusterChoiceList(const SearchSetup& setup) : setup_(setup), schedules_(searched_schedules(setup)) {}
 
     std::vector<ClusterChoice> made() {
-        const ClusterLists lists = lists_of(config_);
+        const ClusterLists lists = lists_of(setup_);
         ClusterChoice choice;
-        choice.degrees = config_.parallel.degrees;
+        choice.degrees = setup_.parallel.degrees;
         choice.degrees.recomputed = 1;
         for (const int pipeline : lists.pipeline)
-            for (const int tensor : lists.tensor)
-                for (const int context : lists.context)
+            for (const std::vector<int>& tensor : lists.tensor)
+                for (const std::vector<int>& context : lists.context)
                     for (const int expert : lists.expert)
                         for (const int size : lists.sizes) {
                             choice.degrees.pipeline = pipeline;
-                            choice.degrees.tensor = tensor;
-                            choice.degrees.context = context;
                             choice.degrees.expert = expert;
                             choice.micro_batch_size = size;
-                            add_with_degrees(choice, lists);
+                            if (is_for(pipeline, tensor) && is_for(pipeline, context))
+                                add_with_degrees(choice, tensor, context, lists);
                         }
         if (choices_.empty())
             refuse_all();
@@ -235,58 +316,78 @@ public:
     }
 
 private:
-    void add_with_degrees(ClusterChoice choice, const ClusterLists& lists) {
+    void add_with_degrees(ClusterChoice choice, const std::vector<int>& tensor, const std::vector<int>& context,
+                          const ClusterLists& lists) {
         std::vector<ClusterChoice> with_schedules;
         const int pipeline = choice.degrees.pipeline;
         const std::vector<int> chunks = listed_or(
-            config_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks,
-                                                [&](int each) { return are_usual_chunks(config_, pipeline, each); }));
+            setup_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks,
+                                               [&](int each) { return are_usual_chunks(setup_, pipeline, each); }));
         for (const std::string& schedule : schedules_)
             for (const int each : chunks) {
                 choice.schedule = schedule;
                 choice.chunks = each;
-                choice.degrees.zero = 0;
-                const Misfit misfit = complete_choice(config_, choice);
+                set_degrees(choice, {tensor, context, {0}, {RecomputeKind::None}});
+                const Misfit misfit = complete_choice(setup_, choice);
                 worst_ = std::max(worst_, misfit);
                 if (misfit == Misfit::None)
                     with_schedules.push_back(choice);
             }
-        for (const RecomputeKind recompute : lists.recompute)
-            for (const int zero : lists.zero)
-                for (ClusterChoice& one : with_schedules) {
-                    one.degrees.recompute = recompute;
-                    one.degrees.zero = zero;
-                    if (complete_choice(config_, one) == Misfit::None)
-                        choices_.push_back(one);
-                }
+        for (const std::vector<RecomputeKind>& recompute : lists.recompute)
+            for (const std::vector<int>& zero : lists.zero)
+                if (is_for(pipeline, recompute) && is_for(pipeline, zero))
+                    for (ClusterChoice& one : with_schedules) {
+                        set_degrees(one, {tensor, context, zero, recompute});
+                        if (complete_choice(setup_, one) == Misfit::None)
+                            choices_.push_back(one);
+                    }
     }
 
     [[noreturn]] void refuse_all() const {
         const auto row = std::find_if(std::begin(kMisfits), std::end(kMisfits),
                                       [&](const MisfitRow& one) { return one.misfit == worst_; });
         const bool known = row != std::end(kMisfits);
-        config_.fail_at(known ? row->key : "search", known ? row->fact(config_) : "no choice fits parallel.zero_group",
-                        known ? row->help : "leave parallel.zero_group out");
+        setup_.fail_at(known ? row->key : "search", known ? row->fact(setup_) : "no choice fits parallel.zero_group",
+                       known ? row->help : "leave parallel.zero_group out");
     }
 
-    const Config& config_;
+    const SearchSetup& setup_;
     std::vector<std::string> schedules_;
     std::vector<ClusterChoice> choices_;
     Misfit worst_ = Misfit::None;
 };
 
-void check_searched(const Config& config) {
-    for (const std::string& name : searched_schedules(config)) {
-        const Schedule& schedule = searched_schedule(config, name);
+// Every list of values by device must be as long as some pipeline.
+template <class T>
+void check_lengths(const SearchSetup& setup, const char* key, const std::vector<std::vector<T>>& items,
+                   const std::vector<int>& pipelines) {
+    for (std::size_t k = 0; k < items.size(); ++k)
+        if (std::ranges::none_of(pipelines, [&](int pipeline) { return is_for(pipeline, items[k]); }))
+            setup.fail_at(fmt::format("search.{}[{}]", key, k),
+                          fmt::format("'search.{}[{}]' has {} values, and no pipeline of this search has {} devices",
+                                      key, k, items[k].size(), items[k].size()),
+                          fmt::format("write a value for each device of a pipeline, of which there are {} "
+                                      "(search.pipeline)",
+                                      fmt::join(pipelines, ", ")));
+}
+
+void check_searched(const SearchSetup& setup) {
+    const ClusterLists lists = lists_of(setup);
+    check_lengths(setup, "tensor", lists.tensor, lists.pipeline);
+    check_lengths(setup, "context", lists.context, lists.pipeline);
+    check_lengths(setup, "zero", lists.zero, lists.pipeline);
+    check_lengths(setup, "recompute", lists.recompute, lists.pipeline);
+    for (const std::string& name : searched_schedules(setup)) {
+        const Schedule& schedule = searched_schedule(setup, name);
         if (schedule.asynchronous() || !schedule.trains)
-            config.fail_at("search.schedules",
-                           fmt::format("schedule {} {}, and the search for a cluster compares whole steps", name,
-                                       schedule.trains ? "updates without a flush" : "has no backward passes"),
-                           "list schedules that flush, or all of them: schedules: all");
+            setup.fail_at("search.schedules",
+                          fmt::format("schedule {} {}, and the search for a cluster compares whole steps", name,
+                                      schedule.trains ? "updates without a flush" : "has no backward passes"),
+                          "list schedules that flush, or all of them: schedules: all");
     }
-    if (!config.pipeline.micro_batch_lengths.empty())
-        config.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",
-                       "remove the key");
+    if (!setup.pipeline.micro_batch_lengths.empty())
+        setup.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",
+                      "remove the key");
 }
 
 // Returns the numbers as "2 x 38, 3, 1".
@@ -322,6 +423,16 @@ std::string layout_of(const std::vector<int>& blocks) {
     return fmt::format("{}", fmt::join(stages, "|"));
 }
 
+// Returns what all stages have, or what the devices of the pipeline have, as "4|2".
+template <class Print>
+std::string print_of_stages(const ClusterChoice& choice, Print print) {
+    std::vector<std::string> values;
+    for (const Parallel& own : choice.of_stages)
+        values.push_back(print(own));
+    const bool differ = std::ranges::any_of(values, [&](const std::string& value) { return value != values.front(); });
+    return differ ? fmt::format("{}", fmt::join(values, "|")) : print(choice.degrees);
+}
+
 }  // namespace
 
 bool ClusterChoice::operator==(const ClusterChoice& other) const {
@@ -331,29 +442,40 @@ bool ClusterChoice::operator==(const ClusterChoice& other) const {
                           own.expert, own.data, own.zero, own.recompute, own.recomputed, own.sequence, one.blocks,
                           one.hosts);
     };
-    return key(*this) == key(other);
+    return key(*this) == key(other) && of_stages == other.of_stages;
+}
+
+std::string print_degree(const ClusterChoice& choice, int Parallel::*degree) {
+    return print_of_stages(choice, [&](const Parallel& own) { return std::to_string(own.*degree); });
+}
+
+std::string print_recomputed(const ClusterChoice& choice) {
+    return print_of_stages(choice, [](const Parallel& own) { return std::string(name_of(own.recompute)); });
 }
 
 std::string print(const ClusterChoice& choice) {
     const Parallel& own = choice.degrees;
-    std::string text = fmt::format("{}, tensor {}, pipeline {}", choice.schedule, own.tensor, own.pipeline);
+    std::string text = fmt::format("{}, tensor {}, pipeline {}", choice.schedule,
+                                   print_degree(choice, &Parallel::tensor), own.pipeline);
     if (choice.chunks > 1)
         text += fmt::format(" x {} stages", choice.chunks);
-    text += fmt::format(", context {}", own.context);
+    text += fmt::format(", context {}", print_degree(choice, &Parallel::context));
     if (own.expert > 1)
         text += fmt::format(", expert {}", own.expert);
     text += fmt::format(", data {}, micro-batches of {}, zero {}, recompute {}", own.data, choice.micro_batch_size,
-                        own.zero, name_of(own.recompute));
+                        print_degree(choice, &Parallel::zero), print_recomputed(choice));
     if (!choice.blocks.empty())
         text += ", blocks " + print_blocks(choice.blocks);
     return choice.hosts.empty() ? text : text + ", hosts " + print_hosts(choice.hosts);
 }
 
-Config config_of(const Config& config, const ClusterChoice& choice) {
-    Config chosen = choice.hosts.empty() ? config : with_hosts(config, choice.hosts);
+Setup setup_of(const SearchSetup& setup, const ClusterChoice& choice) {
+    Setup chosen = setup;
+    if (!choice.hosts.empty())
+        choose_hosts(chosen, choice.hosts);
     PipelineConfig& pipeline = chosen.pipeline;
     chosen.parallel.degrees = choice.degrees;
-    chosen.parallel.of_stages.clear();
+    chosen.parallel.of_stages = choice.of_stages;
     pipeline.schedule = choice.schedule;
     pipeline.stages = choice.stages();
     pipeline.micro_batch_size = choice.micro_batch_size;
@@ -365,7 +487,7 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     pipeline.replicas.clear();
     pipeline.copies = 1;
     pipeline.recompute = {};
-    divide_among_replicas(chosen, config.search.mini_batch);
+    divide_among_replicas(chosen, setup.search.mini_batch);
     // The file's places of what is chosen no longer hold.
     std::erase_if(chosen.places, [](const auto& place) {
         const std::string_view key = place.first;
@@ -374,14 +496,14 @@ Config config_of(const Config& config, const ClusterChoice& choice) {
     return chosen;
 }
 
-std::vector<ClusterChoice> cluster_choices(const Config& config) {
-    check_searched(config);
-    return ClusterChoiceList(config).made();
+std::vector<ClusterChoice> cluster_choices(const SearchSetup& setup) {
+    check_searched(setup);
+    return ClusterChoiceList(setup).made();
 }
 
-std::optional<ClusterChoice> choice_of(const Recipe& recipe, const Config& config) {
+std::optional<ClusterChoice> choice_of(const Recipe& recipe, const SearchSetup& setup) {
     ClusterChoice choice;
-    choice.degrees = config.parallel.degrees;
+    choice.degrees = setup.parallel.degrees;
     choice.degrees.tensor = recipe.tensor;
     choice.degrees.pipeline = recipe.pipeline;
     choice.degrees.context = recipe.context;
@@ -395,7 +517,7 @@ std::optional<ClusterChoice> choice_of(const Recipe& recipe, const Config& confi
     for (const Schedule& schedule : schedules())
         if (schedule.usual) {
             choice.schedule = schedule.name;
-            if (complete_choice(config, choice) == Misfit::None)
+            if (complete_choice(setup, choice) == Misfit::None)
                 return choice;
         }
     return std::nullopt;

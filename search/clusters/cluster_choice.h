@@ -1,7 +1,7 @@
 // What a search chooses for a transformer on a cluster: how the devices share it, and the schedule of their pipelines.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/search_setup.h"
 #include "workloads/transformers/recipes.h"
 
 #include <cstdint>
@@ -13,31 +13,35 @@ namespace pw {
 
 struct ClusterChoice {
     std::string schedule;
-    int chunks = 1;            // stages of each device
-    int micro_batch_size = 1;  // sequences
-    Parallel degrees;
-    std::vector<int> blocks = {};  // of each stage; empty: as evenly as possible (even_blocks)
-    std::vector<int> hosts = {};   // by number, in the order in which stages are placed; empty: as in the file
+    int chunks = 1;                        // stages of each device
+    int micro_batch_size = 1;              // sequences
+    Parallel degrees;                      // of all stages; of unlike stages those of the first device
+    std::vector<Parallel> of_stages = {};  // by device of the pipeline, where they differ; else empty
+    std::vector<int> blocks = {};          // of each stage; empty: as evenly as possible (even_blocks)
+    std::vector<int> hosts = {};           // by number, in the order in which stages are placed; empty: as in the file
 
     int stages() const { return degrees.pipeline * chunks; }
     bool operator==(const ClusterChoice& other) const;
 };
 
+// Print a degree, or what is recomputed, as "4", or as "4|2" if the devices of the pipeline differ.
+std::string print_degree(const ClusterChoice& choice, int Parallel::*degree);
+std::string print_recomputed(const ClusterChoice& choice);
 // Prints a choice as "interleaved, tensor 4, pipeline 4 x 5 stages, context 2, data 4, micro-batches of 1, zero 1".
 std::string print(const ClusterChoice& choice);
 
-// Returns the config with this choice in it, ready for make_job.
-Config config_of(const Config& config, const ClusterChoice& choice);
+// Returns the setup with this choice in it, ready for make_job.
+Setup setup_of(const SearchSetup& setup, const ClusterChoice& choice);
 
-// Returns the degrees and sizes of micro-batches of `config.search` that layers may have, with one stage and without
+// Returns the degrees and sizes of micro-batches of `setup.search` that layers may have, with one stage and without
 // recomputation.
-std::vector<ClusterChoice> ways_to_share_layers(const Config& config);
+std::vector<ClusterChoice> ways_to_share_layers(const SearchSetup& setup);
 
-// Returns all choices of `config.search`, in a fixed order. Those with the same degrees and size are neighbours. Throws
+// Returns all choices of `setup.search`, in a fixed order. Those with the same degrees and size are neighbours. Throws
 // Error (BadInput) at the key that leaves nothing to try.
-std::vector<ClusterChoice> cluster_choices(const Config& config);
+std::vector<ClusterChoice> cluster_choices(const SearchSetup& setup);
 
-// Returns the plan of a recipe for the config's cluster; nothing if it cannot run this model, sequence or mini-batch.
-std::optional<ClusterChoice> choice_of(const Recipe& recipe, const Config& config);
+// Returns the plan of a recipe for the setup's cluster; nothing if it cannot run this model, sequence or mini-batch.
+std::optional<ClusterChoice> choice_of(const Recipe& recipe, const SearchSetup& setup);
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #include "search/clusters/cluster_search.h"
 
+#include "job/setup/rank_groups.h"
 #include "search/clusters/block_search.h"
 #include "search/clusters/choice_bounds.h"
 #include "search/clusters/host_orders.h"
@@ -82,8 +83,8 @@ std::vector<std::size_t> next_batch(const std::vector<std::size_t>& order, std::
 
 class ClusterSearcher {
 public:
-    ClusterSearcher(const Config& config, const ClusterLimits& limits, const SearchProgress& progress)
-        : state_(config, limits, progress), end_of_bounds_(limits.seconds * kShareOfBounds, 1, limits.should_stop) {}
+    ClusterSearcher(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress)
+        : state_(setup, limits, progress), end_of_bounds_(limits.seconds * kShareOfBounds, 1, limits.should_stop) {}
 
     ClusterResult run() {
         simulate_recipe();
@@ -122,13 +123,13 @@ private:
     }
 
     void simulate_recipe() {
-        const Recipe* recipe = nearest_recipe(*state_.config.workload.transformer, state_.config.cluster.device,
-                                              state_.config.training.precision,
-                                              static_cast<int>(state_.config.parallel.ranks->devices.size()));
-        const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, state_.config) : std::nullopt;
+        const Recipe* recipe = nearest_recipe(*state_.setup.workload.transformer, state_.setup.cluster.device,
+                                              state_.setup.training.precision,
+                                              static_cast<int>(state_.setup.parallel.ranks->devices.size()));
+        const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, state_.setup) : std::nullopt;
         if (!choice || state_.limits.below != kNoPlan)
             return;
-        state_.result.vendor = attempts_at({&*choice}, state_.config, state_.limits, state_.deadline).front().plan;
+        state_.result.vendor = attempts_at({&*choice}, state_.setup, state_.limits, state_.deadline).front().plan;
         if (!state_.result.vendor)  // its schedule refuses the number of micro-batches
             return;
         state_.result.recipe = recipe;
@@ -139,8 +140,7 @@ private:
 
     // Counts a choice that is refused.
     bool may_be_proposed(const ClusterChoice& choice) {
-        const std::string refusal =
-            state_.limits.refusal ? state_.limits.refusal(config_of(state_.config, choice)) : "";
+        const std::string refusal = state_.limits.refusal ? state_.limits.refusal(setup_of(state_.setup, choice)) : "";
         if (!refusal.empty() && ++state_.result.refused == 1)
             state_.result.refusal = refusal;
         return refusal.empty();
@@ -148,7 +148,7 @@ private:
 
     void make_bounds() {
         BoundsOfChoices bounds = bounds_of(
-            state_.config, state_.choices,
+            state_.setup, state_.choices,
             [&](const std::string& doing, std::size_t count, const std::function<void(std::size_t)>& work) {
                 on_all(doing, count, work);
             },
@@ -173,7 +173,7 @@ private:
         std::vector<const ClusterChoice*> choices;
         for (const std::size_t index : batch)
             choices.push_back(&state_.choices[index]);
-        std::vector<Attempt> found = attempts_at(choices, state_.config, state_.limits, state_.deadline);
+        std::vector<Attempt> found = attempts_at(choices, state_.setup, state_.limits, state_.deadline);
         for (std::size_t i = 0; i < batch.size(); ++i) {
             if (!found[i].has_memory || !found[i].has_time) {
                 state_.result.left_out += found[i].has_memory ? 0 : 1;
@@ -191,7 +191,7 @@ private:
         std::vector<std::size_t> order = in_order(state_.bounds, &ChoiceBounds::fits, &ChoiceBounds::step_time);
         std::erase_if(order, [&](std::size_t index) { return is_known(state_.choices[index]); });
         const auto end = std::ranges::stable_partition(order, [&](std::size_t index) {
-            return !searched_schedule(state_.config, state_.choices[index].schedule).needs_costs;
+            return !searched_schedule(state_.setup, state_.choices[index].schedule).needs_costs;
         });
         by_costs_.assign(end.begin(), order.end());
         order.erase(end.begin(), order.end());
@@ -243,7 +243,7 @@ private:
         if (state_.stop == SearchStop::None)
             simulate(order);
         for (const ClusterPlan& plan : state_.result.plans) {
-            const std::vector<DeviceConfig> devices = config_of(state_.config, plan.choice).cluster.devices;
+            const std::vector<DeviceConfig> devices = setup_of(state_.setup, plan.choice).cluster.devices;
             const Shortage worst = worst_of(plan.reserved, devices);
             if (!state_.result.shortage ||
                 worst.needs - worst.has < state_.result.shortage->needs - state_.result.shortage->has) {
@@ -295,17 +295,17 @@ void add(ClusterResult& result, ClusterResult&& found, const std::vector<int>& h
 // Searches the orders of hosts that may be faster than the best plan, each as a cluster of its own.
 class HostOrderSearch {
 public:
-    HostOrderSearch(const Config& config, const ClusterLimits& limits, const SearchProgress& progress)
-        : config_(config),
+    HostOrderSearch(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress)
+        : setup_(setup),
           limits_(limits),
           progress_(progress),
           deadline_(limits.seconds, 1, limits.should_stop),
-          orders_(config.search.arrange_hosts ? host_orders(config) : std::vector<HostOrder>{}) {}
+          orders_(setup.search.arrange_hosts ? host_orders(setup) : std::vector<HostOrder>{}) {}
 
     ClusterResult run() {
         std::exception_ptr refused;
         try {
-            result_ = ClusterSearcher(config_, limits_, progress_).run();
+            result_ = ClusterSearcher(setup_, limits_, progress_).run();
         } catch (const Error&) {  // no choice takes this number of devices
             if (orders_.empty())
                 throw;
@@ -344,9 +344,10 @@ private:
         const SearchProgress named = [&](const std::string& state) {
             progress_(fmt::format("order {} of hosts, {}", result_.orders + 1, state));
         };
+        SearchSetup on_hosts = setup_;
+        choose_hosts(on_hosts, order.hosts);
         try {
-            add(result_, ClusterSearcher(with_hosts(config_, order.hosts), own, progress_ ? named : progress_).run(),
-                order.hosts);
+            add(result_, ClusterSearcher(on_hosts, own, progress_ ? named : progress_).run(), order.hosts);
             ++result_.orders;
         } catch (const Error&) {  // no choice takes this number of devices
             ++result_.slow_orders;
@@ -354,7 +355,7 @@ private:
         std::ranges::stable_sort(result_.plans, is_better);
     }
 
-    const Config& config_;
+    const SearchSetup& setup_;
     const ClusterLimits& limits_;
     const SearchProgress& progress_;
     const Deadline deadline_;
@@ -383,9 +384,9 @@ std::vector<const ClusterPlan*> ClusterResult::best_by_degrees(std::size_t most)
     return found;
 }
 
-ClusterResult search_cluster(const Config& config, const ClusterLimits& limits, const SearchProgress& progress) {
-    assert((!config.search.program || limits.refusal) && "the caller says which plans the program runs");
-    return HostOrderSearch(config, limits, progress).run();
+ClusterResult search_cluster(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress) {
+    assert((!setup.search.program || limits.refusal) && "the caller says which plans the program runs");
+    return HostOrderSearch(setup, limits, progress).run();
 }
 
 }  // namespace pw

@@ -25,9 +25,9 @@ struct ClusterLimits {
     std::function<bool()> should_stop = {};     // asked often, by all threads
     Ns below = std::numeric_limits<Ns>::max();  // plans with longer steps need not be found
     SearchTeam team = {};                       // shares the work; the result is that of one process
-    // Returns why a plan with this config must not be proposed; empty: it may be. Null: every plan may be. One answer
-    // for each config, on all processes.
-    std::function<std::string(const Config& config)> refusal = {};
+    // Returns why a plan with this setup must not be proposed; empty: it may be. Null: every plan may be. One answer
+    // for each setup, on all processes.
+    std::function<std::string(const Setup& setup)> refusal = {};
 };
 
 struct ClusterNumbers {
@@ -78,8 +78,8 @@ struct ClusterResult {
 
 // Searches. The same config gives the same result on every machine, unless time, memory or the caller ends the search:
 // then the result has the plans found so far. The processes of a team call it together, with the same `exact`. Throws
-// Error (BadInput) if the config leaves nothing to try.
-ClusterResult search_cluster(const Config& config, const ClusterLimits& limits = {},
+// Error (BadInput) if the setup leaves nothing to try.
+ClusterResult search_cluster(const SearchSetup& setup, const ClusterLimits& limits = {},
                              const SearchProgress& progress = {});
 
 }  // namespace pw

@@ -1,6 +1,7 @@
 #include "search/clusters/host_orders.h"
 
 #include "job/makes.h"
+#include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "search/clusters/cluster_choice.h"
 #include "workloads/transformers/layer_costs.h"
@@ -46,12 +47,13 @@ std::vector<HostKind> kinds_of_hosts(const ClusterRanks& ranks) {
 }
 
 // Returns the least device-seconds of each layer for one sample, by make: of all ways to share it that are searched.
-std::vector<std::vector<double>> least_work(const Config& config) {
-    const std::size_t makes = std::max<std::size_t>(1, config.cluster.makes.size());
+std::vector<std::vector<double>> least_work(const SearchSetup& setup) {
+    const std::size_t makes = std::max<std::size_t>(1, setup.cluster.makes.size());
     std::vector<std::vector<double>> least(makes);
-    for (const ClusterChoice& choice : ways_to_share_layers(config))
+    for (const ClusterChoice& choice : ways_to_share_layers(setup))
         for (std::size_t make = 0; make < makes; ++make) {
-            Config alike = config.cluster.makes.empty() ? config : of_make(config, static_cast<int>(make));
+            Setup alike =
+                setup.cluster.makes.empty() ? static_cast<const Setup&>(setup) : of_make(setup, static_cast<int>(make));
             alike.parallel.degrees = choice.degrees;
             const TransformerJob job = transformer_job_of(alike);
             const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(choice.micro_batch_size);
@@ -71,7 +73,7 @@ std::vector<std::vector<double>> least_work(const Config& config) {
 // does in it; a layer counts where it counts least.
 class WorkBound {
 public:
-    explicit WorkBound(const Config& config) : least_(least_work(config)), samples_(config.search.mini_batch) {}
+    explicit WorkBound(const SearchSetup& setup) : least_(least_work(setup)), samples_(setup.search.mini_batch) {}
 
     Ns of(const std::map<int, double>& speeds) const {
         double rate = 0;
@@ -129,14 +131,14 @@ HostOrder order_of(const std::vector<HostKind>& kinds, const std::vector<std::si
 
 }  // namespace
 
-std::vector<HostOrder> host_orders(const Config& config) {
-    if (has_own_network(config.cluster))  // which names hosts and devices
+std::vector<HostOrder> host_orders(const SearchSetup& setup) {
+    if (has_own_network(setup.cluster))  // which names hosts and devices
         return {};
-    const std::vector<HostKind> kinds = kinds_of_hosts(*config.parallel.ranks);
+    const std::vector<HostKind> kinds = kinds_of_hosts(*setup.parallel.ranks);
     if (kinds.size() < 2 || kinds.size() > kMostKinds)
         return {};
-    const WorkBound bound(config);
-    std::vector<int> in_file(static_cast<std::size_t>(*std::ranges::max_element(config.parallel.ranks->host)) + 1);
+    const WorkBound bound(setup);
+    std::vector<int> in_file(static_cast<std::size_t>(*std::ranges::max_element(setup.parallel.ranks->host)) + 1);
     std::iota(in_file.begin(), in_file.end(), 0);
     std::set<std::vector<int>> known = {in_file};
     std::vector<HostOrder> orders;

@@ -1,7 +1,7 @@
 // Which hosts have which stages: orders of the hosts of a cluster whose hosts differ.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/search_setup.h"
 
 #include <vector>
 
@@ -16,6 +16,6 @@ struct HostOrder {
 // Returns the orders to search besides that of the file: hosts that are alike follow one another, in every order of
 // their kinds, and some or all of each kind are used. The order with the smallest bound comes first. Empty if all hosts
 // are alike.
-std::vector<HostOrder> host_orders(const Config& config);
+std::vector<HostOrder> host_orders(const SearchSetup& setup);
 
 }  // namespace pw

@@ -18,9 +18,9 @@ namespace pw {
 
 namespace {
 
-ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
+ClusterPlan simulated(const SearchSetup& setup, const ClusterChoice& choice) {
     Notices notices;  // the command says once what there is to say about the best plan
-    Job job = make_job(config_of(config, choice), notices);
+    Job job = make_job(setup_of(setup, choice), notices);
     TransferMode mode = job.mode;
     mode.sent_copies = keeps_copies(job.costs, mode.early_receive());
     const auto plan = std::make_shared<const Plan>(std::move(job.plan));
@@ -32,20 +32,20 @@ ClusterPlan simulated(const Config& config, const ClusterChoice& choice) {
         found.exposed = std::max(found.exposed, device.exposed_communication);
         found.reserved.push_back(device.needed_memory());
     }
-    if (schedule_of(job.config).needs_costs)
+    if (schedule_of(job.setup).needs_costs)
         found.plan = std::make_shared<const ProvenPlan>(ProvenPlan{*plan, job.proof});
-    const Shortage worst = worst_of(found.reserved, job.config.cluster.devices);
+    const Shortage worst = worst_of(found.reserved, job.setup.cluster.devices);
     found.fits = worst.needs <= worst.has;
     return found;
 }
 
-Attempt attempt_at(const ClusterChoice& choice, const Config& config, const Deadline& deadline) {
+Attempt attempt_at(const ClusterChoice& choice, const SearchSetup& setup, const Deadline& deadline) {
     const Interruption interruption([&] {
         if (deadline.is_over())
             throw TimeIsUp{};
     });
     try {
-        return {true, true, simulated(config, choice)};
+        return {true, true, simulated(setup, choice)};
     } catch (const TimeIsUp&) {
         return {true, false};
     } catch (const std::bad_alloc&) {
@@ -82,7 +82,7 @@ Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
 
 }  // namespace
 
-std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const Config& config,
+std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const SearchSetup& setup,
                                  const ClusterLimits& limits, const Deadline& deadline) {
     std::vector<std::size_t> own;
     for (std::size_t i = 0; i < choices.size(); ++i)
@@ -90,11 +90,11 @@ std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choice
             own.push_back(i);
     std::vector<Attempt> found(choices.size());
     for_each_index(own.size(), limits.threads,
-                   [&](std::size_t k) { found[own[k]] = attempt_at(*choices[own[k]], config, deadline); });
+                   [&](std::size_t k) { found[own[k]] = attempt_at(*choices[own[k]], setup, deadline); });
     Packet packet;
     for (const std::size_t i : own) {
         if (!found[i].has_memory && limits.threads > 1)
-            found[i] = attempt_at(*choices[i], config, deadline);
+            found[i] = attempt_at(*choices[i], setup, deadline);
         put(packet, i);
         write(packet, found[i]);
     }

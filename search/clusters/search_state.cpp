@@ -20,9 +20,9 @@ std::string text_of_best(Ns step, Ns bound) {
 
 }  // namespace
 
-ClusterSearchState::ClusterSearchState(const Config& searched, const ClusterLimits& of_search,
+ClusterSearchState::ClusterSearchState(const SearchSetup& searched, const ClusterLimits& of_search,
                                        const SearchProgress& of_caller)
-    : config(searched),
+    : setup(searched),
       limits(of_search),
       progress(of_caller),
       deadline(of_search.seconds, 1, of_search.should_stop),
@@ -52,7 +52,7 @@ SearchStop ClusterSearchState::agreed(SearchStop reason) const {
 }
 
 bool ClusterSearchState::refuses(const ClusterChoice& choice) const {
-    return limits.refusal && !limits.refusal(config_of(config, choice)).empty();
+    return limits.refusal && !limits.refusal(setup_of(setup, choice)).empty();
 }
 
 void ClusterSearchState::add(ClusterPlan plan) {

@@ -6,7 +6,6 @@
 #include "search/clusters/cluster_search.h"
 #include "search/deadline.h"
 
-#include <array>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -19,11 +18,14 @@ namespace pw {
 inline constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
 inline constexpr std::size_t kPlansAtOnce = 8;  // fixed, so that the plans that are simulated do not depend on threads
 
-using DegreesKey = std::array<int, 4>;
+using DegreesKey = std::vector<int>;
 
 inline DegreesKey degrees_key(const ClusterChoice& choice) {
     const Parallel& own = choice.degrees;
-    return {own.tensor, own.pipeline, own.context, own.expert};
+    DegreesKey key{own.tensor, own.pipeline, own.context, own.expert};
+    for (const Parallel& of_device : choice.of_stages)
+        key.insert(key.end(), {of_device.tensor, of_device.context});
+    return key;
 }
 
 // The step times of plans that fit.
@@ -49,7 +51,7 @@ private:
 
 // The processes of a team have equal states.
 struct ClusterSearchState {
-    ClusterSearchState(const Config& config, const ClusterLimits& limits, const SearchProgress& progress);
+    ClusterSearchState(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress);
 
     void show(const std::string& doing, std::size_t done, std::size_t all) const;
     // Once true, the search ends without what is left to do, on all processes. The caller stops one or all of them.
@@ -62,7 +64,7 @@ struct ClusterSearchState {
     Ns limit_of(std::size_t place) const { return std::min(limits.below, best.limit_of(place)); }
     void add(ClusterPlan plan);
 
-    const Config& config;
+    const SearchSetup& setup;
     const ClusterLimits& limits;
     const SearchProgress& progress;
     Deadline deadline;

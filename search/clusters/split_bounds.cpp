@@ -137,8 +137,9 @@ private:
     // How many blocks fit a device in addition to the embedding and the head, at the moment when it holds most
     // activations; below 0 if not even these fit.
     double room_of(int device) const {
+        const std::vector<StageBytes>& sizes = parts_.costs.times_on(device).sizes;
         const auto part = [&](Part of) -> const StageBytes& {
-            return parts_.costs.bytes[static_cast<std::size_t>(of)];
+            return (sizes.empty() ? parts_.costs.bytes : sizes)[static_cast<std::size_t>(of)];
         };
         const auto persistent = [&](Part of) {
             return static_cast<double>(persistent_of(part(of), parts_.costs.optimizer));

@@ -1,7 +1,7 @@
 // Bounds on a choice with any numbers of blocks on its stages, and the numbers that balance its devices.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "search/clusters/cluster_bounds.h"
 #include "workloads/costs/costs.h"
 

@@ -30,10 +30,10 @@ int micro_batches_on(int device, int stage, const Shape& shape) {
 
 // Returns the seconds of all passes of a rank, and of the end of its step.
 StageParts parts_of_rank(int rank, const Job& job, const Shape& shape) {
-    const auto jobs = transformer_jobs_of(job.config);
+    const auto jobs = transformer_jobs_of(job.setup);
     const auto make = static_cast<std::size_t>(job.costs.cluster->times_of(rank));
-    const std::vector<StageParts> stages = stage_parts(jobs[make].front(), job.split, job.costs.times_on(rank).stage,
-                                                       job.config.pipeline.micro_batch_size);
+    const std::vector<StageParts> stages =
+        stage_parts(jobs[make].front(), job.split, job.costs.times_on(rank).stage, job.setup.pipeline.micro_batch_size);
     StageParts all;
     for (const int stage : shape.stages_of(rank)) {
         StageParts own = stages[static_cast<std::size_t>(stage)];

@@ -80,11 +80,11 @@ void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<i
 
 }  // namespace
 
-Config config_of(const Config& config, const PlanChoice& choice) {
-    Config chosen = config;
-    choose_devices(config.cluster, choice.devices, chosen.cluster);
-    choose_entries(chosen.run.gpus, config.cluster.devices.size(), choice.devices);
-    choose_entries(chosen.run.sms, config.cluster.devices.size(), choice.devices);
+Setup setup_of(const Setup& setup, const PlanChoice& choice) {
+    Setup chosen = setup;
+    choose_devices(setup.cluster, choice.devices, chosen.cluster);
+    choose_entries(chosen.run.gpus, setup.cluster.devices.size(), choice.devices);
+    choose_entries(chosen.run.sms, setup.cluster.devices.size(), choice.devices);
     chosen.pipeline.schedule = choice.schedule;
     chosen.pipeline.stages = choice.stages;
     chosen.pipeline.micro_batches = choice.micro_batches;
@@ -97,7 +97,7 @@ Config config_of(const Config& config, const PlanChoice& choice) {
     chosen.pipeline.current_plan.clear();
     chosen.pipeline.replicas = choice.replicas;
     chosen.pipeline.copies = choice.copies;
-    if (schedule_named(config, choice.schedule).needs_costs)
+    if (schedule_named(setup, choice.schedule).needs_costs)
         chosen.pipeline.effort *= kEffortOfSplit;
     chosen.places.clear();  // the file's places no longer hold
     return chosen;

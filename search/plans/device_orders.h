@@ -1,7 +1,7 @@
 // The orders in which devices of a cluster can take the stages of a plan, one of each set of equivalent ones.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 
 #include <cstddef>
 #include <set>
@@ -50,12 +50,12 @@ private:
 };
 
 struct DeviceOrders {
-    std::vector<std::vector<int>> all;  // the first one takes the devices as the config lists them
+    std::vector<std::vector<int>> all;  // the first one takes the devices as the setup lists them
     bool complete = true;
 };
 
-// Returns every choice of `count` devices in every order, with alike devices in the order of the config. If there are
-// more than `most`: the order of the config and the order by hosts if only the network distinguishes devices, else the
+// Returns every choice of `count` devices in every order, with alike devices in the order of the setup. If there are
+// more than `most`: the order of the setup and the order by hosts if only the network distinguishes devices, else the
 // first ones.
 DeviceOrders orders_of(const AlikeDevices& devices, int count, std::size_t most);
 

@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::int64_t kMostKeptTasks = 500'000;  // about a kilobyte each
 
-Plan plan_of_chain(const Config& config) {
+Plan plan_of_chain(const Setup& setup) {
     StageLinks chain{.edges = std::vector<Edge>{}, .ties = {}};
-    for (int stage = 0; stage + 1 < config.pipeline.stages; ++stage)
+    for (int stage = 0; stage + 1 < setup.pipeline.stages; ++stage)
         chain.edges->push_back({stage, stage + 1});
-    return schedule_of(config).needs_costs ? plan_of_any_order(config, chain)
-                                           : make_plan(config, chain, config.training.steps);
+    return schedule_of(setup).needs_costs ? plan_of_any_order(setup, chain)
+                                          : make_plan(setup, chain, setup.training.steps);
 }
 
 }  // namespace
@@ -32,24 +32,23 @@ Plan plan_of_chain(const Config& config) {
 Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs)
     : problem_(problem),
       costs_(costs),
-      config_(config_of(problem.config, choice)),
-      cluster_(cluster_of(config_, profile)),
+      setup_(setup_of(problem.setup, choice)),
+      cluster_(cluster_of(setup_, profile)),
       mode_(problem.mode),
-      chain_(plan_of_chain(config_)),
-      orders_by_costs_(schedule_of(config_).needs_costs ||
-                       config_.pipeline.recompute.ahead == Recomputation::kByCosts) {
+      chain_(plan_of_chain(setup_)),
+      orders_by_costs_(schedule_of(setup_).needs_costs || setup_.pipeline.recompute.ahead == Recomputation::kByCosts) {
     Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;
-    add_settings(any, config_);
+    add_settings(any, setup_);
     mode_.sent_copies = keeps_copies(any, mode_.early_receive());
-    for (const DeviceConfig& device : config_.cluster.devices)
+    for (const DeviceConfig& device : setup_.cluster.devices)
         memory_.push_back(device.memory);
 }
 
 // Returns null if the schedule refuses these edges.
 std::unique_ptr<Judge::Candidate> Judge::candidate_of(const StageLinks& links, const CostsOfShape& costs_of) const {
     try {
-        ProvenPlan proven = proven_plan(config_, links, config_.training.steps, costs_of);
+        ProvenPlan proven = proven_plan(setup_, links, setup_.training.steps, costs_of);
         Interruption::point();
         const auto plan = std::make_shared<const Plan>(std::move(proven.plan));
         const auto versions = std::make_shared<const VersionTable>(versions_of(*plan));
@@ -61,7 +60,7 @@ std::unique_ptr<Judge::Candidate> Judge::candidate_of(const StageLinks& links, c
 }
 
 void Judge::set_effort(double effort) {
-    config_.pipeline.effort = effort;
+    setup_.pipeline.effort = effort;
     ordered_layers_.clear();
 }
 
@@ -69,7 +68,7 @@ void Judge::set_effort(double effort) {
 Judge::Candidate* Judge::ordered_for(const StageSplit& split) {
     if (ordered_layers_ != split.layers) {
         ordered_ = candidate_of(links_of(problem_.model.layers, split), [&](const Shape& shape) {
-            return complete_costs(costs_.costs_of(split), config_, cluster_, problem_.model.layers, split, shape);
+            return complete_costs(costs_.costs_of(split), setup_, cluster_, problem_.model.layers, split, shape);
         });
         ordered_layers_ = split.layers;
     }
@@ -101,7 +100,7 @@ std::shared_ptr<const ProvenPlan> Judge::plan_of(const StageSplit& split) {
 }
 
 Costs Judge::executed(Costs of_stages, const StageSplit& split, const Plan& plan) const {
-    return complete_costs(std::move(of_stages), config_, cluster_, problem_.model.layers, split, plan.shape);
+    return complete_costs(std::move(of_stages), setup_, cluster_, problem_.model.layers, split, plan.shape);
 }
 
 std::optional<Ns> Judge::step_time(const StageSplit& split) {

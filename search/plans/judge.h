@@ -19,7 +19,7 @@ public:
     // It refers to all arguments. Throws Error if the schedule is not defined for the choice.
     Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
 
-    const Config& config() const { return config_; }
+    const Setup& setup() const { return setup_; }
     // Sets the effort with which orders are found that depend on the split.
     void set_effort(double effort);
     // Returns the plan for stages that feed only the next one; plan_of_any_order() if its order depends on the split.
@@ -54,7 +54,7 @@ private:
 
     const SearchProblem& problem_;
     const CostTable& costs_;
-    Config config_;
+    Setup setup_;
     std::shared_ptr<const Cluster> cluster_;
     TransferMode mode_;
     Plan chain_;

@@ -28,34 +28,34 @@ double longest_mean(const std::vector<MicroBatchLength>& lengths) {
 
 }  // namespace
 
-void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Config& config,
+void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Setup& setup,
                         const Profile& profile) {
-    const double longest = longest_mean(config.pipeline.micro_batch_lengths);
+    const double longest = longest_mean(setup.pipeline.micro_batch_lengths);
     const double micro_batches = longest * plan.shape.microbatches, updates = plan.shape.updates();
     double tasks = 0, slowest = 1, bytes = 0, sent = 0;
     Bytes weights = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks += static_cast<double>(order.size());
-    for (const DeviceConfig& device : config.cluster.devices)
+    for (const DeviceConfig& device : setup.cluster.devices)
         slowest = std::min(slowest, device.speed);
     for (std::size_t layer = 0; layer < costs.bytes().size(); ++layer) {
         const LayerBytes& own = costs.bytes()[layer];
         const auto readers = static_cast<double>(out_degree(layer, graph));
         const double tensors = std::min<double>(readers, plan.shape.stages);
-        const bool by_layer = config.run.fan_out_gradients == RunConfig::FanOutGradients::Layer;
+        const bool by_layer = setup.run.fan_out_gradients == RunConfig::FanOutGradients::Layer;
         bytes += all_bytes_of(own);
         weights += own.weights;
         sent += (tensors + (by_layer ? readers : tensors)) * static_cast<double>(own.output);
     }
-    const std::shared_ptr<const Cluster> cluster = cluster_of(config, profile);
+    const std::shared_ptr<const Cluster> cluster = cluster_of(setup, profile);
     const double stages = plan.shape.stages, messages = stages * std::min(stages, 1.0 * num_edges(graph) + 1);
     const double compute = micro_batches * std::max(sum_of(costs.alone()), sum_of(costs.busy())) / slowest +
                            tasks * static_cast<double>(profile.dispatch.median);
     const double moving = micro_batches * (sent / cluster->link.bandwidth * 1e9 +
                                            2 * messages * static_cast<double>(cluster->link.latency)) +
                           updates * (2 * static_cast<double>(weights) / cluster->sums.bandwidth * 1e9 +
-                                     2 * static_cast<double>(cluster->sums.latency) * config.cluster.devices.size() *
-                                         buckets_of(weights, config.sum_bucket));
+                                     2 * static_cast<double>(cluster->sums.latency) * setup.cluster.devices.size() *
+                                         buckets_of(weights, setup.sum_bucket));
     constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
     if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
         fail_about({moving > compute ? Setting::LinkBandwidth

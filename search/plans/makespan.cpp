@@ -38,7 +38,7 @@ struct Search {
 void list(Search& search) {
     if (search.limits.only)
         return search.choices.add(*search.limits.only);
-    const Choices choices = choices_of(search.problem.config, search.choices.space().units(), search.limits.choices);
+    const Choices choices = choices_of(search.problem.setup, search.choices.space().units(), search.limits.choices);
     search.notes = choices.notes;
     for (const Choices::Partial& partial : choices.partial)
         search.families.push_back({partial});
@@ -50,7 +50,7 @@ void list(Search& search) {
     const Trial& first = *search.choices[0].trial;
     if (first.is_beyond())
         throw *first.refused();
-    fail_at(search.problem.config, "search", *first.refused(), "widen search.schedules or search.micro_batch_sizes");
+    fail_at(search.problem.setup, "search", *first.refused(), "widen search.schedules or search.micro_batch_sizes");
 }
 
 // With a time limit, choices that cannot be the best are left out.
@@ -73,7 +73,7 @@ void propose(Search& search) {
             return choice.trial->refused().has_value();
         }))
         fail_as_refused(search);
-    const std::vector<std::size_t> added = add_balanced(search.families, choices, search.problem.config.cluster.devices,
+    const std::vector<std::size_t> added = add_balanced(search.families, choices, search.problem.setup.cluster.devices,
                                                         search.limits.threads, search.batches.deadline());
     search.batches.run("balancing", added, propose_one);
 }
@@ -165,7 +165,7 @@ bool are_placed_alike(const Search& search, const PlanChoice& one, const PlanCho
         shape.devices = static_cast<int>(choice.devices.size());
         shape.stages = choice.stages;
         shape.copies = choice.copies;
-        place_stages(schedule_named(search.problem.config, choice.schedule), shape);
+        place_stages(schedule_named(search.problem.setup, choice.schedule), shape);
         std::vector<std::vector<int>> holders;
         for (int stage = 0; stage < shape.stages; ++stage)
             holders.push_back(shape.devices_of(stage));
@@ -201,7 +201,7 @@ void refine(Search& search) {
     });
     order.resize(std::min(order.size(), kRefined));
     search.batches.run("refining", order, [&](SearchedChoice& choice, Ns, Deadline& deadline) {
-        choice.trial->refine(search.problem.config.pipeline.effort, deadline);
+        choice.trial->refine(search.problem.setup.pipeline.effort, deadline);
     });
 }
 
@@ -221,16 +221,12 @@ Bytes FoundPlan::most_reserved() const {
 
 const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
 
-Config config_of(const SearchProblem& problem, const FoundPlan& plan) {
-    Config config = config_of(problem.config, plan.choice);
-    config.pipeline.effort = plan.effort.value_or(config.pipeline.effort);
-    set_split(config.pipeline, problem.model.layers, plan.split);
-    config.search = {};
-    config.search.profile_batch = problem.config.search.profile_batch;
-    config.search.mini_batch = problem.config.search.mini_batch;
-    config.sweep.clear();
-    config.yaml = print_config(config);
-    return config;
+Setup setup_of(const SearchProblem& problem, const FoundPlan& plan) {
+    Setup setup = setup_of(problem.setup, plan.choice);
+    setup.pipeline.effort = plan.effort.value_or(setup.pipeline.effort);
+    set_split(setup.pipeline, problem.model.layers, plan.split);
+    setup.yaml = print_setup(setup);
+    return setup;
 }
 
 double gap_of(Ns time, Ns lower_bound) {

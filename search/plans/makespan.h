@@ -45,8 +45,8 @@ struct FoundPlan {
     Bytes most_reserved() const;                  // on any device
 };
 
-// Returns the config of a found plan, ready for make_job.
-Config config_of(const SearchProblem& problem, const FoundPlan& plan);
+// Returns the setup of a found plan, ready for make_job.
+Setup setup_of(const SearchProblem& problem, const FoundPlan& plan);
 
 // Returns (time - bound) / time: the reduction of the time that is not excluded.
 double gap_of(Ns time, Ns lower_bound);

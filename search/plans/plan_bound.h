@@ -2,7 +2,7 @@
 // stages are.
 #pragma once
 
-#include "job/config/config.h"
+#include "job/setup/setup.h"
 #include "search/plans/stage_space.h"
 
 #include <algorithm>
@@ -49,9 +49,9 @@ public:
     };
     void count(const Task& task, PathCounts& counts) const;
 
-    // `plan` gives the order of tasks, whatever its edges, or is plan_of_any_order(); `config` gives the schedule, the
+    // `plan` gives the order of tasks, whatever its edges, or is plan_of_any_order(); `setup` gives the schedule, the
     // devices and the sharding of the optimizer.
-    PlanBound(const Plan& plan, Ns dispatch, const Config& config);
+    PlanBound(const Plan& plan, Ns dispatch, const Setup& setup);
 
     // Returns a lower bound on the step time of splits in which `stage` is this piece.
     Ns time(int stage, const Piece& piece) const;
@@ -123,7 +123,7 @@ private:
     Ns rests(int count, double length, Ns time, const Stage& stage) const;
     Ns round_trips(const PathCounts& counts, Ns time) const;
     void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
-    Ns calls_of(const Plan& plan, const Config& config) const;
+    Ns calls_of(const Plan& plan, const Setup& setup) const;
     template <class JumpsAt>
     PathCounts path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const;
     std::vector<PathCounts> paths_through(const std::vector<Task>& tasks) const;

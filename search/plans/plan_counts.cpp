@@ -227,13 +227,13 @@ void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const
 }
 
 // Returns the time that the host with the most calls needs to issue them.
-Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
-    if (asynchronous_ || config.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
+Ns PlanBound::calls_of(const Plan& plan, const Setup& setup) const {
+    if (asynchronous_ || setup.cluster.dispatcher == ClusterConfig::Dispatcher::PerDevice)
         return 0;
     const bool overlaps = exposed_ < 1;         // then a pair is one launch
     std::map<std::string, std::int64_t> calls;  // by host
     for (std::size_t device = 0; device < plan.order.size(); ++device)
-        calls[config.cluster.devices[device].host] +=
+        calls[setup.cluster.devices[device].host] +=
             std::count_if(plan.order[device].begin(), plan.order[device].end(),
                           [&](const Task& task) { return !is_transfer(task.op) && !(overlaps && task.with_next); });
     Ns most = 0;
@@ -242,27 +242,27 @@ Ns PlanBound::calls_of(const Plan& plan, const Config& config) const {
     return most;
 }
 
-PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Config& config)
-    : optimizer_(config.training.optimizer),
+PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
+    : optimizer_(setup.training.optimizer),
       asynchronous_(plan.asynchronous),
-      sharded_(config.training.shard_optimizer),
-      any_order_(schedule_of(config).needs_costs),
-      moves_recomputes_(config.pipeline.recompute.ahead == Recomputation::kByCosts ||
-                        (any_order_ && config.pipeline.recompute.ahead > 0)),
+      sharded_(setup.training.shard_optimizer),
+      any_order_(schedule_of(setup).needs_costs),
+      moves_recomputes_(setup.pipeline.recompute.ahead == Recomputation::kByCosts ||
+                        (any_order_ && setup.pipeline.recompute.ahead > 0)),
       mixed_(any_order_ || backward_form(plan.order) == BackwardForm::Mixed),
-      lengths_(config.pipeline.micro_batch_lengths),
+      lengths_(setup.pipeline.micro_batch_lengths),
       least_(least_micro_batches(lengths_, plan.shape.microbatches)),
       micro_batches_(plan.shape.microbatches),
       dispatch_(dispatch),
-      exposed_(config.pipeline.pair_exposed) {
+      exposed_(setup.pipeline.pair_exposed) {
     if (exposed_ < 1)
         hidden_ = forwards_in_pairs(plan);
-    const std::vector<DeviceConfig>& devices = config.cluster.devices;
+    const std::vector<DeviceConfig>& devices = setup.cluster.devices;
     const VersionTable versions = versions_of(plan);
     best_ = best_of(devices);
     for (const DeviceConfig& device : devices)
         all_speeds_ += device.speed;
-    calls_ = calls_of(plan, config);
+    calls_ = calls_of(plan, setup);
     const auto shortest_of = [](const MicroBatchLength& length) {
         return std::min({length.forward, length.backward_input, length.backward_weight});
     };

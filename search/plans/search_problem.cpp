@@ -17,51 +17,50 @@ namespace pw {
 namespace {
 
 // Times of any size would make the largest micro-batches the best ones.
-[[noreturn]] void refuse_several_sizes(const Config& config, int one, int other) {
-    config.fail_at(
+[[noreturn]] void refuse_several_sizes(const SearchSetup& setup, int one, int other) {
+    setup.fail_at(
         "search.micro_batch_sizes",
         fmt::format("'{}' does not say how many samples its times are for, and the search tries micro-batches of {} "
                     "and {}",
-                    config.workload.model, std::min(one, other), std::max(one, other)),
+                    setup.workload.model, std::min(one, other), std::max(one, other)),
         "write samples: N into a layer graph, or times by samples, as in forward: {1: 2 ms, 4: 7 ms}; or "
         "search.profile_batch: N, the samples that the times are for");
 }
 
-void check_recomputed_layers(const Config& config, Model model) {
-    for (const std::vector<std::string>& layers : config.search.recompute_layers)
+void check_recomputed_layers(const SearchSetup& setup, Model model) {
+    for (const std::vector<std::string>& layers : setup.search.recompute_layers)
         try {
             set_recomputed(model.layers, layers);
         } catch (const Error& error) {
-            fail_at(config, "search.recompute_layers", error,
+            fail_at(setup, "search.recompute_layers", error,
                     "name layers or their blocks, as in layer3.0.conv2 or layer3; '*' matches any characters");
         }
 }
 
 }  // namespace
 
-SearchProblem problem_of(const Config& config, const Model& model) {
+SearchProblem problem_of(const SearchSetup& setup, const Model& model) {
     const auto first = std::make_shared<int>(0);  // size that was asked for
-    const auto profile_at = [config, model, first](int samples) {
-        Config sized = config;
+    const auto profile_at = [setup, model, first](int samples) {
+        Setup sized = setup;
         sized.pipeline.micro_batch_size = samples;
-        sized.pipeline.micro_batches = static_cast<int>(config.search.mini_batch / samples);
+        sized.pipeline.micro_batches = static_cast<int>(setup.search.mini_batch / samples);
         sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
         Profile profile = profile_of(sized, model);
-        check_precision(config, profile);
+        check_precision(setup, profile);
         *first = *first == 0 ? samples : *first;
         if (profile.any_size && samples != *first)
-            refuse_several_sizes(config, *first, samples);
+            refuse_several_sizes(setup, *first, samples);
         return profile;
     };
-    check_recomputed_layers(config, model);
-    SearchProblem problem{config, model, profile_at, executed_mode(config)};
-    if (config.search.cheapest_layers && config.search.recompute != SearchConfig::Recompute::None) {
-        const std::vector<int>& sizes = config.search.micro_batch_sizes;
-        const int size = sizes.empty() ? config.pipeline.micro_batch_size : sizes.front();
+    check_recomputed_layers(setup, model);
+    SearchProblem problem{setup, model, profile_at, executed_mode(setup)};
+    if (setup.search.cheapest_layers && setup.search.recompute != SearchConfig::Recompute::None) {
+        const std::vector<int>& sizes = setup.search.micro_batch_sizes;
+        const int size = sizes.empty() ? setup.pipeline.micro_batch_size : sizes.front();
         Model whole = model;
         set_recomputed(whole.layers, {});
-        problem.config.search.recompute_layers =
-            cheapest_layers(whole.layers, CostTable(whole, profile_at(size), size));
+        problem.setup.search.recompute_layers = cheapest_layers(whole.layers, CostTable(whole, profile_at(size), size));
     }
     return problem;
 }

@@ -1,8 +1,8 @@
-// The problem of a search: the best plan of a model on the devices of a config.
+// The problem of a search: the best plan of a model on the devices of a setup.
 #pragma once
 
 #include "job/build.h"
-#include "job/config/config.h"
+#include "job/setup/search_setup.h"
 #include "schedules/plan/lanes.h"
 #include "search/plans/plan_choice.h"
 #include "workloads/costs/costs.h"
@@ -12,13 +12,13 @@
 namespace pw {
 
 struct SearchProblem {
-    Config config;
+    SearchSetup setup;
     Model model;
     std::function<Profile(int samples)> profile_at;  // the profile for micro-batches of this size
     TransferMode mode;                               // as the plans will be executed
 };
 
-// Makes the search problem of `config` for its model, with the profiles and the transfer mode of the config.
-SearchProblem problem_of(const Config& config, const Model& model);
+// Makes the search problem of `setup` for its model, with the profiles and the transfer mode of the setup.
+SearchProblem problem_of(const SearchSetup& setup, const Model& model);
 
 }  // namespace pw

@@ -23,7 +23,7 @@ public:
     // It refers to the problem.
     SearchedChoices(const SearchProblem& problem, std::size_t most_cuts)
         : problem_(problem),
-          space_(problem.model.layers, most_cuts, places_of_cuts(problem.config, problem.model.layers)) {}
+          space_(problem.model.layers, most_cuts, places_of_cuts(problem.setup, problem.model.layers)) {}
 
     void add(const PlanChoice& choice);
     bool contains(const PlanChoice& choice) const;

@@ -4,9 +4,9 @@
 
 namespace pw {
 
-StageBounds::StageBounds(const Plan& plan, const Config& config, Ns dispatch, const Pieces& pieces)
-    : plan_(plan, dispatch, config), pieces_(pieces), stages_(config.pipeline.stages) {
-    for (const DeviceConfig& device : config.cluster.devices) {
+StageBounds::StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces)
+    : plan_(plan, dispatch, setup), pieces_(pieces), stages_(setup.pipeline.stages) {
+    for (const DeviceConfig& device : setup.cluster.devices) {
         speeds_.push_back(device.speed);
         limited_ = limited_ || device.memory != kUnlimited;
         same_speed_ = same_speed_ && device.speed == speeds_.front();

@@ -14,8 +14,8 @@ using NumberOfStage = std::function<Ns(int stage, const Piece& piece)>;
 // It refers to the pieces.
 class StageBounds {
 public:
-    // `plan` gives the order of tasks, whatever its edges; `config` has the choice.
-    StageBounds(const Plan& plan, const Config& config, Ns dispatch, const Pieces& pieces);
+    // `plan` gives the order of tasks, whatever its edges; `setup` has the choice.
+    StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces);
 
     int stages() const { return stages_; }
     int devices() const { return static_cast<int>(speeds_.size()); }

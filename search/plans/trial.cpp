@@ -22,26 +22,26 @@ constexpr std::int64_t kMostOrderedSplits = 200;
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
     : problem_(problem), space_(space), model_(model), moves_(space, choice.stages) {
     found_.choice = std::move(choice);
-    const Schedule& schedule = schedule_named(problem_.config, found_.choice.schedule);
+    const Schedule& schedule = schedule_named(problem_.setup, found_.choice.schedule);
     any_order_ = schedule.needs_costs;
     orders_by_costs_ = any_order_ || found_.choice.ahead == Recomputation::kByCosts;
     if (!schedule.asynchronous())
         work_ =
-            exposed_work(model.forward, problem_.config.pipeline.pair_exposed) + (schedule.trains ? model.backward : 0);
+            exposed_work(model.forward, problem_.setup.pipeline.pair_exposed) + (schedule.trains ? model.backward : 0);
     double speeds = 0;
     for (const int device : found_.choice.devices)
-        speeds += problem.config.cluster.devices[device].speed;
+        speeds += problem.setup.cluster.devices[device].speed;
     found_.lower_bound = bound_of_any_devices(speeds);
     expect();
 }
 
 // Returns the rounded tasks of any plan of the choice with any number of devices: see time_of_shared_work().
 double Trial::rounded_tasks(double speeds) const {
-    const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
+    const std::vector<DeviceConfig>& devices = problem_.setup.cluster.devices;
     const bool one_speed =
         std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; });
     const double tasks = 3.0 * found_.choice.micro_batches * found_.choice.stages;
-    return (one_speed ? 0 : tasks) + (problem_.config.pipeline.micro_batch_lengths.empty() ? 0 : tasks / speeds);
+    return (one_speed ? 0 : tasks) + (problem_.setup.pipeline.micro_batch_lengths.empty() ? 0 : tasks / speeds);
 }
 
 // Expects equal stages on equal devices: work, then bubble, then sums of gradients.
@@ -51,18 +51,18 @@ void Trial::expect() {
     const int pipelines = std::max(choice.copies, devices / choice.stages), depth = devices / pipelines;
     Bytes most = 0;
     for (const int device : choice.devices)
-        most = std::max(most, problem_.config.cluster.devices[device].memory);
+        most = std::max(most, problem_.setup.cluster.devices[device].memory);
     const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device
-    const TrainingConfig& training = problem_.config.training;
+    const TrainingConfig& training = problem_.setup.training;
     const TrainingBytes state = training_bytes(weights, training.optimizer);
     const Bytes states = training.shard_optimizer ? state.states / pipelines : state.states;
-    if (schedule_named(problem_.config, choice.schedule).trains && weights + state.gradients + states > most) {
+    if (schedule_named(problem_.setup, choice.schedule).trains && weights + state.gradients + states > most) {
         expected_ = kNeverFits;
         return;
     }
     const double filling = static_cast<double>(depth - 1) * pipelines / choice.micro_batches;
     expected_ = static_cast<Ns>(static_cast<double>(found_.lower_bound) * (1 + filling)) +
-                ring_sum(pipelines, model_.weights / choice.stages, cluster_of(problem_.config, model_.profile)->sums);
+                ring_sum(pipelines, model_.weights / choice.stages, cluster_of(problem_.setup, model_.profile)->sums);
 }
 
 Judge& Trial::judge() {
@@ -113,7 +113,7 @@ bool Trial::is_defined() {
         return false;
     }
     try {
-        refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().config(), model_.profile);
+        refuse_long_splits(judge().plan(), model_.costs, problem_.model.layers, judge().setup(), model_.profile);
     } catch (const Error& error) {  // some of its splits may be plans
         refuse(error);
         beyond_ = true;
@@ -124,7 +124,7 @@ bool Trial::is_defined() {
 
 void Trial::find_bounds(Deadline& deadline) {
     const Plan& plan = judge().plan();
-    bounds_.emplace(plan, judge().config(), model_.profile.dispatch.median,
+    bounds_.emplace(plan, judge().setup(), model_.profile.dispatch.median,
                     model_.pieces(any_order_ ? BackwardForm::Mixed : backward_form(plan.order), deadline));
     tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
@@ -163,19 +163,19 @@ NumberOfStage Trial::work() const {
 }
 
 Ns Trial::bound_of_any_devices(double speeds) const {
-    const double least = least_micro_batches(problem_.config.pipeline.micro_batch_lengths, found_.choice.micro_batches);
+    const double least = least_micro_batches(problem_.setup.pipeline.micro_batch_lengths, found_.choice.micro_batches);
     return time_of_shared_work(work_, least, speeds, rounded_tasks(speeds));
 }
 
 // Other ways to share out the devices may use other devices.
 TimeOn Trial::time_on() const {
-    return [this, best = best_of(problem_.config.cluster.devices)](int replicas, const Piece& piece) {
+    return [this, best = best_of(problem_.setup.cluster.devices)](int replicas, const Piece& piece) {
         return bounds_->plan().time_on(replicas, piece, best);
     };
 }
 
 Ns Trial::bound_of_any_shares(Deadline& deadline) const {
-    const std::vector<DeviceConfig>& devices = problem_.config.cluster.devices;
+    const std::vector<DeviceConfig>& devices = problem_.setup.cluster.devices;
     double speeds = 0;
     for (const DeviceConfig& device : devices)
         speeds += device.speed;
@@ -195,7 +195,7 @@ std::vector<int> Trial::shares_by_work(Deadline& deadline) const {
                 stages.push_back(&piece);
     if (stages.empty())
         return {};
-    return pw::shares_by_time(stages, static_cast<int>(problem_.config.cluster.devices.size()), time_on());
+    return pw::shares_by_time(stages, static_cast<int>(problem_.setup.cluster.devices.size()), time_on());
 }
 
 void Trial::propose_by(const CutTable& table, const NumberOfStage& number) {
@@ -250,7 +250,7 @@ void Trial::propose_what_fits(Deadline& deadline) {
 
 StageSplit Trial::split_of(const Cuts& cuts) const {
     StageSplit split = space_.split_of(cuts);
-    group_readers(split, problem_.config.run);
+    group_readers(split, problem_.setup.run);
     return split;
 }
 
@@ -328,7 +328,7 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
     if (!bounds_->shares_devices() || !space_.complete() || orders_by_costs_ ||
-        schedule_named(problem_.config, found_.choice.schedule).asynchronous())
+        schedule_named(problem_.setup, found_.choice.schedule).asynchronous())
         return;
     const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, limit, spent_, deadline);
     found_.lower_bound = std::max(found_.lower_bound, bound);
@@ -342,7 +342,7 @@ void Trial::adopt(const Trial& other, Deadline& deadline) {
 
 void Trial::refine(double effort, Deadline& deadline) {
     deadline.check();
-    const double before = judge().config().pipeline.effort;
+    const double before = judge().setup().pipeline.effort;
     judge().set_effort(effort);
     const std::optional<Ns> time = judge().step_time(found_.split);
     if (!time || *time >= found_.step_time || judge().shortage(found_.split))

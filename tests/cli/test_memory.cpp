@@ -65,7 +65,7 @@ private:
 
 // The simulator, reserved_of() and the run agree.
 void expect_reserved(const Job& job, const Costs& costs, const std::string& what) {
-    const TransferMode mode = job.config.transfer;
+    const TransferMode mode = job.setup.transfer;
     const RunResult result = run(job, {});
     const std::vector<Bytes> predicted = simulate(job.plan, costs, mode).reserved;
     EXPECT_EQ(predicted, result.arena) << what;

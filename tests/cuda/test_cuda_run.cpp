@@ -319,7 +319,7 @@ TEST(CudaRun, CountedPeakIsThePredictedOne) {
             const Job job = execution.job();
             const Costs costs = costs_of(*job.model, job.split, profile, 3);
             const auto memory =
-                memory_of(job.plan, buffers_of(job.plan, costs, job.versions, job.config.transfer.early_receive()));
+                memory_of(job.plan, buffers_of(job.plan, costs, job.versions, job.setup.transfer.early_receive()));
             const RunResult run = pw::run(job, {});
             for (int device = 0; device < 2; ++device)
                 EXPECT_EQ(run.peak[device], peak_of(memory[device])) << schedule << " " << receive << " " << recompute;

@@ -94,7 +94,7 @@ TEST_P(Calibrations, ProbesAreOtherPlansOfOtherSizes) {
     const Plan& plan = execution.job().plan;
     const Probes probes = probes_of(execution.job(), 2);
     for (const Job* probe : {&probes.alone, &probes.near}) {
-        EXPECT_NE(probe->plan.shape.microbatches, execution.job().config.pipeline.micro_batches);
+        EXPECT_NE(probe->plan.shape.microbatches, execution.job().setup.pipeline.micro_batches);
         EXPECT_EQ(probe->plan.shape.placement, plan.shape.placement);
         EXPECT_NE(hash_of(probe->plan), hash_of(plan));
     }
@@ -102,7 +102,7 @@ TEST_P(Calibrations, ProbesAreOtherPlansOfOtherSizes) {
 
 // The same step twice, since calibrate() leaves the first one out.
 ProbeTrace two_steps(Job& probe, const Costs& costs) {
-    probe.config.training.steps = 2;
+    probe.setup.training.steps = 2;
     Trace trace = simulate(probe.plan, costs, probe.mode);
     const std::vector<TraceEvent> first = trace.events;
     for (TraceEvent event : first) {

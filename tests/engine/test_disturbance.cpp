@@ -120,7 +120,7 @@ TEST(Places, AreThoseOfTheThreads) {
 TEST(Disturbance, IsKeptInTheProfile) {
     const Execution execution(kMlp, {"cluster.devices=1"});
     const Job job = execution.job();
-    Profile profile = measure_profile(job.config, *job.model, {1}, {});
+    Profile profile = measure_profile(job.setup, *job.model, {1}, {});
     EXPECT_GT(profile.cpu_share, 0);
     EXPECT_LE(profile.cpu_share, 1);
     EXPECT_EQ(profile.precision, Precision::Fp32);

@@ -49,11 +49,11 @@ void expect_equal(const RunResult& a, const RunResult& b) {
 }
 
 void expect_predicted_memory(const Job& job, const RunResult& run) {
-    const bool early = job.config.transfer.early_receive();
+    const bool early = job.setup.transfer.early_receive();
     const auto memory = memory_of(job.plan, buffers_of(job.plan, job.costs, job.versions, early));
     for (std::size_t device = 0; device < memory.size(); ++device)
         EXPECT_EQ(run.peak[device], peak_of(memory[device])) << "device " << device;
-    EXPECT_EQ(run.arena, reserved_of(job.plan, job.costs, job.versions, job.config.transfer));
+    EXPECT_EQ(run.arena, reserved_of(job.plan, job.costs, job.versions, job.setup.transfer));
 }
 
 // Compute tasks run one after the other as listed, and no reader runs before its RECV.

@@ -167,7 +167,6 @@ TEST(Search, DefaultsToThePipeline) {
     EXPECT_EQ(search.objective, SearchConfig::Objective::Makespan);
     EXPECT_TRUE(search.schedules.empty() && search.micro_batch_sizes.empty() && search.stages.empty());
     EXPECT_EQ(search.mini_batch, 24);
-    EXPECT_EQ(search.profile_batch, 0);
     EXPECT_EQ(search.recompute, SearchConfig::Recompute::None);
     EXPECT_EQ(search.p2p, SearchConfig::P2p::Charged);
     EXPECT_TRUE(search.tensor_parallel);
@@ -190,6 +189,8 @@ TEST(Search, ReadsAndPrintsEqualReplicas) {
 
 TEST(Search, ReadsAndPrintsEveryKey) {
     const Config config = load(kSearch);
+    EXPECT_EQ(config.workload.profile_batch, 16);
+    EXPECT_EQ(load(config.yaml).workload.profile_batch, 16);
     for (const SearchConfig& search : {config.search, load(config.yaml).search}) {
         EXPECT_EQ(search.objective, SearchConfig::Objective::PipeDream);
         EXPECT_EQ(search.schedules, std::vector<std::string>{"all"});
@@ -197,7 +198,6 @@ TEST(Search, ReadsAndPrintsEveryKey) {
         EXPECT_EQ(search.mini_batch, 64);
         EXPECT_EQ(search.stages, (std::vector<int>{2, 4}));
         EXPECT_EQ(search.recompute, SearchConfig::Recompute::Auto);
-        EXPECT_EQ(search.profile_batch, 16);
         EXPECT_EQ(search.p2p, SearchConfig::P2p::Free);
         EXPECT_EQ(search.replicas, SearchConfig::Replicas::Yes);
         EXPECT_TRUE(search.straight && search.memory_limit);

@@ -42,7 +42,7 @@ std::vector<IdleKey> idle_in_plan(const char* config, const std::vector<std::str
     const TemporaryFolder folder;
     Notices notices;
     const Job job = make_job(loaded(folder, config, set), notices);
-    return idle_keys(job.config, job.plan);
+    return idle_keys(job.setup, job.plan);
 }
 
 void expect_only(const std::vector<IdleKey>& idle, const Case& expected) {

@@ -2,6 +2,7 @@
 #include "job/config/keys.h"
 
 #include "job/config/read.h"
+#include "job/plan.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "workloads/models/models.h"

@@ -68,8 +68,8 @@ Answer answer_of(const TemporaryFolder& folder, const std::vector<std::string>& 
         Config config = load_config((folder.path() / "cfg.yaml").string(), set);
         const Job job = make_job(std::move(config), notices);
         Json json = to_json(predicted_report(job, false), job);
-        Answer answer{json.dump(), job.config.yaml, notices};
-        for (const IdleKey& key : idle_keys(job.config, job.plan))
+        Answer answer{json.dump(), job.setup.yaml, notices};
+        for (const IdleKey& key : idle_keys(job.setup, job.plan))
             answer.said.push_back(print(key));
         for (std::string& note : notes_on_costs(job))
             answer.said.push_back(std::move(note));

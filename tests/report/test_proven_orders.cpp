@@ -30,7 +30,7 @@ Job job_in(const std::string& text, const std::vector<std::string>& set = {}) {
 
 std::vector<Bytes> memory_in(const Job& job) {
     std::vector<Bytes> memory;
-    for (const DeviceConfig& device : job.config.cluster.devices)
+    for (const DeviceConfig& device : job.setup.cluster.devices)
         memory.push_back(device.memory);
     return memory;
 }
@@ -158,13 +158,13 @@ struct Found {
 class Judge {
 public:
     explicit Judge(const Job& job) : job_(job), memory_(memory_in(job)) {
-        options_.recompute = job.config.pipeline.recompute;
-        options_.transfers = job.config.transfer;
+        options_.recompute = job.setup.pipeline.recompute;
+        options_.transfers = job.setup.transfer;
     }
 
     SimulatedOrder of(std::vector<Tasks> order) const {
         try {
-            return simulated_order(with_order(schedule_of(job_.config), job_.plan.shape, std::move(order), options_),
+            return simulated_order(with_order(schedule_of(job_.setup), job_.plan.shape, std::move(order), options_),
                                    job_.costs, job_.mode, memory_);
         } catch (const Error&) {  // it waits forever
             return {{}, false};

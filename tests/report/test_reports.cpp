@@ -84,7 +84,7 @@ TEST(Notes, AreOneForEachThing) {
 
 TEST(Notes, SayWhatAJobIs) {
     EXPECT_EQ(summary_of(job_of_text(kUniform)), "uniform, 2 stages, gpipe, 4 micro-batches of 1");
-    EXPECT_TRUE(contains(refusal([] { require_layers(job_of_text(kUniform).config, "run"); }), "has no layers to run"));
+    EXPECT_TRUE(contains(refusal([] { require_layers(job_of_text(kUniform).setup, "run"); }), "has no layers to run"));
 }
 
 TEST(Notes, TakeTheFactOfAnError) {

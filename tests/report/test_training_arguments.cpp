@@ -252,7 +252,7 @@ TEST(TrainingArguments, AreTheSameFromAPrintedConfig) {
                  "pipeline: {mini_batch: 32}, training: {precision: bf16, optimizer: adamw}}",
                  set),
             notices);
-        const Job again = make_job(load(job.config.yaml), notices);
+        const Job again = make_job(load(job.setup.yaml), notices);
         for (const TrainingProgram& program : training_programs()) {
             const std::string_view name = name_of(program.program);
             EXPECT_EQ(training_arguments(name, again).text, training_arguments(name, job).text) << name;
@@ -272,11 +272,11 @@ TEST(TrainingArguments, AreRefusedWhereTheVerdictOnTheConfigIs) {
                 if (contains(pipeline, "stages") != contains(parallel, "pipeline"))
                     continue;
                 const Job job = job_of_plan(model, parallel, pipeline);
-                const std::vector<std::string> runs = programs_that_run(job.config);
+                const std::vector<std::string> runs = programs_that_run(job.setup);
                 for (const TrainingProgram& program : training_programs()) {
                     const std::string_view name = name_of(program.program);
                     const std::string said = said_of(name, job);
-                    const std::optional<Refusal> verdict = refusal_of(program.program, job.config);
+                    const std::optional<Refusal> verdict = refusal_of(program.program, job.setup);
                     EXPECT_EQ(said.empty(), !verdict) << name << " " << model << " " << parallel << " " << said;
                     EXPECT_EQ(std::count(runs.begin(), runs.end(), name), verdict ? 0 : 1);
                     if (verdict)

@@ -234,7 +234,7 @@ TEST(UnlikeDevices, StagesOfOtherDegreesTakeTheirTimes) {
     const Job unlike = job_of("12", "tensor: [4, 2], pipeline: 2, zero: [1, 0], recompute: [full, none]");
     const Job first = job_of("16", "tensor: 4, pipeline: 2, zero: 1, recompute: full"),
               second = job_of("8", "tensor: 2, pipeline: 2");
-    EXPECT_EQ(unlike.config.parallel.degrees.data, 2);
+    EXPECT_EQ(unlike.setup.parallel.degrees.data, 2);
     for (const auto& [stage, alike] : {std::pair(0, &first), std::pair(1, &second)}) {
         const StageCost &own = unlike.costs.times_on(stage).stage[stage], &other = alike->costs.stage[stage];
         EXPECT_EQ(own.forward, other.forward);

@@ -44,7 +44,7 @@ search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}]
             ClusterChoice choice = result.plans.front().choice;
             choice.blocks = blocks;
             Notices notices;
-            const Report report = predicted_report(make_job(config_of(load(base), choice), notices), false);
+            const Report report = predicted_report(make_job(setup_of(load(base), choice), notices), false);
             if (!fits(report))
                 return;
             best = std::min(best, report.metrics.step_time);

@@ -218,7 +218,7 @@ TEST(ClusterSearch, FindsTheBestOfSchedulesByCosts) {
     int by_costs = 0;
     for (const ClusterChoice& choice : cluster_choices(config)) {
         Notices notices;
-        const Report report = predicted_report(make_job(config_of(config, choice), notices), false);
+        const Report report = predicted_report(make_job(setup_of(config, choice), notices), false);
         by_costs += choice.schedule == "1f1b" ? 0 : 1;
         if (!fits(report))
             continue;
@@ -244,14 +244,14 @@ TEST(ClusterSearch, BoundsEveryPlan) {
             Notices notices;
             Job job;
             try {
-                job = make_job(config_of(config, choice), notices);
+                job = make_job(setup_of(config, choice), notices);
             } catch (const Error&) {  // the schedule refuses the number of micro-batches
                 continue;
             }
             Shape shape;
             shape.devices = choice.degrees.pipeline;
             shape.stages = choice.stages();
-            shape.microbatches = job.config.pipeline.micro_batches;
+            shape.microbatches = job.setup.pipeline.micro_batches;
             const auto facts = order_facts(schedule_named(choice.schedule), shape, {});
             ASSERT_TRUE(facts) << print(choice);
             const Report report = predicted_report(job, false);
@@ -323,10 +323,10 @@ TEST(ClusterSearch, TriesOnlyPlansThatTheProgramRuns) {
         ASSERT_NE(plans.result.best(), nullptr) << name;
         EXPECT_GT(plans.result.refused, 0) << name;
         for (const ClusterPlan& plan : plans.result.plans)
-            EXPECT_FALSE(refusal_of(program, config_of(config, plan.choice))) << name << print(plan.choice);
+            EXPECT_FALSE(refusal_of(program, setup_of(config, plan.choice))) << name << print(plan.choice);
         Ns least = std::numeric_limits<Ns>::max();
         for (const ClusterChoice& choice : cluster_choices(config)) {
-            const Config of_choice = config_of(config, choice);
+            const Setup of_choice = setup_of(config, choice);
             if (refusal_of(program, of_choice))
                 continue;
             Notices notices;
@@ -455,7 +455,7 @@ TEST(ClusterSearch, TriesOnlyWhatIsListed) {
         EXPECT_EQ(choice.degrees.data, 4 / choice.degrees.pipeline);
         EXPECT_EQ(choice.degrees.recompute, RecomputeKind::Full);
         EXPECT_TRUE(choice.degrees.sequence);
-        EXPECT_EQ(config_of(config, choice).pipeline.micro_batches, 16 / choice.degrees.data / choice.micro_batch_size);
+        EXPECT_EQ(setup_of(config, choice).pipeline.micro_batches, 16 / choice.degrees.data / choice.micro_batch_size);
     }
     EXPECT_EQ(load(config.yaml).search.recomputed, std::vector{RecomputeKind::Full});
     EXPECT_EQ(load(config.yaml).search.pipeline, (std::vector{2, 4}));

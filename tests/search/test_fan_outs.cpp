@@ -20,9 +20,10 @@ public:
     OfFile(const std::string& model, const std::string& config) : config_(folder_.write("config.yaml", config)) {
         folder_.write("model.yaml", model);
     }
+    Config config(const std::vector<std::string>& set) const { return load_config(config_, set); }
     Job job(const std::vector<std::string>& set) const {
         Notices notices;
-        return make_job(load_config(config_, set), notices);
+        return make_job(config(set), notices);
     }
     Ns step(const std::vector<std::string>& set) const { return metrics_of(predict(job(set))).step_time; }
 
@@ -130,15 +131,17 @@ pipeline: {schedule: 1f1b, split: [layer_12, layer_24, layer_36], micro_batches:
 TEST(FanOutPredictions, AreTheSearchs) {
     const OfFile fan(masked_chain(false), kFan);
     for (const std::vector<std::string>& rule : {kByStage, kByLayer}) {
-        const Job job = fan.job(joined(joined(rule, kEight), {"search={schedules: [1f1b, gpipe], stages: [3, 4]}"}));
-        const SearchProblem problem = problem_of(job.config, *job.model);
+        const std::vector<std::string> set =
+            joined(joined(rule, kEight), {"search={schedules: [1f1b, gpipe], stages: [3, 4]}"});
+        const Job job = fan.job(set);
+        const SearchProblem problem = problem_of(fan.config(set), *job.model);
         const SearchResult result = search_plans(problem);
         ASSERT_NE(result.best(), nullptr);
         Notices notices;
-        const Job found = make_job(config_of(problem, *result.best()), notices);
+        const Job found = make_job(setup_of(problem, *result.best()), notices);
         const Metrics predicted = metrics_of(predict(found));
         EXPECT_EQ(result.best()->step_time, predicted.step_time);
-        EXPECT_EQ(found.config.run.fan_out_gradients, job.config.run.fan_out_gradients);
+        EXPECT_EQ(found.setup.run.fan_out_gradients, job.setup.run.fan_out_gradients);
         EXPECT_LE(predicted.step_time, metrics_of(predict(job)).step_time);
         for (std::size_t device = 0; device < predicted.devices.size(); ++device)
             EXPECT_EQ(result.best()->reserved[device], *predicted.devices[device].reserved_memory);

@@ -28,7 +28,7 @@ struct Best {
     std::map<StageLinks, Plan> plans;  // by the edges of the splits so far
 };
 
-Metrics simulated(const SearchProblem& problem, const Config& config, const Profile& profile, StageSplit split,
+Metrics simulated(const SearchProblem& problem, const pw::Setup& config, const Profile& profile, StageSplit split,
                   const Plan& plan) {
     group_readers(split, config.run);
     Model model = problem.model;
@@ -41,7 +41,7 @@ Metrics simulated(const SearchProblem& problem, const Config& config, const Prof
     return metrics_of(simulate(plan, costs, problem.mode));
 }
 
-void judge(const SearchProblem& problem, const Config& config, const Profile& profile, const StageSplit& split,
+void judge(const SearchProblem& problem, const pw::Setup& config, const Profile& profile, const StageSplit& split,
            Best& best) {
     const StageLinks links = links_of(problem.model.layers, split);
     if (!best.plans.contains(links))
@@ -55,7 +55,7 @@ void judge(const SearchProblem& problem, const Config& config, const Profile& pr
 
 Best try_everything(const SearchProblem& problem, const PlanChoice& choice) {
     Best best;
-    const Config config = config_of(problem.config, choice);
+    const pw::Setup config = setup_of(problem.setup, choice);
     const Profile profile = problem.profile_at(choice.micro_batch_size);
     StageSplit split;
     try {
@@ -78,7 +78,7 @@ Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
 }
 
 void expect_as_simulated(const SearchProblem& problem, const FoundPlan& found) {
-    const Config config = config_of(problem.config, found.choice);
+    const pw::Setup config = setup_of(problem.setup, found.choice);
     const Plan plan = make_plan(config, links_of(problem.model.layers, found.split), config.training.steps);
     const Profile profile = problem.profile_at(found.choice.micro_batch_size);
     const Metrics metrics = simulated(problem, config, profile, found.split, plan);

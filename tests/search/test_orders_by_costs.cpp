@@ -21,7 +21,7 @@ namespace pw {
 namespace {
 
 // Returns the metrics of a split in the order of a schedule; nothing if that is not defined for the config.
-std::optional<Metrics> metrics_in(const SearchProblem& problem, Config config, const std::string& schedule,
+std::optional<Metrics> metrics_in(const SearchProblem& problem, Setup config, const std::string& schedule,
                                   StageSplit split) {
     config.pipeline.schedule = schedule;
     const Profile profile = problem.profile_at(config.pipeline.micro_batch_size);
@@ -43,7 +43,7 @@ std::optional<Metrics> metrics_in(const SearchProblem& problem, Config config, c
     }
 }
 
-bool fits(const Metrics& metrics, const Config& config) {
+bool fits(const Metrics& metrics, const Setup& config) {
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         if (*metrics.devices[device].reserved_memory > config.cluster.devices[device].memory)
             return false;
@@ -90,9 +90,9 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
             continue;
         }
         for (const FoundPlan& plan : result.plans) {
-            const Config chosen = config_of(config, plan.choice);
+            const pw::Setup chosen = setup_of(config, plan.choice);
             const std::optional<Metrics> own =
-                metrics_in(problem, config_of(problem, plan), plan.choice.schedule, plan.split);
+                metrics_in(problem, setup_of(problem, plan), plan.choice.schedule, plan.split);
             ASSERT_TRUE(own) << print(plan.choice);
             EXPECT_EQ(plan.step_time, own->step_time) << print(plan.choice);
             EXPECT_EQ(plan.fits, fits(*own, chosen)) << print(plan.choice);
@@ -140,9 +140,9 @@ TEST(RecomputesByCosts, AreFoundWithinBoundsOfAnySplit) {
         for (const FoundPlan& plan : result.plans) {
             if (plan.choice.ahead != Recomputation::kByCosts)
                 continue;
-            const Config chosen = config_of(config, plan.choice);
+            const pw::Setup chosen = setup_of(config, plan.choice);
             const std::string& name = plan.choice.schedule;
-            const std::optional<Metrics> own = metrics_in(problem, config_of(problem, plan), name, plan.split);
+            const std::optional<Metrics> own = metrics_in(problem, setup_of(problem, plan), name, plan.split);
             ASSERT_TRUE(own) << print(plan.choice);
             EXPECT_EQ(plan.step_time, own->step_time) << print(plan.choice);
             int tried = 0;
@@ -151,7 +151,7 @@ TEST(RecomputesByCosts, AreFoundWithinBoundsOfAnySplit) {
                 if (++tried > (soaks() ? 500 : 10))
                     return;
                 const auto metrics = metrics_in(problem, chosen, name, whole);
-                Config in_place = chosen;
+                pw::Setup in_place = chosen;
                 in_place.pipeline.recompute.ahead = 0;
                 const auto before = metrics_in(problem, in_place, name, whole);
                 if (!metrics || !before)

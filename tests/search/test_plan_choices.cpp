@@ -23,7 +23,7 @@ TEST(PlanChoices, TakeLinksAndWhatDevicesShareAlong) {
     PlanChoice choice;
     choice.schedule = "gpipe";
     choice.devices = {2, 0};
-    const ClusterConfig chosen = config_of(config, choice).cluster;
+    const ClusterConfig chosen = setup_of(config, choice).cluster;
     EXPECT_EQ(chosen.links, (std::vector<ClusterConfig::PairLink>{{0, 1, {7, 1e9}}}));
     EXPECT_EQ(chosen.shared, (std::vector<ClusterConfig::Shared>{{{0, 1}, 2e9}, {{1}, 4e9}}));
 }

@@ -323,7 +323,7 @@ private:
 
     // The config that `search -o` writes takes the predicted time.
     void expect_as_written(const SearchProblem& problem, const FoundPlan& found) {
-        const Metrics metrics = simulated(config_of(problem, found).yaml);
+        const Metrics metrics = simulated(setup_of(problem, found).yaml);
         EXPECT_EQ(metrics.step_time, found.step_time);
         ASSERT_EQ(metrics.devices.size(), found.reserved.size());
         for (std::size_t device = 0; device < metrics.devices.size(); ++device) {

@@ -109,7 +109,7 @@ TEST(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
                 own.blocks = blocks;
                 Notices notices;
                 try {
-                    const Report report = predicted_report(make_job(config_of(config, own), notices), false);
+                    const Report report = predicted_report(make_job(setup_of(config, own), notices), false);
                     if (!fits(report))
                         return;
                     best = std::min(best, report.metrics.step_time);

@@ -1,6 +1,7 @@
 // Predictions of plans of slices (arXiv 2406.03488): times, activations in flight, and memory.
 #include "job/job.h"
 #include "job/load.h"
+#include "job/trace_config.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/trace/trace_json.h"
 #include "sim/metrics.h"

@@ -1,5 +1,6 @@
 // Micro-batches of unequal length: times, messages and memory, counted without the code that scales them.
 #include "job/job.h"
+#include "job/trace_config.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/orders/schedule.h"
 #include "sim/metrics.h"

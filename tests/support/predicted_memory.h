@@ -18,14 +18,14 @@ namespace pw {
 // allocator lent.
 inline void expect_predicted_memory(const Execution& execution, const std::string& what, const Profile& profile) {
     const Job job = execution.job();
-    const int samples = job.config.pipeline.micro_batch_size;
+    const int samples = job.setup.pipeline.micro_batch_size;
     Costs costs = costs_of(*job.model, job.split, profile, samples);
-    costs.cluster = cluster_of(job.config, profile);
-    add_settings(costs, job.config);
-    const bool early = job.config.transfer.early_receive();
+    costs.cluster = cluster_of(job.setup, profile);
+    add_settings(costs, job.setup);
+    const bool early = job.setup.transfer.early_receive();
     const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions, early));
     const RunResult run = pw::run(job, {});
-    EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, job.config.transfer));
+    EXPECT_EQ(run.arena, reserved_of(job.plan, costs, job.versions, job.setup.transfer));
     for (int device = 0; device < job.plan.shape.devices; ++device)
         EXPECT_EQ(run.peak[device], peak_of(memory[device])) << fmt::format("{} device {}", what, device);
 }
@@ -35,7 +35,7 @@ inline void expect_predicted_memory(const char* yaml, const std::vector<std::str
 }
 
 inline Profile measured(const Execution& execution, int samples) {
-    return measure_profile(execution.job().config, *execution.job().model, {samples}, {});
+    return measure_profile(execution.job().setup, *execution.job().model, {samples}, {});
 }
 inline Profile measured(const char* yaml, int samples) {
     return measured(Execution(yaml, {"cluster.devices=1"}), samples);

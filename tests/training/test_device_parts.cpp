@@ -52,7 +52,7 @@ public:
             held.share = share_of_stage(plan, layouts, device->number, 0, false);
             for (std::byte*& slot : held.memory.slots)
                 slot = block(layouts.full[0].weights, 0);
-            const int states = facts_of(job.config.training.optimizer).states;
+            const int states = facts_of(job.setup.training.optimizer).states;
             for (std::byte*& optimizer : held.memory.optimizers)
                 optimizer = block(states * layouts.full[0].weights, 0);
             held.memory.parts[0].block = block(layouts.full[0].weights, 0);
@@ -313,7 +313,7 @@ TEST(StageShare, OfAllHoldersFillEveryBucket) {
 
 TEST(BatchData, HasTheSamplesAndLabelsOfEveryMicroBatch) {
     Holders holders(kMlp, with(kOneDevice, {"pipeline.mini_batch=11"}));
-    const Dataset data = open_dataset(holders.plan.job.config, *holders.plan.job.model);
+    const Dataset data = open_dataset(holders.plan.job.setup, *holders.plan.job.model);
     BatchData batch(data, holders.plan.sizes, holders.plan.job.plan.shape);  // micro-batches of 3, 3, 3 and 2
     EXPECT_TRUE(batch.samples(0).empty());
     EXPECT_EQ(batch.loss(0), nullptr);

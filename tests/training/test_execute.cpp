@@ -248,7 +248,7 @@ TEST(Mlp, ProfileOfTwoDevicesHasTheirTimesInParallel) {
         GTEST_SKIP() << "two devices need two cores";
     const Execution execution(kMlp, {"cluster.devices=2"});
     const Job job = execution.job();
-    const Profile profile = measure_profile(job.config, *job.model, {3, 5}, {});
+    const Profile profile = measure_profile(job.setup, *job.model, {3, 5}, {});
     for (const LayerProfile& layer : profile.layers) {
         ASSERT_EQ(layer.busy.size(), 2u) << layer.name;
         for (const int samples : {3, 5})

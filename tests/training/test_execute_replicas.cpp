@@ -108,7 +108,7 @@ Job never_flushed(const Execution& execution, const Schedule& schedule) {
     add_transfers(plan);
     check(plan);
     job.versions = versions_of(plan);
-    job.config.training.steps = 1;
+    job.setup.training.steps = 1;
     return job;
 }
 

@@ -34,7 +34,7 @@ std::map<std::string, std::vector<float>> by_name(const std::vector<NamedTensor>
 // The checkpoints after each step: the pipeline drains in between.
 std::vector<Checkpoint> checkpoints_of(const Execution& execution) {
     const TemporaryFolder folder;
-    const int steps = execution.job().config.training.steps;
+    const int steps = execution.job().setup.training.steps;
     RunOptions options;
     options.checkpoints = std::make_shared<CheckpointFolder>(folder.path(), steps, steps);
     options.checkpoint_every = 1;

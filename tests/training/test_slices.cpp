@@ -194,9 +194,9 @@ TEST(Slices, ReserveThePredictedMemory) {
             const Execution execution(yaml.c_str(), sliced_on(2, "cpu", slices));
             const Job& job = execution.job();
             Costs costs = costs_of(*job.model, job.split, profile, 2);
-            add_settings(costs, job.config);
+            add_settings(costs, job.setup);
             cut_in_slices(costs, slices);
-            EXPECT_EQ(execution.run().arena, reserved_of(job.plan, costs, job.versions, job.config.transfer))
+            EXPECT_EQ(execution.run().arena, reserved_of(job.plan, costs, job.versions, job.setup.transfer))
                 << model << ' ' << slices;
         }
     }

@@ -273,7 +273,7 @@ TEST(Evaluation, IsTheFormulaWithTheSavedAverages) {
                                        "cluster.devices=2", "training.steps=1"});
     const Job job = execution.job();
     const RunResult run = execution.run();
-    const double expected = evaluated(*job.model, open_dataset(job.config, *job.model), trained, 12);
+    const double expected = evaluated(*job.model, open_dataset(job.setup, *job.model), trained, 12);
     ASSERT_EQ(run.losses.size(), 1u);
     EXPECT_NEAR(run.losses[0], expected, 1e-5 * expected);
     EXPECT_EQ(run.weights_hash, learnt.weights_hash);

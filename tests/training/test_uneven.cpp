@@ -126,7 +126,7 @@ TEST(Uneven, EvenMiniBatchesHaveUnchangedCosts) {
 TEST(Uneven, TheLastMicroBatchHasTheCostsOfItsSize) {
     const Execution execution(kMlp, {"pipeline.mini_batch=10", "pipeline.split=[fc2]"});
     const Job job = execution.job();
-    const Profile profile = profile_of(job.config, *job.model);
+    const Profile profile = profile_of(job.setup, *job.model);
     const Costs full = costs_of(*job.model, job.split, profile, 3), last = costs_of(*job.model, job.split, profile, 1);
     EXPECT_FALSE(job.costs.interpolated);
     ASSERT_EQ(job.costs.last.size(), 2u);
@@ -264,7 +264,7 @@ TEST(Uneven, CountedPeakIsThePredictedOneByteForByte) {
                                                      {"pipeline.mini_batch=10", "run.backend=cpu", "training.steps=2",
                                                       std::string("pipeline.recompute=") + recompute}));
             const Job job = execution.job();
-            const Costs costs = costs_of(*job.model, job.split, profile, sizes_of(job.config.pipeline));
+            const Costs costs = costs_of(*job.model, job.split, profile, sizes_of(job.setup.pipeline));
             EXPECT_FALSE(costs.interpolated);
             const auto memory = memory_of(job.plan, buffers_of(job.plan, costs, job.versions));
             const RunResult result = pw::run(job, {});

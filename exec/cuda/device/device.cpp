@@ -1,8 +1,8 @@
 #include "exec/cuda/device/device.h"
 
 #include "exec/cuda/device/job_gpus.h"
-#include "job/config/config.h"
 #include "job/launched_ranks.h"
+#include "job/setup/setup.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -80,17 +80,17 @@ SplitGpu split_anew(int gpu) {
 
 // Returns the GPU of every device. Neighbours in the pipeline share a GPU; shares from the config fill one GPU
 // after the other.
-std::vector<int> gpus_of(const Config& config, int devices, int gpus, JobGpus& job) {
-    if (!config.run.gpus.empty())
-        return config.run.gpus;
+std::vector<int> gpus_of(const Setup& setup, int devices, int gpus, JobGpus& job) {
+    if (!setup.run.gpus.empty())
+        return setup.run.gpus;
     std::vector<int> all;
     int gpu = 0, used = 0;
     for (int device = 0; device < devices; ++device) {
-        if (config.run.sms.empty()) {
+        if (setup.run.sms.empty()) {
             all.push_back(devices <= gpus ? device : static_cast<int>(std::int64_t{device} * gpus / devices));
             continue;
         }
-        const int share = config.run.sms[static_cast<std::size_t>(device)] / kGroup;
+        const int share = setup.run.sms[static_cast<std::size_t>(device)] / kGroup;
         const bool is_full = used > 0 && used + share > job.groups_on(gpu);
         if (is_full && gpu + 1 < gpus) {
             ++gpu;
@@ -104,18 +104,18 @@ std::vector<int> gpus_of(const Config& config, int devices, int gpus, JobGpus& j
 
 // Sets the shares of the devices on `gpu`. A device that is alone there, and has no share in the config, gets the
 // whole GPU.
-void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& config, JobGpus& job,
+void share_out(int gpu, const std::vector<std::size_t>& devices, const Setup& setup, JobGpus& job,
                std::vector<Seat>& seats) {
-    const std::vector<int>& shares = config.run.sms;
+    const std::vector<int>& shares = setup.run.sms;
     if (shares.empty() && devices.size() <= 1)
         return;
     const int groups = job.groups_on(gpu), count = static_cast<int>(devices.size());
     if (shares.empty() && count > groups)
-        config.fail_at("run.gpus",
-                       fmt::format("{} devices do not fit on GPU {}: a device takes {} multiprocessors at least, and "
-                                   "{} of {} can be divided",
-                                   count, gpu, kGroup, groups * kGroup, job.split(gpu).multiprocessors),
-                       "use fewer devices, or more GPUs");
+        setup.fail_at("run.gpus",
+                      fmt::format("{} devices do not fit on GPU {}: a device takes {} multiprocessors at least, and "
+                                  "{} of {} can be divided",
+                                  count, gpu, kGroup, groups * kGroup, job.split(gpu).multiprocessors),
+                      "use fewer devices, or more GPUs");
     std::int64_t sum = 0;
     for (const std::size_t device : devices) {
         seats[device].first_group = static_cast<int>(sum);
@@ -123,35 +123,34 @@ void share_out(int gpu, const std::vector<std::size_t>& devices, const Config& c
         sum += seats[device].groups;
     }
     if (sum > groups)
-        config.fail_at("run.sms",
-                       fmt::format("the shares add up to {} multiprocessors, but GPU {} can divide {} of {}",
-                                   sum * kGroup, gpu, groups * kGroup, job.split(gpu).multiprocessors),
-                       "make the shares smaller, or write in run.gpus which device uses which GPU");
+        setup.fail_at("run.sms",
+                      fmt::format("the shares add up to {} multiprocessors, but GPU {} can divide {} of {}",
+                                  sum * kGroup, gpu, groups * kGroup, job.split(gpu).multiprocessors),
+                      "make the shares smaller, or write in run.gpus which device uses which GPU");
 }
 
 }  // namespace
 
-void check_seats(const Config& config, int devices) {
-    const std::vector<int>&shares = config.run.sms, &own = config.run.gpus;
+void check_seats(const Setup& setup, int devices) {
+    const std::vector<int>&shares = setup.run.sms, &own = setup.run.gpus;
     if (!shares.empty() && shares.size() != static_cast<std::size_t>(devices))
-        config.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
-                       "give one share per device, or none: then they are equal");
+        setup.fail_at("run.sms", fmt::format("{} shares for {} devices", shares.size(), devices),
+                      "give one share per device, or none: then they are equal");
     for (std::size_t i = 0; i < shares.size(); ++i)
         if (shares[i] <= 0 || shares[i] % kGroup != 0)
-            config.fail_at(fmt::format("run.sms[{}]", i),
-                           fmt::format("{} multiprocessors cannot be a share", shares[i]),
-                           fmt::format("shares are multiples of {}", kGroup));
+            setup.fail_at(fmt::format("run.sms[{}]", i), fmt::format("{} multiprocessors cannot be a share", shares[i]),
+                          fmt::format("shares are multiples of {}", kGroup));
     if (!own.empty() && own.size() != static_cast<std::size_t>(devices))
-        config.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
-                       "give the GPU of each device, or none: then they are spread over all");
+        setup.fail_at("run.gpus", fmt::format("{} GPUs for {} devices", own.size(), devices),
+                      "give the GPU of each device, or none: then they are spread over all");
 }
 
-void check_gpu(const Config& config, int device, int gpus) {
-    if (const std::vector<int>& own = config.run.gpus; !own.empty())
+void check_gpu(const Setup& setup, int device, int gpus) {
+    if (const std::vector<int>& own = setup.run.gpus; !own.empty())
         if (const int gpu = own[static_cast<std::size_t>(device)]; gpu < 0 || gpu >= gpus)
-            config.fail_at(fmt::format("run.gpus[{}]", device),
-                           fmt::format("there is no GPU {}: this machine has {}", gpu, gpus),
-                           fmt::format("use numbers from 0 to {}", gpus - 1));
+            setup.fail_at(fmt::format("run.gpus[{}]", device),
+                          fmt::format("there is no GPU {}: this machine has {}", gpu, gpus),
+                          fmt::format("use numbers from 0 to {}", gpus - 1));
 }
 
 void set_up_process() {
@@ -191,27 +190,27 @@ const SplitGpu& JobGpus::split(int gpu) {
     return found != splits_.end() ? found->second : splits_.emplace(gpu, split_anew(gpu)).first->second;
 }
 
-std::vector<Seat> seats_of(const Config& config, int devices, JobGpus& job) {
+std::vector<Seat> seats_of(const Setup& setup, int devices, JobGpus& job) {
     set_up_process();
     int gpus = 0;
     check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
     std::vector<Seat> seats(static_cast<std::size_t>(devices));
-    for (std::size_t device = 0; device < config.run.gpus.size(); ++device)
-        check_gpu(config, static_cast<int>(device), gpus);
-    const RunConfig& run = config.run;
+    for (std::size_t device = 0; device < setup.run.gpus.size(); ++device)
+        check_gpu(setup, static_cast<int>(device), gpus);
+    const RunConfig& run = setup.run;
     if (devices == 1 && (run.sms.size() > 1 || run.gpus.size() > 1)) {  // for the oracle of a plan with shares
         seats.front().gpu = run.gpus.empty() ? 0 : run.gpus.front();
         return seats;
     }
-    check_seats(config, devices);
-    const std::vector<int> own = gpus_of(config, devices, gpus, job);
+    check_seats(setup, devices);
+    const std::vector<int> own = gpus_of(setup, devices, gpus, job);
     std::map<int, std::vector<std::size_t>> devices_of;
     for (std::size_t device = 0; device < seats.size(); ++device) {
         seats[device].gpu = own[device];
         devices_of[own[device]].push_back(device);
     }
     for (const auto& [gpu, on_it] : devices_of)
-        share_out(gpu, on_it, config, job, seats);
+        share_out(gpu, on_it, setup, job, seats);
     return seats;
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace pw {
-struct Config;  // its header brings fmt, which nvcc 13.0 cannot compile
+struct Setup;  // its header brings fmt, which nvcc 13.0 cannot compile
 }
 
 namespace pw::cuda {
@@ -32,14 +32,14 @@ struct JobGpus;  // exec/cuda/device/job_gpus.h
 std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 
 // Throws Error (BadInput) unless `run.gpus` and `run.sms` are lists for `devices` devices.
-void check_seats(const Config& config, int devices);
+void check_seats(const Setup& setup, int devices);
 // Throws Error (BadInput) if the device's GPU in `run.gpus` is not one of `gpus` GPUs.
-void check_gpu(const Config& config, int device, int gpus);
+void check_gpu(const Setup& setup, int device, int gpus);
 // Returns the seat of every device. The GPUs are those of `run.gpus`. Without that key there is one GPU per device
 // if there are enough and `run.sms` is not set; otherwise neighbours share a GPU: equal numbers of them, or those
 // whose shares in `run.sms` fill it. A device has the whole GPU, or a share of it: that of `run.sms`, or an equal
 // one. Throws Error (BadInput) if the shares do not fit.
-std::vector<Seat> seats_of(const Config& config, int devices, JobGpus& job);
+std::vector<Seat> seats_of(const Setup& setup, int devices, JobGpus& job);
 
 // Sets the number of streams that the driver runs concurrently. On several ranks it also makes the driver load all
 // code at once: loading may wait for kernels, and these may wait for another rank. Call it before the process's

@@ -1,0 +1,119 @@
+#include "job/transformer_source.h"
+
+#include "job/build.h"
+#include "job/makes.h"
+#include "job/setup/rank_groups.h"
+#include "job/transformer_job.h"
+#include "workloads/bounded.h"
+#include "workloads/transformers/layer_costs.h"
+#include "workloads/transformers/transformer_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+namespace {
+
+// The links of hosts, whatever limits the collectives of a stage.
+Fabric fabric_of_hosts(const Setup& setup, int make) {
+    Setup alike = of_make(setup, make);
+    alike.parallel.inside_limit = alike.parallel.between_limit = std::numeric_limits<double>::infinity();
+    return transformer_job_of(alike).fabric;
+}
+
+// Gives stages whose devices have other degrees their sizes. Between stages, the ranks of the smaller one share a
+// tensor: each of them sends its part, or receives it from one or several ranks.
+void take_sizes_of_stages(Costs& costs, const Setup& setup, const Shape& shape) {
+    std::vector<int> ranks;  // that share a tensor, by stage
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const std::vector<int> devices = shape.devices_of(stage);
+        if (devices.size() > 1)
+            setup.fail_at("parallel",
+                          fmt::format("schedule {} gives stage {} to {} devices, whose degrees differ",
+                                      setup.pipeline.schedule, stage, devices.size()),
+                          "write one degree for all stages, or a schedule in which each stage has one device");
+        const Parallel& degrees = setup.parallel.degrees_of(devices.front());
+        ranks.push_back(degrees.tensor * degrees.context);
+        if (const std::vector<StageBytes>& sizes = costs.times_on(devices.front()).sizes; !sizes.empty())
+            costs.bytes[static_cast<std::size_t>(stage)] = sizes[static_cast<std::size_t>(stage)];
+    }
+    TransformerJob whole = transformer_job_of(setup);
+    whole.parallel.tensor = whole.parallel.context = 1;
+    whole.parallel.sequence = false;
+    const double tensor = TransformerLayers(whole).output_bytes(setup.pipeline.micro_batch_size);
+    for (EdgeBytes& edge : costs.edges)
+        for (Bytes* bytes : {&edge.forward, &edge.backward})
+            if (*bytes > 0)
+                *bytes = bounded(std::ceil(tensor / std::min(ranks[static_cast<std::size_t>(edge.from)],
+                                                             ranks[static_cast<std::size_t>(edge.to)])));
+}
+
+}  // namespace
+
+Profile profile_by_shapes(const Setup& setup, const Model&) {
+    return transformer_model(transformer_job_of(setup), setup.pipeline.micro_batch_size).profile;
+}
+
+Model model_by_shapes(const Setup& setup) {
+    return transformer_model(transformer_job_of(setup), setup.pipeline.micro_batch_size).model;
+}
+
+// Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
+// Where that is not possible, both count as blocks; else the first stages have one more.
+StageSplit split_by_blocks(const Setup& setup, const Model& model) {
+    const int stages = setup.pipeline.stages, blocks = setup.workload.transformer->layers;
+    if (slots_of_stages(blocks, stages) < stages)
+        setup.fail_at(setup.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
+                      fmt::format("{} blocks cannot be divided among {} stages", blocks, stages), "write fewer stages");
+    std::vector<std::string> cuts;
+    int next = 0;
+    const std::vector<int> of_stages = even_blocks(blocks, stages);
+    for (int stage = 0; stage + 1 < stages; ++stage) {
+        next += of_stages[static_cast<std::size_t>(stage)];
+        cuts.push_back(next < blocks ? fmt::format("block.{}", next) : "head");
+    }
+    return split_at(model.layers, cuts);
+}
+
+// The cluster in which the devices of a transformer's plan send their messages.
+ClusterFacts pipeline_cluster_of(const Setup& setup) {
+    RankLinks links;
+    const ClusterRanks& ranks = *setup.parallel.ranks;
+    const int stages = setup.parallel.degrees.pipeline;
+    if (setup.cluster.makes.size() > 1 || !setup.parallel.of_stages.empty() || has_own_network(setup.cluster)) {
+        for (int make = 0; make < std::max<std::ptrdiff_t>(1, std::ssize(setup.cluster.makes)); ++make)
+            links.fabrics.push_back(fabric_of_hosts(setup, make));
+        for (const DeviceConfig& device : ranks.devices)
+            links.fabric.push_back(device.make);
+        ClusterConfig cluster = setup.cluster;
+        cluster.devices = ranks.devices;
+        ClusterFacts of_ranks;
+        add_network(of_ranks, cluster, place_on_hosts(of_ranks, cluster));
+        links.host = of_ranks.host;
+        links.own_links = std::move(of_ranks.own_links);
+        links.shared = std::move(of_ranks.shared);
+        for (int stage = 0; stage <= stages; ++stage)
+            links.first_rank.push_back(setup.parallel.first_rank_of(stage));
+    }
+    ClusterFacts facts = links.fabrics.empty() ? pipeline_cluster(transformer_job_of(setup)) : pipeline_cluster(links);
+    std::vector<DeviceKind> kinds;
+    for (const DeviceConfig& device : setup.cluster.devices)
+        kinds.push_back({device.speed, setup.parallel.makes.size() > 1 ? device.make : 0});
+    if (std::ranges::any_of(kinds, [](const DeviceKind& kind) { return !(kind == DeviceKind{}); }))
+        facts.set_kinds(kinds);
+    return facts;
+}
+
+void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape) {
+    add_replicas(costs, transformer_jobs_of(setup), split, setup.pipeline.micro_batch_size);
+    // Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
+    if (!setup.parallel.of_stages.empty() && shape.devices == std::ssize(setup.parallel.of_stages))
+        take_sizes_of_stages(costs, setup, shape);
+}
+
+}  // namespace pw

@@ -1,0 +1,17 @@
+// The cost source of transformers: their layers, split, cluster and groups of devices, from shapes
+// (CostSource::Shapes). The functions are those of its row (cost_source.h).
+#pragma once
+
+#include "job/setup/setup.h"
+#include "schedules/plan/plan.h"
+#include "workloads/costs/costs.h"
+
+namespace pw {
+
+Profile profile_by_shapes(const Setup& setup, const Model& model);
+Model model_by_shapes(const Setup& setup);
+StageSplit split_by_blocks(const Setup& setup, const Model& model);
+ClusterFacts pipeline_cluster_of(const Setup& setup);
+void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape);
+
+}  // namespace pw
