@@ -164,6 +164,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"simulate gpt.yaml --set workload.model=meta-llama/Llama-3-8B", {"did you mean 'llama-3-8b'?"}},
         {"simulate gpt.yaml --set pipeline.micro_batches=1e9", {"'1e9'", "it is too large: at most 1000000"}},
         {"simulate gpt.yaml --set pipeline.micro_batches=99999999999999999999", {"it is too large: at most 1000000"}},
+        {"simulate gpt.yaml --set training.seed=9223372036854775808", {"it is too large: at most 9223372036854775807"}},
         {"simulate gpt.yaml --set pipeline.micro_batches=1e2", {"write 100"}},
         {"simulate gpt.yaml --set pipeline.micro_batches=8.5", {"no whole number", "write digits only"}},
         {"simulate gpt.yaml --set workload.model=llama-3-70", {"unknown model", "did you mean 'llama-3-70b'?"}},

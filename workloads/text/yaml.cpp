@@ -82,7 +82,8 @@ std::string help_for_integer(const std::string& text, std::int64_t least, std::i
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (stop != text.data() + text.size() || (error == std::errc{} && value != std::floor(value)))
         return fmt::format("write digits only, from {} to {}", least, most);
-    if (error != std::errc{} || std::abs(value) > static_cast<double>(most))
+    constexpr double kEnd = 0x1p63;  // no double below it is above a number of 64 bits
+    if (error != std::errc{} || std::abs(value) >= kEnd || std::abs(value) > static_cast<double>(most))
         return text.starts_with('-') ? fmt::format("it must be at least {}", least)
                                      : fmt::format("it is too large: at most {}", most);
     return fmt::format("write {}", static_cast<std::int64_t>(value));
