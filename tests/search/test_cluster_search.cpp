@@ -206,6 +206,56 @@ TEST(ClusterSearch, TriesSeveralStagesOnASingleDevice) {
     EXPECT_EQ(tried, expected);
 }
 
+Job job_of(const std::string& text) {
+    Notices notices;
+    return make_job(load(text), notices);
+}
+
+// Items that are lists have a value for each device of the pipeline: the plans are those of the same lists in
+// `parallel`.
+TEST(ClusterSearch, TriesDegreesByStage) {
+    constexpr const char* kSixDevices = R"(
+workload: {model: llama-3.2-1b, sequence_length: 4096}
+cluster: {devices: 6, device: h100-sxm-80}
+training: {precision: bf16, optimizer: adamw}
+)";
+    const Config config = load(
+        std::string(kSixDevices) +
+        "search: {mini_batch: 8, pipeline: [2, 3], tensor: [2, [4, 2], [2, 4]], context: [1], chunks: [1],\n"
+        "         schedules: [1f1b, chimera], zero: [0], recompute: [none, [full, none]], micro_batch_sizes: [1]}\n");
+    std::set<std::string> tried, expected = {"3 2 none"};
+    for (const char* tensor : {"4|2", "2|4"})
+        for (const char* recompute : {"none", "full|none"})
+            expected.insert(fmt::format("2 {} {}", tensor, recompute));
+    const ClusterResult result = search_cluster(config);
+    for (const ClusterChoice& choice : cluster_choices(config)) {
+        EXPECT_TRUE(choice.of_stages.empty() || choice.schedule == "1f1b") << "chimera has each stage on two devices";
+        tried.insert(fmt::format("{} {} {}", choice.degrees.pipeline, print_degree(choice, &Parallel::tensor),
+                                 print_recomputed(choice)));
+    }
+    EXPECT_EQ(tried, expected);
+    Ns best = std::numeric_limits<Ns>::max();
+    for (const auto& [tensor, recompute, choice] :
+         {std::tuple{"[4, 2]", "none", "4|2"}, std::tuple{"[2, 4]", "none", "2|4"},
+          std::tuple{"[4, 2]", "[full, none]", "4|2"}, std::tuple{"[2, 4]", "[full, none]", "2|4"}})
+        for (int blocks = 1; blocks < 16; ++blocks) {
+            const Job job = job_of(
+                fmt::format("{}parallel: {{pipeline: 2, tensor: {}, recompute: {}}}\npipeline: {{schedule: 1f1b, "
+                            "micro_batches: 8, split: [{}, {}]}}\n",
+                            kSixDevices, tensor, recompute, blocks, 16 - blocks));
+            best = std::min(best, predicted_report(job, false).metrics.step_time);
+        }
+    ASSERT_NE(result.best(), nullptr);
+    EXPECT_LE(result.best()->step_time, best);
+    EXPECT_LE(result.lower_bound, best);
+    const ClusterPlans plans = search_best_cluster_plan(config);
+    EXPECT_EQ(predicted_report(job_of(best_config_yaml(plans, "")), false).metrics.step_time,
+              plans.result.best()->step_time);
+    expect_says(refusal([&] { search_cluster(load(config.yaml, {"search.tensor=[2, [1, 2, 4, 2]]"})); }),
+                {"'search.tensor[1]' has 4 values", "no pipeline of this search has 4 devices", "2, 3"});
+    expect_says(refusal([&] { load(config.yaml, {"search.tensor=[[2]]"}); }), {"search.tensor[0]", "without brackets"});
+}
+
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
 
 // Few enough choices are ordered by costs that all are tried which might be faster.
@@ -326,7 +376,7 @@ TEST(ClusterSearch, TriesOnlyPlansThatTheProgramRuns) {
             EXPECT_FALSE(refusal_of(program, setup_of(config, plan.choice))) << name << print(plan.choice);
         Ns least = std::numeric_limits<Ns>::max();
         for (const ClusterChoice& choice : cluster_choices(config)) {
-            const Setup of_choice = setup_of(config, choice);
+            const pw::Setup of_choice = setup_of(config, choice);
             if (refusal_of(program, of_choice))
                 continue;
             Notices notices;
@@ -457,7 +507,7 @@ TEST(ClusterSearch, TriesOnlyWhatIsListed) {
         EXPECT_TRUE(choice.degrees.sequence);
         EXPECT_EQ(setup_of(config, choice).pipeline.micro_batches, 16 / choice.degrees.data / choice.micro_batch_size);
     }
-    EXPECT_EQ(load(config.yaml).search.recomputed, std::vector{RecomputeKind::Full});
+    EXPECT_EQ(load(config.yaml).search.recomputed, std::vector<std::vector<RecomputeKind>>{{RecomputeKind::Full}});
     EXPECT_EQ(load(config.yaml).search.pipeline, (std::vector{2, 4}));
     // pipeline.mini_batch is of all replicas, and the search's default.
     EXPECT_EQ(load("workload: {model: llama-3.2-1b, sequence_length: 4096}\n"

@@ -1,5 +1,6 @@
 // Searches on devices of several makes, against every choice and every division of the blocks, simulated one by one.
 #include "job/job.h"
+#include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "report/report.h"
 #include "search/clusters/cluster_search.h"
@@ -79,20 +80,21 @@ cluster:
   hosts:
 {}  between: {}
 training: {{precision: bf16, optimizer: adamw}}
-search: {{mini_batch: 12, tensor: [1, 2], pipeline: [{}], context: [1], chunks: [{}], schedules: [{}], zero: [{}],
-         recompute: none, micro_batch_sizes: [1]}}
+search: {{mini_batch: 12, tensor: [{}], pipeline: [{}], context: [1], chunks: [{}], schedules: [{}], zero: [{}],
+         recompute: [{}], micro_batch_sizes: [1]}}
 )",
-        hosts, pick({"hdr200", "ndr400", "{bandwidth: 1 GB/s, latency: 20 us}"}), pick({"2", "1, 2"}),
+        hosts, pick({"hdr200", "ndr400", "{bandwidth: 1 GB/s, latency: 20 us}"}),
+        pick({"1, 2", "1, 2", "1, [2, 1]", "[1, 2], [2, 1]", "2, [1, 2], [2, 1]"}), pick({"2", "1, 2"}),
         is_looped ? "2" : "1",
         is_looped ? pick({"interleaved", "zb-v", "v-half"}) : pick({"1f1b", "gpipe", "zb-h1", "chimera"}),
-        pick({"0", "1", "0, 1"}));
+        pick({"0", "1", "0, 1", "[1, 0]", "0, [3, 0]"}), pick({"none", "none", "[full, none]", "none, [norms, full]"}));
     return drawn;
 }
 
 TEST(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
     const char* wanted = std::getenv("PIPEWRIGHT_SPACES");
     const int rounds = wanted == nullptr ? 100 : std::atoi(wanted);
-    int unequal = 0, infeasible = 0, ordered = 0, idle = 0;
+    int unequal = 0, infeasible = 0, ordered = 0, idle = 0, by_stage = 0;
     const TemporaryFolder folder;
     folder.write("config.json", kSmallModel);
     for (int round = 0; round < rounds; ++round) {
@@ -123,14 +125,19 @@ TEST(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
                 for_each_division(config.workload.transformer->layers, choice.stages(), simulate);
         };
         for_each_order(drawn.rows, [&](const std::vector<int>& hosts) {
-            const Config config = with_hosts(given, hosts);
+            Config config = given;
+            choose_hosts(config, hosts);
             try {
                 for (const ClusterChoice& choice : cluster_choices(config))
                     simulate_all(config, choice);
             } catch (const Error&) {  // no choice takes this number of devices
             }
         });
-        const ClusterResult result = search_cluster(given);
+        ClusterResult result;
+        try {
+            result = search_cluster(given);
+        } catch (const Error&) {  // no choice takes any number of devices
+        }
         if (best == std::numeric_limits<Ns>::max()) {
             EXPECT_EQ(result.best(), nullptr);
             ++infeasible;
@@ -143,12 +150,14 @@ TEST(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
         EXPECT_EQ(result.best()->step_time, best);
         unequal += result.best()->step_time < equal;
         ordered += !result.best()->choice.hosts.empty();
+        by_stage += !result.best()->choice.of_stages.empty();
         idle += !result.best()->choice.hosts.empty() && result.best()->choice.hosts.size() < drawn.rows.size();
     }
     EXPECT_GT(unequal, rounds / 4);
     EXPECT_LT(infeasible, rounds / 2);
     EXPECT_GT(ordered, rounds / 8);
     EXPECT_GT(idle, 0);
+    EXPECT_GT(by_stage, rounds / 8);
 }
 
 }  // namespace
