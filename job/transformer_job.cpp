@@ -61,15 +61,14 @@ TransformerJob job_on_one_make(const Setup& setup) {
             job.products = rates_like_others(job.flops);
     }
     job.fabric.inside_name = name_of_link(cluster.link);
+    if (job.fabric.inside_name.empty())
+        job.fabric.inside_name = name_of_link(cluster.kind->link);
     job.fabric.inside = cluster.link;
     job.fabric.per_host = setup.parallel.per_host;
     job.fabric.domain = cluster.domain > 0 ? cluster.domain : setup.parallel.per_host;
     job.fabric.between = cluster.between_hosts;
     job.fabric.adapters = cluster.adapters;
-    if (setup.parallel.inside_limit < job.fabric.inside.bandwidth) {
-        job.fabric.inside_name.clear();  // collectives were not measured on such a link
-        job.fabric.inside.bandwidth = setup.parallel.inside_limit;
-    }
+    job.fabric.inside.bandwidth = std::min(job.fabric.inside.bandwidth, setup.parallel.inside_limit);
     if (job.fabric.between && setup.parallel.between_limit < job.fabric.adapters * job.fabric.between->bandwidth) {
         job.fabric.adapters = 1;
         job.fabric.between->bandwidth = setup.parallel.between_limit;

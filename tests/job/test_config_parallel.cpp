@@ -37,6 +37,22 @@ TEST(Parallel, MakesADeviceOfThePlanForEachStageOfThePipeline) {
     EXPECT_EQ(job.tokens, 8192);
 }
 
+// The table of the kind's own link counts, whatever the bandwidth: a faster link is not slower.
+TEST(Parallel, BandwidthOfALinkScalesItsMeasuredCollectives) {
+    const auto forward = [](const std::string& link) {
+        Notices notices;
+        const Job job = make_job(load(text_of("tensor: 8", "mini_batch: 8"), {"cluster.link=" + link}), notices);
+        return job.costs.stage[0].forward;
+    };
+    const Ns named = forward("nvlink4");
+    EXPECT_EQ(forward("{bandwidth: 450 GB/s, latency: 3400 ns}"), named);
+    const Ns faster = forward("{bandwidth: 451 GB/s, latency: 3400 ns}");
+    EXPECT_LT(faster, named);
+    EXPECT_GT(static_cast<double>(faster), 0.999 * static_cast<double>(named));
+    EXPECT_GT(forward("{bandwidth: 225 GB/s, latency: 3400 ns}"), named);
+    EXPECT_GT(forward("{bandwidth: 450 GB/s, latency: 10 us}"), named);
+}
+
 TEST(Parallel, IsPrintedAsTheClusterThatItIsOf) {
     const Config config = load(text_of(kPlan, kBatch));
     const Config again = load(config.yaml);

@@ -84,6 +84,24 @@ TEST(Collectives, GatherAndScatterInHalfOfASum) {
               collective_seconds(Collective::AllReduce, 1024 * kMiB, {8, 1}, adding));
 }
 
+// A bandwidth scales a measured table: it does not replace the table by a formula.
+TEST(Collectives, ScaleMeasuredTimesByTheBandwidth) {
+    for (const Collective kind : {Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter}) {
+        const auto seconds = [&](double bytes, double factor, Ns later = 0) {
+            Fabric fabric = fabric_of("nvlink4", 1, "", 1);
+            fabric.inside.bandwidth *= factor;
+            fabric.inside.latency += later;
+            return collective_seconds(kind, bytes, {8, 1}, fabric);
+        };
+        for (const double bytes : {1e7, 1e8, 1e9}) {  // smaller ones take the same time
+            EXPECT_LT(seconds(bytes, 451.0 / 450), seconds(bytes, 1));
+            EXPECT_GT(seconds(bytes, 451.0 / 450), 0.995 * seconds(bytes, 1));
+            EXPECT_NEAR(seconds(2 * bytes, 2), seconds(bytes, 1), 1e-9 * seconds(bytes, 1));
+        }
+        EXPECT_NEAR(seconds(1e7, 1, 1000) - seconds(1e7, 1), kind == Collective::AllReduce ? 2e-6 : 1e-6, 1e-12);
+    }
+}
+
 TEST(Collectives, KeepAnAllToAllInsideADomain) {
     // A domain of 72 devices in hosts of four: 64 ranks send over NVLink.
     Fabric fabric = fabric_of("nvlink5", 16, "ndr400", 4);

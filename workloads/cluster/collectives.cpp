@@ -1,6 +1,7 @@
 #include "workloads/cluster/collectives.h"
 
 #include "workloads/cluster/collectives_text.h"
+#include "workloads/cluster/named_links.h"
 #include "workloads/text/embedded.h"
 
 #include <algorithm>
@@ -77,11 +78,15 @@ double inside_seconds(Collective kind, double bytes, int ranks, const Fabric& fa
     const bool reduces = kind == Collective::AllReduce;
     if (table == nullptr)
         return kFixed + (reduces ? 2 : 1) * moved / (kShare * fabric.inside.bandwidth);
-    const double all_reduce = seconds_at(table->rows, moved / moved_share(table->ranks));
+    // On a link with twice the bandwidth, twice the bytes take the measured time.
+    const Link& measured = find_named_link(fabric.inside_name)->link;
+    const double faster = fabric.inside.bandwidth / measured.bandwidth;
+    const double later = static_cast<double>(fabric.inside.latency - measured.latency) * 1e-9;
+    const double all_reduce = seconds_at(table->rows, moved / moved_share(table->ranks) / faster);
     if (reduces)
-        return all_reduce;
-    const double slowest = table->gather_bandwidth > 0 ? moved / table->gather_bandwidth : 0;
-    return std::max(all_reduce / 2, slowest);
+        return all_reduce + 2 * later;
+    const double slowest = table->gather_bandwidth > 0 ? moved / (table->gather_bandwidth * faster) : 0;
+    return std::max(all_reduce / 2, slowest) + later;
 }
 
 double across_seconds(Collective kind, double bytes, const RankGroup& group, int in_domain, const Fabric& fabric) {

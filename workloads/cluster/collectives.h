@@ -14,10 +14,12 @@ enum class Collective : std::uint8_t { AllReduce, AllGather, ReduceScatter, AllT
 
 // What connects equal devices.
 struct Fabric {
-    std::string inside_name;  // the named link inside a domain, whose collectives may have been measured; may be empty
-    Link inside;              // between two devices of a domain
-    int domain = 1;           // devices that `inside` connects, a host or several
-    int per_host = 1;         // devices of a host
+    // The named link inside a domain, or the one that `inside` is like, whose collectives may have been measured; may
+    // be empty. If `inside` has another bandwidth or latency, measured times are scaled.
+    std::string inside_name;
+    Link inside;                  // between two devices of a domain
+    int domain = 1;               // devices that `inside` connects, a host or several
+    int per_host = 1;             // devices of a host
     std::optional<Link> between;  // of one adapter; absent: there is one domain
     int adapters = 1;             // of every host
 
