@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::int64_t kMostDivisions = 5000;  // of a search that simulates all of them, if bounds do not exclude them
 constexpr std::size_t kMostMoved = 4;          // choices whose blocks are moved
-constexpr std::size_t kMostBalanced = 512;     // choices of which the best ones are those
+constexpr std::size_t kMostBalancedByCosts = 4;  // choices by costs whose blocks are balanced
+constexpr std::size_t kMostBalanced = 512;       // choices of which the best ones are those
 
 // Returns whether the plan of this choice, with equal numbers of blocks, is known and no worse.
 bool has_better(const std::vector<ClusterPlan>& plans, const ClusterChoice& choice, const ClusterPlan& plan) {
@@ -34,10 +35,11 @@ public:
     void run() {
         const auto is_faster = [&](const ChoiceBounds& bounds) { return bounds.expected_moved < state_.limit_of(1); };
         std::vector<std::size_t> order = in_order(state_.bounds, is_faster, &ChoiceBounds::expected_moved);
-        std::erase_if(order, [&](std::size_t index) {
-            return searched_schedule(state_.setup, state_.choices[index].schedule).needs_costs ||
-                   state_.refuses(state_.choices[index]);
-        });
+        std::erase_if(order, [&](std::size_t index) { return state_.refuses(state_.choices[index]); });
+        const auto by_costs = std::ranges::stable_partition(
+            order, [&](std::size_t index) { return !is_by_costs(state_.choices[index]); });
+        const std::vector<std::size_t> ordered_by_costs(by_costs.begin(), by_costs.end());
+        order.erase(by_costs.begin(), by_costs.end());
         // On unlike devices, balanced numbers make most choices faster: the best ones are those of balanced plans.
         const bool are_alike = state_.setup.parallel.ranks->are_alike;
         std::set<std::tuple<DegreesKey, std::string, int>> kinds;
@@ -58,6 +60,7 @@ public:
                 state_.add(std::move(plan));
             state_.show("splits", ++moved, starts.size());
         }
+        balance_by_costs(ordered_by_costs);
         try_all_divisions();
         state_.result.equal_bound = state_.result.lower_bound;
         if (!state_.every_bound)
@@ -69,6 +72,24 @@ public:
     }
 
 private:
+    bool is_by_costs(const ClusterChoice& choice) const {
+        return searched_schedule(state_.setup, choice.schedule).needs_costs;
+    }
+
+    // Balances the blocks of plans whose orders depend on costs, which take long to make: of few, and no block is
+    // moved.
+    void balance_by_costs(const std::vector<std::size_t>& order) {
+        std::vector<std::size_t> tried;
+        for (const std::size_t index : order)
+            if (tried.size() < kMostBalancedByCosts &&
+                std::ranges::find(state_.result.plans, state_.choices[index], &ClusterPlan::choice) !=
+                    state_.result.plans.end())
+                tried.push_back(index);
+        for (auto& [index, plan] : balanced(tried))
+            if (plan.fits && !has_better(state_.result.plans, state_.choices[index], plan))
+                state_.add(std::move(plan));
+    }
+
     // Bounds every division of the blocks of a small space, and simulates those that may be the fastest one.
     void try_all_divisions() {
         std::vector<std::size_t> open;
@@ -77,7 +98,7 @@ private:
             if (state_.bounds[index].least_moved >= state_.limit_of(1) || state_.refuses(state_.choices[index]))
                 continue;
             open.push_back(index);
-            count += searched_schedule(state_.setup, state_.choices[index].schedule).needs_costs
+            count += is_by_costs(state_.choices[index])
                          ? kMostDivisions + 1
                          : divisions_of(state_.setup.workload.transformer->layers, state_.choices[index].stages(),
                                         kMostDivisions + 1);

@@ -283,6 +283,23 @@ TEST(ClusterSearch, FindsTheBestOfSchedulesByCosts) {
     EXPECT_NE(result.best()->choice.schedule, "1f1b");
 }
 
+TEST(ClusterSearch, BalancesBlocksOfOrdersByCosts) {
+    const std::vector<std::string> set = {"search.tensor=[2]",      "search.pipeline=[4]",     "search.context=[1]",
+                                          "search.zero=[1]",        "search.recompute=[none]", "search.chunks=[1]",
+                                          "search.schedules=[auto]"};
+    const Config equal = load(kSmall, set);
+    Config config = equal;
+    config.search.unequal_blocks = true;
+    const ClusterResult result = search_cluster(config);
+    ASSERT_NE(result.best(), nullptr);
+    EXPECT_FALSE(result.best()->choice.blocks.empty());
+    EXPECT_LT(result.best()->step_time, search_cluster(equal).best()->step_time);
+    Notices notices;
+    const Report report = predicted_report(make_job(setup_of(config, result.best()->choice), notices), false);
+    EXPECT_EQ(report.metrics.step_time, result.best()->step_time);
+    EXPECT_LE(result.lower_bound, report.metrics.step_time);
+}
+
 // The bounds of every choice, against its simulated plan.
 TEST(ClusterSearch, BoundsEveryPlan) {
     int bounded = 0;
