@@ -19,7 +19,7 @@ bool lacks_none(const std::vector<Bytes>& missing) {
 }
 
 // Returns the memory that devices lack. What does not fit by its peak is not packed.
-std::vector<Bytes> missing_memory(const Plan& plan, const std::vector<Buffer>& buffers,
+std::vector<Bytes> missing_memory(const Plan& plan, const std::vector<Buffer>& buffers, const Costs& costs,
                                   const std::vector<Bytes>& memory) {
     const Rows on_device = by_device(buffers, plan.shape.devices);
     std::vector<Bytes> missing;
@@ -27,8 +27,8 @@ std::vector<Bytes> missing_memory(const Plan& plan, const std::vector<Buffer>& b
         const Bytes peak = total(peak_of(plan.order[device], buffers, on_device[static_cast<int>(device)]));
         missing.push_back(std::max<Bytes>(0, peak - memory[device]));
     }
-    if (lacks_none(missing)) {
-        const std::vector<Bytes> reserved = pack(buffers, plan.shape.devices, memory).arena;
+    if (costs.has_arena && lacks_none(missing)) {
+        const std::vector<Bytes> reserved = needed_by(plan, buffers, costs, memory);
         for (std::size_t device = 0; device < memory.size(); ++device)
             missing[device] = std::max<Bytes>(0, reserved[device] - memory[device]);
     }
@@ -47,7 +47,7 @@ SimulatedOrder simulated_order(const ProvenPlan& proven, const Costs& costs, Tra
     const Metrics metrics = metrics_of(trace);
     SimulatedOrder order{{metrics.makespan, metrics.span}};
     order.missing =
-        missing_memory(*plan, buffers_of(*plan, *proven.proof, costs, *versions, mode.early_receive()), memory);
+        missing_memory(*plan, buffers_of(*plan, *proven.proof, costs, *versions, mode.early_receive()), costs, memory);
     order.fits = lacks_none(order.missing);
     return order;
 }

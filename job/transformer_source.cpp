@@ -110,6 +110,7 @@ ClusterFacts pipeline_cluster_of(const Setup& setup) {
 }
 
 void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape) {
+    costs.has_arena = false;
     add_replicas(costs, transformer_jobs_of(setup), split, setup.pipeline.micro_batch_size);
     // Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
     if (!setup.parallel.of_stages.empty() && shape.devices == std::ssize(setup.parallel.of_stages))

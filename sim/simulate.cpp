@@ -180,7 +180,7 @@ Trace Simulation::trace() const {
     trace.label = kPredicted;
     const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
     const Rows buffers_on = by_device(buffers, plan_.shape.devices);
-    trace.reserved = pack(buffers, plan_.shape.devices).arena;
+    trace.reserved = needed_by(plan_, buffers, *costs_);
     for (int device = 0; device < plan_.shape.devices; ++device) {
         const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
         Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
@@ -338,7 +338,7 @@ Metrics Simulation::metrics(const Trace& head) const {
     Metrics metrics = of_devices.of_step(step_time());
     const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
     const Rows buffers_on = by_device(buffers, plan_.shape.devices);
-    const std::vector<Bytes> reserved = pack(buffers, plan_.shape.devices).arena;
+    const std::vector<Bytes> reserved = needed_by(plan_, buffers, *costs_);
     for (int device = 0; device < plan_.shape.devices; ++device) {
         note_memory(metrics.devices[device], peak_of(plan_.order[device], buffers, buffers_on[device]));
         metrics.devices[device].reserved_memory = reserved[device];

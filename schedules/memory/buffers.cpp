@@ -272,9 +272,20 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs
     return buffers;
 }
 
+std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffers, const Costs& costs,
+                             std::span<const Bytes> enough) {
+    if (costs.has_arena)
+        return pack(buffers, plan.shape.devices, enough).arena;
+    const Rows on_device = by_device(buffers, plan.shape.devices);
+    std::vector<Bytes> peaks;
+    for (int device = 0; device < plan.shape.devices; ++device)
+        peaks.push_back(total(peak_of(plan.order[static_cast<std::size_t>(device)], buffers, on_device[device])));
+    return peaks;
+}
+
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
                                const TransferMode& mode) {
-    return pack(buffers_of(plan, costs, versions, mode.early_receive()), plan.shape.devices).arena;
+    return needed_by(plan, buffers_of(plan, costs, versions, mode.early_receive()), costs);
 }
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }

@@ -93,7 +93,12 @@ struct Packing {
 };
 Packing pack(const std::vector<Buffer>& buffers, int devices, std::span<const Bytes> enough = {});
 
-// Returns by device the bytes that a run of the plan reserves before its first step.
+// Returns by device the memory that a run with these buffers needs: the size of its arena, or without an arena
+// (Costs::has_arena) the peak. `enough` is as for pack().
+std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffers, const Costs& costs,
+                             std::span<const Bytes> enough = {});
+
+// Returns by device the bytes that a run of the plan needs: with an arena it reserves them before its first step.
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
                                const TransferMode& mode);
 

@@ -128,7 +128,7 @@ std::vector<Bytes> Judge::reserved(const StageSplit& split, std::span<const Byte
     const Costs costs = executed(costs_.costs_of(split), split, *candidate->plan);
     const std::vector<Buffer> buffers =
         buffers_of(*candidate->plan, *candidate->proof, costs, *candidate->versions, mode_.early_receive());
-    return pack(buffers, candidate->plan->shape.devices, enough).arena;
+    return needed_by(*candidate->plan, buffers, costs, enough);
 }
 
 std::optional<Shortage> Judge::shortage(const std::vector<Bytes>& reserved) const {

@@ -1,6 +1,7 @@
 // Reports of predictions, and what is noted of jobs.
 #include "report/notes.h"
 #include "report/report.h"
+#include "schedules/memory/buffers.h"
 #include "tests/support/config_text.h"
 #include "tests/support/public_data.h"
 #include "tests/support/refusal.h"
@@ -34,6 +35,21 @@ Job job_of_text(const std::string& text, const std::vector<std::string>& set = {
 }  // namespace
 
 // m + p - 1 slots of F and of B
+// A training program for transformers has no arena with gaps.
+TEST(Reports, TransformersNeedTheirPeak) {
+    const Job job = job_of_text(
+        "{workload: {model: llama-3-70b, sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: "
+        "h100-sxm-80, between: ndr400}, training: {precision: bf16, optimizer: adamw}, parallel: {tensor: 4, pipeline: "
+        "4, zero: 1}, pipeline: {schedule: zb-v, stages: 8, micro_batches: 16}}");
+    const std::vector<Bytes> arena =
+        pack(buffers_of(job.plan, job.costs, job.versions, job.mode.early_receive()), job.plan.shape.devices).arena;
+    const Report report = predicted_report(job, false);
+    for (const DeviceMetrics& device : report.metrics.devices)
+        EXPECT_EQ(device.reserved_memory, device.peak_memory);
+    EXPECT_LT(report.metrics.devices[0].peak_memory, arena[0]);
+    EXPECT_EQ(reserved_of(job.plan, job.costs, job.versions, job.mode)[0], report.metrics.devices[0].peak_memory);
+}
+
 TEST(Report, IsThePredictionOfAJob) {
     const Report report = predicted_report(job_of_text(kUniform));
     EXPECT_EQ(report.metrics.step_time, (4 + 1) * (1'000 + 2'000));

@@ -126,6 +126,7 @@ struct Costs : MakeCosts {
     // gradients on each of its devices, if kernels move them, as NCCL's do. Tasks that compute meanwhile have the rest.
     double mover_share = 0;
     OptimizerKind optimizer = OptimizerKind::Sgd;
+    bool has_arena = true;                // whether the program that runs the plan has all its tensors in one arena
     bool shard_optimizer = false;         // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1)
     std::vector<StageSum> stage_gathers;  // the end of U with sharded states; empty without, or if they share nothing
     int neighbours = 0;                   // devices of a host that slow each other down (busy); 0: all of the host
