@@ -35,6 +35,13 @@ Job job_of_text(const std::string& text, const std::vector<std::string>& set = {
 }  // namespace
 
 // m + p - 1 slots of F and of B
+TEST(Reports, SizesOfAColumnHaveOneUnit) {
+    const std::vector<std::string> set = {"cluster.devices=[{memory: 30 MB}, {memory: 90 MiB}]"};
+    const std::string text = to_text(predicted_report(job_of_text(kUniform, set)));
+    EXPECT_TRUE(contains(text, " MB"));
+    EXPECT_FALSE(contains(text, " MiB")) << text;
+}
+
 // A training program for transformers has no arena with gaps.
 TEST(Reports, TransformersNeedTheirPeak) {
     const Job job = job_of_text(
