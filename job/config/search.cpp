@@ -46,9 +46,9 @@ std::vector<std::vector<T>> read_values(const Yaml& at, Read read) {
         std::vector<T> values;
         for (const Yaml& of_device : item.items())
             values.push_back(read(of_device));
-        if (values.size() < 2)
-            item.complain(fmt::format("'{}' has {} values", item.path(), values.size()),
-                          "write a value for all stages without brackets, or one for each device of the pipeline");
+        if (std::ranges::count(values, values.empty() ? T{} : values.front()) == std::ssize(values))
+            item.complain(fmt::format("'{}' has no values that differ", item.path()),
+                          "write the value of all stages without brackets, or a value for each device of the pipeline");
         return values;
     });
 }

@@ -283,11 +283,12 @@ void set_degrees(ClusterChoice& choice, const ItemsOfStages& items) {
         degrees.recompute = of(items.recompute);
     };
     set(choice.degrees, 0);
+    choice.of_stages.clear();
+    if (std::max({items.tensor.size(), items.context.size(), items.zero.size(), items.recompute.size()}) == 1)
+        return;
     choice.of_stages.assign(static_cast<std::size_t>(choice.degrees.pipeline), choice.degrees);
     for (std::size_t device = 0; device < choice.of_stages.size(); ++device)
         set(choice.of_stages[device], device);
-    if (std::ranges::all_of(choice.of_stages, [&](const Parallel& own) { return own == choice.degrees; }))
-        choice.of_stages.clear();
 }
 
 class ClusterChoiceList {

@@ -254,6 +254,9 @@ training: {precision: bf16, optimizer: adamw}
     expect_says(refusal([&] { search_cluster(load(config.yaml, {"search.tensor=[2, [1, 2, 4, 2]]"})); }),
                 {"'search.tensor[1]' has 4 values", "no pipeline of this search has 4 devices", "2, 3"});
     expect_says(refusal([&] { load(config.yaml, {"search.tensor=[[2]]"}); }), {"search.tensor[0]", "without brackets"});
+    expect_says(refusal([&] { load(config.yaml, {"search.tensor=[2, [2, 2]]"}); }),
+                {"'search.tensor[1]' has no values that differ", "without brackets"});
+    expect_says(refusal([&] { load(config.yaml, {"search.zero=[[]]"}); }), {"'search.zero[0]' has no values"});
 }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
