@@ -35,8 +35,8 @@ void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRa
 void wait_for_first_rank(const Setup& setup);
 // Returns on every rank the profile that rank 0 measures. The other ranks take part in measuring the messages.
 Profile profile_of_first_rank(const Setup& setup, const std::function<Profile()>& measure);
-// Sets the hosts of devices to those of their ranks, if there are several and the setup names neither hosts nor a
-// link. Throws Error (BadInput) if there are more ranks than devices.
+// Gives each device the host of its rank, if the ranks have several hosts and the setup names neither hosts nor a link.
+// Throws Error (BadInput) if there are more ranks than devices.
 void take_hosts_of_ranks(Setup& setup);
 
 }  // namespace pw

@@ -33,7 +33,8 @@ struct CostSourceRow {
     Model (*model)(const Setup& setup) = nullptr;
     // Splits the model if the file has no split. Null: pipeline.split does.
     StageSplit (*usual_split)(const Setup& setup, const Model& model) = nullptr;
-    // Returns the cluster in which devices of the plan send their messages. Null: its devices are those of the setup.
+    // Returns the cluster in which devices of the plan send their messages. Null: a device of the plan is a device of
+    // the setup.
     ClusterFacts (*cluster)(const Setup& setup) = nullptr;
     // Adds to the costs of a plan what the devices of a group do together.
     void (*add_groups)(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape) = nullptr;

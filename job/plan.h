@@ -23,8 +23,8 @@ struct StageLinks {
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 
-// Returns the row with this name: the setup's own (PipelineConfig::own_schedule), or that of the table. Throws as
-// schedule_named() without a setup does.
+// Returns the schedule with this name: PipelineConfig::own_schedule, or a row of the table. Throws as schedule_named()
+// without a setup does.
 const Schedule& schedule_named(const Setup& setup, std::string_view name);
 ScheduleOptions schedule_options_of(const Setup& setup);
 // Returns the row of the schedule that a setup names. Throws Error (BadInput) at its key.

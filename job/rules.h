@@ -1,4 +1,4 @@
-// Rules that a setup must satisfy besides those of every plan. Errors name its keys.
+// Rules for setups, in addition to the rules for every plan. Errors name the keys of the setup.
 #pragma once
 
 #include "job/setup/setup.h"

@@ -1,5 +1,5 @@
 // The cost source of transformers: their layers, split, cluster and groups of devices, from shapes
-// (CostSource::Shapes). The functions are those of its row (cost_source.h).
+// (CostSource::Shapes). Each function is a member of the row (cost_source.h).
 #pragma once
 
 #include "job/setup/setup.h"

@@ -68,8 +68,7 @@ bool has_only_checkpoint(const std::string& folder);
 // part of them. A folder with other contents stays, as does one that cannot be removed.
 void remove_checkpoint(const std::string& folder);
 
-// Throws Error (BadInput) if the training of `setup` is not that of the checkpoint: another model, mini-batch, seed or
-// optimizer.
+// Throws Error (BadInput) if the model, mini-batch, seed or optimizer of `setup` and of the checkpoint differ.
 void check_resumes(const Setup& setup, const FoundCheckpoint& found, const LayerGraph& graph);
 
 }  // namespace pw

@@ -62,7 +62,8 @@ std::optional<ProductRate> rate_of_kind(const Setup& setup) {
 
 namespace {
 
-// Returns the rates of cluster.products in a precision, or null; kernels other than products are those of the kind.
+// Returns the rates of cluster.products in a precision, or null. Kernels other than products have
+// the rates of the kind.
 std::shared_ptr<const ProductRates> measured_rates(const Setup& setup, Precision precision,
                                                    const ProductRates* of_kind) {
     for (const std::shared_ptr<const ProductRates>& measured : setup.cluster.measured_products)

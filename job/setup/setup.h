@@ -44,7 +44,7 @@ struct WorkloadConfig {
     std::string path;                   // of the data set; made absolute from the config's folder
     ImageChanges changes;
     UniformWorkload uniform;
-    std::optional<Transformer> transformer;  // a preset, or that of a config.json
+    std::optional<Transformer> transformer;  // a preset, or the model of a config.json
     // search.profile_batch: samples that the times of the file `model` are for, if the file does not have them; 0: not
     // given
     std::int64_t profile_batch = 0;
@@ -97,7 +97,7 @@ struct ClusterConfig : DeviceMake {
     std::vector<Shared> shared;
     struct Switch {
         std::vector<std::string> hosts;
-        double bandwidth;  // of the messages that leave the hosts, and the same for those that enter
+        double bandwidth;  // of all messages that leave the hosts, and again of all that enter
         bool operator==(const Switch&) const = default;
     };
     std::vector<Switch> switches;
@@ -108,7 +108,7 @@ struct ClusterConfig : DeviceMake {
     std::string device_kinds;  // absolute path of a file with further kinds; empty: none
     std::string products;      // absolute path of a file with products measured on the devices; empty: none
     std::vector<std::shared_ptr<const ProductRates>> measured_products;  // of that file if it is there, by precision
-    int domain = 0;  // devices that `link` connects, in several hosts; 0: those of a host
+    int domain = 0;  // devices that `link` connects, in several hosts; 0: the devices of a host
 };
 
 template <>
@@ -243,8 +243,8 @@ struct RunConfig {
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
-    // Which gradients of a tensor with several readers are summed first: those of one stage, which sends one gradient,
-    // or none.
+    // Which gradients of a tensor with several readers are summed first: the gradients of one stage, which then sends
+    // one gradient, or none.
     enum class FanOutGradients { Stage, Layer } fan_out_gradients = FanOutGradients::Stage;
     bool allow_nan = false;  // continue with losses and gradients that are not finite
     // The following keys are for the backend cuda.

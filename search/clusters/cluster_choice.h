@@ -15,7 +15,7 @@ struct ClusterChoice {
     std::string schedule;
     int chunks = 1;                        // stages of each device
     int micro_batch_size = 1;              // sequences
-    Parallel degrees;                      // of all stages; of unlike stages those of the first device
+    Parallel degrees;                      // of all stages; if stages differ, of the first device
     std::vector<Parallel> of_stages = {};  // by device of the pipeline, where they differ; else empty
     std::vector<int> blocks = {};          // of each stage; empty: as evenly as possible (even_blocks)
     std::vector<int> hosts = {};           // by number, in the order in which stages are placed; empty: as in the file

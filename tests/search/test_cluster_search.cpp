@@ -211,8 +211,7 @@ Job job_of(const std::string& text) {
     return make_job(load(text), notices);
 }
 
-// Items that are lists have a value for each device of the pipeline: the plans are those of the same lists in
-// `parallel`.
+// Items that are lists have a value for each device of the pipeline. The same lists in `parallel` give the same plans.
 TEST(ClusterSearch, TriesDegreesByStage) {
     constexpr const char* kSixDevices = R"(
 workload: {model: llama-3.2-1b, sequence_length: 4096}
