@@ -2,10 +2,7 @@
 #pragma once
 
 #include "job/setup/search_setup.h"
-#include "workloads/transformers/recipes.h"
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,16 +29,5 @@ std::string print(const ClusterChoice& choice);
 
 // Returns the setup with this choice in it, ready for make_job.
 Setup setup_of(const SearchSetup& setup, const ClusterChoice& choice);
-
-// Returns the degrees and sizes of micro-batches of `setup.search` that layers may have, with one stage and without
-// recomputation.
-std::vector<ClusterChoice> ways_to_share_layers(const SearchSetup& setup);
-
-// Returns all choices of `setup.search`, in a fixed order. Those with the same degrees and size are neighbours. Throws
-// Error (BadInput) at the key that leaves nothing to try.
-std::vector<ClusterChoice> cluster_choices(const SearchSetup& setup);
-
-// Returns the plan of a recipe for the setup's cluster; nothing if it cannot run this model, sequence or mini-batch.
-std::optional<ClusterChoice> choice_of(const Recipe& recipe, const SearchSetup& setup);
 
 }  // namespace pw

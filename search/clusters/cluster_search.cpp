@@ -3,6 +3,7 @@
 #include "job/setup/rank_groups.h"
 #include "search/clusters/block_search.h"
 #include "search/clusters/choice_bounds.h"
+#include "search/clusters/choice_list.h"
 #include "search/clusters/host_orders.h"
 #include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"

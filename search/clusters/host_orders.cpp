@@ -3,6 +3,7 @@
 #include "job/makes.h"
 #include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
+#include "search/clusters/choice_list.h"
 #include "search/clusters/cluster_choice.h"
 #include "workloads/transformers/layer_costs.h"
 

@@ -1,5 +1,6 @@
 #include "search/clusters/search_state.h"
 
+#include "search/clusters/choice_list.h"
 #include "search/plans/makespan.h"
 #include "workloads/lower_bound.h"
 

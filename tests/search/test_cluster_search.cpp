@@ -3,6 +3,7 @@
 #include "report/cluster_plans.h"
 #include "report/report.h"
 #include "report/training_arguments.h"
+#include "search/clusters/choice_list.h"
 #include "search/clusters/cluster_bounds.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"

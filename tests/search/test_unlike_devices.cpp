@@ -3,6 +3,7 @@
 #include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "report/report.h"
+#include "search/clusters/choice_list.h"
 #include "search/clusters/cluster_search.h"
 #include "search/plans/makespan.h"
 #include "tests/search/divisions.h"

@@ -1,0 +1,421 @@
+#include "search/clusters/choice_list.h"
+
+#include "job/plan.h"
+#include "job/transformer_job.h"
+#include "search/plans/plan_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace pw {
+
+namespace {
+
+constexpr int kMostUsualChunks = 8;
+constexpr int kMostUsualContext = 8, kLeastUsualTokens = 1024;  // of a device
+
+// Why a choice cannot be run, in the order in which it is checked.
+enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, Experts, Stages, MiniBatch };
+
+// What to say if all choices misfit, by what the last check of them found.
+struct MisfitRow {
+    Misfit misfit;
+    const char* key;
+    std::string (*fact)(const SearchSetup& setup);
+    const char* help;
+};
+
+constexpr MisfitRow kMisfits[] = {
+    {Misfit::Heads, "search.tensor",
+     [](const SearchSetup& setup) {
+         const Transformer& model = *setup.workload.transformer;
+         return fmt::format("no degree of tensor divides the {} heads of {}", model.heads, model.name);
+     },
+     "write divisors of the heads"},
+    {Misfit::Sequence, "search.context",
+     [](const SearchSetup& setup) {
+         return fmt::format("no degree of context divides the {} tokens of a sequence",
+                            setup.workload.options.sequence_length);
+     },
+     "write divisors of workload.sequence_length"},
+    {Misfit::Devices, "search",
+     [](const SearchSetup& setup) {
+         return fmt::format("no product of tensor, pipeline and context divides the {} devices of the cluster",
+                            setup.parallel.ranks->devices.size());
+     },
+     "list more degrees in search.tensor, search.pipeline or search.context, or leave one of these keys out"},
+    {Misfit::Experts, "search.expert",
+     [](const SearchSetup& setup) {
+         const Transformer& model = *setup.workload.transformer;
+         return model.experts ? fmt::format(
+                                    "no degree of expert divides the {} experts of {} and the devices of a "
+                                    "stage",
+                                    model.experts->count, model.name)
+                              : fmt::format("{} has no experts", model.name);
+     },
+     "list 1, or leave the key out"},
+    {Misfit::Stages, "search.chunks",
+     [](const SearchSetup& setup) {
+         return fmt::format(
+             "{} cannot place any of these numbers of stages on their devices, or the {} blocks do not "
+             "fill them",
+             fmt::join(searched_schedules(setup), ", "), setup.workload.transformer->layers);
+     },
+     "list other numbers of chunks, or schedules that take them (search.schedules; `pipewright list schedules` says "
+     "how many stages a device has)"},
+    {Misfit::MiniBatch, "search.mini_batch",
+     [](const SearchSetup& setup) {
+         return fmt::format("{} sequences cannot be divided among the replicas in equal micro-batches",
+                            setup.search.mini_batch);
+     },
+     "write a multiple of the replicas, or list larger degrees or smaller search.micro_batch_sizes"}};
+
+// A looped schedule with one stage per device has the orders of another schedule, which can be named.
+bool takes_stages(const Schedule& schedule, const ClusterChoice& choice) {
+    const bool is_looped = !schedule.one_stage.empty();
+    return schedule.placement.fits(choice.stages(), choice.degrees.pipeline) && (choice.chunks > 1 || !is_looped);
+}
+
+// Whether one device has each stage: then stages may have unlike degrees.
+bool has_one_holder(const Schedule& schedule, const ClusterChoice& choice, std::int64_t micro_batches) {
+    Shape shape;
+    shape.devices = choice.degrees.pipeline;
+    shape.stages = choice.stages();
+    shape.microbatches = static_cast<int>(micro_batches);
+    try {
+        shape = placed(schedule, std::move(shape));
+    } catch (const Error&) {
+        return false;
+    }
+    for (int stage = 0; stage < shape.stages; ++stage)
+        if (shape.devices_of(stage).size() != 1)
+            return false;
+    return true;
+}
+
+bool takes_sequence(const SearchSetup& setup, int tensor) {
+    const bool may_be_sequence = !setup.places.contains("parallel.sequence") || setup.parallel.degrees.sequence;
+    return tensor > 1 && may_be_sequence;
+}
+
+// Completes a choice whose degrees, schedule and size are set.
+Misfit complete_choice(const SearchSetup& setup, ClusterChoice& choice) {
+    Parallel& degrees = choice.degrees;
+    const Transformer& model = *setup.workload.transformer;
+    std::vector<Parallel*> of_all{&degrees};
+    for (Parallel& of_device : choice.of_stages)
+        of_all.push_back(&of_device);
+    std::int64_t of_replica =
+        choice.of_stages.empty() ? std::int64_t{degrees.tensor} * degrees.context * degrees.pipeline : 0;
+    for (const Parallel& of_device : choice.of_stages)
+        of_replica += std::int64_t{of_device.tensor} * of_device.context;
+    for (const Parallel* of : of_all)
+        if (model.heads % of->tensor != 0)
+            return Misfit::Heads;
+    for (const Parallel* of : of_all)
+        if (setup.workload.options.sequence_length % of->context != 0)
+            return Misfit::Sequence;
+    const auto devices = static_cast<std::int64_t>(setup.parallel.ranks->devices.size());
+    if (devices % of_replica != 0)
+        return Misfit::Devices;
+    for (Parallel* of : of_all) {
+        of->data = static_cast<int>(devices / of_replica);
+        of->sequence = takes_sequence(setup, of->tensor);
+        if (of->zero > 0 && of->zero_group > 0 && of->replicas() % of->zero_group != 0)
+            return Misfit::Devices;
+        if (of->expert > 1 &&
+            (!model.experts || model.experts->count % of->expert != 0 || of->holders() % of->expert != 0))
+            return Misfit::Experts;
+    }
+    if (slots_of_stages(model.layers, choice.stages()) < choice.stages() ||
+        !takes_stages(searched_schedule(setup, choice.schedule), choice))
+        return Misfit::Stages;
+    const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
+    if (setup.search.mini_batch % each != 0 || setup.search.mini_batch / each > kMostBatches)
+        return Misfit::MiniBatch;
+    if (!choice.of_stages.empty() &&
+        !has_one_holder(searched_schedule(setup, choice.schedule), choice, setup.search.mini_batch / each))
+        return Misfit::Stages;
+    return Misfit::None;
+}
+
+template <class Fits>
+std::vector<int> numbers_that(int most, Fits fits) {
+    std::vector<int> numbers;
+    for (int number = 1; number <= most; ++number)
+        if (fits(number))
+            numbers.push_back(number);
+    return numbers;
+}
+
+bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
+
+// Whether all stages have as many blocks, where the embedding and the head may count as blocks.
+bool divides_blocks(const SearchSetup& setup, int stages) {
+    return slots_of_stages(setup.workload.transformer->layers, stages) % stages == 0;
+}
+
+// Stages of equally many blocks; and powers of two, since few models have a number of blocks that clusters divide.
+bool is_usual_pipeline(const SearchSetup& setup, int stages) {
+    return divides_blocks(setup, stages) || (is_power_of_two(stages) && stages <= setup.workload.transformer->layers);
+}
+
+// Stages of equally many blocks, unless the devices do not have equally many either.
+bool are_usual_chunks(const SearchSetup& setup, int pipeline, int chunks) {
+    return chunks == 1 || divides_blocks(setup, pipeline * chunks) ||
+           (!divides_blocks(setup, pipeline) && is_usual_pipeline(setup, pipeline * chunks));
+}
+
+// Values of all stages.
+template <class T>
+std::vector<std::vector<T>> of_all_stages(const std::vector<T>& values) {
+    std::vector<std::vector<T>> items;
+    for (const T& value : values)
+        items.push_back({value});
+    return items;
+}
+
+// The values to try: those of the config, else the usual ones.
+template <class T>
+std::vector<T> listed_or(const std::vector<T>& listed, std::vector<T> usual) {
+    return listed.empty() ? std::move(usual) : listed;
+}
+
+struct ClusterLists {
+    std::vector<int> pipeline, expert, sizes;
+    std::vector<std::vector<int>> tensor, context, zero;  // of all stages, or of each device
+    std::vector<std::vector<RecomputeKind>> recompute;
+};
+
+// Returns the different values of all items.
+std::vector<int> values_in(const std::vector<std::vector<int>>& items) {
+    std::set<int> values;
+    for (const std::vector<int>& item : items)
+        values.insert(item.begin(), item.end());
+    return {values.begin(), values.end()};
+}
+
+ClusterLists lists_of(const SearchSetup& setup) {
+    const SearchConfig& search = setup.search;
+    const Transformer& model = *setup.workload.transformer;
+    const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
+    const int domain = std::min(devices, transformer_job_of(setup).fabric.domain);
+    const int tokens = setup.workload.options.sequence_length;
+    std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Norms, RecomputeKind::Full};
+    if (setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
+        recompute.insert(recompute.begin() + 1, RecomputeKind::Selective);
+    return {
+        .pipeline =
+            listed_or(search.pipeline, numbers_that(std::min(devices, model.layers + 2),
+                                                    [&](int stages) { return is_usual_pipeline(setup, stages); })),
+        .expert = listed_or(
+            search.expert, numbers_that(model.experts ? model.experts->count : 1,
+                                        [&](int degree) { return degree == 1 || model.experts->count % degree == 0; })),
+        .sizes = listed_or(search.micro_batch_sizes, {1, 2, 4, 8}),
+        .tensor = listed_or(search.tensor, of_all_stages(numbers_that(domain, is_power_of_two))),
+        .context = listed_or(
+            search.context, of_all_stages(numbers_that(kMostUsualContext,
+                                                       [&](int degree) {
+                                                           return is_power_of_two(degree) &&
+                                                                  (degree == 1 || tokens / degree >= kLeastUsualTokens);
+                                                       }))),
+        .zero = listed_or(search.zero, {{0}, {1}, {3}}),
+        .recompute = listed_or(search.recomputed, of_all_stages(recompute))};
+}
+
+}  // namespace
+
+std::vector<ClusterChoice> ways_to_share_layers(const SearchSetup& setup) {
+    const ClusterLists lists = lists_of(setup);
+    const Transformer& model = *setup.workload.transformer;
+    std::vector<ClusterChoice> ways;
+    ClusterChoice way;
+    Parallel& degrees = way.degrees;
+    degrees = setup.parallel.degrees;
+    degrees.pipeline = 1;
+    degrees.zero = 0;
+    degrees.recompute = RecomputeKind::None;
+    for (const int tensor : values_in(lists.tensor))
+        for (const int context : values_in(lists.context))
+            for (const int expert : lists.expert)
+                for (const int size : lists.sizes) {
+                    degrees.tensor = tensor;
+                    degrees.context = context;
+                    degrees.expert = expert;
+                    degrees.data = std::max(1, expert / (tensor * context));
+                    degrees.sequence = takes_sequence(setup, tensor);
+                    way.micro_batch_size = size;
+                    if (model.heads % tensor == 0 && setup.workload.options.sequence_length % context == 0)
+                        ways.push_back(way);
+                }
+    return ways;
+}
+
+namespace {
+
+// Degrees that may differ between stages: an item of each list.
+struct ItemsOfStages {
+    const std::vector<int>& tensor;
+    const std::vector<int>& context;
+    const std::vector<int>& zero;
+    const std::vector<RecomputeKind>& recompute;
+};
+
+// Whether an item has a value for all stages, or one for each device of the pipeline.
+template <class T>
+bool is_for(int pipeline, const std::vector<T>& item) {
+    return item.size() == 1 || std::ssize(item) == pipeline;
+}
+
+void set_degrees(ClusterChoice& choice, const ItemsOfStages& items) {
+    const auto set = [&](Parallel& degrees, std::size_t device) {
+        const auto of = [&](const auto& item) { return item[item.size() == 1 ? 0 : device]; };
+        degrees.tensor = of(items.tensor);
+        degrees.context = of(items.context);
+        degrees.zero = of(items.zero);
+        degrees.recompute = of(items.recompute);
+    };
+    set(choice.degrees, 0);
+    choice.of_stages.clear();
+    if (std::max({items.tensor.size(), items.context.size(), items.zero.size(), items.recompute.size()}) == 1)
+        return;
+    choice.of_stages.assign(static_cast<std::size_t>(choice.degrees.pipeline), choice.degrees);
+    for (std::size_t device = 0; device < choice.of_stages.size(); ++device)
+        set(choice.of_stages[device], device);
+}
+
+class ClusterChoiceList {
+public:
+    explicit ClusterChoiceList(const SearchSetup& setup) : setup_(setup), schedules_(searched_schedules(setup)) {}
+
+    std::vector<ClusterChoice> made() {
+        const ClusterLists lists = lists_of(setup_);
+        ClusterChoice choice;
+        choice.degrees = setup_.parallel.degrees;
+        choice.degrees.recomputed = 1;
+        for (const int pipeline : lists.pipeline)
+            for (const std::vector<int>& tensor : lists.tensor)
+                for (const std::vector<int>& context : lists.context)
+                    for (const int expert : lists.expert)
+                        for (const int size : lists.sizes) {
+                            choice.degrees.pipeline = pipeline;
+                            choice.degrees.expert = expert;
+                            choice.micro_batch_size = size;
+                            if (is_for(pipeline, tensor) && is_for(pipeline, context))
+                                add_with_degrees(choice, tensor, context, lists);
+                        }
+        if (choices_.empty())
+            refuse_all();
+        return std::move(choices_);
+    }
+
+private:
+    void add_with_degrees(ClusterChoice choice, const std::vector<int>& tensor, const std::vector<int>& context,
+                          const ClusterLists& lists) {
+        std::vector<ClusterChoice> with_schedules;
+        const int pipeline = choice.degrees.pipeline;
+        const std::vector<int> chunks = listed_or(
+            setup_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks,
+                                               [&](int each) { return are_usual_chunks(setup_, pipeline, each); }));
+        for (const std::string& schedule : schedules_)
+            for (const int each : chunks) {
+                choice.schedule = schedule;
+                choice.chunks = each;
+                set_degrees(choice, {tensor, context, {0}, {RecomputeKind::None}});
+                const Misfit misfit = complete_choice(setup_, choice);
+                worst_ = std::max(worst_, misfit);
+                if (misfit == Misfit::None)
+                    with_schedules.push_back(choice);
+            }
+        for (const std::vector<RecomputeKind>& recompute : lists.recompute)
+            for (const std::vector<int>& zero : lists.zero)
+                if (is_for(pipeline, recompute) && is_for(pipeline, zero))
+                    for (ClusterChoice& one : with_schedules) {
+                        set_degrees(one, {tensor, context, zero, recompute});
+                        if (complete_choice(setup_, one) == Misfit::None)
+                            choices_.push_back(one);
+                    }
+    }
+
+    [[noreturn]] void refuse_all() const {
+        const auto row = std::find_if(std::begin(kMisfits), std::end(kMisfits),
+                                      [&](const MisfitRow& one) { return one.misfit == worst_; });
+        const bool known = row != std::end(kMisfits);
+        setup_.fail_at(known ? row->key : "search", known ? row->fact(setup_) : "no choice fits parallel.zero_group",
+                       known ? row->help : "leave parallel.zero_group out");
+    }
+
+    const SearchSetup& setup_;
+    std::vector<std::string> schedules_;
+    std::vector<ClusterChoice> choices_;
+    Misfit worst_ = Misfit::None;
+};
+
+// Every list of values by device must be as long as some pipeline.
+template <class T>
+void check_lengths(const SearchSetup& setup, const char* key, const std::vector<std::vector<T>>& items,
+                   const std::vector<int>& pipelines) {
+    for (std::size_t k = 0; k < items.size(); ++k)
+        if (std::ranges::none_of(pipelines, [&](int pipeline) { return is_for(pipeline, items[k]); }))
+            setup.fail_at(fmt::format("search.{}[{}]", key, k),
+                          fmt::format("'search.{}[{}]' has {} values, and no pipeline of this search has {} devices",
+                                      key, k, items[k].size(), items[k].size()),
+                          fmt::format("write a value for each device of a pipeline, of which there are {} "
+                                      "(search.pipeline)",
+                                      fmt::join(pipelines, ", ")));
+}
+
+void check_searched(const SearchSetup& setup) {
+    const ClusterLists lists = lists_of(setup);
+    check_lengths(setup, "tensor", lists.tensor, lists.pipeline);
+    check_lengths(setup, "context", lists.context, lists.pipeline);
+    check_lengths(setup, "zero", lists.zero, lists.pipeline);
+    check_lengths(setup, "recompute", lists.recompute, lists.pipeline);
+    for (const std::string& name : searched_schedules(setup)) {
+        const Schedule& schedule = searched_schedule(setup, name);
+        if (schedule.asynchronous() || !schedule.trains)
+            setup.fail_at("search.schedules",
+                          fmt::format("schedule {} {}, and the search for a cluster compares whole steps", name,
+                                      schedule.trains ? "updates without a flush" : "has no backward passes"),
+                          "list schedules that flush, or all of them: schedules: all");
+    }
+    if (!setup.pipeline.micro_batch_lengths.empty())
+        setup.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",
+                      "remove the key");
+}
+
+}  // namespace
+
+std::vector<ClusterChoice> cluster_choices(const SearchSetup& setup) {
+    check_searched(setup);
+    return ClusterChoiceList(setup).made();
+}
+
+std::optional<ClusterChoice> choice_of(const Recipe& recipe, const SearchSetup& setup) {
+    ClusterChoice choice;
+    choice.degrees = setup.parallel.degrees;
+    choice.degrees.tensor = recipe.tensor;
+    choice.degrees.pipeline = recipe.pipeline;
+    choice.degrees.context = recipe.context;
+    choice.degrees.expert = recipe.expert;
+    choice.degrees.zero = recipe.zero;
+    choice.degrees.zero_group = 0;
+    choice.degrees.recompute = recipe.recompute;
+    choice.degrees.recomputed = 1;
+    choice.chunks = recipe.chunks;
+    choice.micro_batch_size = recipe.micro_batch_size;
+    for (const Schedule& schedule : schedules())
+        if (schedule.usual) {
+            choice.schedule = schedule.name;
+            if (complete_choice(setup, choice) == Misfit::None)
+                return choice;
+        }
+    return std::nullopt;
+}
+
+}  // namespace pw
