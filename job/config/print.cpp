@@ -61,7 +61,12 @@ Config config_of(const Setup& setup) {
     return config;
 }
 
-std::string print_setup(const Setup& setup) { return print_config(config_of(setup)); }
+std::string print_setup(const Setup& setup) {
+    Config config = config_of(setup);
+    if (setup.workload.profile_batch == 0)
+        config.places.erase("search");
+    return print_config(config);
+}
 
 Setup with_paths_from(const Setup& setup, const std::string& folder) {
     Config config = config_of(setup);

@@ -303,7 +303,8 @@ struct Setup {
     [[noreturn]] void fail_at(const std::string& key, const std::string& fact, const std::string& help) const;
 };
 
-// Returns the canonical YAML of a setup, with the default search.
+// Returns the canonical YAML of a setup: without a search, but for the key that the workload reads
+// (WorkloadConfig::profile_batch).
 std::string print_setup(const Setup& setup);
 
 // Returns the setup with its paths relative to `folder`, except those of the keys in `setup.absolute`. Its paths are

@@ -187,6 +187,14 @@ TEST(Search, ReadsAndPrintsEqualReplicas) {
     EXPECT_EQ(load(config.yaml).search.replicas, SearchConfig::Replicas::Equal);
 }
 
+// The text of a setup has no search that the setup does not have.
+TEST(Search, IsNoPartOfASetup) {
+    const Config config = load("{workload: {model: mlp}, search: {schedules: [gpipe], mini_batch: 64}}");
+    EXPECT_TRUE(contains(config.yaml, "search:"));
+    EXPECT_FALSE(contains(print_setup(config), "search:"));
+    EXPECT_EQ(load(print_setup(load(kSearch))).workload.profile_batch, 16);
+}
+
 TEST(Search, ReadsAndPrintsEveryKey) {
     const Config config = load(kSearch);
     EXPECT_EQ(config.workload.profile_batch, 16);
