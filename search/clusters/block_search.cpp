@@ -155,8 +155,13 @@ private:
             std::vector<std::optional<ClusterPlan>> found =
                 balanced_plans(batch, state_.setup, state_.limits, state_.deadline);
             for (std::size_t k = 0; k < found.size(); ++k)
-                if (found[k])
-                    plans.emplace_back(order[first + k], std::move(*found[k]));
+                if (found[k]) {
+                    const std::size_t index = order[first + k];
+                    if (found[k]->fits)
+                        check_lower_bound(state_.bounds[index].least_moved, found[k]->step_time,
+                                          print(found[k]->choice));
+                    plans.emplace_back(index, std::move(*found[k]));
+                }
         }
         std::ranges::stable_sort(plans, [](const auto& a, const auto& b) { return is_better(a.second, b.second); });
         for (std::size_t k = kMostMoved; k < plans.size(); ++k)
