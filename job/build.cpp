@@ -74,10 +74,6 @@ std::vector<std::string> letters_of_counts(const Setup& setup) {
         const bool is_first = stage == 0, is_last = stage + 1 == blocks.size();
         letters.push_back((is_first ? "E" : "") + std::string(static_cast<std::size_t>(blocks[in_list[stage]]), 't') +
                           (is_last ? "L" : ""));
-        if (letters.back().empty())
-            setup.fail_at(fmt::format("pipeline.split[{}]", in_list[stage]),
-                          fmt::format("stage {} gets no layer: no stage can be empty here", stage),
-                          "give the stage a block");
     }
     return letters;
 }
@@ -88,6 +84,26 @@ StageSplit split_by_letters(const Setup& setup, const Model& model, const std::v
     } catch (const Error& error) {
         fail_at(setup, "pipeline.split", error, "write as many blocks as the model has, or the first layers of stages");
     }
+}
+
+void check_empty_stages(const Setup& setup, const StageSplit& split) {
+    const int empty = first_empty_stage(split);
+    if (empty < 0)
+        return;
+    const char* const key = setup.pipeline.split == PipelineConfig::Split::Lists    ? "pipeline.split.stages[{}]"
+                            : setup.pipeline.split == PipelineConfig::Split::Counts ? "pipeline.split[{}]"
+                                                                                    : "pipeline.split";
+    if (!cost_source_of(setup).may_be_empty)
+        setup.fail_at(
+            fmt::format(fmt::runtime(key), empty),
+            fmt::format("stage {} gets no layer, and only transformers on a cluster may have empty stages", empty),
+            "give the stage a layer");
+    for (const int end : {0, split.stages() - 1})
+        if (split.layers[static_cast<std::size_t>(end)].empty())
+            setup.fail_at(
+                fmt::format(fmt::runtime(key), end),
+                fmt::format("stage {} gets no layer; only stages between the first and the last one may be empty", end),
+                "give the stage a layer");
 }
 
 // A split of the file's may not cut a block if the file says so.
@@ -249,6 +265,7 @@ StageSplit split_given(const Setup& setup, const Model& model) {
                        : pipeline.split == Split::Counts
                            ? split_by_letters(setup, model, letters_of_counts(setup))
                            : split_by_letters(setup, model, stages_of_layout(pipeline.layout));
+    check_empty_stages(setup, split);
     if (pipeline.cut_at == PipelineConfig::CutAt::Blocks)
         check_blocks(setup, model, split);
     return split;

@@ -82,16 +82,16 @@ void check_no_times_by_samples(const Setup& setup, const Profile& profile) {
 
 // The rows are in the order of the enum. The last one is for a config that has none of the others.
 constexpr CostSourceRow kSources[] = {
-    {CostSource::Uniform, "uniform", false, false, false, is_uniform, nullptr},
-    {CostSource::Shapes, "shapes", true, false, true,
+    {CostSource::Uniform, "uniform", false, false, false, false, is_uniform, nullptr},
+    {CostSource::Shapes, "shapes", true, false, true, true,
      [](const Setup& setup) { return setup.workload.transformer.has_value(); }, profile_by_shapes, model_by_shapes,
      split_by_blocks, pipeline_cluster_of, add_groups},
-    {CostSource::File, "file", true, false, false,
+    {CostSource::File, "file", true, false, false, false,
      [](const Setup& setup) { return model_file(setup.workload.model) != ModelFile::None; }, profile_from_file,
      [](const Setup& setup) { return model_from_file(setup).model; }},
-    {CostSource::Measured, "measured", true, true, false,
+    {CostSource::Measured, "measured", true, true, false, false,
      [](const Setup& setup) { return !setup.cluster.profile.empty(); }, measured_profile},
-    {CostSource::Analytic, "analytic", true, true, false, has_analytic_costs, profile_by_rates},
+    {CostSource::Analytic, "analytic", true, true, false, false, has_analytic_costs, profile_by_rates},
 };
 
 }  // namespace

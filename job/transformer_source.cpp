@@ -70,14 +70,17 @@ StageSplit split_by_blocks(const Setup& setup, const Model& model) {
     if (slots_of_stages(blocks, stages) < stages)
         setup.fail_at(setup.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
                       fmt::format("{} blocks cannot be divided among {} stages", blocks, stages), "write fewer stages");
-    std::vector<std::string> cuts;
-    int next = 0;
-    const std::vector<int> of_stages = even_blocks(blocks, stages);
-    for (int stage = 0; stage + 1 < stages; ++stage) {
-        next += of_stages[static_cast<std::size_t>(stage)];
-        cuts.push_back(next < blocks ? fmt::format("block.{}", next) : "head");
+    return split_of_blocks(model.layers, even_blocks(blocks, stages));
+}
+
+// Layer 0 is the embedding, and block b is layer b + 1.
+StageSplit split_of_blocks(const LayerGraph& graph, const std::vector<int>& blocks) {
+    std::vector<int> starts = {0};
+    for (std::size_t stage = 0, next = 1; stage + 1 < blocks.size(); ++stage) {
+        next += static_cast<std::size_t>(blocks[stage]);
+        starts.push_back(static_cast<int>(next));
     }
-    return split_at(model.layers, cuts);
+    return split_at_layers(graph, starts);
 }
 
 // The cluster in which the devices of a transformer's plan send their messages.

@@ -67,7 +67,8 @@ std::map<std::string, std::vector<int>> estimated(const Profile& profile, const 
 std::string first_layers(const Job& job) {
     std::string text;
     for (const std::vector<int>& layers : job.split.layers)
-        text += (text.empty() ? "" : " | ") + job.model->layers[static_cast<std::size_t>(layers.front())].name;
+        text += (text.empty() ? "" : " | ") +
+                (layers.empty() ? "-" : job.model->layers[static_cast<std::size_t>(layers.front())].name);
     return text;
 }
 

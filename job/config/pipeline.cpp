@@ -41,9 +41,6 @@ void read_lists(const Yaml& split, PipelineConfig& pipeline, std::vector<StageCl
         std::vector<std::string>& names = pipeline.lists.emplace_back();
         for (const Yaml& layer : stage.items())
             names.push_back(read_name(layer));
-        if (stage.is_list() && names.empty())
-            stage.complain(fmt::format("stage {} gets no layer: no stage can be empty here", pipeline.lists.size() - 1),
-                           "add a layer, or remove its list");
     }
     claims.push_back({stages, static_cast<int>(pipeline.lists.size()),
                       fmt::format("'{}' lists {} stages", stages.path(), pipeline.lists.size())});

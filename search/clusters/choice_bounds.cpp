@@ -4,6 +4,7 @@
 #include "job/makes.h"
 #include "job/plan.h"
 #include "job/transformer_job.h"
+#include "job/transformer_source.h"
 #include "search/clusters/cluster_bounds.h"
 #include "search/clusters/split_bounds.h"
 #include "search/plans/plan_choice.h"
@@ -80,7 +81,7 @@ public:
         if (!parts_ && blocks > 1) {
             Shape shape;
             shape.stages = 4;
-            const StageSplit split = split_at(layers_.model.layers, {"block.0", "block.1", "head"});
+            const StageSplit split = split_of_blocks(layers_.model.layers, {0, 1, blocks - 1, 0});
             parts_.emplace(SplitParts{
                 complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape), blocks});
             const auto saved = [&](int block) {
@@ -97,13 +98,7 @@ public:
 
     // The costs with these numbers of blocks.
     Costs of(const Shape& shape, const std::vector<int>& blocks) const {
-        std::vector<std::string> cuts;
-        int next = 0;
-        for (std::size_t stage = 0; stage + 1 < blocks.size(); ++stage) {
-            next += blocks[stage];
-            cuts.push_back(next < chosen_.workload.transformer->layers ? fmt::format("block.{}", next) : "head");
-        }
-        const StageSplit split = split_at(layers_.model.layers, cuts);
+        const StageSplit split = split_of_blocks(layers_.model.layers, blocks);
         return complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape);
     }
 
@@ -292,13 +287,9 @@ std::vector<int> balanced_blocks(const SearchSetup& setup, const ClusterChoice& 
 }
 
 std::int64_t divisions_of(int blocks, int stages, std::int64_t most) {
-    const int inner = std::max(0, stages - 2);
-    if (stages < 2 || blocks < inner)
-        return stages == 1 ? 1 : 0;
-    // The rest of the blocks is divided among all stages: (rest + stages - 1) over (stages - 1).
-    double count = 1;
+    double count = 1;  // (blocks + stages - 1) over (stages - 1)
     for (int k = 1; k < stages; ++k)
-        count = std::min(count * (blocks - inner + k) / k, 1e15);
+        count = std::min(count * (blocks + k) / k, 1e15);
     return std::min(most, static_cast<std::int64_t>(count + 0.5));
 }
 
@@ -312,7 +303,7 @@ std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const C
     std::vector<int> blocks(static_cast<std::size_t>(stages), 0);
     const std::function<void(int, int)> divide = [&](int stage, int rest) {
         if (stage + 1 < stages) {
-            for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
+            for (int number = 0; number <= rest; ++number) {
                 blocks[static_cast<std::size_t>(stage)] = number;
                 divide(stage + 1, rest - number);
             }

@@ -41,7 +41,7 @@ BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<ClusterCho
 
 // Returns the numbers of blocks that balance the devices of a choice, of each stage (search/clusters/split_bounds.h).
 std::vector<int> balanced_blocks(const SearchSetup& setup, const ClusterChoice& choice);
-// Returns in how many ways a choice's stages can have the blocks, at most `most`: inner stages have one or more.
+// Returns in how many ways a choice's stages can have the blocks, at most `most`.
 std::int64_t divisions_of(int blocks, int stages, std::int64_t most);
 // A division of the blocks of a choice. No plan of it has a shorter step.
 struct BoundedDivision {

@@ -71,12 +71,9 @@ public:
 
     // The number of blocks for each stage: the least loaded device with room gets the next block.
     std::vector<int> balanced() const {
-        std::vector<int> blocks(static_cast<std::size_t>(shape_.stages), 1);
-        blocks.front() = blocks.back() = 0;
+        std::vector<int> blocks(static_cast<std::size_t>(shape_.stages), 0);
         std::vector<int> on_device(static_cast<std::size_t>(shape_.devices), 0);
-        for (int stage = 1; stage + 1 < shape_.stages; ++stage)
-            ++on_device[static_cast<std::size_t>(holder_of(stage))];
-        for (int rest = parts_.blocks - (shape_.stages - 2); rest > 0; --rest) {
+        for (int rest = parts_.blocks; rest > 0; --rest) {
             int least = -1;
             for (int device = 0; device < shape_.devices; ++device)
                 if (on_device[device] + 1 <= room_[device] &&
@@ -230,8 +227,7 @@ std::vector<std::vector<int>> moves_of(const std::vector<int>& blocks, const Ord
     std::vector<std::pair<double, std::vector<int>>> moves;
     for (std::size_t from = 0; from < blocks.size(); ++from)
         for (std::size_t to = 0; to < blocks.size(); ++to) {
-            const bool is_end = from == 0 || from + 1 == blocks.size();
-            if (from == to || blocks[from] <= (is_end ? 0 : 1))
+            if (from == to || blocks[from] == 0)
                 continue;
             std::vector<int> moved = blocks;
             --moved[from];

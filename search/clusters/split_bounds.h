@@ -33,8 +33,7 @@ std::vector<std::vector<int>> moves_of(const std::vector<int>& blocks, const Ord
                                        unsigned seed);
 
 // Bounds a choice. `costs` and `fits` describe its plan with numbers as equal as possible, `devices` the pipeline. The
-// first stage has the embedding and the last stage the head, both perhaps without a block; every other stage has a
-// block.
+// first stage has the embedding and the last stage the head; any stage may be without a block.
 SplitBounds bounds_of_splits(const OrderFacts& facts, const Costs& costs, const SplitParts& parts,
                              const std::vector<DeviceConfig>& devices, bool fits);
 

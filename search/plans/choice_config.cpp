@@ -107,11 +107,11 @@ std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split) {
     std::vector<int> starts;
     int next = 0;
     for (const std::vector<int>& layers : split.layers) {
-        if (layers.front() != next || layers.back() != next + static_cast<int>(layers.size()) - 1)
-            return std::nullopt;
         if (next > 0)
             starts.push_back(next);
-        next = layers.back() + 1;
+        for (const int layer : layers)
+            if (layer != next++)
+                return std::nullopt;
     }
     return starts;
 }

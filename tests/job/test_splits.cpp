@@ -56,11 +56,7 @@ TEST(Splits, AreReadInTheNotationOfMegatron) {
 TEST(Splits, OfALayoutMustFitTheModel) {
     expect_says(refusal([] { split_made(transformer(R"(split: "Et*3|t*4|t*4|t*4L")")); }),
                 {"15 transformer layers, the model 16", "cfg.yaml"});
-    expect_says(refusal([] { transformer(R"(split: "Et*4||t*8|t*4L")"); }),
-                {"stage 1 of the layout is empty: here every stage needs a layer"});
     expect_says(refusal([] { transformer(R"(split: "Et*8|t*8L", stages: 4)"); }), {"makes 2 stages"});
-    expect_says(refusal([] { transformer("split: {stages: [[embedding], [], [block.0]]}"); }),
-                {"stage 1 gets no layer: no stage can be empty here"});
     expect_says(refusal([] { transformer("split: Even"); }), {"a layout such as \"Et*2|tt|t*2L\""});
     expect_says(refusal([] { split_made(pw::load("{workload: {model: resnet50}, pipeline: {split: \"Et|tL\"}}")); }),
                 {"no embedding"});
@@ -75,8 +71,23 @@ TEST(Splits, AreReadAsBlocksByRank) {
     EXPECT_EQ(split_made(pw::load(config.yaml)).layers, split_made(config).layers);
     expect_says(refusal([] { split_made(transformer("split: [3, 4, 4, 4]")); }),
                 {"15 transformer layers, the model 16"});
-    expect_says(refusal([] { split_made(transformer("split: [4, 0, 8, 4]")); }),
-                {"stage 1 gets no layer: no stage can be empty here"});
+}
+
+TEST(Splits, OfTransformersMayHaveEmptyStages) {
+    const Config layout = transformer(R"(split: "Et*4||t*8|t*4L")");
+    EXPECT_EQ(blocks_of_stages(layout), (std::vector{4, 0, 8, 4}));
+    EXPECT_EQ(split_made(transformer("split: [4, 0, 8, 4]")).layers, split_made(layout).layers);
+    const Config lists = transformer(
+        "split: {stages: [[embedding, block.0, block.1, block.2, block.3, block.4, block.5, block.6, block.7], [], [], "
+        "[block.8, block.9, block.10, block.11, block.12, block.13, block.14, block.15, head]]}");
+    EXPECT_EQ(blocks_of_stages(lists), (std::vector{8, 0, 0, 8}));
+    EXPECT_EQ(split_made(pw::load(lists.yaml)).layers, split_made(lists).layers);
+    expect_says(refusal([] { split_made(transformer("split: {stages: [[], [embedding, block.0]]}")); }),
+                {"layer 'block.1' is in no stage"});
+    const std::string all = R"(, blocks: 4}, pipeline: {micro_batches: 4, split: )";
+    for (const char* split : {"[2, 0, 2]", R"("Ett||ttL")"})
+        expect_says(refusal([&] { split_made(pw::load("{workload: {model: gpt" + all + split + "}}")); }),
+                    {"stage 1 gets no layer, and only transformers on a cluster may have empty stages"});
 }
 
 TEST(Splits, HaveTheNamesOfOtherPrograms) {

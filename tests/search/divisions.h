@@ -7,7 +7,7 @@
 
 namespace pw {
 
-// Calls `visit` with each way to divide blocks among stages, of which all but the first and the last have one.
+// Calls `visit` with each way to divide blocks among stages, of which some may have none.
 inline void for_each_division(int blocks, int stages, const std::function<void(const std::vector<int>&)>& visit) {
     std::vector<int> division(static_cast<std::size_t>(stages), 0);
     const std::function<void(int, int)> divide = [&](int stage, int rest) {
@@ -15,7 +15,7 @@ inline void for_each_division(int blocks, int stages, const std::function<void(c
             division.back() = rest;
             return visit(division);
         }
-        for (int number = stage == 0 ? 0 : 1; number <= rest; ++number) {
+        for (int number = 0; number <= rest; ++number) {
             division[static_cast<std::size_t>(stage)] = number;
             divide(stage + 1, rest - number);
         }

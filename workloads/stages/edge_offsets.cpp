@@ -1,5 +1,7 @@
 #include "workloads/stages/edge_offsets.h"
 
+#include <algorithm>
+
 namespace pw {
 
 EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes) {
@@ -24,14 +26,16 @@ std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& spl
         const EdgeOffsets offsets = offsets_of(boundary, bytes);
         EdgeBytes edge{boundary.from, boundary.to, offsets.forward_bytes, offsets.backward_bytes};
         for (const BoundaryTensor& tensor : boundary.tensors) {
-            for (int reader : tensor.readers) {
-                edge.forward_until_weight |= rereads_input_for_weight_gradient(graph[reader].kind);
-                edge.forward_until_input |= rereads_input_for_input_gradient(graph[reader].kind);
-            }
+            for (int reader : tensor.readers)
+                if (split.stage_of[reader] == boundary.to) {
+                    edge.forward_until_weight |= rereads_input_for_weight_gradient(graph[reader].kind);
+                    edge.forward_until_input |= rereads_input_for_input_gradient(graph[reader].kind);
+                }
             // The sum of the producer's output gradient is kept where its first summand landed.
-            if (has_weight_pass(graph[tensor.layer].kind) &&
-                split.stage_of[first_summed(split, readers_of_layer(graph, tensor.layer))] == boundary.to)
-                edge.backward_until_weight = true;
+            if (has_weight_pass(graph[tensor.layer].kind) && split.stage_of[tensor.layer] == boundary.from) {
+                const int first = first_summed(split, readers_of_layer(graph, tensor.layer));
+                edge.backward_until_weight |= std::ranges::find(tensor.readers, first) != tensor.readers.end();
+            }
         }
         edges.push_back(edge);
     }

@@ -167,13 +167,7 @@ private:
 };
 
 void check_stage(const std::vector<std::string>& stages, std::size_t stage) {
-    const std::string& letters = stages[stage];
-    if (letters.empty())
-        fail(
-            "stage {} of the layout is empty: here every stage needs a layer\n  help: leave out one of the two | "
-            "around "
-            "it, or move a layer there",
-            stage);
+    const std::string letters = stages[stage].empty() ? "nothing" : stages[stage];
     const std::size_t embedding = letters.rfind('E'), loss = letters.find('L');
     if (embedding != std::string::npos && (stage > 0 || embedding > 0))
         fail("stage {} of the layout is {}: the one E is the first letter of the first stage", stage, letters);
@@ -232,15 +226,15 @@ StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::strin
         blocks += static_cast<std::size_t>(std::count(stage.begin(), stage.end(), 't'));
     if (blocks + 1 != starts.size())
         fail("the layout has {} transformer layers, the model {}", blocks, starts.size() - 1);
-    std::vector<std::string> cuts;
+    std::vector<int> first_layers = {0};
     std::size_t next = 0;
     for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) {
         next += static_cast<std::size_t>(std::count(stages[stage].begin(), stages[stage].end(), 't'));
         if (starts[next] == static_cast<int>(num_vertices(graph)))
             fail("the last stage of the layout is L, and the model has no layer after its blocks");
-        cuts.push_back(graph[static_cast<std::size_t>(starts[next])].name);
+        first_layers.push_back(starts[next]);
     }
-    return split_at(graph, cuts);
+    return split_at_layers(graph, first_layers);
 }
 
 std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_decoder) {
@@ -265,7 +259,7 @@ std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_
         }
         if (loss == std::string::npos && stage + 1 == split.stages())
             own += 'L';
-        if (own.empty())
+        if (own.empty() && !split.layers[static_cast<std::size_t>(stage)].empty())
             return {};
         layout += (stage == 0 ? "" : "|") + packed(own);
     }

@@ -13,7 +13,7 @@ namespace pw {
 // Returns whether a text is meant as a layout: it has no other characters, and a transformer layer.
 bool is_layout(std::string_view text);
 // Returns the letters of every stage of a layout, such as "Et*2|(tt|)*3L". A number repeats a letter or what is in
-// parentheses. Throws Error (BadInput) at a stage without layers, an end at another place, and a layer of another kind.
+// parentheses. Throws Error (BadInput) at an end at another place, and a layer of another kind.
 std::vector<std::string> stages_of_layout(std::string_view layout);
 
 // Makes the split of a layout's stages: each has the layers between its first and its last block. `is_decoder` as
@@ -21,8 +21,8 @@ std::vector<std::string> stages_of_layout(std::string_view layout);
 StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::string>& stages, bool is_decoder);
 
 // Returns the layout of stages that are ranges of the forward order. Which layer is what, its `part` says, else its
-// name; the remaining layers of each block are one t, in a decoder only if the block has a number. The
-// last stage has the L of a graph without one. Where a stage would be empty, or a block is cut, there is none.
+// name; the remaining layers of each block are one t, in a decoder only if the block has a number. The last stage has
+// the L of a graph without one. There is none where a block is cut, or where a stage has only layers without a letter.
 std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_decoder);
 
 }  // namespace pw

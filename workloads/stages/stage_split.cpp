@@ -80,19 +80,6 @@ void check_stage_count(const LayerGraph& graph, int stages, const CutPlaces& pla
         fail("{} stages for {} {}s; every stage needs a {}, so take 1 to {} stages", stages, most, each, each, most);
 }
 
-// starts[stage]: its first layer, in forward order; strictly ascending from 0.
-StageSplit from_starts(const LayerGraph& graph, const std::vector<int>& starts) {
-    StageSplit split;
-    split.layers.resize(starts.size());
-    for (int layer = 0, stage = -1; layer < layers_in(graph); ++layer) {
-        if (stage + 1 < static_cast<int>(starts.size()) && starts[stage + 1] == layer)
-            ++stage;
-        split.layers[stage].push_back(layer);
-        split.stage_of.push_back(stage);
-    }
-    return split;
-}
-
 void check_all_placed(const LayerGraph& graph, const StageSplit& split) {
     const auto missing = std::find(split.stage_of.begin(), split.stage_of.end(), -1);
     if (missing == split.stage_of.end())
@@ -123,8 +110,24 @@ void check_edges_run_forward(const LayerGraph& graph, const StageSplit& split) {
 
 }  // namespace
 
+StageSplit split_at_layers(const LayerGraph& graph, const std::vector<int>& starts) {
+    StageSplit split;
+    split.layers.resize(starts.size());
+    for (int layer = 0, stage = -1; layer < layers_in(graph); ++layer) {
+        while (stage + 1 < static_cast<int>(starts.size()) && starts[stage + 1] == layer)
+            ++stage;
+        split.layers[stage].push_back(layer);
+        split.stage_of.push_back(stage);
+    }
+    return split;
+}
+
+int first_empty_stage(const StageSplit& split) {
+    const auto found = std::ranges::find_if(split.layers, &std::vector<int>::empty);
+    return found == split.layers.end() ? -1 : static_cast<int>(found - split.layers.begin());
+}
+
 StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector<std::string>>& names) {
-    check_stage_count(graph, static_cast<int>(names.size()));
     StageSplit split;
     split.layers.resize(names.size());
     split.stage_of.assign(num_vertices(graph), -1);
@@ -140,8 +143,6 @@ StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector
             placed = stage;
             layers.push_back(layer);
         }
-        if (layers.empty())
-            fail("stage {} gets no layer; every stage needs at least one", stage);
         std::sort(layers.begin(), layers.end());
     }
     check_all_placed(graph, split);
@@ -168,7 +169,7 @@ StageSplit split_at(const LayerGraph& graph, const std::vector<std::string>& cut
                  cuts[stage - 2]);
         starts.push_back(layer);
     }
-    return from_starts(graph, starts);
+    return split_at_layers(graph, starts);
 }
 
 namespace {
@@ -193,7 +194,7 @@ StageSplit from_ranges(const LayerGraph& graph, std::vector<int> starts, const C
     if (!places.empty())
         for (int& start : starts)
             start = places[static_cast<std::size_t>(start)];
-    return from_starts(graph, starts);
+    return split_at_layers(graph, starts);
 }
 
 }  // namespace
@@ -255,6 +256,19 @@ int first_summed(const StageSplit& split, const std::vector<int>& readers) {
     });
 }
 
+namespace {
+
+// Returns the stages at which a tensor arrives on its way: those without layers, and the last one.
+std::vector<int> way_between(const StageSplit& split, int from, int to) {
+    std::vector<int> way;
+    for (int stage = from + 1; stage <= to; ++stage)
+        if (stage == to || split.layers[stage].empty())
+            way.push_back(stage);
+    return way;
+}
+
+}  // namespace
+
 std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& split) {
     std::map<std::pair<int, int>, std::vector<BoundaryTensor>> tensors_between;  // stages
     for (int layer = 0; layer < layers_in(graph); ++layer) {
@@ -266,10 +280,14 @@ std::vector<Boundary> boundaries_of(const LayerGraph& graph, const StageSplit& s
             const int to = split.stage_of[reader];
             if (to == from)
                 continue;
-            std::vector<BoundaryTensor>& tensors = tensors_between[{from, to}];
-            if (tensors.empty() || tensors.back().layer != layer)
-                tensors.push_back({layer, {}, send_one_gradient(split, readers, to)});
-            tensors.back().readers.push_back(reader);
+            int last = from;
+            for (const int next : way_between(split, from, to)) {
+                std::vector<BoundaryTensor>& tensors = tensors_between[{last, next}];
+                if (tensors.empty() || tensors.back().layer != layer)
+                    tensors.push_back({layer, {}, send_one_gradient(split, readers, to)});
+                tensors.back().readers.push_back(reader);
+                last = next;
+            }
         }
     }
     std::vector<Boundary> boundaries;
