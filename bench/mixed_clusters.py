@@ -4,9 +4,10 @@ every kind are those that the authors measured; nothing is fitted.
 
     bench/mixed_clusters.py PIPEWRIGHT WITNESS [--keep FOLDER]
 
-WITNESS has the folders mixed-amp and mixed-sailor. Measured: AMP (NeurIPS 2022, DachengLi1/AMP@72eeea4), GPT-2 of 24
+WITNESS has the folders mixed-amp, mixed-sailor and mixed-metis. Measured: AMP (NeurIPS 2022, DachengLi1/AMP@72eeea4), GPT-2 of 24
 blocks on three hosts of four V100 and one host of four T4, a batch of 32; Sailor (SOSP 2025, eth-easl/sailor@cf2c8e3),
-OPT-350 on RTX 3090, RTX 2080 Ti and Titan RTX.
+OPT-350 on RTX 3090, RTX 2080 Ti and Titan RTX. Not measured, but counted from its profiles by a formula: Metis (ATC 2024,
+SamsungLabs/Metis@4b24046), GPT of 8 blocks on two hosts of four A100.
 """
 import argparse
 import itertools
@@ -153,6 +154,67 @@ class Sailor:
         return path
 
 
+class Metis:
+    """Plans of Metis: equal stages of a data-parallel pipeline, of which one replica is simulated, with free messages."""
+
+    def __init__(self, folder, work):
+        with open(os.path.join(folder, "inputs.yaml")) as file:
+            self.inputs = yaml.safe_load(file)
+        with open(os.path.join(folder, "homo_costs.yaml")) as file:
+            self.rows = yaml.safe_load(file)["rows"]
+        self.work = work
+
+    def profile(self, row):
+        return next(profile for profile in self.inputs["profiles"]
+                    if (profile["tensor"], profile["micro_batch_size"]) == (row["tensor"], row["micro_batch_size"]))
+
+    def starts(self, stages):
+        """Returns the first layer of each stage: the remainder of the inner layers goes to stages 1, 2, ..."""
+        inner = self.inputs["layers"] - 2
+        blocks = [inner // stages + (1 if 1 <= stage <= inner % stages else 0) for stage in range(stages)]
+        return [0] + [1 + sum(blocks[:stage]) for stage in range(1, stages)]
+
+    def config(self, row):
+        size = row["micro_batch_size"]
+        times = self.profile(row)["layer_compute_ms"]
+        name = f"metis-{row['data']}-{row['stages']}-{row['tensor']}-{size}"
+        layers = os.path.join(self.work, f"{name}-layers.yaml")
+        with open(layers, "w") as file:
+            file.write(f"samples: {size}\nlayers:\n")
+            for number, ms in enumerate(times):
+                file.write(f"  - {{name: layer.{number}, forward: {ms / 3 * 1e6:.0f} ns, backward: {ms * 2 / 3 * 1e6:.0f} ns}}\n")
+        cuts = ", ".join(f"layer.{first}" for first in self.starts(row["stages"])[1:])
+        path = os.path.join(self.work, f"{name}.yaml")
+        with open(path, "w") as file:
+            file.write(f"workload: {{model: {layers}}}\ncluster: {{devices: {row['stages']}}}\n"
+                       f"pipeline: {{schedule: 1f1b, stages: {row['stages']}, split: [{cuts}], "
+                       f"mini_batch: {128 // row['data']}, micro_batch_size: {size}}}\n")
+        return path
+
+    def gigabytes(self, row):
+        """Returns the memory of each stage, by hand."""
+        sizes, starts = self.profile(row)["layer_memory_mb"], self.starts(row["stages"])
+        return [sum(sizes[first:end]) / 1024 for first, end in zip(starts, starts[1:] + [len(sizes)])]
+
+
+def judge_metis(pipewright, metis):
+    print("Metis, plans counted by its formula: data, stages, tensor, micro-batch; pipeline simulated, by the formula (ms); "
+          "its other parts")
+    errors = []
+    for row in metis.rows:
+        simulated, parts = 1e3 * step_of(pipewright, metis.config(row)), dict(row["parts_ms"])
+        counted = parts.pop("pipeline")
+        errors.append(simulated / counted - 1)
+        by_hand = counted + sum(parts.values())
+        if abs(by_hand - row["metis_cost_ms"]) > 0.02 or any(
+                abs(a - b) > 0.011 for a, b in zip(metis.gigabytes(row), row["stage_memory_gb"])):
+            sys.exit(f"{row}: {by_hand:.2f} ms and {metis.gigabytes(row)} GB by hand")
+        print(f"  {row['data']} {row['stages']} {row['tensor']} {row['micro_batch_size']}: {simulated:9.2f} {counted:9.2f} "
+              f"({100 * errors[-1]:+.3f} %)  " + ", ".join(f"{name} {ms:.1f}" for name, ms in parts.items()))
+    print(f"  {len(errors)} plans, error at most {100 * max(map(abs, errors)):.3f} %; the sums of the formula's parts and of the "
+          "layers' memory are those of its rows")
+
+
 def judge_sailor(pipewright, sailor):
     print("Sailor, plans with several stages: predicted, measured, Sailor's formula (s); samples/s predicted, measured")
     for row in sailor.rows:
@@ -199,6 +261,7 @@ def main():
                   "AMP's formula")
             judge(f"AMP, {cluster}, all sizes", [row[:3] for row in all_rows], "AMP's formula")
         judge_sailor(options.pipewright, Sailor(os.path.join(options.witness, "mixed-sailor"), work))
+        judge_metis(options.pipewright, Metis(os.path.join(options.witness, "mixed-metis"), work))
 
 
 if __name__ == "__main__":
