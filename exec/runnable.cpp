@@ -1,6 +1,8 @@
 // Refuses plans that runs cannot execute yet, before anything is set up.
 #include "exec/runnable.h"
+
 #include "exec/training/parameter_files.h"
+#include "job/settings.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/sum_groups.h"
 #include "workloads/error.h"
@@ -54,7 +56,7 @@ void check_updates_follow_sums(const Job& job) {
             const Task& next = graph.task(ends ? node : node + 1);
             if (!ends && is_closing(next.op) && std::ranges::find(barrier.stages, next.stage) != barrier.stages.end())
                 continue;
-            job.setup.fail_at("training.shard_optimizer",
+            job.setup.fail_at(key_of_zero(job.setup),
                               fmt::format("on device {} the update of stage {} does not follow its sum {} at once",
                                           graph.device_of(node), graph.task(node).stage, print(graph.task(node))),
                               "simulate it, set run.backend: emulated, or remove the key");
@@ -63,8 +65,11 @@ void check_updates_follow_sums(const Job& job) {
 }
 
 void check_shards(const Job& job) {
+    if (job.setup.training.zero > 1)
+        job.setup.fail_at("training.zero", "replicas keep all weights and gradients of their stages here",
+                          "simulate it, set run.backend: emulated, or write zero: 1");
     if (job.setup.run.backend == RunConfig::Backend::Cuda)
-        job.setup.fail_at("training.shard_optimizer", "devices of cuda store the optimizer's states of the whole stage",
+        job.setup.fail_at(key_of_zero(job.setup), "devices of cuda store the optimizer's states of the whole stage",
                           "simulate it, choose another run.backend, or remove the key");
     if (!job.plan.shape.global_norm)
         check_updates_follow_sums(job);
@@ -143,7 +148,7 @@ void check_runnable(const Job& job) {
                           "devices of cuda sum all gradients of a stage when the last of them is ready",
                           "simulate it, choose another run.backend, or remove the key");
     check_kernels(job.setup);
-    if (job.setup.training.shard_optimizer)
+    if (job.setup.training.zero > 0)
         check_shards(job);
     check_initial(job.setup, *job.model);
     check_link(job.setup, job.plan.shape);

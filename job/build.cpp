@@ -311,7 +311,7 @@ Profile in_cluster(Profile profile, const Setup& setup) {
 
 void add_settings(Costs& costs, const Setup& setup) {
     costs.optimizer = setup.training.optimizer;
-    costs.shard_optimizer = setup.training.shard_optimizer;
+    costs.zero = setup.training.zero;
     costs.sum_bucket = setup.sum_bucket;
     costs.mover_share = setup.mover_share;
     costs.pair_exposed = setup.pipeline.pair_exposed;

@@ -144,7 +144,7 @@ std::string no_holders(const Config& config, const Plan* plan) {
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
     const bool shared =
         std::any_of(placement.begin(), placement.end(), [](const auto& devices) { return devices.size() > 1; });
-    return shared || !config.training.shard_optimizer ? "" : "no stage is on several devices";
+    return shared || config.training.zero == 0 ? "" : "no stage is on several devices";
 }
 
 std::string no_sums(const Config& config, const Plan* plan) {
@@ -278,6 +278,7 @@ constexpr KeyRow kKeys[] = {
     {"training.anneal_steps", Read::ByPlans, no_delays},
     {"training.correction_decay", Read::ByPlans, no_correction},
     {"pipeline.slices", Read::ByPlans, no_slices},
+    {"training.zero", Read::ByPlans, no_holders},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
     {"transfer.receive", Read::ByPlans, no_transfers},

@@ -59,8 +59,8 @@ Prediction prediction_of(const Setup& setup, const Schedule& schedule, WeightPol
         refuse_prediction(setup, fmt::format("schedule {} with weight policy {} predicts no weights", schedule.name,
                                              name_of(policy)));
     if (asked == Prediction::PipeMare) {
-        if (setup.training.shard_optimizer)
-            setup.fail_at("training.shard_optimizer",
+        if (setup.training.zero > 0)
+            setup.fail_at(key_of_zero(setup),
                           fmt::format("{} corrects weights with an average of their steps, which replicas do not shard",
                                       name_of(asked)),
                           "remove the key, or write pipeline.prediction: none");
@@ -138,6 +138,9 @@ ProvenPlan plan_of_file(const Setup& setup, const StageLinks& links, std::vector
     if (links.edges && !std::all_of(links.edges->begin(), links.edges->end(), is_chained))
         setup.fail_at("pipeline.split", "a plan from a file sends to neighbours only, but this split skips stages",
                       "cut where one stage feeds only the next");
+    if (setup.training.zero >= 2)
+        setup.fail_at("training.zero", "a plan from a file may run the passes of a stage's devices at any times",
+                      "choose a schedule by its name, or write zero: 1");
     if (links.edges && std::ssize(*links.edges) + 1 < csv.plan.shape.stages)
         setup.fail_at(
             "pipeline.split",
@@ -321,12 +324,17 @@ auto at_its_keys(const Setup& setup, const StageLinks& links, const Schedule& sc
     }
 }
 
+Shape placed_shape(const Setup& setup, const Schedule& schedule, const StageLinks& links, const Shape& shape) {
+    Shape where = at_its_keys(setup, links, schedule, shape, [&] { return placed(schedule, shape); });
+    check_zero(setup, schedule, where);
+    return where;
+}
+
 }  // namespace
 
 Shape shape_of(const Setup& setup, const StageLinks& links, int steps) {
     const Schedule& schedule = schedule_of(setup);
-    const Shape shape = unplaced_shape(setup, schedule, links, steps);
-    return at_its_keys(setup, links, schedule, shape, [&] { return placed(schedule, shape); });
+    return placed_shape(setup, schedule, links, unplaced_shape(setup, schedule, links, steps));
 }
 
 Plan make_plan(const Setup& setup, const StageLinks& links, int steps) { return proven_plan(setup, links, steps).plan; }
@@ -337,7 +345,7 @@ ProvenPlan plan_of_schedule(const Setup& setup, const StageLinks& links, int ste
                             std::vector<std::string>* notices) {
     const Schedule& schedule = schedule_of(setup);
     const Shape shape = unplaced_shape(setup, schedule, links, steps);
-    const Shape where = at_its_keys(setup, links, schedule, shape, [&] { return placed(schedule, shape); });
+    const Shape where = placed_shape(setup, schedule, links, shape);
     PlanOptions options = options_of(setup, schedule);
     std::optional<OrderCosts> costs;
     if (schedule.needs_costs && costs_of) {

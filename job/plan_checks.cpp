@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -181,6 +182,38 @@ void check_slices(const Setup& setup, const Model* model) {
 }
 
 bool clips_gradients(const Setup& setup) { return setup.training.clip_norm > 0; }
+
+void check_zero(const Setup& setup, const Schedule& schedule, const Shape& shape) {
+    if (setup.training.zero < 2)
+        return;
+    const std::string name = fmt::format("ZeRO-{}", setup.training.zero);
+    const std::size_t holders = shape.devices_of(0).size();
+    for (int stage = 0; stage < shape.stages; ++stage)
+        if (shape.devices_of(stage).size() != holders)
+            setup.fail_at("training.zero",
+                          fmt::format("{} exchanges in every pass, and stage 0 is on {} devices, stage {} on {}", name,
+                                      holders, stage, shape.devices_of(stage).size()),
+                          "write a number of pipeline.replicas for all stages, or zero: 1");
+    const bool is_listed = shape.copies == 1 && is_replicated(setup.pipeline);
+    if (!is_listed && std::cmp_not_equal(holders, shape.copies))
+        setup.fail_at("training.zero",
+                      fmt::format("{} exchanges in every pass, and the devices of a stage run theirs at other times in "
+                                  "schedule {}",
+                                  name, schedule.name),
+                      "choose a schedule with a device for each stage, or write zero: 1");
+    if (schedule.asynchronous())
+        setup.fail_at("training.zero",
+                      fmt::format("{} keeps one version of weights, and schedule {} updates without a flush", name,
+                                  schedule.name),
+                      "choose a schedule that flushes, or write zero: 1");
+    if (shape.microbatches % static_cast<int>(holders) != 0)
+        setup.fail_at(
+            "training.zero",
+            fmt::format("{} exchanges in every pass, and {} micro-batches are not the same number for each of "
+                        "{} replicas",
+                        name, shape.microbatches, holders),
+            "write a multiple of the replicas as pipeline.micro_batches, or zero: 1");
+}
 
 void check_even_share(const Setup& setup, const Schedule& schedule, const Shape& shape, int steps) {
     const int share = even_share(shape);

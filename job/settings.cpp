@@ -58,6 +58,11 @@ std::string key_of(const Setting& setting) {
     return fmt::format(fmt::runtime(kSettingKeys[static_cast<std::size_t>(setting.name)].key), setting.index);
 }
 
+std::string key_of_zero(const Setup& setup) {
+    const bool is_other = setup.places.contains("training.shard_optimizer") && !setup.places.contains("training.zero");
+    return is_other ? "training.shard_optimizer" : "training.zero";
+}
+
 std::string help_with_keys(const Error& error) {
     std::vector<std::string> keys;
     for (const Setting& setting : error.settings())

@@ -10,6 +10,9 @@ namespace pw {
 
 std::string key_of(const Setting& setting);  // "cluster.devices[2].speed"
 
+// Returns the key that the file has for training.zero.
+std::string key_of_zero(const Setup& setup);
+
 // Returns the help of an error with the keys of its settings: "take 8 micro-batches or more (pipeline.micro_batches)".
 std::string help_with_keys(const Error& error);
 // Returns the error with these keys.

@@ -68,7 +68,7 @@ struct RunPlan {
           on_ranks(runs_on_ranks(the_job.setup.run)),
           monitor(std::make_unique<ProgressMonitor>(graph, the_job.plan.shape.devices)),
           barriers(std::make_unique<Barriers>(graph, the_job.plan.shape, the_job.setup.run.timeout, monitor.get(), map,
-                                              the_job.setup.training.shard_optimizer)) {
+                                              the_job.setup.training.zero > 0)) {
         for (int stage = 0; stage < job.plan.shape.stages; ++stage)
             first_holders_.push_back(job.plan.shape.devices_of(stage).front());
     }

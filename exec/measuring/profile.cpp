@@ -70,7 +70,7 @@ Job job_of_one_device(Setup setup, const Model& model, const Profile& profile, i
     setup.transfer = {};
     setup.sum_bucket = 0;
     setup.mover_share = 0;
-    setup.training.shard_optimizer = false;
+    setup.training.zero = 0;
     setup.training.learning_rate = 0;
     setup.training.steps = static_cast<int>(std::clamp(kSecond / step, 2.0, double{kMostSteps}));
     setup.run.transport = RunConfig::Transport::Threads;

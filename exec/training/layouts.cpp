@@ -15,7 +15,7 @@
 namespace pw {
 
 bool is_sharded(const Job& job, int stage) {
-    return job.setup.training.shard_optimizer && job.plan.shape.devices_of(stage).size() > 1;
+    return job.setup.training.zero > 0 && job.plan.shape.devices_of(stage).size() > 1;
 }
 
 bool may_sum_in_buckets(const Job& job, int stage) {
@@ -84,7 +84,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     costs.edges = edge_bytes(model.layers, job.split, bytes);
     costs.sent_copies = false;
     costs.optimizer = job.setup.training.optimizer;
-    costs.shard_optimizer = job.setup.training.shard_optimizer;
+    costs.zero = job.setup.training.zero;
     costs.pair_exposed = job.setup.pipeline.pair_exposed;
     std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);
     return costs;

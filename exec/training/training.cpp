@@ -97,8 +97,8 @@ void Training::save(DeviceStates all, Checkpoint& checkpoint) const {
         all.messages[rank] = {};
     }
     checkpoint.parameters = without_copies(std::move(all.parameters));
-    checkpoint.states = job.setup.training.shard_optimizer ? joined_parts(std::move(all.states))
-                                                           : without_copies(std::move(all.states));
+    checkpoint.states =
+        job.setup.training.zero > 0 ? joined_parts(std::move(all.states)) : without_copies(std::move(all.states));
 }
 
 namespace {

@@ -91,10 +91,10 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     refuse_keys_of_gpus(root, config);
     refuse_two_precisions(root);
     config.sweep = read_sweep(root[kSweep]);
-    if (config.training.shard_optimizer && config.sums == SumAlgorithm::Tree)
-        root["training"]["shard_optimizer"].complain(
+    if (config.training.zero > 0 && config.sums == SumAlgorithm::Tree)
+        root["training"][root["training"]["zero"].present() ? "zero" : "shard_optimizer"].complain(
             "the optimizer is sharded, but a tree sums no parts (transfer.sums)",
-            "write sums: ring or sums: two_level, or leave shard_optimizer out");
+            "write sums: ring or sums: two_level, or leave the key out");
 
     for (const ConfigBlock& block : config_blocks())
         for (const ConfigKey& key : block.keys)

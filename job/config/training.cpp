@@ -1,6 +1,7 @@
 // The block `training`.
 #include "job/config/blocks.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace pw {
@@ -29,6 +30,14 @@ std::string print_clip_norm(const Config& config) {
     const double most = config.training.clip_norm;
     return most == 0 && !is_transformer(config) ? "" : print_plain(most);
 }
+
+// Another way to write `zero: 1`, which is printed.
+constexpr KeyValue<Config> kShardOptimizer{{.kind = KeyKind::Flag},
+                                           [](const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+                                               config.training.zero =
+                                                   std::max(config.training.zero, at.boolean(false) ? 1 : 0);
+                                           },
+                                           [](const Config&) { return std::string(); }};
 
 constexpr ConfigKey kTrainingKeys[] = {
     {"steps",
@@ -107,9 +116,11 @@ constexpr ConfigKey kTrainingKeys[] = {
      "analytic costs are those of fp32, or of any precision with `cluster.device`; otherwise other precisions need a "
      "profile measured in them; `cpu` and `reference` compute in fp32",
      kPrecisions},
-    {"shard_optimizer", flag_key<kTraining, &Training::shard_optimizer>(), KeyShown::IfSet, "",
-     "each replica of a stage keeps the optimizer's states of its part only, and updates that part (ZeRO-1, "
-     "[schedules.md](schedules.md#replicas)); everywhere but on `cuda`"},
+    {"zero", integer_key<kTraining, &Training::zero>(0, 3), KeyShown::IfSet, "",
+     "what the replicas of a stage divide ([schedules.md](schedules.md#replicas)): 1 the optimizer's states, each "
+     "replica "
+     "updates its part; 2 also gradients, 3 also weights. `run` takes 1, everywhere but on `cuda`"},
+    {"shard_optimizer", kShardOptimizer, KeyShown::IfSet, "`false`", "`true` is `zero: 1`"},
 };
 
 void finish_training(const Yaml& at, Config& config, KeyReading&) {

@@ -226,7 +226,7 @@ struct TrainingConfig {
     std::string initial;  // absolute path of a folder with initial parameters; empty: they are drawn from the seed
     std::int64_t seed = 1;
     Precision precision = Precision::Fp32;  // of the backend cuda; the others compute in fp32
-    bool shard_optimizer = false;           // each replica of a stage keeps the optimizer's states of one part (ZeRO-1)
+    int zero = 0;                           // what the replicas of a stage divide, 0 to 3 (held_state)
 };
 template <>
 inline constexpr Choice<TrainingConfig::Loss> kChoices<TrainingConfig::Loss>[] = {

@@ -110,19 +110,19 @@ private:
                 updated_on_[task.stage] = device;
         for (const int stage : graph_.index().stages_of(device)) {
             const StageBytes& bytes = costs_.bytes[stage];
+            const HeldState state =
+                held_state_of(stage, static_cast<int>(graph_.index().devices_of(stage).size()), costs_);
             for (int version = 0; version < versions_.held[stage]; ++version)
-                add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, bytes.weights,
+                add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, state.weights,
                      device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (updated_on_[stage] == device) {
-                const TrainingBytes training =
-                    training_bytes_of(stage, static_cast<int>(graph_.index().devices_of(stage).size()), costs_);
                 const int parts = parts_.empty() ? 1 : parts_[stage];
                 for (int part = 0; part < parts; ++part)
-                    add({BufferUse::Gradients, MemoryKind::Gradients, training.gradients, device, stage, -1, -1, -1, 0,
+                    add({BufferUse::Gradients, MemoryKind::Gradients, state.gradients, device, stage, -1, -1, -1, 0,
                          end, part});
                 const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
-                const Bytes states = training.states + (versions_.corrects(stage) ? bytes.weights : 0);
+                const Bytes states = state.states + (versions_.corrects(stage) ? bytes.weights : 0);
                 for (int version = 0; version < versions; ++version)
                     add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, 0, end});
             }

@@ -30,13 +30,12 @@ HeldTensor landing_of(const EdgeBytes& edge, bool forward) {
             edge.backward_until_weight ? Moment::Weight : Moment::Input};
 }
 
-TrainingBytes training_bytes_of(int stage, int holders, const Costs& costs) {
+HeldState held_state_of(int stage, int holders, const Costs& costs) {
     const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(stage)];
     if (bytes.training)
-        return *bytes.training;
-    const Bytes share = aligned((bytes.weights + holders - 1) / holders);
-    return {training_bytes(bytes.weights, costs.optimizer).gradients,
-            training_bytes(costs.shard_optimizer ? share : bytes.weights, costs.optimizer).states};
+        return {bytes.weights, bytes.training->gradients, bytes.training->states};
+    const Bytes part = holders == 1 ? bytes.weights : aligned((bytes.weights + holders - 1) / holders);
+    return held_state(bytes.weights, part, costs.optimizer, costs.zero);
 }
 
 // The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
@@ -46,9 +45,12 @@ Bytes workspace_of(const Task& task, const Costs& costs) {
     if (need == nullptr)
         return 0;
     const Bytes whole = bytes.*need;
+    const Bytes gathered = costs.gathered.empty() || task.op == Op::BackwardWeight
+                               ? 0
+                               : costs.gathered[static_cast<std::size_t>(task.stage)];
     const double length = costs.length_of(task.microbatch, task.stage).bytes;
     const Bytes scratch = costs.slices.empty() ? 0 : std::min(whole, bytes.weight_workspace);
-    return scratch + scaled_bytes(whole - scratch, length);
+    return gathered + scratch + scaled_bytes(whole - scratch, length);
 }
 
 }  // namespace pw

@@ -26,8 +26,8 @@ std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bo
 // Returns the tensor of an edge where it is received, from the pass that reads it.
 HeldTensor landing_of(const EdgeBytes& edge, bool forward);
 
-// Returns the bytes that one of the `holders` of a stage keeps from step to step besides its weights.
-TrainingBytes training_bytes_of(int stage, int holders, const Costs& costs);
+// Returns what one of the `holders` of a stage keeps from step to step.
+HeldState held_state_of(int stage, int holders, const Costs& costs);
 
 // Returns the workspace of a task; 0 for tasks that need none.
 Bytes workspace_of(const Task& task, const Costs& costs);

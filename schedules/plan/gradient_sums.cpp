@@ -22,6 +22,26 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
 
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
+// Returns by how much a message makes a pass longer that it overlaps but for its first or last one of n buckets.
+Ns exposed(Ns message, Ns pass, int buckets) {
+    const Ns alone = message / buckets;
+    return alone + std::max<Ns>(0, message - alone - (pass - pass / buckets));
+}
+
+// Makes passes longer by the messages of ZeRO-2 and 3.
+void add_messages(StageCost& cost, Ns gather, Ns scatter, int buckets) {
+    for (Ns StageCost::*const pass : {&StageCost::forward, &StageCost::recompute, &StageCost::backward,
+                                      &StageCost::backward_input, &StageCost::backward_weight}) {
+        const bool gathers = pass != &StageCost::backward_weight;
+        const bool scatters = pass == &StageCost::backward || pass == &StageCost::backward_weight;
+        const Ns computed = cost.*pass;
+        if (computed > 0)
+            cost.*pass += (gathers ? exposed(gather, computed, buckets) : 0) +
+                          (scatters ? exposed(scatter, computed, buckets) : 0);
+    }
+    cost.pair.reset();
+}
+
 }  // namespace
 
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties, SumAlgorithm algorithm) {
@@ -29,31 +49,39 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
     costs.stage_gathers.clear();
     for (int stage = 0; stage < shape.stages; ++stage) {
         const std::vector<int> holders = shape.devices_of(stage);
-        const bool sharded = costs.shard_optimizer && holders.size() > 1;
+        const int zero = holders.size() > 1 ? costs.zero : 0;
         std::vector<SumRound> rounds =
-            rounds_of(algorithm, holders, costs.cluster->host, sharded ? SumPart::Scatter : SumPart::All);
+            rounds_of(algorithm, holders, costs.cluster->host, zero > 0 ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
         const Bytes gradients = training_bytes(weights, costs.optimizer).gradients;
         const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
         const int buckets = overlaps ? buckets_of(gradients, costs.sum_bucket) : 1;
-        StageSum& sum =
-            costs.stage_sums.emplace_back(timed_sum(in_buckets(rounds, buckets), gradients, *costs.cluster));
+        StageSum sum = timed_sum(in_buckets(rounds, buckets), gradients, *costs.cluster);
         sum.buckets = buckets;
-        Ns time = sum.alone;
+        std::reverse(rounds.begin(), rounds.end());
+        const StageSum gather =
+            zero > 0 ? timed_sum(in_buckets(rounds, zero == 3 ? buckets : 1), weights, *costs.cluster) : StageSum{};
+        const Ns in_passes = zero >= 2 ? sum.alone : 0, gathered = zero == 3 ? gather.alone : 0;
+        costs.stage_sums.push_back(zero >= 2 ? StageSum{gradients, {}, 0} : std::move(sum));
+        costs.stage_gathers.push_back(zero == 1 || zero == 2 ? gather : StageSum{});
+        if (costs.zero == 3)
+            costs.gathered.push_back(zero == 3 ? std::min(weights, 2 * aligned(weights / buckets)) : 0);
+        Ns time = costs.stage_sums.back().alone;
         for (const StageTie& tie : ties)
             if (is_of(tie, stage))
                 time = bounded_sum(time, sum_among(devices_of(shape, tie), tie.bytes, *costs.cluster, algorithm).alone);
-        std::reverse(rounds.begin(), rounds.end());
-        const StageSum& gather = costs.stage_gathers.emplace_back(
-            sharded ? timed_sum(std::move(rounds), weights, *costs.cluster) : StageSum{});
         for_each_make(costs, [&](MakeCosts& times) {
-            for (std::vector<StageCost>* all : {&times.stage, &times.busy}) {
+            for (std::vector<StageCost>* all : {&times.stage, &times.busy, &times.last, &times.busy_last}) {
                 if (all->empty())
                     continue;
                 StageCost& cost = (*all)[stage];
+                if (zero >= 2)
+                    add_messages(cost, gathered, in_passes, buckets);
+                if (all == &times.last || all == &times.busy_last)
+                    continue;
                 cost.sum_gradients = time;
-                cost.gather_weights = gather.alone;
-                if (sharded)
+                cost.gather_weights = costs.stage_gathers.back().alone;
+                if (zero > 0)
                     cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
             }
         });

@@ -148,11 +148,11 @@ Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) 
     const Stage& any = stages_.front();
     const Ns served = (micro_batches_ + replicas - 1) / replicas;
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
-    const int shards = sharded_ ? replicas : 1;
+    const int shards = zero_ > 0 ? replicas : 1;
     const Bytes held = trains ? least_bytes(piece.activations, longest_bytes_) : 0;
-    const TrainingBytes state = training_bytes(piece.weights, optimizer_);
-    const Bytes to_update = any.updates ? state.gradients + shard_of(state.states, shards) : 0;
-    if (piece.weights + to_update + piece.statistics + held > best.memory)
+    const HeldState state = held_state(piece.weights, shard_of(piece.weights, shards), optimizer_, zero_);
+    const Bytes to_update = any.updates ? state.gradients + state.states : 0;
+    if (state.weights + to_update + piece.statistics + held > best.memory)
         return std::numeric_limits<Ns>::max();
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
     if (!lengths_.empty())
@@ -187,11 +187,11 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    const TrainingBytes state = training_bytes(piece.weights, optimizer_);
-    const Bytes updated = stage.updates ? state.gradients + shard_of(state.states, stage.shards) : 0;
+    const HeldState state = held_state(piece.weights, shard_of(piece.weights, stage.shards), optimizer_, zero_);
+    const Bytes updated = stage.updates ? state.gradients + state.states : 0;
     const Bytes activations = lengths_.empty() ? static_cast<Bytes>(stage.held) * piece.activations
                                                : least_bytes(piece.activations, stage.held);
-    return stage.versions * piece.weights + updated + piece.statistics + activations;
+    return stage.versions * state.weights + updated + piece.statistics + activations;
 }
 
 Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }

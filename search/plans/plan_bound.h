@@ -133,7 +133,8 @@ private:
     Ns rounding_of(const Stage& stage, int parts) const;
 
     OptimizerKind optimizer_;
-    bool asynchronous_ = false, sharded_ = false;
+    bool asynchronous_ = false;
+    int zero_ = 0;            // TrainingConfig::zero
     bool any_order_ = false;  // the bounds hold for any order: a stage may hold one micro-batch, and run I and W as B
     bool moves_recomputes_ = false;  // the costs, or an order that is not known, decide where R run
     bool mixed_ = false;

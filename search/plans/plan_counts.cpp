@@ -245,7 +245,7 @@ Ns PlanBound::calls_of(const Plan& plan, const Setup& setup) const {
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
     : optimizer_(setup.training.optimizer),
       asynchronous_(plan.asynchronous),
-      sharded_(setup.training.shard_optimizer),
+      zero_(setup.training.zero),
       any_order_(schedule_of(setup).needs_costs),
       moves_recomputes_(setup.pipeline.recompute.ahead == Recomputation::kByCosts ||
                         (any_order_ && setup.pipeline.recompute.ahead > 0)),
@@ -294,7 +294,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
         stage.held = any_order_ ? largest_held(tasks, size_of) : most_held(tasks, size_of);
         stage.versions = versions.held[number];
         note_lengths(tasks, stage);
-        stage.shards = sharded_ ? static_cast<int>(holders.size()) : 1;
+        stage.shards = zero_ > 0 ? static_cast<int>(holders.size()) : 1;
     }
     if (!asynchronous_)
         return;

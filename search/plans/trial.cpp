@@ -54,9 +54,9 @@ void Trial::expect() {
         most = std::max(most, problem_.setup.cluster.devices[device].memory);
     const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device
     const TrainingConfig& training = problem_.setup.training;
-    const TrainingBytes state = training_bytes(weights, training.optimizer);
-    const Bytes states = training.shard_optimizer ? state.states / pipelines : state.states;
-    if (schedule_named(problem_.setup, choice.schedule).trains && weights + state.gradients + states > most) {
+    const HeldState state = held_state(weights, weights / pipelines, training.optimizer, training.zero);
+    if (schedule_named(problem_.setup, choice.schedule).trains &&
+        state.weights + state.gradients + state.states > most) {
         expected_ = kNeverFits;
         return;
     }

@@ -137,7 +137,9 @@ TEST(Config, ReadsAndPrintsTheKeysOfAnOptimizer) {
 }
 
 TEST(Config, RefusesAShardedOptimizerWithATree) {
-    EXPECT_TRUE(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").training.shard_optimizer);
+    EXPECT_TRUE(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").training.zero == 1);
+    EXPECT_TRUE(contains(load("{workload: {model: mlp}, training: {shard_optimizer: true}}").yaml, "zero: 1"));
+    EXPECT_EQ(load("{workload: {model: mlp}, training: {shard_optimizer: true, zero: 3}}").training.zero, 3);
     const std::string said =
         refusal([] { load("{workload: {model: mlp}, training: {shard_optimizer: true}, transfer: {sums: tree}}"); });
     EXPECT_TRUE(contains(said, "a tree sums no parts"));

@@ -283,7 +283,7 @@ protected:
             config.search.recompute = SearchConfig::Recompute::None;
             config.sums = sums;
             config.sum_bucket = sum_bucket;
-            config.training.shard_optimizer = shard_optimizer;
+            config.training.zero = shard_optimizer ? 1 : 0;
         });
         return least_;
     }
@@ -333,7 +333,7 @@ protected:
             config.search.replicas = replicas;
             config.sum_bucket = sum_bucket;
             config.search.recompute = SearchConfig::Recompute::None;
-            config.training.shard_optimizer = shard_optimizer;
+            config.training.zero = shard_optimizer ? 1 : 0;
         });
         return least_;
     }

@@ -64,7 +64,7 @@ TEST(MakespanSearch, BoundsEveryWayToShareOutOptimizers) {
             layer.update.median *= 1000;
             layer.bytes[1] = {.weights = 100 * layer.bytes[1].weights, .output = 64};
         }
-        config.training.shard_optimizer = true;
+        config.training.zero = 1;
         if (num_vertices(model.layers) < 3)
             continue;
         const Bytes reserved = expect_bound_on_shares(config, model, profile);

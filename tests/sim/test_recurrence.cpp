@@ -69,7 +69,7 @@ TEST(Recurrence, SumsInBucketsEndAsByTheEvents) {
         ClusterEdit(costs)->sums = {.latency = pick(random, 0, 9), .bandwidth = 1e9 / pick(random, 1, 3)};
         for (StageBytes& bytes : costs.bytes)
             bytes.weights = pick(random, 0, 300);
-        costs.shard_optimizer = pick(random, 0, 2) == 0;
+        costs.zero = pick(random, 0, 2) == 0 ? 1 : 0;
         costs.sum_bucket = pick(random, 1, 60);
         add_gradient_sums(costs, plan.shape);
         if (std::ranges::none_of(costs.stage_sums,

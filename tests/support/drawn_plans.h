@@ -125,7 +125,7 @@ inline void add_network(Random& random, const Shape& shape, Costs& costs) {
     ClusterEdit(costs)->sums = costs.cluster->link;
     for (StageBytes& bytes : costs.bytes)
         bytes.weights = pick(random, 0, 60);
-    costs.shard_optimizer = pick(random, 0, 2) == 0;
+    costs.zero = pick(random, 0, 2) == 0 ? 1 : 0;
     if (pick(random, 0, 1))
         add_gradient_sums(costs, shape, {}, static_cast<SumAlgorithm>(pick(random, 0, 2)));
 }

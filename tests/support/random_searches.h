@@ -326,7 +326,7 @@ private:
         else if (rules || (search_.replicas && one_in(3)))
             search_.rest += "transfer: {sum_bucket: 128 B}\n";
         search_.rest +=
-            fmt::format("training: {{steps: 4{}}}\n", search_.replicas && one_in(3) ? ", shard_optimizer: true" : "");
+            fmt::format("training: {{steps: 4, zero: {}}}\n", search_.replicas && one_in(2) ? pick(random_, 1, 3) : 0);
     }
 
     void draw_limits() {

@@ -127,10 +127,12 @@ struct Costs : MakeCosts {
     double mover_share = 0;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     bool has_arena = true;                // whether the program that runs the plan has all its tensors in one arena
-    bool shard_optimizer = false;         // a holder keeps the optimizer's states of its part of a stage only (ZeRO-1)
-    std::vector<StageSum> stage_gathers;  // the end of U with sharded states; empty without, or if they share nothing
-    int neighbours = 0;                   // devices of a host that slow each other down (busy); 0: all of the host
-    Ns dispatch = 0;                      // per task
+    int zero = 0;                         // what the holders of a stage divide, 0 to 3 (held_state)
+    std::vector<StageSum> stage_gathers;  // the end of U with ZeRO-1 and 2; empty without, or if they share nothing
+    // By stage: the weights that a pass has gathered at once, with ZeRO-3; else empty.
+    std::vector<Bytes> gathered;
+    int neighbours = 0;  // devices of a host that slow each other down (busy); 0: all of the host
+    Ns dispatch = 0;     // per task
     // A pair of overlapped tasks takes as long as the longer one and this share of the shorter one, where its time is
     // not measured (StageCost::pair). 1: as long as one after the other.
     double pair_exposed = 1;

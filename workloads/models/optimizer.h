@@ -58,4 +58,15 @@ constexpr TrainingBytes training_bytes(Bytes weights, OptimizerKind kind) {
     return {weights, facts_of(kind).states * weights};
 }
 
+// What a device that has a stage keeps of its training from step to step. With `zero` the devices that have the stage
+// divide (ZeRO, SC 2020) 1: the optimizer's states, 2: also the gradients, 3: also the weights. `part` is the part of
+// the weights of each.
+struct HeldState {
+    Bytes weights, gradients, states;
+};
+constexpr HeldState held_state(Bytes weights, Bytes part, OptimizerKind kind, int zero) {
+    return {zero >= 3 ? part : weights, training_bytes(zero >= 2 ? part : weights, kind).gradients,
+            training_bytes(zero >= 1 ? part : weights, kind).states};
+}
+
 }  // namespace pw
