@@ -79,6 +79,7 @@ std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model, Aim aim
 struct ChainDevice {
     std::vector<int> stages;
     Ns at = 0, left = 0;  // left: of its work
+    int passes_left = 0;  // they may take no time
     Ns begin = -1;        // of its first pass
     bool passes = false;  // others that are as far go first
     OrderModel::Amounts used{};
@@ -127,6 +128,7 @@ public:
         for (int stage = 0; stage < model.stages(); ++stage) {
             ChainDevice& device = devices_[chain_[stage].device];
             device.stages.push_back(stage);
+            device.passes_left += 3 * model.microbatches();
             for (int mb = 0; mb < model.microbatches(); ++mb)
                 device.left += work_of(stage, mb);
         }
@@ -156,7 +158,7 @@ private:
     // Returns the update that follows the next pass of a kind. In a span none follows the device's last pass.
     Ns update_after(const ChainDevice& device, int stage, int kind) const {
         const bool ends_stage = kind == 2 && done_[stage][2] + 1 == model_.microbatches();
-        const bool counts = !of_span_ || device.left > time_of(stage, kind);
+        const bool counts = !of_span_ || device.passes_left > 1;
         return ends_stage && counts ? chain_[stage].update : 0;
     }
 
@@ -193,7 +195,7 @@ private:
         const ChainDevice& home = devices_[chain_.front().device];
         const Ns end_at_home = most_ + (of_span_ ? (home.begin < 0 ? home.at : home.begin) : 0);
         for (const ChainDevice& device : devices_) {
-            if (device.left == 0)
+            if (device.passes_left == 0)
                 continue;
             const Ns begin = !of_span_ ? 0 : device.begin < 0 ? device.at : device.begin;
             if (device.at + device.left > begin + most_)
@@ -228,7 +230,7 @@ private:
         const auto add = [&](Ns value) { all.push_back(static_cast<std::int32_t>(value)); };
         const Ns home = devices_[chain_.front().device].begin;
         for (const ChainDevice& device : devices_) {
-            add(device.left == 0 ? -1 : device.at - base);
+            add(device.passes_left == 0 ? -1 : device.at - base);
             add(device.passes ? 1 : 0);
             if (of_span_)
                 add(device.begin < 0 ? -1 : device.begin - home);
@@ -257,6 +259,19 @@ private:
         return next;
     }
 
+    // After a pass that took no time, devices that wait where it began may start at once. Returns those that no longer
+    // go after others.
+    std::vector<ChainDevice*> wake(const ChainDevice& own, Ns began) {
+        std::vector<ChainDevice*> woken;
+        if (own.at == began)
+            for (ChainDevice& device : devices_)
+                if (&device != &own && device.passes && device.at == began) {
+                    device.passes = false;
+                    woken.push_back(&device);
+                }
+        return woken;
+    }
+
     // Whether the rest can end in time: the device that is least far runs a pass, or waits.
     bool runs() {
         interruption_.point();
@@ -264,7 +279,7 @@ private:
             return false;
         ChainDevice* first = nullptr;
         for (ChainDevice& device : devices_)
-            if (device.left > 0 &&
+            if (device.passes_left > 0 &&
                 (first == nullptr || std::pair(device.at, device.passes) < std::pair(first->at, first->passes)))
                 first = &device;
         if (first == nullptr)
@@ -284,7 +299,9 @@ private:
                 own.begin = own.begin < 0 ? own.at : own.begin;
                 own.at += time + update;
                 own.left -= time + (of_span_ ? 0 : update);
+                --own.passes_left;
                 own.passes = false;
+                const std::vector<ChainDevice*> woken = wake(own, before.at);
                 take(own, stage, kind);
                 std::vector<Pass>& list = lists_[chain_[stage].device];
                 list.push_back(2 * model_.number(stage, done_[stage][kind], kind));
@@ -296,10 +313,12 @@ private:
                 --done_[stage][kind];
                 ends_[stage][kind].pop_back();
                 own = before;
+                for (ChainDevice* device : woken)
+                    device->passes = true;
             }
         Ns next = next_ready(own), news = next;
         for (const ChainDevice& other : devices_)
-            if (&other != &own && other.left > 0) {
+            if (&other != &own && other.passes_left > 0) {
                 next = std::min(next, other.at > own.at || !other.passes ? other.at : next_ready(other));
                 news = std::min(news, other.at + shortest_);
             }

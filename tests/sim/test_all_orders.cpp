@@ -10,7 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace pw {
 namespace {
@@ -60,6 +63,66 @@ TEST(AllOrders, FindsAnOrderUntilNoneIsShorter) {
         }
     }
     EXPECT_GT(10 * proven, 8 * all);
+}
+
+// Returns an order that is drawn: the passes one by one, any of those whose passes before them are in the order.
+PassLists drawn_order(Random& random, const OrderModel& model) {
+    PassLists lists(static_cast<std::size_t>(model.devices()));
+    std::vector<std::array<int, 3>> done(static_cast<std::size_t>(model.stages()), {0, 0, 0});
+    for (;;) {
+        std::vector<std::pair<int, int>> next;  // stage and kind
+        for (int stage = 0; stage < model.stages(); ++stage)
+            for (int kind = 0; kind < 3; ++kind) {
+                const bool is_last = stage + 1 == model.stages();
+                const int before = kind == 0 ? (stage == 0 ? model.microbatches() : done[stage - 1][0])
+                                   : kind == 1
+                                       ? std::min(done[stage][0], is_last ? model.microbatches() : done[stage + 1][1])
+                                       : done[stage][1];
+                if (done[stage][kind] < before)
+                    next.emplace_back(stage, kind);
+            }
+        if (next.empty())
+            return lists;
+        const auto [stage, kind] = next[static_cast<std::size_t>(pick(random, 0, static_cast<int>(next.size()) - 1))];
+        const int number = model.number(stage, done[stage][kind]++, kind);
+        lists[static_cast<std::size_t>(model.device_of(number))].push_back(2 * number);
+    }
+}
+
+// Passes may take no time. A device then has passes left without work, and one that waits may start at once when a pass
+// of another device ends where it began.
+TEST(AllOrders, AreNotExcludedWherePassesTakeNoTime) {
+    Random random(21);
+    for (int round = 0; round < rounds(300); ++round) {
+        const bool v = round % 2 == 1;
+        const Schedule& schedule = schedule_named(v ? "auto-v" : "auto");
+        const int p = pick(random, 1, 3), m = pick(random, 1, 3);
+        const Shape shape = placed(schedule, shape_of(schedule, p, m, v || round % 4 == 2 ? 2 : 1));
+        Costs costs = uniform(shape.stages, 1, 1, 1, pick(random, 0, 1));
+        for (StageCost& stage : costs.stage) {
+            const auto time = [&] { return std::max<Ns>(0, pick(random, -2, 3)); };
+            stage.forward = time();
+            stage.backward_input = time();
+            stage.backward_weight = time();
+            stage.backward = stage.backward_input + stage.backward_weight;
+        }
+        const OrderCosts own = order_costs(
+            shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
+        ScheduleOptions options;
+        options.activations = pick(random, 1, m);
+        const OrderModel model({shape, options, &own});
+        OrderTimer timer(model);
+        for (const Aim aim : {Aim::Step, Aim::Span}) {
+            Ns least = std::numeric_limits<Ns>::max();
+            for (int order = 0; order < 100; ++order) {
+                const PassLists drawn = drawn_order(random, model);
+                if (fits(model, drawn))
+                    least = std::min(least, main_time(timer.times(drawn), aim));
+            }
+            ASSERT_FALSE(search_all_orders(model, aim, least, kTries).none)
+                << "an order takes " << least << ", round " << round;
+        }
+    }
 }
 
 // Micro-batches of unequal length, and of both directions, have other orders than those that are tried.
