@@ -141,6 +141,8 @@ std::string no_correction(const Config&, const Plan* plan) {
 std::string no_slices(const Config& config, const Plan*) { return unread_option(config, "slices"); }
 
 std::string no_holders(const Config& config, const Plan* plan) {
+    if (cost_source_of(config).has_groups && config.training.zero > 0)
+        return "the replicas of a transformer divide what parallel.zero says";
     const std::vector<std::vector<int>>& placement = plan->shape.placement;
     const bool shared =
         std::any_of(placement.begin(), placement.end(), [](const auto& devices) { return devices.size() > 1; });

@@ -22,6 +22,9 @@ constexpr const char* kAdamW =
 constexpr const char* kGpt =
     "{workload: {model: gpt, embedding: 16, heads: 2}, cluster: {devices: 2}, pipeline: "
     "{micro_batches: 4}}";
+constexpr const char* kCluster =
+    "{workload: {model: llama-3-8b, sequence_length: 4096}, cluster: {hosts: 1, devices_per_host: 2, device: "
+    "h100-sxm-80}, parallel: {pipeline: 2}, pipeline: {micro_batches: 4}, training: {precision: bf16}}";
 constexpr const char* kUniform = "{workload: {model: uniform, stages: 2}, pipeline: {micro_batches: 4}}";
 constexpr const char* kFile = "{workload: {model: layers.yaml}, cluster: {devices: 2}, pipeline: {micro_batches: 4}}";
 constexpr const char* kLayers =
@@ -69,6 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "pipeline.group=4", "pipeline.group", "(interleaved and zb1p do)"},
                     Case{kMlp, "pipeline.slices=4", "pipeline.slices", "(seq1f1b does)"},
                     Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
+                    Case{kMlp, "training.zero=3", "training.zero", "several devices"},
+                    Case{kCluster, "training.zero=2", "training.zero", "what parallel.zero says"},
                     Case{kMlp, "training.betas=[0.8, 0.9]", "training.betas", "optimizer sgd does not read it"},
                     Case{kMlp, "training.epsilon=1e-6", "training.epsilon", "optimizer sgd does not read it"},
                     Case{kAdamW, "training.momentum=0.5", "training.momentum", "optimizer adamw does not read it"},
