@@ -327,7 +327,7 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
 
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
-    if (!bounds_->shares_devices() || !space_.complete() || orders_by_costs_ ||
+    if (refused_ || !bounds_->shares_devices() || !space_.complete() || orders_by_costs_ ||
         schedule_named(problem_.setup, found_.choice.schedule).asynchronous())
         return;
     const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, limit, spent_, deadline);
