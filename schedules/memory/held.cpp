@@ -38,6 +38,19 @@ HeldState held_state_of(int stage, int holders, const Costs& costs) {
     return held_state(bytes.weights, part, costs.optimizer, costs.zero);
 }
 
+namespace {
+
+// Returns the bytes of gathered weights and unsummed gradients during a task.
+Bytes exchanged_in(const Task& task, const Costs& costs) {
+    if (costs.exchanged.empty())
+        return 0;
+    const Costs::Exchanged& stage = costs.exchanged[static_cast<std::size_t>(task.stage)];
+    const bool makes_gradients = task.op == Op::Backward || task.op == Op::BackwardWeight;
+    return (task.op == Op::BackwardWeight ? 0 : stage.weights) + (makes_gradients ? stage.gradients : 0);
+}
+
+}  // namespace
+
 // The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
 Bytes workspace_of(const Task& task, const Costs& costs) {
     const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(task.stage)];
@@ -45,12 +58,9 @@ Bytes workspace_of(const Task& task, const Costs& costs) {
     if (need == nullptr)
         return 0;
     const Bytes whole = bytes.*need;
-    const Bytes gathered = costs.gathered.empty() || task.op == Op::BackwardWeight
-                               ? 0
-                               : costs.gathered[static_cast<std::size_t>(task.stage)];
     const double length = costs.length_of(task.microbatch, task.stage).bytes;
     const Bytes scratch = costs.slices.empty() ? 0 : std::min(whole, bytes.weight_workspace);
-    return gathered + scratch + scaled_bytes(whole - scratch, length);
+    return exchanged_in(task, costs) + scratch + scaled_bytes(whole - scratch, length);
 }
 
 }  // namespace pw

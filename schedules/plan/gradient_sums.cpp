@@ -22,13 +22,13 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
 
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
-// Returns by how much a message makes a pass longer that it overlaps but for its first or last one of n buckets.
+// Returns by how much a message lengthens a pass. The pass overlaps all buckets but one.
 Ns exposed(Ns message, Ns pass, int buckets) {
     const Ns alone = message / buckets;
     return alone + std::max<Ns>(0, message - alone - (pass - pass / buckets));
 }
 
-// Makes passes longer by the messages of ZeRO-2 and 3.
+// Lengthens passes by the messages of ZeRO-2 and 3.
 void add_messages(StageCost& cost, Ns gather, Ns scatter, int buckets) {
     for (Ns StageCost::*const pass : {&StageCost::forward, &StageCost::recompute, &StageCost::backward,
                                       &StageCost::backward_input, &StageCost::backward_weight}) {
@@ -39,7 +39,7 @@ void add_messages(StageCost& cost, Ns gather, Ns scatter, int buckets) {
             cost.*pass += (gathers ? exposed(gather, computed, buckets) : 0) +
                           (scatters ? exposed(scatter, computed, buckets) : 0);
     }
-    cost.pair.reset();
+    cost.pair.reset();  // was measured without messages
 }
 
 }  // namespace
@@ -47,6 +47,7 @@ void add_messages(StageCost& cost, Ns gather, Ns scatter, int buckets) {
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties, SumAlgorithm algorithm) {
     costs.stage_sums.clear();
     costs.stage_gathers.clear();
+    costs.exchanged.clear();
     for (int stage = 0; stage < shape.stages; ++stage) {
         const std::vector<int> holders = shape.devices_of(stage);
         const int zero = holders.size() > 1 ? costs.zero : 0;
@@ -64,8 +65,10 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         const Ns in_passes = zero >= 2 ? sum.alone : 0, gathered = zero == 3 ? gather.alone : 0;
         costs.stage_sums.push_back(zero >= 2 ? StageSum{gradients, {}, 0} : std::move(sum));
         costs.stage_gathers.push_back(zero == 1 || zero == 2 ? gather : StageSum{});
-        if (costs.zero == 3)
-            costs.gathered.push_back(zero == 3 ? std::min(weights, 2 * aligned(weights / buckets)) : 0);
+        if (costs.zero >= 2) {
+            const auto at_once = [&](Bytes bytes) { return std::min(bytes, 2 * aligned(bytes / buckets)); };
+            costs.exchanged.push_back({zero == 3 ? at_once(weights) : 0, zero >= 2 ? at_once(gradients) : 0});
+        }
         Ns time = costs.stage_sums.back().alone;
         for (const StageTie& tie : ties)
             if (is_of(tie, stage))

@@ -15,9 +15,9 @@ namespace pw {
 // the part is taken from the time of U, so call this once. With `costs.sum_bucket` S sums in buckets: its duration is
 // what remains after the backward, or the W, that makes the last gradients. Stages that share a parameter with another
 // one sum everything at once.
-// With 2 each pass that makes gradients of weights ends when they are summed in parts, and S has nothing left to sum.
-// With 3 each pass but W begins when it has gathered the weights, and U distributes none. Both are as much longer as
-// their messages take, of which buckets overlap the pass.
+// With ZeRO-2 each pass that makes gradients of weights ends with their sum in parts, and S takes no time. With ZeRO-3
+// each pass but W also begins with a gather of the weights, and U distributes no weights. Messages lengthen a pass by
+// the part that buckets do not overlap.
 void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<StageTie>& ties = {},
                        SumAlgorithm algorithm = SumAlgorithm::Ring);
 

@@ -226,10 +226,10 @@ TEST(Sums, OfDividedGradientsAndWeightsAreInThePasses) {
         Bytes weights, gradients, workspace;
     };
     for (const Case& hand :
-         {Case{1, 0, 100, 200, 138, 20 + 138, 256, 256, 0}, Case{2, 0, 100, 200 + 138, 0, 20 + 138, 256, 128, 0},
-          Case{3, 0, 100 + 138, 200 + 2 * 138, 0, 20, 128, 128, 256},
-          Case{2, 64, 100, 200 + 42, 0, 20 + 138, 256, 128, 0},
-          Case{3, 64, 100 + 42 + 51, 200 + 2 * 42, 0, 20, 128, 128, 128}}) {
+         {Case{1, 0, 100, 200, 138, 20 + 138, 256, 256, 0}, Case{2, 0, 100, 200 + 138, 0, 20 + 138, 256, 128, 256},
+          Case{3, 0, 100 + 138, 200 + 2 * 138, 0, 20, 128, 128, 256 + 256},
+          Case{2, 64, 100, 200 + 42, 0, 20 + 138, 256, 128, 128},
+          Case{3, 64, 100 + 42 + 51, 200 + 2 * 42, 0, 20, 128, 128, 128 + 128}}) {
         SCOPED_TRACE(fmt::format("ZeRO-{} in buckets of {}", hand.zero, hand.bucket));
         const Plan plan = plan_of("gpipe", Replicas{2, 2}, 4);
         Costs costs = costs_on_hosts(2, {0, 1, 2, 3});

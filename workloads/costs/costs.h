@@ -129,8 +129,11 @@ struct Costs : MakeCosts {
     bool has_arena = true;                // whether the program that runs the plan has all its tensors in one arena
     int zero = 0;                         // what the holders of a stage divide, 0 to 3 (held_state)
     std::vector<StageSum> stage_gathers;  // the end of U with ZeRO-1 and 2; empty without, or if they share nothing
-    // By stage: the weights that a pass has gathered at once, with ZeRO-3; else empty.
-    std::vector<Bytes> gathered;
+    // With ZeRO-2 and 3, by stage: the bytes in memory during a pass of what the pass exchanges. Else empty.
+    struct Exchanged {
+        Bytes weights = 0, gradients = 0;  // weights gathered for F, R, B and I; gradients made by B and W
+    };
+    std::vector<Exchanged> exchanged;
     int neighbours = 0;  // devices of a host that slow each other down (busy); 0: all of the host
     Ns dispatch = 0;     // per task
     // A pair of overlapped tasks takes as long as the longer one and this share of the shorter one, where its time is
