@@ -92,9 +92,8 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     refuse_two_precisions(root);
     config.sweep = read_sweep(root[kSweep]);
     if (config.training.zero > 0 && config.sums == SumAlgorithm::Tree)
-        root["training"][root["training"]["zero"].present() ? "zero" : "shard_optimizer"].complain(
-            "the optimizer is sharded, but a tree sums no parts (transfer.sums)",
-            "write sums: ring or sums: two_level, or leave the key out");
+        root["transfer"]["sums"].complain("a tree sums no parts, and replicas divide the optimizer (training.zero)",
+                                          "write sums: ring or sums: two_level, or zero: 0");
 
     for (const ConfigBlock& block : config_blocks())
         for (const ConfigKey& key : block.keys)
