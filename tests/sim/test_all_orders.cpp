@@ -20,18 +20,28 @@ namespace {
 
 constexpr int kTries = 200'000;
 
+// Draws lines and Vs in turn, with one or two stages on a device.
+Shape drawn_shape(Random& random, int round, int most_microbatches) {
+    const bool v = round % 2 == 1;
+    const Schedule& schedule = schedule_named(v ? "auto-v" : "auto");
+    const int p = pick(random, 1, 3), m = pick(random, 1, most_microbatches);
+    return placed(schedule, shape_of(schedule, p, m, v || round % 4 == 2 ? 2 : 1));
+}
+
+OrderCosts costs_without_limits(const Shape& shape, const Costs& costs) {
+    return order_costs(shape, costs,
+                       std::vector<Bytes>(static_cast<std::size_t>(shape.devices), std::numeric_limits<Bytes>::max()));
+}
+
 TEST(AllOrders, FindsAnOrderUntilNoneIsShorter) {
     Random random(12);
     int proven = 0, all = 0;
     for (int round = 0; round < rounds(40); ++round) {
-        const bool v = round % 2 == 1;
-        const Schedule& schedule = schedule_named(v ? "auto-v" : "auto");
-        const int p = pick(random, 1, 3), m = pick(random, 1, 4);
-        const Shape shape = placed(schedule, shape_of(schedule, p, m, v || round % 4 == 2 ? 2 : 1));
+        const Shape shape = drawn_shape(random, round, 4);
+        const int p = shape.devices, m = shape.microbatches;
         Costs costs = uniform(shape.stages, 1, 1, 1, pick(random, 0, 4));
         draw_passes(random, costs);
-        OrderCosts own = order_costs(
-            shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
+        OrderCosts own = costs_without_limits(shape, costs);
         for (auto& [holder, of_classes] : own.times) {
             of_classes.front().added_to_backward = of_classes.front().added_to_weight = pick(random, 0, 1);
             own.updates[holder] = pick(random, 0, 3);
@@ -65,7 +75,7 @@ TEST(AllOrders, FindsAnOrderUntilNoneIsShorter) {
     EXPECT_GT(10 * proven, 8 * all);
 }
 
-// Returns an order that is drawn: the passes one by one, any of those whose passes before them are in the order.
+// Draws an order: adds passes one by one, each after the passes that it depends on.
 PassLists drawn_order(Random& random, const OrderModel& model) {
     PassLists lists(static_cast<std::size_t>(model.devices()));
     std::vector<std::array<int, 3>> done(static_cast<std::size_t>(model.stages()), {0, 0, 0});
@@ -89,15 +99,12 @@ PassLists drawn_order(Random& random, const OrderModel& model) {
     }
 }
 
-// Passes may take no time. A device then has passes left without work, and one that waits may start at once when a pass
-// of another device ends where it began.
+// With passes of 0 ns a device may have passes left but no work, and a waiting device may start at the time when a pass
+// of another device starts.
 TEST(AllOrders, AreNotExcludedWherePassesTakeNoTime) {
     Random random(21);
     for (int round = 0; round < rounds(300); ++round) {
-        const bool v = round % 2 == 1;
-        const Schedule& schedule = schedule_named(v ? "auto-v" : "auto");
-        const int p = pick(random, 1, 3), m = pick(random, 1, 3);
-        const Shape shape = placed(schedule, shape_of(schedule, p, m, v || round % 4 == 2 ? 2 : 1));
+        const Shape shape = drawn_shape(random, round, 3);
         Costs costs = uniform(shape.stages, 1, 1, 1, pick(random, 0, 1));
         for (StageCost& stage : costs.stage) {
             const auto time = [&] { return std::max<Ns>(0, pick(random, -2, 3)); };
@@ -106,10 +113,9 @@ TEST(AllOrders, AreNotExcludedWherePassesTakeNoTime) {
             stage.backward_weight = time();
             stage.backward = stage.backward_input + stage.backward_weight;
         }
-        const OrderCosts own = order_costs(
-            shape, costs, std::vector<Bytes>(static_cast<std::size_t>(p), std::numeric_limits<Bytes>::max()));
+        const OrderCosts own = costs_without_limits(shape, costs);
         ScheduleOptions options;
-        options.activations = pick(random, 1, m);
+        options.activations = pick(random, 1, shape.microbatches);
         const OrderModel model({shape, options, &own});
         OrderTimer timer(model);
         for (const Aim aim : {Aim::Step, Aim::Span}) {
