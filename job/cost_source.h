@@ -25,7 +25,7 @@ struct CostSourceRow {
     bool has_layers;        // without layers, costs are by stage, and there is no model, profile or split
     bool has_kernels;       // the layers can be computed: measured and run
     bool has_groups;        // a device of the plan stands for a group of devices that share its stages
-    bool may_be_empty;      // stages between the first and the last one may have no layers
+    bool may_be_empty;      // inner stages may have no layers
     bool (*applies)(const Setup& setup);
     // These throw Error (BadInput) at the key whose value cannot be used.
     // Makes the profile. Null for a source without layers.

@@ -19,8 +19,8 @@ void check_mini_batch(const Setup& setup, const Schedule& schedule);
 void check_slices(const Setup& setup, const Model* model);
 // If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
 void check_even_share(const Setup& setup, const Schedule& schedule, const Shape& shape, int steps);
-// With ZeRO-2 and 3 the holders of a stage exchange gradients or weights in each pass, so all of them must run the same
-// passes at the same time: replicas of all stages alike, each with as many micro-batches.
+// With ZeRO-2 and 3 the devices of a stage exchange gradients or weights in each pass, and must run the same passes at
+// the same time: all stages need equally many replicas, and all replicas equally many micro-batches.
 void check_zero(const Setup& setup, const Schedule& schedule, const Shape& shape);
 // Throws the error of a schedule about a plan.
 [[noreturn]] void refuse_plan(const Setup& setup, const StageLinks& links, const Schedule& schedule, const Shape& shape,

@@ -11,7 +11,7 @@ namespace pw {
 Profile profile_by_shapes(const Setup& setup, const Model& model);
 Model model_by_shapes(const Setup& setup);
 StageSplit split_by_blocks(const Setup& setup, const Model& model);
-// Makes the split whose stages have these numbers of blocks; the first one also has the embedding, the last one the
+// Makes the split whose stages have these numbers of blocks. The first stage also has the embedding, the last stage the
 // head.
 StageSplit split_of_blocks(const LayerGraph& graph, const std::vector<int>& blocks);
 ClusterFacts pipeline_cluster_of(const Setup& setup);

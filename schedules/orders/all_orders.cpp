@@ -259,8 +259,8 @@ private:
         return next;
     }
 
-    // After a pass that took no time, devices that wait where it began may start at once. Returns those that no longer
-    // go after others.
+    // After a pass of 0 ns, devices that wait at the time of the pass may start at once: they no longer go after
+    // others. Returns these devices.
     std::vector<ChainDevice*> wake(const ChainDevice& own, Ns began) {
         std::vector<ChainDevice*> woken;
         if (own.at == began)

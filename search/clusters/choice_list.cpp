@@ -180,7 +180,7 @@ std::vector<std::vector<T>> of_all_stages(const std::vector<T>& values) {
     return items;
 }
 
-// The values to try: those of the config, else the usual ones.
+// Returns the values of the config, or the usual values if the config has none.
 template <class T>
 std::vector<T> listed_or(const std::vector<T>& listed, std::vector<T> usual) {
     return listed.empty() ? std::move(usual) : listed;

@@ -13,8 +13,8 @@ namespace pw {
 // recomputation.
 std::vector<ClusterChoice> ways_to_share_layers(const SearchSetup& setup);
 
-// Returns all choices of `setup.search`, in a fixed order. Those with the same degrees and size are neighbours. Throws
-// Error (BadInput) at the key that leaves nothing to try.
+// Returns all choices of `setup.search`, in a fixed order. Choices with the same degrees and size are neighbours.
+// Throws Error (BadInput) at the key that leaves nothing to try.
 std::vector<ClusterChoice> cluster_choices(const SearchSetup& setup);
 
 // Returns the plan of a recipe for the setup's cluster; nothing if it cannot run this model, sequence or mini-batch.

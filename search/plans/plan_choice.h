@@ -38,8 +38,8 @@ inline constexpr double kEffortOfSplit = 0.05;
 
 // Returns the setup with this choice in it; the split is still to be set.
 Setup setup_of(const Setup& setup, const PlanChoice& choice);
-// Returns the first layer of each later stage, of an empty one that of the next stage; nothing when a stage is no range
-// of the forward order.
+// Returns the first layer of each later stage. An empty stage has the first layer of the next stage. Returns nothing if
+// a stage is not a range of the forward order.
 std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
 // Sets a split as the setup writes it: as cuts if every stage is a range of the forward order, else as lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);

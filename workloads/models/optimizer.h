@@ -58,9 +58,9 @@ constexpr TrainingBytes training_bytes(Bytes weights, OptimizerKind kind) {
     return {weights, facts_of(kind).states * weights};
 }
 
-// What a device that has a stage keeps of its training from step to step. With `zero` the devices that have the stage
-// divide (ZeRO, SC 2020) 1: the optimizer's states, 2: also the gradients, 3: also the weights. `part` is the part of
-// the weights of each.
+// What a device keeps of a stage from step to step. The devices that have the stage divide, by `zero` (ZeRO, SC 2020),
+// 1: the states of the optimizer, 2: also the gradients, 3: also the weights. `part` is the bytes of weights of a
+// device.
 struct HeldState {
     Bytes weights, gradients, states;
 };

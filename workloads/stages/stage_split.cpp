@@ -258,7 +258,7 @@ int first_summed(const StageSplit& split, const std::vector<int>& readers) {
 
 namespace {
 
-// Returns the stages at which a tensor arrives on its way: those without layers, and the last one.
+// Returns the stages that receive a tensor on its way to stage `to`: empty stages, then `to`.
 std::vector<int> way_between(const StageSplit& split, int from, int to) {
     std::vector<int> way;
     for (int stage = from + 1; stage <= to; ++stage)

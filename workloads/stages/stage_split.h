@@ -9,10 +9,10 @@
 
 namespace pw {
 
-// layers[stage] holds ascending layer numbers. Every layer is in exactly one stage, no stage is empty, and edges never
+// layers[stage] holds ascending layer numbers. Every layer is in exactly one stage, and edges never
 // run from a later stage to an earlier one.
 struct StageSplit {
-    // By stage. A stage without layers passes on the tensors that cross it.
+    // By stage. An empty stage passes on the tensors that cross the stage.
     std::vector<std::vector<int>> layers;
     std::vector<int> stage_of;  // layer -> stage
     // Layer -> group. The gradients of a tensor's readers in one group are summed first, in reverse layer order, and
@@ -27,8 +27,8 @@ StageSplit split_by_lists(const LayerGraph& graph, const std::vector<std::vector
 // Makes the split at `cuts`: the first layer of each later stage, in forward order; a prefix ("layer3") means its first
 // layer.
 StageSplit split_at(const LayerGraph& graph, const std::vector<std::string>& cuts);
-// Makes the split whose stages have these first layers, ascending from 0. A stage whose next one has the same first
-// layer is empty.
+// Makes the split whose stages have these first layers, ascending from 0. Of stages with the same first layer, the last
+// one has the layer and the others are empty.
 StageSplit split_at_layers(const LayerGraph& graph, const std::vector<int>& starts);
 // Returns the first stage without layers, or -1.
 int first_empty_stage(const StageSplit& split);
@@ -54,7 +54,8 @@ StageSplit split_balanced(const LayerGraph& graph, const std::vector<Ns>& time, 
 // A tensor that crosses from one stage to another.
 struct BoundaryTensor {
     int layer;  // the layer that makes it
-    // Its readers, ascending: in the receiving stage, or, if that is empty, in the stage to which the tensor goes.
+    // The readers of the tensor, ascending: in the receiving stage, or in a later stage if the receiving stage is
+    // empty.
     std::vector<int> readers;
     // The readers' gradients travel as one sum if the readers are one group, or if their groups begin the sum;
     // otherwise one by one, and each reader is a group.
