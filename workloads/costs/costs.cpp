@@ -5,31 +5,14 @@
 #include "workloads/error.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <iterator>
-#include <limits>
 
 namespace pw {
 
 namespace {
 
 constexpr double kMost = 0x1p60;  // nanoseconds (36 years) or bytes, of all layers together
-
-// A product has its own rate.
-Measured longer_of(double flops, double touched, const DeviceRates& rates, const Product* product = nullptr) {
-    const double rate = product && rates.products ? rates.products->flops(*product) : rates.flops;
-    const double seconds = std::max(flops / rate, touched / rates.memory_bandwidth);
-    return {bounded(std::ceil(seconds * 1e9)), 0};
-}
-
-// Returns the elements of all tensors that a layer reads, per sample.
-std::int64_t input_elements(const Layer& layer) {
-    std::int64_t elements = 0;
-    for (int position = 0; position < std::max(1, facts_of(layer.kind).inputs); ++position)
-        elements += input_dims(layer, position).elements();
-    return elements;
-}
 
 // Adds up one quantity of all layers, and refuses a total with which sums over stages could overflow.
 class LargestLayer {
@@ -127,20 +110,6 @@ StageCost layer_cost(const LayerProfile& layer, const std::map<int, LayerTimes>&
             .accumulate = median(&LayerTimes::accumulate)};
 }
 
-// Returns how many numbers F keeps of every row.
-int numbers_per_row(Statistics statistics) {
-    switch (statistics) {
-        case Statistics::None:
-        case Statistics::PerChannel:
-            return 0;
-        case Statistics::PerRow:
-            return 2;
-        case Statistics::DeviationPerRow:
-            return 1;
-    }
-    return 0;
-}
-
 bool has_neighbours(const std::vector<LayerProfile>& layers) {
     return std::none_of(layers.begin(), layers.end(), [](const LayerProfile& layer) { return layer.busy.empty(); });
 }
@@ -211,76 +180,7 @@ Ns ring_sum(int holders, Bytes bytes, const Link& link) {
     return bounded_sum(bounded_product(steps, link.latency), moving);
 }
 
-LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision) {
-    const NumberBytes& numbers = bytes_of(precision);
-    const LayerFacts& facts = facts_of(layer.kind);
-    const bool by_channel = facts.statistics == Statistics::PerChannel;
-    const Bytes two_per_channel = by_channel ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
-    const Bytes of_rows = numbers_per_row(facts.statistics) * kFloatBytes * layer.input.height;
-    const bool loss = is_loss(layer.kind);
-    return {.weights = aligned(layer.parameters * numbers.parameter()),
-            .statistics = aligned(two_per_channel),
-            .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * numbers.activation, samples)),
-            .saved_until_input = aligned(
-                bounded_sum(bounded_product(facts.mask_bytes(layer, numbers) + of_rows, samples), two_per_channel))};
-}
-
-LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates, Precision precision) {
-    const NumberBytes& numbers = bytes_of(precision);
-    assert(rates.flops > 0 && rates.memory_bandwidth > 0);
-    const LayerFacts& facts = facts_of(layer.kind);
-    const bool weighted = has_weight_pass(layer.kind);
-    const double count = samples;
-    const auto weights = static_cast<double>(layer.parameters * numbers.weight);  // bytes as doubles: exact up to 2^53
-    const auto gradients = static_cast<double>(layer.parameters * kFloatBytes);
-    const double output = static_cast<double>(layer.output.elements() * numbers.activation) * count;
-    const double inputs = static_cast<double>(input_elements(layer) * numbers.activation) * count;
-    const double mask = static_cast<double>(facts.mask_bytes(layer, numbers)) * count;
-    const double again = rereads_input_for_input_gradient(layer.kind) ? inputs : 0;
-    const int passes = facts.statistics == Statistics::PerChannel ? 2 : 1;  // its sums come before its outputs
-
-    const std::optional<LayerProducts> products = products_of(layer, samples);
-    const auto product = [&](Product LayerProducts::*pass) { return products ? &((*products).*pass) : nullptr; };
-
-    LayerTimes times;
-    times.forward = longer_of(layer.flops_forward * samples, passes * inputs + weights + output + mask, rates,
-                              product(&LayerProducts::forward));
-    if (!weighted || layer.flops_input > 0)  // no layer needs the gradient of the data
-        times.backward_input =
-            longer_of(layer.flops_input * samples, passes * (output + mask + again) + weights + inputs, rates,
-                      product(&LayerProducts::input));
-    if (weighted)
-        times.backward_weight = longer_of(layer.flops_weight * samples, inputs + output + gradients, rates,
-                                          product(&LayerProducts::weight));
-    times.backward.median = bounded_sum(times.backward_input.median, times.backward_weight.median);
-    times.accumulate = longer_of(0, 3 * gradients, rates);  // reads both, writes the sum
-    times.recompute = times.forward;
-    return times;
-}
-
 bool is_measured(const Profile& profile) { return !profile.backend.empty() && profile.backend != kAnalytic; }
-
-Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates, const TrainingKind& training) {
-    const NumberBytes& numbers = bytes_of(training.precision);
-    const int passes = facts_of(training.optimizer).passes();
-    Profile profile;
-    profile.model = model.name;
-    profile.backend = kAnalytic;
-    profile.input = model.input;
-    profile.classes = model.classes;
-    for (std::size_t number = 0; number < num_vertices(model.layers); ++number) {
-        const Layer& layer = model.layers[number];
-        profile.layers.push_back(
-            {.name = layer.name,
-             .times = {{samples, analytic_times(layer, samples, rates, training.precision)}},
-             .bytes = {{samples, analytic_bytes(layer, samples, training.precision)}},
-             .update = longer_of(0, passes * static_cast<double>(layer.parameters * kFloatBytes), rates)});
-    }
-    const Bytes data = aligned(bounded_product(model.input.elements() * numbers.activation, samples));
-    profile.data[samples] = longer_of(0, static_cast<double>(data), rates);
-    profile.data_bytes[samples] = data;
-    return profile;
-}
 
 bool has_times(const LayerProfile& layer, int samples) {
     return layer.times.contains(samples) || std::all_of(layer.times.begin(), layer.times.end(),
