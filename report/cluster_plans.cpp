@@ -67,12 +67,12 @@ std::vector<std::string> header_of(const ClusterPlans& plans) {
 
 std::vector<std::string> row_of_plan(const ClusterPlans& plans, const ClusterPlan& plan, std::string name) {
     const SearchConfig& search = plans.setup.search;
-    const ClusterChoice& choice = plan.choice;
+    const PlanChoice& choice = plan.choice;
     const Parallel& own = choice.degrees;
     const ClusterRate rate = rate_of(plans, plan);
     std::vector<std::string> row = {
         std::move(name), choice.schedule, print_degree(choice, &Parallel::tensor),
-        choice.chunks > 1 ? fmt::format("{} x {}", own.pipeline, choice.chunks) : std::to_string(own.pipeline),
+        choice.chunks() > 1 ? fmt::format("{} x {}", own.pipeline, choice.chunks()) : std::to_string(own.pipeline),
         print_degree(choice, &Parallel::context)};
     if (has_experts(plans))
         row.push_back(std::to_string(own.expert));
@@ -166,7 +166,7 @@ std::string blocks_text(const ClusterPlans& plans) {
     const ClusterPlan& best = *plans.result.best();
     if (best.choice.blocks.empty())
         return "";
-    ClusterChoice even = best.choice;
+    PlanChoice even = best.choice;
     even.blocks.clear();
     const auto found = std::ranges::find(plans.result.plans, even, &ClusterPlan::choice);
     if (found == plans.result.plans.end())
@@ -229,7 +229,7 @@ Json json_of(const ClusterPlans& plans, const ClusterPlan& plan) {
             {"schedule", plan.choice.schedule},
             {"tensor", degree(&Parallel::tensor)},
             {"pipeline", own.pipeline},
-            {"chunks", plan.choice.chunks},
+            {"chunks", plan.choice.chunks()},
             {"hosts", plan.choice.hosts.empty() ? Json(nullptr) : Json(plan.choice.hosts)},
             {"blocks", plan.choice.blocks.empty() ? Json(nullptr) : Json(plan.choice.blocks)},
             {"context", degree(&Parallel::context)},
@@ -418,12 +418,12 @@ std::string best_config_yaml(const ClusterPlans& plans, const std::string& file,
 namespace {
 
 // "interleaved", "PP2\u00d77", "DP16", ...
-std::vector<std::string> short_parts_of(const ClusterChoice& choice) {
+std::vector<std::string> short_parts_of(const PlanChoice& choice) {
     const Parallel& own = choice.degrees;
     return {choice.schedule,
             "TP" + print_degree(choice, &Parallel::tensor),
-            choice.chunks > 1 ? fmt::format("PP{}\u00d7{}", own.pipeline, choice.chunks)
-                              : fmt::format("PP{}", own.pipeline),
+            choice.chunks() > 1 ? fmt::format("PP{}\u00d7{}", own.pipeline, choice.chunks())
+                                : fmt::format("PP{}", own.pipeline),
             "CP" + print_degree(choice, &Parallel::context),
             fmt::format("EP{}", own.expert),
             fmt::format("DP{}", own.data),

@@ -1,6 +1,6 @@
 #include "report/layouts.h"
 
-#include "search/plans/plan_choice.h"
+#include "search/plan_choice.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/models/blocks.h"
 #include "workloads/models/models.h"

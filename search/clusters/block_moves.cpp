@@ -19,27 +19,27 @@ bool is_nearer(const ClusterPlan& a, const ClusterPlan& b) {
     return a.fits || b.fits ? is_better(a, b) : a.most_reserved() < b.most_reserved();
 }
 
-bool refuses(const ClusterChoice& choice, const SearchSetup& setup, const ClusterLimits& limits) {
+bool refuses(const PlanChoice& choice, const SearchSetup& setup, const ClusterLimits& limits) {
     return limits.refusal && !limits.refusal(setup_of(setup, choice)).empty();
 }
 
 }  // namespace
 
-std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const ClusterChoice*>& equal,
+std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const PlanChoice*>& equal,
                                                        const SearchSetup& setup, const ClusterLimits& limits,
                                                        const Deadline& deadline) {
-    std::vector<ClusterChoice> balanced;
+    std::vector<PlanChoice> balanced;
     std::vector<std::size_t> places;
     for (std::size_t place = 0; place < equal.size(); ++place) {
-        ClusterChoice choice = *equal[place];
+        PlanChoice choice = *equal[place];
         choice.blocks = balanced_blocks(setup, choice);
         if (!refuses(choice, setup, limits)) {
             balanced.push_back(std::move(choice));
             places.push_back(place);
         }
     }
-    std::vector<const ClusterChoice*> tried;
-    for (const ClusterChoice& choice : balanced)
+    std::vector<const PlanChoice*> tried;
+    for (const PlanChoice& choice : balanced)
         tried.push_back(&choice);
     std::vector<std::optional<ClusterPlan>> plans(equal.size());
     std::vector<Attempt> attempts = attempts_at(tried, setup, limits, deadline);
@@ -53,16 +53,16 @@ ClusterPlan with_moved_blocks(ClusterPlan balanced, const ChoiceBounds& bounds, 
                               const std::function<bool()>& is_over) {
     ClusterPlan best = std::move(balanced);
     if (!best.fits && bounds.fits) {
-        ClusterChoice even = best.choice;
-        even.blocks = even_blocks(setup.workload.transformer->layers, even.stages());
+        PlanChoice even = best.choice;
+        even.blocks = even_blocks(setup.workload.transformer->layers, even.stages);
         if (std::optional<ClusterPlan> plan = attempts_at({&even}, setup, limits, deadline).front().plan)
             best = std::move(*plan);
     }
     for (int moves = 0; moves < kMostMoves && !is_over(); ++moves) {
-        std::vector<ClusterChoice> nearby = moves_of(setup, best.choice, static_cast<unsigned>(moves), kMovesAtOnce);
-        std::erase_if(nearby, [&](const ClusterChoice& choice) { return refuses(choice, setup, limits); });
-        std::vector<const ClusterChoice*> tried;
-        for (const ClusterChoice& one : nearby)
+        std::vector<PlanChoice> nearby = moves_of(setup, best.choice, static_cast<unsigned>(moves), kMovesAtOnce);
+        std::erase_if(nearby, [&](const PlanChoice& choice) { return refuses(choice, setup, limits); });
+        std::vector<const PlanChoice*> tried;
+        for (const PlanChoice& one : nearby)
             tried.push_back(&one);
         bool is_moved = false;
         for (Attempt& attempt : attempts_at(tried, setup, limits, deadline))

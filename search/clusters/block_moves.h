@@ -13,7 +13,7 @@ namespace pw {
 
 // Returns the plans of choices with balanced numbers of blocks; nothing where `limits` refuse it or it is no plan. The
 // processes of the team call it together.
-std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const ClusterChoice*>& equal,
+std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const PlanChoice*>& equal,
                                                        const SearchSetup& setup, const ClusterLimits& limits,
                                                        const Deadline& deadline);
 

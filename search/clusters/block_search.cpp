@@ -2,7 +2,7 @@
 
 #include "search/clusters/block_moves.h"
 #include "search/clusters/plan_attempts.h"
-#include "search/plans/plan_choice.h"
+#include "search/plan_choice.h"
 #include "workloads/lower_bound.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr std::size_t kMostBalancedByCosts = 4;  // choices by costs whose block
 constexpr std::size_t kMostBalanced = 512;       // choices of which the best ones are those
 
 // Returns whether the plan of this choice, with equal numbers of blocks, is known and no worse.
-bool has_better(const std::vector<ClusterPlan>& plans, const ClusterChoice& choice, const ClusterPlan& plan) {
+bool has_better(const std::vector<ClusterPlan>& plans, const PlanChoice& choice, const ClusterPlan& plan) {
     const auto equal = std::ranges::find(plans, choice, &ClusterPlan::choice);
     return equal != plans.end() && !is_better(plan, *equal);
 }
@@ -44,8 +44,8 @@ public:
         const bool are_alike = state_.setup.parallel.ranks->are_alike;
         std::set<std::tuple<DegreesKey, std::string, int>> kinds;
         std::erase_if(order, [&](std::size_t index) {
-            const ClusterChoice& choice = state_.choices[index];
-            return !are_alike && !kinds.emplace(degrees_key(choice), choice.schedule, choice.chunks).second;
+            const PlanChoice& choice = state_.choices[index];
+            return !are_alike && !kinds.emplace(degrees_key(choice), choice.schedule, choice.stages).second;
         });
         order.resize(std::min(order.size(), are_alike ? kMostMoved : kMostBalanced));
         std::vector<std::pair<std::size_t, ClusterPlan>> starts = balanced(order);
@@ -72,7 +72,7 @@ public:
     }
 
 private:
-    bool is_by_costs(const ClusterChoice& choice) const {
+    bool is_by_costs(const PlanChoice& choice) const {
         return searched_schedule(state_.setup, choice.schedule).needs_costs;
     }
 
@@ -100,7 +100,7 @@ private:
             open.push_back(index);
             count += is_by_costs(state_.choices[index])
                          ? kMostDivisions + 1
-                         : divisions_of(state_.setup.workload.transformer->layers, state_.choices[index].stages(),
+                         : divisions_of(state_.setup.workload.transformer->layers, state_.choices[index].stages,
                                         kMostDivisions + 1);
             if (count > kMostDivisions)
                 return;
@@ -115,10 +115,10 @@ private:
         std::ranges::stable_sort(divisions, {}, [](const auto& one) { return one.first.step_time; });
         std::size_t next = 0;
         while (next < divisions.size() && divisions[next].first.step_time < state_.limit_of(1) && !state_.is_over()) {
-            std::vector<ClusterChoice> batch;
+            std::vector<PlanChoice> batch;
             std::vector<Ns> least;
             for (; next < divisions.size() && batch.size() < kPlansAtOnce; ++next) {
-                ClusterChoice& choice = batch.emplace_back(state_.choices[divisions[next].second]);
+                PlanChoice& choice = batch.emplace_back(state_.choices[divisions[next].second]);
                 choice.blocks = divisions[next].first.blocks;
                 least.push_back(divisions[next].first.step_time);
                 if (state_.refuses(choice)) {
@@ -126,8 +126,8 @@ private:
                     least.pop_back();
                 }
             }
-            std::vector<const ClusterChoice*> tried;
-            for (const ClusterChoice& choice : batch)
+            std::vector<const PlanChoice*> tried;
+            for (const PlanChoice& choice : batch)
                 tried.push_back(&choice);
             std::vector<Attempt> attempts = attempts_at(tried, state_.setup, state_.limits, state_.deadline);
             for (std::size_t k = 0; k < attempts.size(); ++k)
@@ -149,7 +149,7 @@ private:
         std::vector<std::pair<std::size_t, ClusterPlan>> plans;
         for (std::size_t next = 0; next < order.size() && !state_.is_over();) {
             const std::size_t first = next;
-            std::vector<const ClusterChoice*> batch;
+            std::vector<const PlanChoice*> batch;
             for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
                 batch.push_back(&state_.choices[order[next]]);
             std::vector<std::optional<ClusterPlan>> found =

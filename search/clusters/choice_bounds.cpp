@@ -7,7 +7,7 @@
 #include "job/transformer_source.h"
 #include "search/clusters/cluster_bounds.h"
 #include "search/clusters/split_bounds.h"
-#include "search/plans/plan_choice.h"
+#include "search/plan_choice.h"
 #include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 #include "workloads/transformers/transformer_model.h"
@@ -31,16 +31,15 @@ namespace {
 // Schedule, devices, stages and micro-batches: plans with the same ones have the same orders.
 using OrderKey = std::tuple<std::string, int, int, int>;
 
-OrderKey order_key(const ClusterChoice& choice, std::int64_t samples) {
-    const std::int64_t each = std::int64_t{choice.degrees.data} * choice.micro_batch_size;
-    return {choice.schedule, choice.degrees.pipeline, choice.stages(), static_cast<int>(samples / each)};
+OrderKey order_key(const PlanChoice& choice) {
+    return {choice.schedule, choice.degrees.pipeline, choice.stages, choice.micro_batches};
 }
 
 // Whether two choices have the same costs of layers.
-bool same_layers(const ClusterChoice& a, const ClusterChoice& b) {
-    ClusterChoice like = a;
+bool same_layers(const PlanChoice& a, const PlanChoice& b) {
+    PlanChoice like = a;
     like.schedule = b.schedule;
-    like.chunks = b.chunks;
+    like.stages = b.stages;
     return like == b;
 }
 
@@ -65,7 +64,7 @@ bool has_same_places(const Shape& a, const Shape& b) {
 // stages on the same devices have the same ones.
 class CostsOfGroup {
 public:
-    CostsOfGroup(const SearchSetup& setup, const ClusterChoice& one)
+    CostsOfGroup(const SearchSetup& setup, const PlanChoice& one)
         : chosen_(setup_of(setup, one)),
           layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
           profile_(makes_of_plan(chosen_).empty() ? in_cluster(std::move(layers_.profile), chosen_)
@@ -131,7 +130,7 @@ private:
 
 class ChoiceBounder {
 public:
-    ChoiceBounder(const SearchSetup& setup, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+    ChoiceBounder(const SearchSetup& setup, const std::vector<PlanChoice>& choices, const WorkOnAll& on_all,
                   const SearchTeam& team)
         : setup_(setup), choices_(choices), on_all_(on_all), team_(team) {
         result_.of.resize(choices.size());
@@ -147,7 +146,7 @@ public:
         begins.push_back(choices_.size());
         on_all_("bounds", begins.size() - 1, [&](std::size_t group) { bound_group(begins[group], begins[group + 1]); });
         share_bounds();
-        for (const ClusterChoice& choice : choices_)
+        for (const PlanChoice& choice : choices_)
             result_.without_memory += orders_of(choice).too_large ? 1 : 0;
         return std::move(result_);
     }
@@ -155,8 +154,8 @@ public:
 private:
     void make_order_facts() {
         std::vector<OrderKey> keys;
-        for (const ClusterChoice& choice : choices_)
-            if (const OrderKey key = order_key(choice, setup_.search.mini_batch); facts_.try_emplace(key).second)
+        for (const PlanChoice& choice : choices_)
+            if (const OrderKey key = order_key(choice); facts_.try_emplace(key).second)
                 keys.push_back(key);
         std::vector<char> made(keys.size(), 0);
         on_all_("orders", keys.size(), [&](std::size_t index) {
@@ -229,9 +228,7 @@ private:
         });
     }
 
-    const OrdersOfKey& orders_of(const ClusterChoice& choice) const {
-        return facts_.find(order_key(choice, setup_.search.mini_batch))->second;
-    }
+    const OrdersOfKey& orders_of(const PlanChoice& choice) const { return facts_.find(order_key(choice))->second; }
 
     void bound_group(std::size_t begin, std::size_t end) {
         std::optional<CostsOfGroup> group;
@@ -266,21 +263,21 @@ private:
     }
 
     const SearchSetup& setup_;
-    const std::vector<ClusterChoice>& choices_;
+    const std::vector<PlanChoice>& choices_;
     const WorkOnAll& on_all_;
     const SearchTeam& team_;
     std::map<OrderKey, OrdersOfKey> facts_;
     BoundsOfChoices result_;
 };
 
-std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const ClusterChoice& choice) {
-    return order_facts(searched_schedule(setup, choice.schedule), shape_of(order_key(choice, setup.search.mini_batch)),
+std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const PlanChoice& choice) {
+    return order_facts(searched_schedule(setup, choice.schedule), shape_of(order_key(choice)),
                        schedule_options_of(setup));
 }
 
 }  // namespace
 
-std::vector<int> balanced_blocks(const SearchSetup& setup, const ClusterChoice& choice) {
+std::vector<int> balanced_blocks(const SearchSetup& setup, const PlanChoice& choice) {
     const auto facts = facts_of(setup, choice);
     CostsOfGroup group(setup, choice);
     return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(), false).balanced;
@@ -293,12 +290,12 @@ std::int64_t divisions_of(int blocks, int stages, std::int64_t most) {
     return std::min(most, static_cast<std::int64_t>(count + 0.5));
 }
 
-std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const ClusterChoice& choice, Ns limit) {
+std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const PlanChoice& choice, Ns limit) {
     const auto facts = facts_of(setup, choice);
-    ClusterChoice even = choice;
+    PlanChoice even = choice;
     even.blocks.clear();
     const CostsOfGroup group(setup, even);
-    const int stages = choice.stages(), all = setup.workload.transformer->layers;
+    const int stages = choice.stages, all = setup.workload.transformer->layers;
     std::vector<BoundedDivision> divisions;
     std::vector<int> blocks(static_cast<std::size_t>(stages), 0);
     const std::function<void(int, int)> divide = [&](int stage, int rest) {
@@ -319,16 +316,15 @@ std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const C
     return divisions;
 }
 
-std::vector<ClusterChoice> moves_of(const SearchSetup& setup, const ClusterChoice& choice, unsigned seed,
-                                    std::size_t most) {
+std::vector<PlanChoice> moves_of(const SearchSetup& setup, const PlanChoice& choice, unsigned seed, std::size_t most) {
     const auto facts = facts_of(setup, choice);
-    ClusterChoice even = choice;
+    PlanChoice even = choice;
     even.blocks.clear();
     CostsOfGroup group(setup, even);
     std::vector<std::vector<int>> moves =
         moves_of(choice.blocks, *facts, group.of(facts->shape), *group.parts(), group.devices(), seed);
     moves.resize(std::min(moves.size(), most));
-    std::vector<ClusterChoice> moved(moves.size(), choice);
+    std::vector<PlanChoice> moved(moves.size(), choice);
     for (std::size_t k = 0; k < moves.size(); ++k)
         moved[k].blocks = std::move(moves[k]);
     return moved;
@@ -342,7 +338,7 @@ Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConf
     return worst;
 }
 
-BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<PlanChoice>& choices, const WorkOnAll& on_all,
                           const SearchTeam& team) {
     return ChoiceBounder(setup, choices, on_all, team).made();
 }

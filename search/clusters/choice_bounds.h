@@ -1,9 +1,9 @@
 // Bounds on all choices of a search for a cluster.
 #pragma once
 
-#include "search/clusters/cluster_choice.h"
 #include "search/clusters/search_team.h"
 #include "search/partition.h"
+#include "search/plan_choice.h"
 
 #include <cstddef>
 #include <functional>
@@ -36,11 +36,11 @@ struct BoundsOfChoices {
     int without_memory = 0;        // choices without bounds, as there is not the memory for their plans
 };
 // The processes of `team` call it together and get the same bounds.
-BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<ClusterChoice>& choices, const WorkOnAll& on_all,
+BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<PlanChoice>& choices, const WorkOnAll& on_all,
                           const SearchTeam& team = {});
 
 // Returns the numbers of blocks that balance the devices of a choice, of each stage (search/clusters/split_bounds.h).
-std::vector<int> balanced_blocks(const SearchSetup& setup, const ClusterChoice& choice);
+std::vector<int> balanced_blocks(const SearchSetup& setup, const PlanChoice& choice);
 // Returns in how many ways a choice's stages can have the blocks, at most `most`.
 std::int64_t divisions_of(int blocks, int stages, std::int64_t most);
 // A division of the blocks of a choice. No plan of it has a shorter step.
@@ -49,11 +49,10 @@ struct BoundedDivision {
     std::vector<int> blocks;
 };
 // Returns all divisions of a choice whose memory may fit, without those that are no faster than `limit`.
-std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const ClusterChoice& choice, Ns limit);
+std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const PlanChoice& choice, Ns limit);
 
 // Returns choices with other numbers of blocks, as moves_of() does, of which it keeps `most`.
-std::vector<ClusterChoice> moves_of(const SearchSetup& setup, const ClusterChoice& choice, unsigned seed,
-                                    std::size_t most);
+std::vector<PlanChoice> moves_of(const SearchSetup& setup, const PlanChoice& choice, unsigned seed, std::size_t most);
 
 // Returns the shortage of the device that lacks most, or has least left.
 Shortage worst_of(const std::vector<Bytes>& needed, const std::vector<DeviceConfig>& devices);

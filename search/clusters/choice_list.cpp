@@ -2,7 +2,7 @@
 
 #include "job/plan.h"
 #include "job/transformer_job.h"
-#include "search/plans/plan_choice.h"
+#include "search/plan_choice.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -76,17 +76,17 @@ constexpr MisfitRow kMisfits[] = {
      "write a multiple of the replicas, or list larger degrees or smaller search.micro_batch_sizes"}};
 
 // A looped schedule with one stage per device has the orders of another schedule, which can be named.
-bool takes_stages(const Schedule& schedule, const ClusterChoice& choice) {
+bool takes_stages(const Schedule& schedule, const PlanChoice& choice) {
     const bool is_looped = !schedule.one_stage.empty();
-    return schedule.placement.fits(choice.stages(), choice.degrees.pipeline) && (choice.chunks > 1 || !is_looped);
+    return schedule.placement.fits(choice.stages, choice.degrees.pipeline) && (choice.chunks() > 1 || !is_looped);
 }
 
 // Whether one device has each stage: then stages may have unlike degrees.
-bool has_one_holder(const Schedule& schedule, const ClusterChoice& choice, std::int64_t micro_batches) {
+bool has_one_holder(const Schedule& schedule, const PlanChoice& choice) {
     Shape shape;
     shape.devices = choice.degrees.pipeline;
-    shape.stages = choice.stages();
-    shape.microbatches = static_cast<int>(micro_batches);
+    shape.stages = choice.stages;
+    shape.microbatches = choice.micro_batches;
     try {
         shape = placed(schedule, std::move(shape));
     } catch (const Error&) {
@@ -104,7 +104,7 @@ bool takes_sequence(const SearchSetup& setup, int tensor) {
 }
 
 // Completes a choice whose degrees, schedule and size are set.
-Misfit complete_choice(const SearchSetup& setup, ClusterChoice& choice) {
+Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
     Parallel& degrees = choice.degrees;
     const Transformer& model = *setup.workload.transformer;
     std::vector<Parallel*> of_all{&degrees};
@@ -132,14 +132,14 @@ Misfit complete_choice(const SearchSetup& setup, ClusterChoice& choice) {
             (!model.experts || model.experts->count % of->expert != 0 || of->holders() % of->expert != 0))
             return Misfit::Experts;
     }
-    if (slots_of_stages(model.layers, choice.stages()) < choice.stages() ||
+    if (slots_of_stages(model.layers, choice.stages) < choice.stages ||
         !takes_stages(searched_schedule(setup, choice.schedule), choice))
         return Misfit::Stages;
     const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
     if (setup.search.mini_batch % each != 0 || setup.search.mini_batch / each > kMostBatches)
         return Misfit::MiniBatch;
-    if (!choice.of_stages.empty() &&
-        !has_one_holder(searched_schedule(setup, choice.schedule), choice, setup.search.mini_batch / each))
+    choice.micro_batches = static_cast<int>(setup.search.mini_batch / each);
+    if (!choice.of_stages.empty() && !has_one_holder(searched_schedule(setup, choice.schedule), choice))
         return Misfit::Stages;
     return Misfit::None;
 }
@@ -230,11 +230,11 @@ ClusterLists lists_of(const SearchSetup& setup) {
 
 }  // namespace
 
-std::vector<ClusterChoice> ways_to_share_layers(const SearchSetup& setup) {
+std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
     const ClusterLists lists = lists_of(setup);
     const Transformer& model = *setup.workload.transformer;
-    std::vector<ClusterChoice> ways;
-    ClusterChoice way;
+    std::vector<PlanChoice> ways;
+    PlanChoice way;
     Parallel& degrees = way.degrees;
     degrees = setup.parallel.degrees;
     degrees.pipeline = 1;
@@ -272,7 +272,7 @@ bool is_for(int pipeline, const std::vector<T>& item) {
     return item.size() == 1 || std::ssize(item) == pipeline;
 }
 
-void set_degrees(ClusterChoice& choice, const ItemsOfStages& items) {
+void set_degrees(PlanChoice& choice, const ItemsOfStages& items) {
     const auto set = [&](Parallel& degrees, std::size_t device) {
         const auto of = [&](const auto& item) { return item[item.size() == 1 ? 0 : device]; };
         degrees.tensor = of(items.tensor);
@@ -293,9 +293,9 @@ class ClusterChoiceList {
 public:
     explicit ClusterChoiceList(const SearchSetup& setup) : setup_(setup), schedules_(searched_schedules(setup)) {}
 
-    std::vector<ClusterChoice> made() {
+    std::vector<PlanChoice> made() {
         const ClusterLists lists = lists_of(setup_);
-        ClusterChoice choice;
+        PlanChoice choice;
         choice.degrees = setup_.parallel.degrees;
         choice.degrees.recomputed = 1;
         for (const int pipeline : lists.pipeline)
@@ -315,9 +315,9 @@ public:
     }
 
 private:
-    void add_with_degrees(ClusterChoice choice, const std::vector<int>& tensor, const std::vector<int>& context,
+    void add_with_degrees(PlanChoice choice, const std::vector<int>& tensor, const std::vector<int>& context,
                           const ClusterLists& lists) {
-        std::vector<ClusterChoice> with_schedules;
+        std::vector<PlanChoice> with_schedules;
         const int pipeline = choice.degrees.pipeline;
         const std::vector<int> chunks = listed_or(
             setup_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks,
@@ -325,7 +325,7 @@ private:
         for (const std::string& schedule : schedules_)
             for (const int each : chunks) {
                 choice.schedule = schedule;
-                choice.chunks = each;
+                choice.stages = pipeline * each;
                 set_degrees(choice, {tensor, context, {0}, {RecomputeKind::None}});
                 const Misfit misfit = complete_choice(setup_, choice);
                 worst_ = std::max(worst_, misfit);
@@ -335,7 +335,7 @@ private:
         for (const std::vector<RecomputeKind>& recompute : lists.recompute)
             for (const std::vector<int>& zero : lists.zero)
                 if (is_for(pipeline, recompute) && is_for(pipeline, zero))
-                    for (ClusterChoice& one : with_schedules) {
+                    for (PlanChoice& one : with_schedules) {
                         set_degrees(one, {tensor, context, zero, recompute});
                         if (complete_choice(setup_, one) == Misfit::None)
                             choices_.push_back(one);
@@ -352,7 +352,7 @@ private:
 
     const SearchSetup& setup_;
     std::vector<std::string> schedules_;
-    std::vector<ClusterChoice> choices_;
+    std::vector<PlanChoice> choices_;
     Misfit worst_ = Misfit::None;
 };
 
@@ -391,13 +391,13 @@ void check_searched(const SearchSetup& setup) {
 
 }  // namespace
 
-std::vector<ClusterChoice> cluster_choices(const SearchSetup& setup) {
+std::vector<PlanChoice> cluster_choices(const SearchSetup& setup) {
     check_searched(setup);
     return ClusterChoiceList(setup).made();
 }
 
-std::optional<ClusterChoice> choice_of(const Recipe& recipe, const SearchSetup& setup) {
-    ClusterChoice choice;
+std::optional<PlanChoice> choice_of(const Recipe& recipe, const SearchSetup& setup) {
+    PlanChoice choice;
     choice.degrees = setup.parallel.degrees;
     choice.degrees.tensor = recipe.tensor;
     choice.degrees.pipeline = recipe.pipeline;
@@ -407,7 +407,7 @@ std::optional<ClusterChoice> choice_of(const Recipe& recipe, const SearchSetup& 
     choice.degrees.zero_group = 0;
     choice.degrees.recompute = recipe.recompute;
     choice.degrees.recomputed = 1;
-    choice.chunks = recipe.chunks;
+    choice.stages = recipe.pipeline * recipe.chunks;
     choice.micro_batch_size = recipe.micro_batch_size;
     for (const Schedule& schedule : schedules())
         if (schedule.usual) {

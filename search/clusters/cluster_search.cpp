@@ -7,7 +7,7 @@
 #include "search/clusters/host_orders.h"
 #include "search/clusters/plan_attempts.h"
 #include "search/deadline.h"
-#include "search/plans/plan_choice.h"
+#include "search/plan_choice.h"
 #include "workloads/error.h"
 #include "workloads/lower_bound.h"
 #include "workloads/threads.h"
@@ -45,12 +45,12 @@ std::size_t stride_of(std::size_t count) {
 
 // Returns those choices first whose degrees, sizes and memory options have the fastest plans of other schedules.
 std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indices,
-                                            const std::vector<ClusterChoice>& choices,
+                                            const std::vector<PlanChoice>& choices,
                                             const std::vector<ChoiceBounds>& bounds,
                                             const std::vector<ClusterPlan>& plans) {
-    const auto without_schedule = [](ClusterChoice choice) {
+    const auto without_schedule = [](PlanChoice choice) {
         choice.schedule.clear();
-        choice.chunks = 1;
+        choice.stages = choice.degrees.pipeline;
         return print(choice);
     };
     std::map<std::string, Ns> best_of;
@@ -127,7 +127,7 @@ private:
         const Recipe* recipe = nearest_recipe(*state_.setup.workload.transformer, state_.setup.cluster.device,
                                               state_.setup.training.precision,
                                               static_cast<int>(state_.setup.parallel.ranks->devices.size()));
-        const std::optional<ClusterChoice> choice = recipe ? choice_of(*recipe, state_.setup) : std::nullopt;
+        const std::optional<PlanChoice> choice = recipe ? choice_of(*recipe, state_.setup) : std::nullopt;
         if (!choice || state_.limits.below != kNoPlan)
             return;
         state_.result.vendor = attempts_at({&*choice}, state_.setup, state_.limits, state_.deadline).front().plan;
@@ -140,7 +140,7 @@ private:
     }
 
     // Counts a choice that is refused.
-    bool may_be_proposed(const ClusterChoice& choice) {
+    bool may_be_proposed(const PlanChoice& choice) {
         const std::string refusal = state_.limits.refusal ? state_.limits.refusal(setup_of(state_.setup, choice)) : "";
         if (!refusal.empty() && ++state_.result.refused == 1)
             state_.result.refusal = refusal;
@@ -165,13 +165,13 @@ private:
         }
     }
 
-    bool is_known(const ClusterChoice& choice) const {
+    bool is_known(const PlanChoice& choice) const {
         return state_.result.vendor && state_.result.vendor->choice == choice;
     }
 
     // Simulates choices at once, those of other processes there.
     void simulate(const std::vector<std::size_t>& batch) {
-        std::vector<const ClusterChoice*> choices;
+        std::vector<const PlanChoice*> choices;
         for (const std::size_t index : batch)
             choices.push_back(&state_.choices[index]);
         std::vector<Attempt> found = attempts_at(choices, state_.setup, state_.limits, state_.deadline);

@@ -2,9 +2,9 @@
 // size of micro-batches, recomputation and ZeRO at once, within the memory of the devices.
 #pragma once
 
-#include "search/clusters/cluster_choice.h"
 #include "search/clusters/search_team.h"
 #include "search/clusters/step_parts.h"
+#include "search/plan_choice.h"
 #include "search/plans/makespan.h"
 #include "workloads/transformers/recipes.h"
 
@@ -40,7 +40,7 @@ struct ClusterNumbers {
 
 // A plan that was simulated.
 struct ClusterPlan : ClusterNumbers {
-    ClusterChoice choice;
+    PlanChoice choice;
     std::vector<Bytes> reserved;                  // by device of the pipeline
     std::shared_ptr<const ProvenPlan> plan = {};  // what make_job makes of it, if this process made it by costs
     Bytes most_reserved() const;
@@ -50,22 +50,22 @@ struct ClusterPlan : ClusterNumbers {
 bool is_better(const ClusterPlan& a, const ClusterPlan& b);
 
 struct ClusterResult {
-    std::vector<ClusterPlan> plans;         // those that fit first, then by step time
-    const Recipe* recipe = nullptr;         // the nearest one that the cluster can run
-    std::optional<ClusterPlan> vendor;      // its plan, also if the search does not list it
-    Ns lower_bound = 0;                     // on every choice; the best step time if that is proven
-    Ns equal_bound = 0;                     // on every choice with as equal numbers of blocks as possible
-    std::optional<Shortage> shortage;       // of the choice that needs least, if no plan fits
-    std::optional<ClusterChoice> smallest;  // that choice
-    bool every_bound = true;                // false: it ended before all bounds were known
-    bool none_fits = false;                 // it is proven that no plan fits
-    int choices = 0;                        // without those that their schedule refuses
-    int too_large = 0;                      // do not fit by the bound on their memory
-    int too_slow = 0;                       // are no faster than the best ones by the bound on their step
-    int refused = 0;                        // could be the best ones, but ClusterLimits::refusal refuses them
-    std::string refusal;                    // of the fastest one by its bound
-    int untried = 0;                        // are ordered by costs, which takes long, and might be faster
-    int fitting = 0;                        // how many of `plans` fit
+    std::vector<ClusterPlan> plans;      // those that fit first, then by step time
+    const Recipe* recipe = nullptr;      // the nearest one that the cluster can run
+    std::optional<ClusterPlan> vendor;   // its plan, also if the search does not list it
+    Ns lower_bound = 0;                  // on every choice; the best step time if that is proven
+    Ns equal_bound = 0;                  // on every choice with as equal numbers of blocks as possible
+    std::optional<Shortage> shortage;    // of the choice that needs least, if no plan fits
+    std::optional<PlanChoice> smallest;  // that choice
+    bool every_bound = true;             // false: it ended before all bounds were known
+    bool none_fits = false;              // it is proven that no plan fits
+    int choices = 0;                     // without those that their schedule refuses
+    int too_large = 0;                   // do not fit by the bound on their memory
+    int too_slow = 0;                    // are no faster than the best ones by the bound on their step
+    int refused = 0;                     // could be the best ones, but ClusterLimits::refusal refuses them
+    std::string refusal;                 // of the fastest one by its bound
+    int untried = 0;                     // are ordered by costs, which takes long, and might be faster
+    int fitting = 0;                     // how many of `plans` fit
     // Orders of hosts: searched, no faster by their bounds, and not searched although they may be faster.
     int orders = 1, slow_orders = 0, orders_left = 0;
     int left_out = 0;  // for which there was not enough memory

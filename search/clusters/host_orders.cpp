@@ -4,7 +4,7 @@
 #include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "search/clusters/choice_list.h"
-#include "search/clusters/cluster_choice.h"
+#include "search/plan_choice.h"
 #include "workloads/transformers/layer_costs.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::vector<HostKind> kinds_of_hosts(const ClusterRanks& ranks) {
 std::vector<std::vector<double>> least_work(const SearchSetup& setup) {
     const std::size_t makes = std::max<std::size_t>(1, setup.cluster.makes.size());
     std::vector<std::vector<double>> least(makes);
-    for (const ClusterChoice& choice : ways_to_share_layers(setup))
+    for (const PlanChoice& choice : ways_to_share_layers(setup))
         for (std::size_t make = 0; make < makes; ++make) {
             Setup alike =
                 setup.cluster.makes.empty() ? static_cast<const Setup&>(setup) : of_make(setup, static_cast<int>(make));

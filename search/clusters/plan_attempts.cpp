@@ -18,7 +18,7 @@ namespace pw {
 
 namespace {
 
-ClusterPlan simulated(const SearchSetup& setup, const ClusterChoice& choice) {
+ClusterPlan simulated(const SearchSetup& setup, const PlanChoice& choice) {
     Notices notices;  // the command says once what there is to say about the best plan
     Job job = make_job(setup_of(setup, choice), notices);
     TransferMode mode = job.mode;
@@ -39,7 +39,7 @@ ClusterPlan simulated(const SearchSetup& setup, const ClusterChoice& choice) {
     return found;
 }
 
-Attempt attempt_at(const ClusterChoice& choice, const SearchSetup& setup, const Deadline& deadline) {
+Attempt attempt_at(const PlanChoice& choice, const SearchSetup& setup, const Deadline& deadline) {
     const Interruption interruption([&] {
         if (deadline.is_over())
             throw TimeIsUp{};
@@ -67,7 +67,7 @@ void write(Packet& packet, const Attempt& attempt) {
         put(packet, bytes);
 }
 
-Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
+Attempt read_attempt(PacketReader& reader, const PlanChoice& choice) {
     Attempt attempt;
     attempt.has_memory = reader.take<bool>();
     attempt.has_time = reader.take<bool>();
@@ -82,7 +82,7 @@ Attempt read_attempt(PacketReader& reader, const ClusterChoice& choice) {
 
 }  // namespace
 
-std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const SearchSetup& setup,
+std::vector<Attempt> attempts_at(const std::vector<const PlanChoice*>& choices, const SearchSetup& setup,
                                  const ClusterLimits& limits, const Deadline& deadline) {
     std::vector<std::size_t> own;
     for (std::size_t i = 0; i < choices.size(); ++i)

@@ -18,7 +18,7 @@ struct Attempt {
 
 // Returns the attempts at all choices. The processes of the team call it together; each simulates its part. A plan that
 // runs out of memory is tried again alone. At the deadline the simulations under way end.
-std::vector<Attempt> attempts_at(const std::vector<const ClusterChoice*>& choices, const SearchSetup& setup,
+std::vector<Attempt> attempts_at(const std::vector<const PlanChoice*>& choices, const SearchSetup& setup,
                                  const ClusterLimits& limits, const Deadline& deadline);
 
 }  // namespace pw

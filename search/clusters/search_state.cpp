@@ -52,7 +52,7 @@ SearchStop ClusterSearchState::agreed(SearchStop reason) const {
     return reason;
 }
 
-bool ClusterSearchState::refuses(const ClusterChoice& choice) const {
+bool ClusterSearchState::refuses(const PlanChoice& choice) const {
     return limits.refusal && !limits.refusal(setup_of(setup, choice)).empty();
 }
 

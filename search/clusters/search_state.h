@@ -2,9 +2,9 @@
 #pragma once
 
 #include "search/clusters/choice_bounds.h"
-#include "search/clusters/cluster_choice.h"
 #include "search/clusters/cluster_search.h"
 #include "search/deadline.h"
+#include "search/plan_choice.h"
 
 #include <cstddef>
 #include <functional>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kPlansAtOnce = 8;  // fixed, so that the plans that
 
 using DegreesKey = std::vector<int>;
 
-inline DegreesKey degrees_key(const ClusterChoice& choice) {
+inline DegreesKey degrees_key(const PlanChoice& choice) {
     const Parallel& own = choice.degrees;
     DegreesKey key{own.tensor, own.pipeline, own.context, own.expert};
     for (const Parallel& of_device : choice.of_stages)
@@ -59,7 +59,7 @@ struct ClusterSearchState {
     SearchStop why_over() const;
     // Returns the reason that comes last in the enum of the reasons of all processes.
     SearchStop agreed(SearchStop reason) const;
-    bool refuses(const ClusterChoice& choice) const;
+    bool refuses(const PlanChoice& choice) const;
     // Returns the best step time of the degrees that are `place`-th, or `limits.below`.
     Ns limit_of(std::size_t place) const { return std::min(limits.below, best.limit_of(place)); }
     void add(ClusterPlan plan);
@@ -69,7 +69,7 @@ struct ClusterSearchState {
     const SearchProgress& progress;
     Deadline deadline;
     SearchStop stop = SearchStop::None;  // the same on all processes
-    const std::vector<ClusterChoice> choices;
+    const std::vector<PlanChoice> choices;
     std::vector<ChoiceBounds> bounds;  // by choice
     bool every_bound = true;           // false: some choice has no bound
     Ns bound_so_far = 0;               // on all choices; 0: not known

@@ -1,6 +1,7 @@
 // The families of a search: choices that differ only in their devices, where there are too many to list them all.
 #pragma once
 
+#include "search/plans/choice_list.h"
 #include "search/plans/searched_choices.h"
 
 #include <vector>

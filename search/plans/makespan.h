@@ -4,6 +4,7 @@
 #pragma once
 
 #include "search/partition.h"
+#include "search/plans/choice_list.h"
 #include "search/plans/search_problem.h"
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include "job/build.h"
 #include "job/setup/search_setup.h"
 #include "schedules/plan/lanes.h"
-#include "search/plans/plan_choice.h"
+#include "search/plan_choice.h"
 #include "workloads/costs/costs.h"
 
 #include <functional>

@@ -41,7 +41,7 @@ search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}]
         Ns best = std::numeric_limits<Ns>::max(), even = best;
         const int stages = pipeline * chunks;
         for_each_division(16, stages, [&](const std::vector<int>& blocks) {
-            ClusterChoice choice = result.plans.front().choice;
+            PlanChoice choice = result.plans.front().choice;
             choice.blocks = blocks;
             Notices notices;
             const Report report = predicted_report(make_job(setup_of(load(base), choice), notices), false);

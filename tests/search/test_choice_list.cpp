@@ -28,8 +28,8 @@ TEST(ChoiceList, TriesSeveralStagesOnASingleDevice) {
                                         "search.recompute=[none]", "search.micro_batch_sizes=[1]",
                                         "search.chunks=[1, 2]", "search.schedules=[1f1b, v-half, interleaved]"});
     std::set<std::tuple<std::string, int, int, int>> tried;
-    for (const ClusterChoice& choice : cluster_choices(config))
-        tried.emplace(choice.schedule, choice.chunks, choice.degrees.tensor, choice.degrees.zero);
+    for (const PlanChoice& choice : cluster_choices(config))
+        tried.emplace(choice.schedule, choice.chunks(), choice.degrees.tensor, choice.degrees.zero);
     std::set<std::tuple<std::string, int, int, int>> expected;
     for (const auto& [schedule, chunks] : {std::pair{"1f1b", 1}, std::pair{"v-half", 2}, std::pair{"interleaved", 2}})
         for (const int tensor : {1, 8})
@@ -59,7 +59,7 @@ training: {precision: bf16, optimizer: adamw}
         for (const char* recompute : {"none", "full|none"})
             expected.insert(fmt::format("2 {} {}", tensor, recompute));
     const ClusterResult result = search_cluster(config);
-    for (const ClusterChoice& choice : cluster_choices(config)) {
+    for (const PlanChoice& choice : cluster_choices(config)) {
         EXPECT_TRUE(choice.of_stages.empty() || choice.schedule == "1f1b") << "chimera has each stage on two devices";
         tried.insert(fmt::format("{} {} {}", choice.degrees.pipeline, print_degree(choice, &Parallel::tensor),
                                  print_recomputed(choice)));
@@ -109,7 +109,7 @@ TEST(ChoiceList, RefusesListsThatLeaveNothing) {
 TEST(ChoiceList, TriesOnlyWhatIsListed) {
     const Config config = load(kSmall, {"search.tensor=[2]", "search.pipeline=[2, 4]", "search.zero=[1]",
                                         "search.recompute=full", "search.context=[1]"});
-    for (const ClusterChoice& choice : cluster_choices(config)) {
+    for (const PlanChoice& choice : cluster_choices(config)) {
         EXPECT_EQ(choice.degrees.tensor, 2);
         EXPECT_EQ(choice.degrees.data, 4 / choice.degrees.pipeline);
         EXPECT_EQ(choice.degrees.recompute, RecomputeKind::Full);

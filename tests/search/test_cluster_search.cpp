@@ -138,7 +138,7 @@ std::string name_of_plan(const ClusterPlan& plan) {
                    own.zero,
                    std::string(name_of(own.recompute)),
                    plan.choice.schedule,
-                   plan.choice.chunks}
+                   plan.choice.chunks()}
         .name();
 }
 
@@ -194,7 +194,7 @@ TEST(ClusterSearch, FindsTheBestOfSchedulesByCosts) {
     const ClusterResult result = search_cluster(config);
     Ns best = std::numeric_limits<Ns>::max();
     int by_costs = 0;
-    for (const ClusterChoice& choice : cluster_choices(config)) {
+    for (const PlanChoice& choice : cluster_choices(config)) {
         Notices notices;
         const Report report = predicted_report(make_job(setup_of(config, choice), notices), false);
         by_costs += choice.schedule == "1f1b" ? 0 : 1;
@@ -235,7 +235,7 @@ TEST(ClusterSearch, BoundsEveryPlan) {
         const Config config =
             load(kSmall, {fmt::format("search.schedules={}", schedules), "search.zero=[1, 3]",
                           "search.recompute=[none]", "search.micro_batch_sizes=[1, 4]", "pipeline.effort=0.1"});
-        for (const ClusterChoice& choice : cluster_choices(config)) {
+        for (const PlanChoice& choice : cluster_choices(config)) {
             Notices notices;
             Job job;
             try {
@@ -245,7 +245,7 @@ TEST(ClusterSearch, BoundsEveryPlan) {
             }
             Shape shape;
             shape.devices = choice.degrees.pipeline;
-            shape.stages = choice.stages();
+            shape.stages = choice.stages;
             shape.microbatches = job.setup.pipeline.micro_batches;
             const auto facts = order_facts(schedule_named(choice.schedule), shape, {});
             ASSERT_TRUE(facts) << print(choice);
@@ -320,7 +320,7 @@ TEST(ClusterSearch, TriesOnlyPlansThatTheProgramRuns) {
         for (const ClusterPlan& plan : plans.result.plans)
             EXPECT_FALSE(refusal_of(program, setup_of(config, plan.choice))) << name << print(plan.choice);
         Ns least = std::numeric_limits<Ns>::max();
-        for (const ClusterChoice& choice : cluster_choices(config)) {
+        for (const PlanChoice& choice : cluster_choices(config)) {
             const pw::Setup of_choice = setup_of(config, choice);
             if (refusal_of(program, of_choice))
                 continue;
@@ -400,7 +400,7 @@ training: {precision: bf16, optimizer: adamw}
 search: {mini_batch: 32, tensor: [1, 2], context: [1], micro_batch_sizes: [1]}
 )"));
     ASSERT_TRUE(plans.result.vendor);
-    const ClusterChoice& vendor = plans.result.vendor->choice;
+    const PlanChoice& vendor = plans.result.vendor->choice;
     EXPECT_EQ(vendor.degrees.context, 2);
     EXPECT_EQ(vendor.degrees.data, 8);
     EXPECT_EQ(vendor.degrees.zero, 1);

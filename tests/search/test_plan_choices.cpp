@@ -1,6 +1,6 @@
 // What a choice of the search takes from the config, and which schedules it has.
 #include "schedules/orders/schedule.h"
-#include "search/plans/plan_choice.h"
+#include "search/plans/choice_list.h"
 #include "tests/search/random_problem.h"
 #include "tests/support/refusal.h"
 

@@ -112,9 +112,9 @@ TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
         SCOPED_TRACE(fmt::format("round {}:\n{}", round, drawn.text));
         const Config given = load_config(folder.write("cfg.yaml", drawn.text), {});
         Ns best = std::numeric_limits<Ns>::max(), equal = best;
-        const auto simulate_all = [&](const Config& config, const ClusterChoice& choice) {
+        const auto simulate_all = [&](const Config& config, const PlanChoice& choice) {
             const auto simulate = [&](const std::vector<int>& blocks) {
-                ClusterChoice own = choice;
+                PlanChoice own = choice;
                 own.blocks = blocks;
                 Notices notices;
                 try {
@@ -128,14 +128,14 @@ TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
                 }
             };
             simulate({});
-            if (choice.stages() > 1)
-                for_each_division(config.workload.transformer->layers, choice.stages(), simulate);
+            if (choice.stages > 1)
+                for_each_division(config.workload.transformer->layers, choice.stages, simulate);
         };
         for_each_order(drawn.rows, [&](const std::vector<int>& hosts) {
             Config config = given;
             choose_hosts(config, hosts);
             try {
-                for (const ClusterChoice& choice : cluster_choices(config))
+                for (const PlanChoice& choice : cluster_choices(config))
                     simulate_all(config, choice);
             } catch (const Error&) {  // no choice takes this number of devices
             }

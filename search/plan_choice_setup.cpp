@@ -1,14 +1,15 @@
-// The config of a choice and a split, and their text.
+// The setup of a choice and a split.
 #include "job/plan.h"
-#include "schedules/orders/schedule.h"
-#include "search/plans/plan_choice.h"
-#include "workloads/stages/stage_split.h"
+#include "job/setup/rank_groups.h"
+#include "search/plan_choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace pw {
@@ -78,28 +79,66 @@ void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<i
     list = std::move(chosen);
 }
 
+// Returns the layout in the notation of Megatron-LM, as "Ett|tt|tL".
+std::string layout_of(const std::vector<int>& blocks) {
+    std::vector<std::string> stages;
+    for (const int number : blocks)
+        stages.emplace_back(static_cast<std::size_t>(number), 't');
+    stages.front().insert(0, "E");
+    stages.back() += "L";
+    return fmt::format("{}", fmt::join(stages, "|"));
+}
+
+void choose_degrees(const PlanChoice& choice, Setup& chosen) {
+    if (!choice.hosts.empty())
+        choose_hosts(chosen, choice.hosts);
+    PipelineConfig& pipeline = chosen.pipeline;
+    chosen.parallel.degrees = choice.degrees;
+    chosen.parallel.of_stages = choice.of_stages;
+    pipeline.split = choice.blocks.empty() ? PipelineConfig::Split::Auto : PipelineConfig::Split::Layout;
+    pipeline.cuts.clear();
+    pipeline.lists.clear();
+    pipeline.layout = choice.blocks.empty() ? "" : layout_of(choice.blocks);
+    pipeline.blocks.clear();
+    divide_among_replicas(chosen, std::int64_t{choice.micro_batches} * choice.micro_batch_size * choice.degrees.data);
+    // The file's places of what is chosen no longer hold.
+    std::erase_if(chosen.places, [](const auto& place) {
+        const std::string_view key = place.first;
+        return !key.starts_with("workload") && !key.starts_with("cluster") && !key.starts_with("training");
+    });
+}
+
+void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Setup& chosen) {
+    choose_devices(setup.cluster, choice.devices, chosen.cluster);
+    choose_entries(chosen.run.gpus, setup.cluster.devices.size(), choice.devices);
+    choose_entries(chosen.run.sms, setup.cluster.devices.size(), choice.devices);
+    PipelineConfig& pipeline = chosen.pipeline;
+    pipeline.micro_batches = choice.micro_batches;
+    pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
+    pipeline.recompute.stages.resize(static_cast<std::size_t>(choice.recomputed));
+    std::iota(pipeline.recompute.stages.begin(), pipeline.recompute.stages.end(), 0);
+    pipeline.recompute_layers = choice.layers;
+    pipeline.current_plan.clear();
+    if (schedule_named(setup, choice.schedule).needs_costs)
+        pipeline.effort *= kEffortOfSplit;
+    chosen.places.clear();  // the file's places no longer hold
+}
+
 }  // namespace
 
 Setup setup_of(const Setup& setup, const PlanChoice& choice) {
     Setup chosen = setup;
-    choose_devices(setup.cluster, choice.devices, chosen.cluster);
-    choose_entries(chosen.run.gpus, setup.cluster.devices.size(), choice.devices);
-    choose_entries(chosen.run.sms, setup.cluster.devices.size(), choice.devices);
-    chosen.pipeline.schedule = choice.schedule;
-    chosen.pipeline.stages = choice.stages;
-    chosen.pipeline.micro_batches = choice.micro_batches;
-    chosen.pipeline.micro_batch_size = choice.micro_batch_size;
-    chosen.pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
-    std::vector<int> recomputed(static_cast<std::size_t>(choice.recomputed));
-    std::iota(recomputed.begin(), recomputed.end(), 0);
-    chosen.pipeline.recompute = {.stages = std::move(recomputed), .saved = choice.saved, .ahead = choice.ahead};
-    chosen.pipeline.recompute_layers = choice.layers;
-    chosen.pipeline.current_plan.clear();
-    chosen.pipeline.replicas = choice.replicas;
-    chosen.pipeline.copies = choice.copies;
-    if (schedule_named(setup, choice.schedule).needs_costs)
-        chosen.pipeline.effort *= kEffortOfSplit;
-    chosen.places.clear();  // the file's places no longer hold
+    PipelineConfig& pipeline = chosen.pipeline;
+    pipeline.schedule = choice.schedule;
+    pipeline.stages = choice.stages;
+    pipeline.micro_batch_size = choice.micro_batch_size;
+    pipeline.recompute = {.saved = choice.saved, .ahead = choice.ahead};
+    pipeline.replicas = choice.replicas;
+    pipeline.copies = choice.copies;
+    if (choice.is_of_transformer())
+        choose_degrees(choice, chosen);
+    else
+        choose_devices_and_layers(setup, choice, chosen);
     return chosen;
 }
 
@@ -132,41 +171,6 @@ void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSpl
     if (!starts)
         for (const std::vector<int>& layers : split.layers)
             pipeline.lists.push_back(names_of(layers));
-}
-
-std::string print_variant(const PlanChoice& choice) {
-    std::vector<std::string> parts;
-    if (!choice.replicas.empty() && choice.stages > 1)
-        parts.push_back(fmt::format("replicas {}", fmt::join(choice.replicas, " ")));
-    if (choice.copies > 1)
-        parts.push_back(fmt::format("{} replicas of the pipeline", choice.copies));
-    if (choice.recomputed > 0)
-        parts.push_back(fmt::format("{} of the stages recomputed", choice.recomputed));
-    if (choice.layers.size() > 3)
-        parts.back() += fmt::format(" in {} layers", choice.layers.size());
-    else if (!choice.layers.empty())
-        parts.back() += fmt::format(" in {}", fmt::join(choice.layers, " "));
-    if (choice.saved > 0)
-        parts.push_back(
-            fmt::format("{} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es"));
-    if (choice.ahead == Recomputation::kByCosts)
-        parts.emplace_back("in idle time");
-    else if (choice.ahead > 0)
-        parts.push_back(fmt::format("{} recomputed ahead", choice.ahead));
-    return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-std::string print(const PlanChoice& choice) {
-    std::string text =
-        choice.is_data_parallel()
-            ? fmt::format("data parallel on {} devices, {} micro-batches of {}, {}", choice.devices.size(),
-                          choice.micro_batches, choice.micro_batch_size, choice.schedule)
-            : fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
-                          choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
-                          choice.micro_batches, choice.micro_batch_size);
-    if (const std::string variant = print_variant(choice); !variant.empty())
-        text += ", " + variant;
-    return text;
 }
 
 }  // namespace pw

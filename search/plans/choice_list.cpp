@@ -1,4 +1,4 @@
-#include "search/plans/plan_choice.h"
+#include "search/plans/choice_list.h"
 
 #include "job/plan.h"
 #include "job/settings.h"
@@ -279,36 +279,6 @@ private:
 }
 
 }  // namespace
-
-std::vector<std::string> searched_schedules(const SearchSetup& setup) {
-    const std::vector<std::string>& asked = setup.search.schedules;
-    const bool all = searches_all_schedules(setup.search), usual = asked.empty() && searches_cluster(setup);
-    if (asked.empty() && !usual)
-        return {setup.pipeline.schedule};
-    if (!all && !usual)
-        return asked;
-    std::vector<std::string> names;
-    for (const Schedule& schedule : schedules())
-        // others train differently, or not at all, or need slices of micro-batches
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
-            names.emplace_back(schedule.name);
-    return names;
-}
-
-const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name) {
-    try {
-        const Schedule& schedule = schedule_named(setup, name);
-        if (schedule.cuts_sequences)
-            fail(
-                "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
-                "search with another schedule, such as 1f1b",
-                schedule.name);
-        return schedule;
-    } catch (const Error& error) {
-        fail_at(setup, setup.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
-                "search takes schedules by name: `pipewright list schedules`");
-    }
-}
 
 Choices choices_of(const SearchSetup& setup, int layers, const ChoiceLimits& limits) {
     ChoiceList list(setup, limits);

@@ -1,0 +1,145 @@
+#include "search/plan_choice.h"
+
+#include "job/settings.h"
+#include "workloads/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace pw {
+
+namespace {
+
+// Returns the numbers as "2 x 38, 3, 1".
+std::string print_blocks(const std::vector<int>& blocks) {
+    std::vector<std::string> parts;
+    for (auto at = blocks.begin(); at != blocks.end();) {
+        const auto end = std::find_if(at, blocks.end(), [&](int number) { return number != *at; });
+        parts.push_back(end - at > 1 ? fmt::format("{} x {}", *at, end - at) : std::to_string(*at));
+        at = end;
+    }
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+// Returns the numbers as "[2-3, 0-1]".
+std::string print_hosts(const std::vector<int>& hosts) {
+    std::vector<std::string> parts;
+    for (std::size_t first = 0, end = 0; first < hosts.size(); first = end) {
+        for (end = first + 1; end < hosts.size() && hosts[end] == hosts[end - 1] + 1;)
+            ++end;
+        parts.push_back(end - first > 1 ? fmt::format("{}-{}", hosts[first], hosts[end - 1])
+                                        : std::to_string(hosts[first]));
+    }
+    return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+// Returns what all stages have, or what the devices of the pipeline have, as "4|2".
+template <class Print>
+std::string print_of_stages(const PlanChoice& choice, Print print) {
+    std::vector<std::string> values;
+    for (const Parallel& own : choice.of_stages)
+        values.push_back(print(own));
+    const bool differ = std::ranges::any_of(values, [&](const std::string& value) { return value != values.front(); });
+    return differ ? fmt::format("{}", fmt::join(values, "|")) : print(choice.degrees);
+}
+
+}  // namespace
+
+std::vector<std::string> searched_schedules(const SearchSetup& setup) {
+    const std::vector<std::string>& asked = setup.search.schedules;
+    const bool all = searches_all_schedules(setup.search), usual = asked.empty() && searches_cluster(setup);
+    if (asked.empty() && !usual)
+        return {setup.pipeline.schedule};
+    if (!all && !usual)
+        return asked;
+    std::vector<std::string> names;
+    for (const Schedule& schedule : schedules())
+        // others train differently, or not at all, or need slices of micro-batches
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
+            names.emplace_back(schedule.name);
+    return names;
+}
+
+const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name) {
+    try {
+        const Schedule& schedule = schedule_named(setup, name);
+        if (schedule.cuts_sequences)
+            fail(
+                "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
+                "search with another schedule, such as 1f1b",
+                schedule.name);
+        return schedule;
+    } catch (const Error& error) {
+        fail_at(setup, setup.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
+                "search takes schedules by name: `pipewright list schedules`");
+    }
+}
+
+std::string print_degree(const PlanChoice& choice, int Parallel::*degree) {
+    return print_of_stages(choice, [&](const Parallel& own) { return std::to_string(own.*degree); });
+}
+
+std::string print_recomputed(const PlanChoice& choice) {
+    return print_of_stages(choice, [](const Parallel& own) { return std::string(name_of(own.recompute)); });
+}
+
+namespace {
+
+std::string print_of_transformer(const PlanChoice& choice) {
+    const Parallel& own = choice.degrees;
+    std::string text = fmt::format("{}, tensor {}, pipeline {}", choice.schedule,
+                                   print_degree(choice, &Parallel::tensor), own.pipeline);
+    if (choice.chunks() > 1)
+        text += fmt::format(" x {} stages", choice.chunks());
+    text += fmt::format(", context {}", print_degree(choice, &Parallel::context));
+    if (own.expert > 1)
+        text += fmt::format(", expert {}", own.expert);
+    text += fmt::format(", data {}, micro-batches of {}, zero {}, recompute {}", own.data, choice.micro_batch_size,
+                        print_degree(choice, &Parallel::zero), print_recomputed(choice));
+    if (!choice.blocks.empty())
+        text += ", blocks " + print_blocks(choice.blocks);
+    return choice.hosts.empty() ? text : text + ", hosts " + print_hosts(choice.hosts);
+}
+
+}  // namespace
+
+std::string print_variant(const PlanChoice& choice) {
+    std::vector<std::string> parts;
+    if (!choice.replicas.empty() && choice.stages > 1)
+        parts.push_back(fmt::format("replicas {}", fmt::join(choice.replicas, " ")));
+    if (choice.copies > 1)
+        parts.push_back(fmt::format("{} replicas of the pipeline", choice.copies));
+    if (choice.recomputed > 0)
+        parts.push_back(fmt::format("{} of the stages recomputed", choice.recomputed));
+    if (choice.layers.size() > 3)
+        parts.back() += fmt::format(" in {} layers", choice.layers.size());
+    else if (!choice.layers.empty())
+        parts.back() += fmt::format(" in {}", fmt::join(choice.layers, " "));
+    if (choice.saved > 0)
+        parts.push_back(
+            fmt::format("{} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es"));
+    if (choice.ahead == Recomputation::kByCosts)
+        parts.emplace_back("in idle time");
+    else if (choice.ahead > 0)
+        parts.push_back(fmt::format("{} recomputed ahead", choice.ahead));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string print(const PlanChoice& choice) {
+    if (choice.is_of_transformer())
+        return print_of_transformer(choice);
+    std::string text =
+        choice.is_data_parallel()
+            ? fmt::format("data parallel on {} devices, {} micro-batches of {}, {}", choice.devices.size(),
+                          choice.micro_batches, choice.micro_batch_size, choice.schedule)
+            : fmt::format("{}, {} stage{} on {} device{}, {} micro-batches of {}", choice.schedule, choice.stages,
+                          choice.stages == 1 ? "" : "s", choice.devices.size(), choice.devices.size() == 1 ? "" : "s",
+                          choice.micro_batches, choice.micro_batch_size);
+    if (const std::string variant = print_variant(choice); !variant.empty())
+        text += ", " + variant;
+    return text;
+}
+
+}  // namespace pw
