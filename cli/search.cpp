@@ -12,7 +12,6 @@
 #include "job/idle_keys.h"
 #include "job/launched_ranks.h"
 #include "job/settings.h"
-#include "report/cluster_plans.h"
 #include "report/notes.h"
 #include "report/origins.h"
 #include "report/partition_search.h"
@@ -55,6 +54,8 @@ struct SearchArguments {
     bool prints_text() const { return !json && csv != "-"; }
 };
 
+int cores_of_machine() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -75,13 +76,16 @@ void end_soon_on_signals() {
 
 bool is_stopped_by_signal() { return stopped_by_signal != 0; }
 
-MakespanLimits limits_of(const SearchArguments& arguments, double seconds_gone) {
-    MakespanLimits limits;
+PlanLimits limits_of(const Config& config, const SearchArguments& arguments, const ComputingRanks& ranks,
+                     double seconds_gone) {
+    PlanLimits limits;
     if (arguments.time_limit > 0)
         limits.seconds = std::max(0.0, arguments.time_limit - seconds_gone);
-    limits.threads =
-        arguments.threads > 0 ? arguments.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    limits.should_stop = is_stopped_by_signal;
+    limits.threads = arguments.threads > 0 ? arguments.threads : ranks.cores;
+    limits.exact = static_cast<std::size_t>(arguments.top);
+    limits.should_stop = [&] { return is_stopped_by_signal() || (ranks.has_failed && ranks.has_failed()); };
+    limits.team = {ranks.rank, ranks.size, ranks.exchange};
+    limits.refusal = refusal_of_plans(config);
     return limits;
 }
 
@@ -109,10 +113,10 @@ Bytes memory_limit_of(const SearchArguments& arguments) {
     if (result.stop == SearchStop::Caller)
         fail_with(ExitCode::RunFailed,
                   "the search was stopped by a signal before any plan was tried\n  help: let it search longer, or "
-                  "search fewer micro-batches (larger search.micro_batch_sizes)");
+                  "list fewer values in the block search");
     fail_with(ExitCode::RunFailed,
-              "the time limit of {:g} s ended before any plan was tried\n  help: raise --time-limit, or search fewer "
-              "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers",
+              "the time limit of {:g} s ended before any plan was tried\n  help: raise --time-limit, or list "
+              "fewer values in the block search, larger search.micro_batch_sizes or a model with fewer layers",
               arguments.time_limit);
 }
 
@@ -197,16 +201,14 @@ void within_memory(Bytes memory, Search search) {
 }
 
 // Refuses a row that the table does not have.
-template <class Found>
-void check_row(const Found& search, const SearchArguments& arguments) {
+void check_row(const PlanSearch& search, const SearchArguments& arguments) {
     const std::size_t rows = rows_of(search, static_cast<std::size_t>(arguments.top));
     if (static_cast<std::size_t>(arguments.row) > rows)
         fail("--row is {}, but the table has {} row{}\n  help: write a row of the table, or raise --top", arguments.row,
              rows, rows == 1 ? "" : "s");
 }
 
-template <class Found>
-void write_found(const Found& search, const Config& config, const SearchArguments& arguments) {
+void write_found(const PlanSearch& search, const Config& config, const SearchArguments& arguments) {
     check_row(search, arguments);
     const auto row = static_cast<std::size_t>(arguments.row);
     Outputs outputs;
@@ -239,20 +241,23 @@ void write_found(const Found& search, const Config& config, const SearchArgument
         print_result("next: pipewright {}\n", next_command(written, config, arguments.output));
 }
 
-void search_makespan(const Config& config, const SearchArguments& arguments) {
+void search_for_plan(const ComputingRanks& ranks, const Config& config, const SearchArguments& arguments) {
     const auto start = std::chrono::steady_clock::now();
-    const Bytes memory = memory_limit_of(arguments);
+    const Bytes memory = memory_limit_of(arguments) / (arguments.memory_limit.empty() ? ranks.on_host : 1);
     SearchProblem problem = posed_search(config);
     SearchResult result;
     std::optional<FoundPlan> other_cuts;
     {
         SearchLine line(is_stopped_by_signal);
-        const MakespanLimits limits = limits_of(arguments, seconds_since(start));
+        const PlanLimits limits = limits_of(config, arguments, ranks, seconds_since(start));
+        const SearchProgress progress = [&](const std::string& state) { line.show(state); };
         within_memory(memory, [&] {
-            result = search_plans(problem, limits, [&](const std::string& state) { line.show(state); });
+            result = search_plans(problem, limits, is_first_rank() ? progress : nullptr);
             other_cuts = plan_of_other_cuts(problem, result, limits);
         });
     }
+    if (!is_first_rank())
+        return;
     PlanSearch search = found_plans(std::move(problem), std::move(result));
     search.other_cuts = std::move(other_cuts);
     search.seconds = seconds_since(start);
@@ -264,51 +269,6 @@ void search_makespan(const Config& config, const SearchArguments& arguments) {
     require_plan(search);
     write_found(search, config, arguments);
     print_notes(notes_on_costs(*search.best, config.search.micro_batch_sizes));
-}
-
-ClusterLimits cluster_limits_of(const Config& config, const SearchArguments& arguments, double seconds_gone,
-                                const ComputingRanks& ranks) {
-    const MakespanLimits limits = limits_of(arguments, seconds_gone);
-    return {.seconds = limits.seconds,
-            .threads = arguments.threads > 0 ? arguments.threads : ranks.cores,
-            .exact = static_cast<std::size_t>(arguments.top),
-            .should_stop = [&] { return is_stopped_by_signal() || (ranks.has_failed && ranks.has_failed()); },
-            .team = {ranks.rank, ranks.size, ranks.exchange},
-            .refusal = refusal_of_plans(config)};
-}
-
-[[noreturn]] void fail_without_cluster_plan() {
-    fail_with(ExitCode::RunFailed,
-              "the search ended before any plan was tried\n  help: raise --time-limit or --memory-limit, or list "
-              "fewer values in the block search");
-}
-
-void search_cluster_on(const ComputingRanks& ranks, const Config& config, const SearchArguments& arguments) {
-    const auto start = std::chrono::steady_clock::now();
-    const Bytes memory = memory_limit_of(arguments) / (arguments.memory_limit.empty() ? ranks.on_host : 1);
-    ClusterResult result;
-    {
-        SearchLine line(is_stopped_by_signal);
-        const ClusterLimits limits = cluster_limits_of(config, arguments, seconds_since(start), ranks);
-        SearchProgress progress = [&](const std::string& state) { line.show(state); };
-        within_memory(memory, [&] { result = search_cluster(config, limits, is_first_rank() ? progress : nullptr); });
-    }
-    if (!is_first_rank())
-        return;
-    ClusterPlans plans = found_cluster_plans(config, std::move(result));
-    plans.seconds = seconds_since(start);
-    if (plans.result.left_out > 0)
-        print_note(
-            fmt::format("{} choices needed more than {} of memory and were left out: raise --memory-limit or "
-                        "lower --threads",
-                        plans.result.left_out, print_bytes(memory)));
-    if (arguments.json)
-        print_json(to_json(plans));
-    if (ended_without_a_plan(plans))
-        fail_without_cluster_plan();
-    require_plan(plans);
-    write_found(plans, config, arguments);
-    print_notes(notes_on_costs(*plans.best));
 }
 
 void write_partition(const PartitionSearch& search, const SearchArguments& arguments) {
@@ -362,11 +322,11 @@ void search_config(const SearchArguments& arguments) {
     at_its_place(config, [&] {
         if (searches_cluster(config))
             with_computing_ranks(config.run.timeout,
-                                 [&](const ComputingRanks& ranks) { search_cluster_on(ranks, config, arguments); });
+                                 [&](const ComputingRanks& ranks) { search_for_plan(ranks, config, arguments); });
         else if (!is_first_rank())
             return;
         else if (config.search.objective == SearchConfig::Objective::Makespan)
-            search_makespan(config, arguments);
+            search_for_plan({.cores = cores_of_machine()}, config, arguments);
         else
             search_objective(config, arguments);
         for (const IdleKey& key : idle_keys_of_search(config))

@@ -3,7 +3,6 @@
 #include "exec/execute.h"
 #include "job/idle_keys.h"
 #include "job/settings.h"
-#include "report/cluster_plans.h"
 #include "report/comparison.h"
 #include "report/measure.h"
 #include "report/notes.h"
@@ -52,38 +51,21 @@ void add_report(Outcome& outcome, Report report) {
     outcome.text = [shared](std::size_t) { return to_text(*shared); };
 }
 
-// `shared` has functions to_text(value, most), best_config_yaml(value, file) and chart_of(value).
-template <class Found>
-Outcome outcome_of_plans(std::shared_ptr<const Found> shared, Notices notes) {
-    Outcome outcome = outcome_of(shared, std::move(notes));
-    if (ended_without_a_plan(*shared))
+Outcome searched_plan(const Config& config, const SearchEffort& effort, const Hooks& hooks) {
+    PlanLimits limits;
+    limits.seconds = effort.seconds.value_or(limits.seconds);
+    limits.threads = threads_or_cores(effort.threads);
+    const auto found = std::make_shared<const PlanSearch>(search_best_plan(config, limits, hooks));
+    Outcome outcome = outcome_of(found, found->result.notes);
+    if (ended_without_a_plan(*found))
         fail_with(ExitCode::RunFailed,
                   "the search ended before any plan was tried\n  help: give it more time (time_limit), or search fewer "
                   "micro-batches (larger search.micro_batch_sizes) or a model with fewer layers");
-    require_plan(*shared);
-    outcome.text = [shared](std::size_t most) { return to_text(*shared, most); };
-    outcome.config = [shared](const std::string& file) { return best_config_yaml(*shared, file); };
-    outcome.chart = [shared] { return chart_of(*shared); };
-    return outcome;
-}
-
-Outcome searched_plan(const Config& config, const SearchEffort& effort, const Hooks& hooks) {
-    MakespanLimits limits;
-    limits.seconds = effort.seconds.value_or(limits.seconds);
-    limits.threads = threads_or_cores(effort.threads);
-    auto found = std::make_shared<const PlanSearch>(search_best_plan(config, limits, hooks));
-    Outcome outcome = outcome_of_plans(found, found->result.notes);
+    require_plan(*found);
+    outcome.text = [found](std::size_t most) { return to_text(*found, most); };
+    outcome.config = [found](const std::string& file) { return best_config_yaml(*found, file); };
+    outcome.chart = [found] { return chart_of(*found); };
     add(outcome.notes, notes_on_costs(*found->best, config.search.micro_batch_sizes));
-    return outcome;
-}
-
-Outcome searched_cluster(const Config& config, const SearchEffort& effort, const Hooks& hooks) {
-    ClusterLimits limits;
-    limits.seconds = effort.seconds.value_or(limits.seconds);
-    limits.threads = threads_or_cores(effort.threads);
-    auto found = std::make_shared<const ClusterPlans>(search_best_cluster_plan(config, limits, hooks));
-    Outcome outcome = outcome_of_plans(found, {});
-    add(outcome.notes, notes_on_costs(*found->best));
     return outcome;
 }
 
@@ -196,9 +178,8 @@ Outcome searched(const ConfigSource& source, const SearchEffort& effort, const H
     const Config config = source.load_with({});
     return at_its_place(config, [&] {
         const bool for_makespan = config.search.objective == SearchConfig::Objective::Makespan;
-        Outcome outcome = searches_cluster(config) ? searched_cluster(config, effort, hooks)
-                          : for_makespan           ? searched_plan(config, effort, hooks)
-                                                   : searched_partition(config, effort, hooks);
+        Outcome outcome = searches_cluster(config) || for_makespan ? searched_plan(config, effort, hooks)
+                                                                   : searched_partition(config, effort, hooks);
         for (const IdleKey& key : idle_keys_of_search(config))
             outcome.notes.push_back(print(key));
         return outcome;

@@ -3,7 +3,8 @@
 #include "job/build.h"
 #include "job/cost_source.h"
 #include "job/plan.h"
-#include "report/predict.h"
+#include "report/search_words.h"
+#include "report/training_arguments.h"
 #include "schedules/orders/schedule.h"
 #include "workloads/error.h"
 #include "workloads/models/blocks.h"
@@ -57,13 +58,27 @@ bool begin_at(const StageSplit& split, const CutPlaces& blocks) {
 }  // namespace
 
 SearchProblem posed_search(const SearchSetup& setup) {
+    if (searches_cluster(setup))
+        return {setup};
     refuse_uniform(setup);
     return problem_of(setup, build_model(setup));
 }
 
+std::function<std::string(const Setup&)> refusal_of_plans(const SearchSetup& setup) {
+    const std::optional<Program> program = setup.search.program;
+    if (!program)
+        return {};
+    return [program](const Setup& of_plan) {
+        const std::optional<Refusal> refusal = refusal_of(*program, of_plan);
+        return refusal ? fmt::format("{} ({})", refusal->fact, refusal->help) : "";
+    };
+}
+
 PlanSearch found_plans(SearchProblem problem, SearchResult result) {
     PlanSearch search{std::move(problem), std::move(result)};
-    if (const FoundPlan* best = search.result.best()) {
+    if (const FoundPlan* best = search.result.best(); best != nullptr && best->choice.is_of_transformer()) {
+        search.best = quiet_job_of(search, *best);
+    } else if (best != nullptr) {
         search.best = make_job(setup_of(search.problem, *best), best->plan.get(), search.result.notes);
         note_limits_of_best(search.problem.setup, search.result);
     }
@@ -71,10 +86,11 @@ PlanSearch found_plans(SearchProblem problem, SearchResult result) {
 }
 
 std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const SearchResult& result,
-                                            MakespanLimits limits) {
+                                            PlanLimits limits) {
     using CutAt = PipelineConfig::CutAt;
     const FoundPlan* best = result.best();
-    if (best == nullptr || best->choice.stages == 1 || result.stop != SearchStop::None)
+    if (best == nullptr || best->choice.is_of_transformer() || best->choice.stages == 1 ||
+        result.stop != SearchStop::None)
         return std::nullopt;
     const CutPlaces blocks = starts_of_blocks(problem.model.layers);
     const bool are_whole = problem.setup.pipeline.cut_at == CutAt::Blocks;
@@ -90,11 +106,12 @@ std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const 
     return found.best() == nullptr ? std::nullopt : std::optional(*found.best());
 }
 
-PlanSearch search_best_plan(const SearchSetup& setup, MakespanLimits limits, const Hooks& hooks) {
+PlanSearch search_best_plan(const SearchSetup& setup, PlanLimits limits, const Hooks& hooks) {
     const auto start = std::chrono::steady_clock::now();
     SearchProblem problem = posed_search(setup);
     if (hooks.should_stop)
         limits.should_stop = hooks.should_stop;
+    limits.refusal = refusal_of_plans(setup);
     SearchResult result = search_plans(problem, limits, [&](const std::string& state) { hooks.show(state); });
     std::optional<FoundPlan> other_cuts = plan_of_other_cuts(problem, result, limits);
     PlanSearch search = found_plans(std::move(problem), std::move(result));
@@ -104,28 +121,12 @@ PlanSearch search_best_plan(const SearchSetup& setup, MakespanLimits limits, con
 }
 
 bool ended_without_a_plan(const PlanSearch& search) {
-    return search.result.plans.empty() && search.result.stop != SearchStop::None;
+    return search.result.plans.empty() && !search.result.shortage && search.result.stop != SearchStop::None;
 }
 
 void require_plan(const PlanSearch& search) {
-    const SearchResult& result = search.result;
-    if (search.best)
-        return;
-    if (!result.shortage)
-        fail_with(ExitCode::Infeasible,
-                  "no schedule of the search can use any of the splits that were tried\n  help: search "
-                  "other schedules (search.schedules) or numbers of stages (search.stages)");
-    const Shortage& shortage = *result.shortage;
-    fail_with(ExitCode::Infeasible,
-              "{}{}: in the closest one the device of stage {} needs {} ({} bytes) but has {} ({} bytes)\n  "
-              "help: raise cluster.memory, or search smaller micro-batches (search.micro_batch_sizes), other schedules "
-              "(search.schedules) or recomputation (search.recompute: auto)",
-              result.none_fits ? "no plan fits" : "no plan was found that fits",
-              result.stop == SearchStop::Time     ? " before the time limit"
-              : result.stop == SearchStop::Memory ? " within the memory limit"
-                                                  : "",
-              shortage.stage, print_bytes_as(shortage.needs, shortage.has), shortage.needs,
-              print_bytes_as(shortage.has, shortage.has), shortage.has);
+    if (!search.best)
+        words_of(search).refuse(search);
 }
 
 }  // namespace pw

@@ -9,6 +9,7 @@
 #include "viz/plot.h"
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ namespace pw {
 // Returns the problem that a setup poses. Throws Error (BadInput) at the key whose value cannot be used, and for a
 // workload without layers.
 SearchProblem posed_search(const SearchSetup& setup);
+// Returns why search.program cannot run a plan with a setup, as the limits of a search take it; null without
+// search.program.
+std::function<std::string(const Setup&)> refusal_of_plans(const SearchSetup& setup);
 
 struct PlanSearch {
     SearchProblem problem;
@@ -29,11 +33,11 @@ struct PlanSearch {
 };
 // Searches for `PlanSearch::other_cuts`, with a tenth of the usual effort.
 std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const SearchResult& result,
-                                            MakespanLimits limits);
+                                            PlanLimits limits);
 // Makes the job of the best plan that was found.
 PlanSearch found_plans(SearchProblem problem, SearchResult result);
 // Does all three: poses the problem, searches, and makes the job. The limits ask `hooks` whether to stop.
-PlanSearch search_best_plan(const SearchSetup& setup, MakespanLimits limits = {}, const Hooks& hooks = {});
+PlanSearch search_best_plan(const SearchSetup& setup, PlanLimits limits = {}, const Hooks& hooks = {});
 
 // Returns whether a limit or the caller ended the search before any plan was tried.
 bool ended_without_a_plan(const PlanSearch& search);
@@ -41,8 +45,9 @@ bool ended_without_a_plan(const PlanSearch& search);
 void require_plan(const PlanSearch& search);
 
 Json to_json(const PlanSearch& search);
-// Returns the best plans of at most `most` kinds, schedule and number of stages, as a table, each plan once and data
-// parallelism once, and the stages of the best one. There must be one.
+// Returns the best plans of at most `most` kinds as a table, and more about the best one. There must be one. The kind
+// of a plan of a layer graph is its schedule and number of stages, where data parallelism is one kind; of a
+// transformer, its degrees.
 std::string to_text(const PlanSearch& search, std::size_t most);
 // Returns the number of rows of a table with at most `most` plans.
 std::size_t rows_of(const PlanSearch& search, std::size_t most);
@@ -54,13 +59,7 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file, 
 // Returns reserved memory against step time of the plans, with the Pareto front.
 Chart chart_of(const PlanSearch& search);
 
-// What the reports of all searches for plans share.
-
 const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped it
-// Returns the memory that all devices have if it is the same and limited; else kUnlimited.
-Bytes common_limit(const std::vector<DeviceConfig>& devices);
-// Returns the words on a row that is not the first, in the comments of its config.
-std::string place_of_row(std::size_t row, Ns best);
 // Returns a setup as YAML for `file`, relative to which its paths are written, without blocks of defaults. Without a
 // file its paths are whole.
 std::string yaml_for(const Setup& setup, const std::string& file);

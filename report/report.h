@@ -6,7 +6,7 @@
 #include "report/json.h"
 #include "report/order_gap.h"
 #include "schedules/trace/trace.h"
-#include "search/clusters/step_parts.h"
+#include "search/step_parts.h"
 #include "sim/metrics.h"
 #include "workloads/transformers/pass_parts.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "report/json.h"
-#include "search/clusters/step_parts.h"
+#include "search/step_parts.h"
 
 #include <string>
 #include <vector>

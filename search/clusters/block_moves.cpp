@@ -15,19 +15,19 @@ constexpr std::size_t kMovesAtOnce = 8;
 constexpr int kMostMoves = 8;
 
 // A plan that does not fit is the nearer one if it is smaller.
-bool is_nearer(const ClusterPlan& a, const ClusterPlan& b) {
+bool is_nearer(const FoundPlan& a, const FoundPlan& b) {
     return a.fits || b.fits ? is_better(a, b) : a.most_reserved() < b.most_reserved();
 }
 
-bool refuses(const PlanChoice& choice, const SearchSetup& setup, const ClusterLimits& limits) {
+bool refuses(const PlanChoice& choice, const SearchSetup& setup, const PlanLimits& limits) {
     return limits.refusal && !limits.refusal(setup_of(setup, choice)).empty();
 }
 
 }  // namespace
 
-std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const PlanChoice*>& equal,
-                                                       const SearchSetup& setup, const ClusterLimits& limits,
-                                                       const Deadline& deadline) {
+std::vector<std::optional<FoundPlan>> balanced_plans(const std::vector<const PlanChoice*>& equal,
+                                                     const SearchSetup& setup, const PlanLimits& limits,
+                                                     const Deadline& deadline) {
     std::vector<PlanChoice> balanced;
     std::vector<std::size_t> places;
     for (std::size_t place = 0; place < equal.size(); ++place) {
@@ -41,21 +41,20 @@ std::vector<std::optional<ClusterPlan>> balanced_plans(const std::vector<const P
     std::vector<const PlanChoice*> tried;
     for (const PlanChoice& choice : balanced)
         tried.push_back(&choice);
-    std::vector<std::optional<ClusterPlan>> plans(equal.size());
+    std::vector<std::optional<FoundPlan>> plans(equal.size());
     std::vector<Attempt> attempts = attempts_at(tried, setup, limits, deadline);
     for (std::size_t k = 0; k < attempts.size(); ++k)
         plans[places[k]] = std::move(attempts[k].plan);
     return plans;
 }
 
-ClusterPlan with_moved_blocks(ClusterPlan balanced, const ChoiceBounds& bounds, const SearchSetup& setup,
-                              const ClusterLimits& limits, const Deadline& deadline,
-                              const std::function<bool()>& is_over) {
-    ClusterPlan best = std::move(balanced);
+FoundPlan with_moved_blocks(FoundPlan balanced, const ChoiceBounds& bounds, const SearchSetup& setup,
+                            const PlanLimits& limits, const Deadline& deadline, const std::function<bool()>& is_over) {
+    FoundPlan best = std::move(balanced);
     if (!best.fits && bounds.fits) {
         PlanChoice even = best.choice;
         even.blocks = even_blocks(setup.workload.transformer->layers, even.stages);
-        if (std::optional<ClusterPlan> plan = attempts_at({&even}, setup, limits, deadline).front().plan)
+        if (std::optional<FoundPlan> plan = attempts_at({&even}, setup, limits, deadline).front().plan)
             best = std::move(*plan);
     }
     for (int moves = 0; moves < kMostMoves && !is_over(); ++moves) {

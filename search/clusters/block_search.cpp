@@ -23,8 +23,8 @@ constexpr std::size_t kMostBalancedByCosts = 4;  // choices by costs whose block
 constexpr std::size_t kMostBalanced = 512;       // choices of which the best ones are those
 
 // Returns whether the plan of this choice, with equal numbers of blocks, is known and no worse.
-bool has_better(const std::vector<ClusterPlan>& plans, const PlanChoice& choice, const ClusterPlan& plan) {
-    const auto equal = std::ranges::find(plans, choice, &ClusterPlan::choice);
+bool has_better(const std::vector<FoundPlan>& plans, const PlanChoice& choice, const FoundPlan& plan) {
+    const auto equal = std::ranges::find(plans, choice, &FoundPlan::choice);
     return equal != plans.end() && !is_better(plan, *equal);
 }
 
@@ -48,14 +48,14 @@ public:
             return !are_alike && !kinds.emplace(degrees_key(choice), choice.schedule, choice.stages).second;
         });
         order.resize(std::min(order.size(), are_alike ? kMostMoved : kMostBalanced));
-        std::vector<std::pair<std::size_t, ClusterPlan>> starts = balanced(order);
+        std::vector<std::pair<std::size_t, FoundPlan>> starts = balanced(order);
         starts.resize(std::min(starts.size(), kMostMoved));
         std::size_t moved = 0;
         for (auto& [index, start] : starts) {
             if (state_.bounds[index].least_moved >= state_.limit_of(1) || state_.is_over())
                 continue;
-            ClusterPlan plan = with_moved_blocks(std::move(start), state_.bounds[index], state_.setup, state_.limits,
-                                                 state_.deadline, [&] { return state_.is_over(); });
+            FoundPlan plan = with_moved_blocks(std::move(start), state_.bounds[index], state_.setup, state_.limits,
+                                               state_.deadline, [&] { return state_.is_over(); });
             if (plan.fits && !has_better(state_.result.plans, state_.choices[index], plan))
                 state_.add(std::move(plan));
             state_.show("splits", ++moved, starts.size());
@@ -82,7 +82,7 @@ private:
         std::vector<std::size_t> tried;
         for (const std::size_t index : order)
             if (tried.size() < kMostBalancedByCosts &&
-                std::ranges::find(state_.result.plans, state_.choices[index], &ClusterPlan::choice) !=
+                std::ranges::find(state_.result.plans, state_.choices[index], &FoundPlan::choice) !=
                     state_.result.plans.end())
                 tried.push_back(index);
         for (auto& [index, plan] : balanced(tried))
@@ -131,7 +131,7 @@ private:
                 tried.push_back(&choice);
             std::vector<Attempt> attempts = attempts_at(tried, state_.setup, state_.limits, state_.deadline);
             for (std::size_t k = 0; k < attempts.size(); ++k)
-                if (std::optional<ClusterPlan>& plan = attempts[k].plan; plan && plan->fits) {
+                if (std::optional<FoundPlan>& plan = attempts[k].plan; plan && plan->fits) {
                     check_lower_bound(least[k], plan->step_time, print(plan->choice));
                     if (plan->step_time < state_.limit_of(1))
                         state_.add(std::move(*plan));
@@ -145,14 +145,14 @@ private:
 
     // Returns the plans of choices with balanced numbers of blocks, the best one first. Lists all that fit but the ones
     // whose blocks are moved.
-    std::vector<std::pair<std::size_t, ClusterPlan>> balanced(const std::vector<std::size_t>& order) {
-        std::vector<std::pair<std::size_t, ClusterPlan>> plans;
+    std::vector<std::pair<std::size_t, FoundPlan>> balanced(const std::vector<std::size_t>& order) {
+        std::vector<std::pair<std::size_t, FoundPlan>> plans;
         for (std::size_t next = 0; next < order.size() && !state_.is_over();) {
             const std::size_t first = next;
             std::vector<const PlanChoice*> batch;
             for (; next < order.size() && batch.size() < kPlansAtOnce; ++next)
                 batch.push_back(&state_.choices[order[next]]);
-            std::vector<std::optional<ClusterPlan>> found =
+            std::vector<std::optional<FoundPlan>> found =
                 balanced_plans(batch, state_.setup, state_.limits, state_.deadline);
             for (std::size_t k = 0; k < found.size(); ++k)
                 if (found[k]) {

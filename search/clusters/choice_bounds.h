@@ -1,9 +1,9 @@
 // Bounds on all choices of a search for a cluster.
 #pragma once
 
-#include "search/clusters/search_team.h"
 #include "search/partition.h"
 #include "search/plan_choice.h"
+#include "search/search_team.h"
 
 #include <cstddef>
 #include <functional>

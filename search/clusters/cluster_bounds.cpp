@@ -3,7 +3,7 @@
 #include "schedules/memory/limits.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
-#include "search/plans/plan_bound.h"
+#include "search/exposed_work.h"
 #include "workloads/error.h"
 
 #include <algorithm>

@@ -47,14 +47,14 @@ std::size_t stride_of(std::size_t count) {
 std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indices,
                                             const std::vector<PlanChoice>& choices,
                                             const std::vector<ChoiceBounds>& bounds,
-                                            const std::vector<ClusterPlan>& plans) {
+                                            const std::vector<FoundPlan>& plans) {
     const auto without_schedule = [](PlanChoice choice) {
         choice.schedule.clear();
         choice.stages = choice.degrees.pipeline;
         return print(choice);
     };
     std::map<std::string, Ns> best_of;
-    for (const ClusterPlan& plan : plans) {
+    for (const FoundPlan& plan : plans) {
         Ns& best = best_of.try_emplace(without_schedule(plan.choice), kNoPlan).first->second;
         best = std::min(best, plan.step_time);
     }
@@ -84,10 +84,10 @@ std::vector<std::size_t> next_batch(const std::vector<std::size_t>& order, std::
 
 class ClusterSearcher {
 public:
-    ClusterSearcher(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress)
+    ClusterSearcher(const SearchSetup& setup, const PlanLimits& limits, const SearchProgress& progress)
         : state_(setup, limits, progress), end_of_bounds_(limits.seconds * kShareOfBounds, 1, limits.should_stop) {}
 
-    ClusterResult run() {
+    SearchResult run() {
         simulate_recipe();
         make_bounds();
         simulate_best_first();
@@ -243,7 +243,7 @@ private:
         order.resize(std::min(order.size(), kPlansAtOnce));
         if (state_.stop == SearchStop::None)
             simulate(order);
-        for (const ClusterPlan& plan : state_.result.plans) {
+        for (const FoundPlan& plan : state_.result.plans) {
             const std::vector<DeviceConfig> devices = setup_of(state_.setup, plan.choice).cluster.devices;
             const Shortage worst = worst_of(plan.reserved, devices);
             if (!state_.result.shortage ||
@@ -276,8 +276,8 @@ private:
 
 namespace {
 
-void add(ClusterResult& result, ClusterResult&& found, const std::vector<int>& hosts) {
-    for (ClusterPlan& plan : found.plans)
+void add(SearchResult& result, SearchResult&& found, const std::vector<int>& hosts) {
+    for (FoundPlan& plan : found.plans)
         if (plan.fits) {
             plan.choice.hosts = hosts;
             result.plans.push_back(std::move(plan));
@@ -287,23 +287,23 @@ void add(ClusterResult& result, ClusterResult&& found, const std::vector<int>& h
     result.every_bound = result.every_bound && found.every_bound;
     result.none_fits = result.none_fits && found.none_fits;
     result.stop = std::max(result.stop, found.stop);
-    for (int ClusterResult::*const count :
-         {&ClusterResult::choices, &ClusterResult::too_large, &ClusterResult::too_slow, &ClusterResult::refused,
-          &ClusterResult::untried, &ClusterResult::fitting, &ClusterResult::left_out})
+    for (int SearchResult::*const count :
+         {&SearchResult::choices, &SearchResult::too_large, &SearchResult::too_slow, &SearchResult::refused,
+          &SearchResult::untried, &SearchResult::fitting, &SearchResult::left_out})
         result.*count += found.*count;
 }
 
 // Searches the orders of hosts that may be faster than the best plan, each as a cluster of its own.
 class HostOrderSearch {
 public:
-    HostOrderSearch(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress)
+    HostOrderSearch(const SearchSetup& setup, const PlanLimits& limits, const SearchProgress& progress)
         : setup_(setup),
           limits_(limits),
           progress_(progress),
           deadline_(limits.seconds, 1, limits.should_stop),
           orders_(setup.search.arrange_hosts ? host_orders(setup) : std::vector<HostOrder>{}) {}
 
-    ClusterResult run() {
+    SearchResult run() {
         std::exception_ptr refused;
         try {
             result_ = ClusterSearcher(setup_, limits_, progress_).run();
@@ -319,6 +319,7 @@ public:
             consider(order);
         if (result_.orders == 0 && refused)
             std::rethrow_exception(refused);
+        result_.candidates = std::ssize(result_.plans);
         return std::move(result_);
     }
 
@@ -337,7 +338,7 @@ private:
             result_.none_fits = false;
             return;
         }
-        ClusterLimits own = limits_;
+        PlanLimits own = limits_;
         own.seconds = deadline_.left().count();
         own.below = best;
         if (best != kNoPlan)
@@ -357,35 +358,33 @@ private:
     }
 
     const SearchSetup& setup_;
-    const ClusterLimits& limits_;
+    const PlanLimits& limits_;
     const SearchProgress& progress_;
     const Deadline deadline_;
     const std::vector<HostOrder> orders_;
-    ClusterResult result_;
+    SearchResult result_;
 };
 
 }  // namespace
 
-bool is_better(const ClusterPlan& a, const ClusterPlan& b) {
-    return std::tuple(!a.fits, a.step_time, a.most_reserved()) < std::tuple(!b.fits, b.step_time, b.most_reserved());
+DegreesKey degrees_key(const PlanChoice& choice) {
+    const Parallel& own = choice.degrees;
+    DegreesKey key{own.tensor, own.pipeline, own.context, own.expert};
+    for (const Parallel& of_device : choice.of_stages)
+        key.insert(key.end(), {of_device.tensor, of_device.context});
+    return key;
 }
 
-Bytes ClusterPlan::most_reserved() const { return *std::max_element(reserved.begin(), reserved.end()); }
-
-const ClusterPlan* ClusterResult::best() const {
-    return plans.empty() || !plans.front().fits ? nullptr : &plans.front();
-}
-
-std::vector<const ClusterPlan*> ClusterResult::best_by_degrees(std::size_t most) const {
-    std::vector<const ClusterPlan*> found;
+std::vector<const FoundPlan*> best_by_degrees(const SearchResult& result, std::size_t most) {
+    std::vector<const FoundPlan*> found;
     std::set<DegreesKey> seen;
-    for (const ClusterPlan& plan : plans)
+    for (const FoundPlan& plan : result.plans)
         if (found.size() < most && plan.fits && seen.insert(degrees_key(plan.choice)).second)
             found.push_back(&plan);
     return found;
 }
 
-ClusterResult search_cluster(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress) {
+SearchResult search_cluster(const SearchSetup& setup, const PlanLimits& limits, const SearchProgress& progress) {
     assert((!setup.search.program || limits.refusal) && "the caller says which plans the program runs");
     return HostOrderSearch(setup, limits, progress).run();
 }

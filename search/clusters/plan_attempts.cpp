@@ -18,7 +18,7 @@ namespace pw {
 
 namespace {
 
-ClusterPlan simulated(const SearchSetup& setup, const PlanChoice& choice) {
+FoundPlan simulated(const SearchSetup& setup, const PlanChoice& choice) {
     Notices notices;  // the command says once what there is to say about the best plan
     Job job = make_job(setup_of(setup, choice), notices);
     TransferMode mode = job.mode;
@@ -26,8 +26,10 @@ ClusterPlan simulated(const SearchSetup& setup, const PlanChoice& choice) {
     const auto plan = std::make_shared<const Plan>(std::move(job.plan));
     Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
     const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
-    ClusterPlan found{
-        {metrics.step_time, 0, metrics.bubble_rate, step_parts(job, plan->shape, metrics), false}, choice, {}};
+    FoundPlan found{.choice = choice,
+                    .step_time = metrics.step_time,
+                    .bubble_rate = metrics.bubble_rate,
+                    .parts = step_parts(job, plan->shape, metrics)};
     for (const DeviceMetrics& device : metrics.devices) {
         found.exposed = std::max(found.exposed, device.exposed_communication);
         found.reserved.push_back(device.needed_memory());
@@ -61,7 +63,11 @@ void write(Packet& packet, const Attempt& attempt) {
     put(packet, attempt.plan.has_value());
     if (!attempt.plan)
         return;
-    put(packet, static_cast<const ClusterNumbers&>(*attempt.plan));
+    put(packet, attempt.plan->step_time);
+    put(packet, attempt.plan->fits);
+    put(packet, attempt.plan->bubble_rate);
+    put(packet, attempt.plan->exposed);
+    put(packet, attempt.plan->parts);
     put(packet, attempt.plan->reserved.size());
     for (const Bytes bytes : attempt.plan->reserved)
         put(packet, bytes);
@@ -73,7 +79,12 @@ Attempt read_attempt(PacketReader& reader, const PlanChoice& choice) {
     attempt.has_time = reader.take<bool>();
     if (!reader.take<bool>())
         return attempt;
-    ClusterPlan& plan = attempt.plan.emplace(ClusterPlan{reader.take<ClusterNumbers>(), choice, {}});
+    FoundPlan& plan = attempt.plan.emplace(FoundPlan{.choice = choice});
+    plan.step_time = reader.take<Ns>();
+    plan.fits = reader.take<bool>();
+    plan.bubble_rate = reader.take<std::optional<double>>();
+    plan.exposed = reader.take<Ns>();
+    plan.parts = reader.take<StepParts>();
     plan.reserved.resize(reader.take<std::size_t>());
     for (Bytes& bytes : plan.reserved)
         bytes = reader.take<Bytes>();
@@ -83,7 +94,7 @@ Attempt read_attempt(PacketReader& reader, const PlanChoice& choice) {
 }  // namespace
 
 std::vector<Attempt> attempts_at(const std::vector<const PlanChoice*>& choices, const SearchSetup& setup,
-                                 const ClusterLimits& limits, const Deadline& deadline) {
+                                 const PlanLimits& limits, const Deadline& deadline) {
     std::vector<std::size_t> own;
     for (std::size_t i = 0; i < choices.size(); ++i)
         if (limits.team.is_own(i))

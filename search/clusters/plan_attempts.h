@@ -13,12 +13,12 @@ namespace pw {
 struct Attempt {
     bool has_memory = true;
     bool has_time = true;
-    std::optional<ClusterPlan> plan = {};
+    std::optional<FoundPlan> plan = {};
 };
 
 // Returns the attempts at all choices. The processes of the team call it together; each simulates its part. A plan that
 // runs out of memory is tried again alone. At the deadline the simulations under way end.
 std::vector<Attempt> attempts_at(const std::vector<const PlanChoice*>& choices, const SearchSetup& setup,
-                                 const ClusterLimits& limits, const Deadline& deadline);
+                                 const PlanLimits& limits, const Deadline& deadline);
 
 }  // namespace pw

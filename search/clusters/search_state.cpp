@@ -1,7 +1,6 @@
 #include "search/clusters/search_state.h"
 
 #include "search/clusters/choice_list.h"
-#include "search/plans/makespan.h"
 #include "workloads/lower_bound.h"
 
 #include <fmt/format.h>
@@ -21,7 +20,7 @@ std::string text_of_best(Ns step, Ns bound) {
 
 }  // namespace
 
-ClusterSearchState::ClusterSearchState(const SearchSetup& searched, const ClusterLimits& of_search,
+ClusterSearchState::ClusterSearchState(const SearchSetup& searched, const PlanLimits& of_search,
                                        const SearchProgress& of_caller)
     : setup(searched),
       limits(of_search),
@@ -56,7 +55,7 @@ bool ClusterSearchState::refuses(const PlanChoice& choice) const {
     return limits.refusal && !limits.refusal(setup_of(setup, choice)).empty();
 }
 
-void ClusterSearchState::add(ClusterPlan plan) {
+void ClusterSearchState::add(FoundPlan plan) {
     if (plan.fits) {
         best.add(plan);
         ++result.fitting;

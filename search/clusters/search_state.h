@@ -18,20 +18,10 @@ namespace pw {
 inline constexpr Ns kNoPlan = std::numeric_limits<Ns>::max();
 inline constexpr std::size_t kPlansAtOnce = 8;  // fixed, so that the plans that are simulated do not depend on threads
 
-using DegreesKey = std::vector<int>;
-
-inline DegreesKey degrees_key(const PlanChoice& choice) {
-    const Parallel& own = choice.degrees;
-    DegreesKey key{own.tensor, own.pipeline, own.context, own.expert};
-    for (const Parallel& of_device : choice.of_stages)
-        key.insert(key.end(), {of_device.tensor, of_device.context});
-    return key;
-}
-
 // The step times of plans that fit.
 class BestByDegrees {
 public:
-    void add(const ClusterPlan& plan) {
+    void add(const FoundPlan& plan) {
         Ns& best = best_of_.try_emplace(degrees_key(plan.choice), kNoPlan).first->second;
         best = std::min(best, plan.step_time);
     }
@@ -51,7 +41,7 @@ private:
 
 // The processes of a team have equal states.
 struct ClusterSearchState {
-    ClusterSearchState(const SearchSetup& setup, const ClusterLimits& limits, const SearchProgress& progress);
+    ClusterSearchState(const SearchSetup& setup, const PlanLimits& limits, const SearchProgress& progress);
 
     void show(const std::string& doing, std::size_t done, std::size_t all) const;
     // Once true, the search ends without what is left to do, on all processes. The caller stops one or all of them.
@@ -62,10 +52,10 @@ struct ClusterSearchState {
     bool refuses(const PlanChoice& choice) const;
     // Returns the best step time of the degrees that are `place`-th, or `limits.below`.
     Ns limit_of(std::size_t place) const { return std::min(limits.below, best.limit_of(place)); }
-    void add(ClusterPlan plan);
+    void add(FoundPlan plan);
 
     const SearchSetup& setup;
-    const ClusterLimits& limits;
+    const PlanLimits& limits;
     const SearchProgress& progress;
     Deadline deadline;
     SearchStop stop = SearchStop::None;  // the same on all processes
@@ -74,7 +64,7 @@ struct ClusterSearchState {
     bool every_bound = true;           // false: some choice has no bound
     Ns bound_so_far = 0;               // on all choices; 0: not known
     BestByDegrees best;
-    ClusterResult result;
+    SearchResult result;
 };
 
 // Returns the numbers of the choices that are kept. The choice with the least key comes first.

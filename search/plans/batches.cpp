@@ -19,7 +19,7 @@ constexpr std::size_t kBatch = 8;
 
 }  // namespace
 
-Batches::Batches(SearchedChoices& choices, const std::vector<Family>& families, const MakespanLimits& limits,
+Batches::Batches(SearchedChoices& choices, const std::vector<Family>& families, const PlanLimits& limits,
                  const SearchProgress& progress)
     : choices_(choices),
       families_(families),

@@ -17,7 +17,7 @@ namespace pw {
 class Batches {
 public:
     // It refers to its arguments.
-    Batches(SearchedChoices& choices, const std::vector<Family>& families, const MakespanLimits& limits,
+    Batches(SearchedChoices& choices, const std::vector<Family>& families, const PlanLimits& limits,
             const SearchProgress& progress);
 
     // Works on one choice: `limit` is the best step time before the batch. May throw TimeIsUp.
@@ -46,7 +46,7 @@ private:
 
     SearchedChoices& choices_;
     const std::vector<Family>& families_;
-    const MakespanLimits& limits_;
+    const PlanLimits& limits_;
     const SearchProgress& progress_;
     Deadline deadline_;
     bool hurried_;

@@ -1,22 +1,12 @@
 // The choices that a search for a layer graph tries.
 #pragma once
 
-#include "search/plan_choice.h"
+#include "search/found_plans.h"
 
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace pw {
-
-struct ChoiceLimits {
-    // Ways to share out the devices among the stages: if there are more for a number of stages, only some are tried.
-    std::int64_t shares = 512;
-    // Orders of devices that are not alike, for each way to share them out; few if only the network distinguishes them:
-    // all have the same bounds, and the best one is seldom far from the order of the setup.
-    std::size_t orders = 720, network_orders = 6;
-};
 
 // All choices of `setup.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are
 // not alike, recomputed stages and how, replicas. Data parallelism, one stage on all devices, is one of them unless the

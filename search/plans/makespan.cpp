@@ -2,6 +2,7 @@
 
 #include "job/plan.h"
 #include "job/settings.h"
+#include "search/clusters/cluster_search.h"
 #include "search/plans/batches.h"
 #include "search/plans/families.h"
 #include "search/plans/search_result.h"
@@ -24,14 +25,14 @@ constexpr std::size_t kClimbers = 24, kLeastClimbers = 4, kSharpened = 8, kRefin
 
 struct Search {
     const SearchProblem& problem;
-    const MakespanLimits& limits;
+    const PlanLimits& limits;
     SearchedChoices choices;
     std::vector<Family> families = {};
     Batches batches;
     std::vector<std::string> notes = {};
     bool out_of_memory = false;  // outside the choices
 
-    Search(const SearchProblem& searched, const MakespanLimits& most, const SearchProgress& progress)
+    Search(const SearchProblem& searched, const PlanLimits& most, const SearchProgress& progress)
         : problem(searched), limits(most), choices(searched, most.cuts), batches(choices, families, most, progress) {}
 };
 
@@ -215,28 +216,19 @@ SearchStop stop_of(Search& search, int left_out) {
 
 }  // namespace
 
-Bytes FoundPlan::most_reserved() const {
-    return reserved.empty() ? 0 : *std::max_element(reserved.begin(), reserved.end());
-}
-
-const FoundPlan* SearchResult::best() const { return plans.empty() || !plans.front().fits ? nullptr : &plans.front(); }
-
 Setup setup_of(const SearchProblem& problem, const FoundPlan& plan) {
     Setup setup = setup_of(problem.setup, plan.choice);
+    if (plan.choice.is_of_transformer())
+        return setup;
     setup.pipeline.effort = plan.effort.value_or(setup.pipeline.effort);
     set_split(setup.pipeline, problem.model.layers, plan.split);
     setup.yaml = print_setup(setup);
     return setup;
 }
 
-double gap_of(Ns time, Ns lower_bound) {
-    check_lower_bound(lower_bound, time, "the step");
-    return time > 0 ? static_cast<double>(time - lower_bound) / static_cast<double>(time) : 0;
-}
-
-double SearchResult::gap() const { return best() == nullptr ? 0 : gap_of(best()->step_time, lower_bound); }
-
-SearchResult search_plans(const SearchProblem& problem, const MakespanLimits& limits, const SearchProgress& progress) {
+SearchResult search_plans(const SearchProblem& problem, const PlanLimits& limits, const SearchProgress& progress) {
+    if (searches_cluster(problem.setup))
+        return search_cluster(problem.setup, limits, progress);
     Search search(problem, limits, progress);
     try {
         list(search);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "job/setup/setup.h"
+#include "search/exposed_work.h"
 #include "search/plans/stage_space.h"
 
 #include <algorithm>
@@ -11,16 +12,8 @@
 
 namespace pw {
 
-inline constexpr double kNoMore = 1 - 1e-9;  // an allowance for rounded sums of doubles
-
 // Returns the number of micro-batches of length 1 that take no longer than those of a step, whatever the operation.
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
-
-// Returns a lower bound on what F, forward, adds to its device if it may be in a pair (Costs::pair_exposed), whose
-// other task counts as a whole.
-constexpr Ns exposed_work(Ns forward, double exposed) {
-    return exposed == 1 ? forward : static_cast<Ns>(static_cast<double>(forward) * exposed * kNoMore);
-}
 
 // Returns a lower bound on the step time if devices whose speeds add up to `speeds` share `work` per micro-batch.
 // `rounded` is the number of tasks of a device whose times are rounded, by half a nanosecond each, because its speed or

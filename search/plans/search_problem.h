@@ -13,9 +13,9 @@ namespace pw {
 
 struct SearchProblem {
     SearchSetup setup;
-    Model model;
-    std::function<Profile(int samples)> profile_at;  // the profile for micro-batches of this size
-    TransferMode mode;                               // as the plans will be executed
+    Model model = {};                                     // a layer graph; a transformer's setup is the whole problem
+    std::function<Profile(int samples)> profile_at = {};  // the profile for micro-batches of this size
+    TransferMode mode = {};                               // as the plans will be executed
 };
 
 // Makes the search problem of `setup` for its model, with the profiles and the transfer mode of the setup.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 
 namespace pw {
 
@@ -55,10 +54,7 @@ void add_plans(const SearchedChoices& choices, std::vector<FoundPlan>& plans) {
             plan.lower_bound = std::max(plan.lower_bound, best);
         plan.lower_bound = std::min(plan.lower_bound, plan.step_time);  // a plan that does not fit may be faster
     }
-    std::stable_sort(plans.begin(), plans.end(), [](const FoundPlan& a, const FoundPlan& b) {
-        return std::tuple(!a.fits, a.step_time, a.most_reserved()) <
-               std::tuple(!b.fits, b.step_time, b.most_reserved());
-    });
+    std::stable_sort(plans.begin(), plans.end(), is_better);
 }
 
 }  // namespace

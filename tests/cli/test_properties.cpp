@@ -128,7 +128,7 @@ void expect_possible_search(const Config& config) {
         sized.pipeline.mini_batch = std::int64_t{sized.pipeline.micro_batches} * samples;
         return profile_of(sized, model);
     };
-    MakespanLimits limits;
+    PlanLimits limits;
     limits.tasks = 20'000;
     const SearchResult result = search_plans({config, model, profile_at, config.transfer}, limits);
     EXPECT_GE(result.lower_bound, 0);

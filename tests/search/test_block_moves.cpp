@@ -37,7 +37,7 @@ search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}]
 )",
             pipeline, memory, pipeline, chunks, schedule);
         SCOPED_TRACE(base);
-        const ClusterResult result = search_cluster(load(base));
+        const SearchResult result = search_cluster(load(base));
         Ns best = std::numeric_limits<Ns>::max(), even = best;
         const int stages = pipeline * chunks;
         for_each_division(16, stages, [&](const std::vector<int>& blocks) {

@@ -2,7 +2,7 @@
 #include "search/clusters/choice_list.h"
 
 #include "job/job.h"
-#include "report/cluster_plans.h"
+#include "report/plan_search.h"
 #include "report/report.h"
 #include "tests/search/small_cluster.h"
 #include "tests/support/config_text.h"
@@ -58,7 +58,7 @@ training: {precision: bf16, optimizer: adamw}
     for (const char* tensor : {"4|2", "2|4"})
         for (const char* recompute : {"none", "full|none"})
             expected.insert(fmt::format("2 {} {}", tensor, recompute));
-    const ClusterResult result = search_cluster(config);
+    const SearchResult result = search_cluster(config);
     for (const PlanChoice& choice : cluster_choices(config)) {
         EXPECT_TRUE(choice.of_stages.empty() || choice.schedule == "1f1b") << "chimera has each stage on two devices";
         tried.insert(fmt::format("{} {} {}", choice.degrees.pipeline, print_degree(choice, &Parallel::tensor),
@@ -79,7 +79,7 @@ training: {precision: bf16, optimizer: adamw}
     ASSERT_NE(result.best(), nullptr);
     EXPECT_LE(result.best()->step_time, best);
     EXPECT_LE(result.lower_bound, best);
-    const ClusterPlans plans = search_best_cluster_plan(config);
+    const PlanSearch plans = search_best_plan(config);
     EXPECT_EQ(predicted_report(job_of(best_config_yaml(plans, "")), false).metrics.step_time,
               plans.result.best()->step_time);
     expect_says(refusal([&] { search_cluster(load(config.yaml, {"search.tensor=[2, [1, 2, 4, 2]]"})); }),

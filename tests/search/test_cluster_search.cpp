@@ -1,10 +1,12 @@
 // The search for plans of a transformer on a cluster, against a loop over every config of a small space.
 #include "job/job.h"
-#include "report/cluster_plans.h"
+#include "report/plan_search.h"
 #include "report/report.h"
 #include "report/training_arguments.h"
-#include "search/clusters/choice_list.h"
+#include "search//clusters/choice_list.h"
 #include "search/clusters/cluster_bounds.h"
+#include "search/clusters/cluster_search.h"
+#include "search/plans/choice_list.h"
 #include "tests/search/small_cluster.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
@@ -128,7 +130,7 @@ std::vector<Tried> every_plan(const Space& space) {
     return all;
 }
 
-std::string name_of_plan(const ClusterPlan& plan) {
+std::string name_of_plan(const FoundPlan& plan) {
     const Parallel& own = plan.choice.degrees;
     return Numbers{own.tensor,
                    own.pipeline,
@@ -142,9 +144,9 @@ std::string name_of_plan(const ClusterPlan& plan) {
         .name();
 }
 
-// The ten best degrees (ClusterLimits::exact) have the best plans of the loop, and every plan has its own numbers.
+// The ten best degrees (PlanLimits::exact) have the best plans of the loop, and every plan has its own numbers.
 void expect_the_same(const Space& space) {
-    const ClusterResult result = search_cluster(load(space.base));
+    const SearchResult result = search_cluster(load(space.base));
     std::vector<Tried> all = every_plan(space);
     EXPECT_GT(all.size(), 100u);
     const std::size_t tried = all.size();
@@ -157,11 +159,11 @@ void expect_the_same(const Space& space) {
     for (const Tried& plan : all)
         if (seen.insert(plan.degrees).second)
             best.push_back(plan.step_time);
-    const std::vector<const ClusterPlan*> found = result.best_by_degrees(10);
+    const std::vector<const FoundPlan*> found = best_by_degrees(result, 10);
     ASSERT_EQ(found.size(), std::min<std::size_t>(10, best.size()));
     for (std::size_t place = 0; place < found.size(); ++place)
         EXPECT_EQ(found[place]->step_time, best[place]) << "place " << place;
-    for (const ClusterPlan& plan : result.plans) {
+    for (const FoundPlan& plan : result.plans) {
         const std::string name = name_of_plan(plan);
         const auto same = std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.name == name; });
         ASSERT_EQ(same != all.end(), plan.fits) << name;
@@ -191,7 +193,7 @@ TEST(ClusterSearch, FindsTheBestOfSchedulesByCosts) {
     const Config config =
         load(kSmall, {"search.tensor=[1, 2]", "search.pipeline=[2, 4]", "search.context=[1]", "search.zero=[1]",
                       "search.recompute=[none]", "search.chunks=[1, 2]", "search.schedules=[1f1b, auto, auto-v]"});
-    const ClusterResult result = search_cluster(config);
+    const SearchResult result = search_cluster(config);
     Ns best = std::numeric_limits<Ns>::max();
     int by_costs = 0;
     for (const PlanChoice& choice : cluster_choices(config)) {
@@ -218,7 +220,7 @@ TEST(ClusterSearch, BalancesBlocksOfOrdersByCosts) {
     const Config equal = load(kSmall, set);
     Config config = equal;
     config.search.unequal_blocks = true;
-    const ClusterResult result = search_cluster(config);
+    const SearchResult result = search_cluster(config);
     ASSERT_NE(result.best(), nullptr);
     EXPECT_FALSE(result.best()->choice.blocks.empty());
     EXPECT_LT(result.best()->step_time, search_cluster(equal).best()->step_time);
@@ -263,7 +265,7 @@ TEST(ClusterSearch, BoundsEveryPlan) {
 
 TEST(ClusterSearch, DoesNotDependOnThreads) {
     const Config config = load(kSmall);
-    const ClusterResult one = search_cluster(config, {.threads = 1}), four = search_cluster(config, {.threads = 4});
+    const SearchResult one = search_cluster(config, {.threads = 1}), four = search_cluster(config, {.threads = 4});
     ASSERT_EQ(one.plans.size(), four.plans.size());
     for (std::size_t place = 0; place < one.plans.size(); ++place)
         EXPECT_EQ(one.plans[place].choice, four.plans[place].choice) << place;
@@ -273,13 +275,13 @@ TEST(ClusterSearch, DoesNotDependOnThreads) {
 
 TEST(ClusterSearch, IsStoppedByItsCaller) {
     int asked = 0;
-    const ClusterResult none = search_cluster(load(kSmall), {.should_stop = [] { return true; }});
+    const SearchResult none = search_cluster(load(kSmall), {.should_stop = [] { return true; }});
     EXPECT_EQ(none.stop, SearchStop::Caller);
     EXPECT_TRUE(none.plans.empty());
     EXPECT_EQ(none.lower_bound, 0);
     // The caller stops it once plans are being simulated.
     bool plans = false;
-    const ClusterResult some =
+    const SearchResult some =
         search_cluster(load(kSmall), {.exact = 1000, .should_stop = [&] { return plans && ++asked > 1; }},
                        [&](const std::string& state) { plans |= state.starts_with("plans"); });
     EXPECT_EQ(some.stop, SearchStop::Caller);
@@ -288,9 +290,9 @@ TEST(ClusterSearch, IsStoppedByItsCaller) {
 }
 
 TEST(ClusterSearch, WritesAConfigWithTheSamePrediction) {
-    const ClusterPlans plans = search_best_cluster_plan(load(kSmall));
+    const PlanSearch plans = search_best_plan(load(kSmall));
     ASSERT_TRUE(plans.best);
-    const ClusterPlan& best = *plans.result.best();
+    const FoundPlan& best = *plans.result.best();
     Notices notices;
     const Report report = predicted_report(make_job(load(best_config_yaml(plans, "best.yaml")), notices), false);
     EXPECT_EQ(report.metrics.step_time, best.step_time);
@@ -302,6 +304,17 @@ TEST(ClusterSearch, WritesAConfigWithTheSamePrediction) {
     EXPECT_EQ(json["best"]["tensor"].get<int>() * json["best"]["pipeline"].get<int>() *
                   json["best"]["context"].get<int>() * json["best"]["data"].get<int>(),
               8);
+    std::size_t layers = 0;
+    Bytes most = 0;
+    for (const Json& stage : json["best"]["stages"]) {
+        layers += stage["layers"].size();
+        most = std::max(most, stage["memory_bytes"].get<Bytes>());
+        EXPECT_GT(stage["time_ns"].get<Ns>(), 0);
+        EXPECT_EQ(stage["replicas"], json["best"]["data"]);
+    }
+    EXPECT_EQ(json["best"]["stages"].size(), static_cast<std::size_t>(best.choice.stages));
+    EXPECT_EQ(layers, num_vertices(plans.best->model->layers));
+    EXPECT_EQ(most, best.most_reserved());
     EXPECT_EQ(json["plans"].size(), plans.result.plans.size());
     EXPECT_TRUE(json["vendor"].is_null());
     EXPECT_FALSE(chart_of(plans).curves.empty());
@@ -314,10 +327,10 @@ TEST(ClusterSearch, TriesOnlyPlansThatTheProgramRuns) {
             load(kSmall, {"search.program=" + std::string(name), "search.tensor=[1, 2]", "search.context=[1, 2]",
                           "search.pipeline=[1, 2, 4]", "search.micro_batch_sizes=[1]", "search.zero=[0, 1, 3]",
                           "workload.model=llama-3-8b", "cluster.memory=60 GB"});
-        const ClusterPlans plans = search_best_cluster_plan(config);
+        const PlanSearch plans = search_best_plan(config);
         ASSERT_NE(plans.result.best(), nullptr) << name;
         EXPECT_GT(plans.result.refused, 0) << name;
-        for (const ClusterPlan& plan : plans.result.plans)
+        for (const FoundPlan& plan : plans.result.plans)
             EXPECT_FALSE(refusal_of(program, setup_of(config, plan.choice))) << name << print(plan.choice);
         Ns least = std::numeric_limits<Ns>::max();
         for (const PlanChoice& choice : cluster_choices(config)) {
@@ -339,21 +352,20 @@ TEST(ClusterSearch, TriesOnlyPlansThatTheProgramRuns) {
 }
 
 TEST(ClusterSearch, SaysWhatTheProgramRefusesWhereItRunsNoPlan) {
-    const ClusterPlans plans =
-        search_best_cluster_plan(load(kSmall, {"search.program=megatron-lm", "search.recompute=[norms]"}));
+    const PlanSearch plans = search_best_plan(load(kSmall, {"search.program=megatron-lm", "search.recompute=[norms]"}));
     EXPECT_FALSE(plans.best);
     expect_says(refusal([&] { require_plan(plans); }, ExitCode::Infeasible),
                 {"megatron-lm runs no plan of the search", "no activations of a dense MLP"});
 }
 
 TEST(ClusterSearch, WritesTheConfigOfEveryRow) {
-    const ClusterPlans plans = search_best_cluster_plan(load(kSmall));
+    const PlanSearch plans = search_best_plan(load(kSmall));
     ASSERT_GE(rows_of(plans, 3), 3u);
     EXPECT_EQ(best_config_yaml(plans, "best.yaml"), best_config_yaml(plans, "best.yaml", 1));
     for (std::size_t row = 1; row <= 3; ++row) {
         Notices notices;
         const Job job = make_job(load(best_config_yaml(plans, "best.yaml", row)), notices);
-        EXPECT_EQ(predicted_report(job, false).metrics.step_time, plans.result.best_by_degrees(3)[row - 1]->step_time);
+        EXPECT_EQ(predicted_report(job, false).metrics.step_time, best_by_degrees(plans.result, 3)[row - 1]->step_time);
     }
     EXPECT_TRUE(contains(best_config_yaml(plans, "best.yaml", 3), "row 3 of the search's table"));
 }
@@ -361,7 +373,7 @@ TEST(ClusterSearch, WritesTheConfigOfEveryRow) {
 // Whether the file has cluster.compute decides how products are computed.
 TEST(ClusterSearch, KeepsTheRatesOfTheFile) {
     const Config config = load(kSmall, {"cluster.compute=500 TFLOP/s", "search.tensor=[1]", "search.zero=[1]"});
-    const ClusterPlans plans = search_best_cluster_plan(config);
+    const PlanSearch plans = search_best_plan(config);
     ASSERT_TRUE(plans.best);
     Notices notices;
     const Config best = load(best_config_yaml(plans, "best.yaml"));
@@ -374,7 +386,7 @@ TEST(ClusterSearch, WritesAConfigWithTheSameMemory) {
     std::string text = kSmall;
     text.erase(text.find(", memory: 24 GB"), std::string(", memory: 24 GB").size());
     const Config config = load(text, {"search.tensor=[1]", "search.pipeline=[2]"});
-    const ClusterPlans plans = search_best_cluster_plan(config);
+    const PlanSearch plans = search_best_plan(config);
     const Config best = load(best_config_yaml(plans, "best.yaml"));
     EXPECT_LT(best.cluster.devices.front().memory, best.cluster.kind->memory);
     EXPECT_EQ(best.cluster.devices.front().memory, config.cluster.devices.front().memory);
@@ -382,7 +394,7 @@ TEST(ClusterSearch, WritesAConfigWithTheSameMemory) {
 
 // 16 sequences of 4096 tokens in a step; a day has 86400 s.
 TEST(ClusterSearch, CountsDaysAndMoney) {
-    const ClusterPlans plans = search_best_cluster_plan(load(kSmall, {"search.tokens=1e12", "search.price=2.5"}));
+    const PlanSearch plans = search_best_plan(load(kSmall, {"search.tokens=1e12", "search.price=2.5"}));
     const double step = static_cast<double>(plans.result.best()->step_time) * 1e-9;
     const double seconds = 1e12 / (16 * 4096 / step);
     const Json json = to_json(plans);
@@ -393,7 +405,7 @@ TEST(ClusterSearch, CountsDaysAndMoney) {
 
 TEST(ClusterSearch, ShowsTheVendorsPlan) {
     // Of llama-3.1-8b on 8 to 128 H100: context 2, zero 1, micro-batches of 1.
-    const ClusterPlans plans = search_best_cluster_plan(load(R"(
+    const PlanSearch plans = search_best_plan(load(R"(
 workload: {model: llama-3-8b, sequence_length: 8192}
 cluster: {hosts: 2, devices_per_host: 8, device: h100-sxm-80, between: {link: ndr400, adapters: 8}}
 training: {precision: bf16, optimizer: adamw}
@@ -406,12 +418,12 @@ search: {mini_batch: 32, tensor: [1, 2], context: [1], micro_batch_sizes: [1]}
     EXPECT_EQ(vendor.degrees.zero, 1);
     EXPECT_TRUE(contains(to_text(plans, 3), "\nvendor  "));
     EXPECT_TRUE(contains(to_json(plans)["vendor"]["source"].get<std::string>(), "README_8b.md"));
-    for (const ClusterPlan& plan : plans.result.plans)
+    for (const FoundPlan& plan : plans.result.plans)
         EXPECT_EQ(plan.choice.degrees.context, 1) << "the search does not list the vendor's degree";
 }
 
 TEST(ClusterSearch, SaysWhatThePlanThatNeedsLeastNeeds) {
-    const ClusterPlans plans = search_best_cluster_plan(load(kSmall, {"cluster.memory=1 GB"}));
+    const PlanSearch plans = search_best_plan(load(kSmall, {"cluster.memory=1 GB"}));
     EXPECT_FALSE(plans.best);
     const Json json = to_json(plans);
     EXPECT_TRUE(json["best"].is_null());

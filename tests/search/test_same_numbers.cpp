@@ -157,7 +157,7 @@ TEST(SameNumbers, OfSearches) {
         const Config whole = transformer(schedule, 4, "");
         const Model model = build_model(whole);
         const Profile profile = with_updates(whole, model);
-        const ClusterResult of_cluster = search_cluster(whole);
+        const SearchResult of_cluster = search_cluster(whole);
         const SearchResult of_layers =
             search_plans({layers(schedule, 4), model, [&](int) { return profile; }, whole.transfer});
         ASSERT_NE(of_layers.best(), nullptr);

@@ -29,7 +29,7 @@ protected:
         return fmt::format("workload: {{model: layers.yaml}}\ncluster: {}\nrun: {{backend: emulated}}\n{}\n", cluster,
                            blocks);
     }
-    SearchResult search(const std::string& keys, const MakespanLimits& limits = {}) const {
+    SearchResult search(const std::string& keys, const PlanLimits& limits = {}) const {
         const Config config = load_config(
             folder_.write(
                 "search.yaml",

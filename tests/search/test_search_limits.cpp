@@ -1,7 +1,8 @@
 // The search by simulated step time: many devices, threads, memory that ends, time that ends, and bounds of rounded
 // times.
 #include "schedules/orders/schedule.h"
-#include "search/plans/makespan.h"
+#include "search//plans/makespan.h"
+#include "search/plans/choice_list.h"
 #include "tests/search/random_problem.h"
 #include "tests/support/dice.h"
 #include "tests/support/thoroughness.h"

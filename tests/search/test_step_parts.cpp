@@ -1,8 +1,8 @@
 // What the steps of two plans of a transformer consist of, against hand calculations.
 #include "job/job.h"
-#include "report/cluster_plans.h"
+#include "report/plan_search.h"
 #include "report/report.h"
-#include "search/clusters/step_parts.h"
+#include "search/step_parts.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 #include "tests/support/thoroughness.h"
@@ -135,7 +135,7 @@ TEST(StepParts, AddUpToTheStepOfEveryPlan) {
                 continue;
             const Config config = load(text, {fmt::format("parallel.release={}", release),
                                               is_usual ? "search.schedules=all" : "search.schedules=[1f1b, zb-h1]"});
-            for (const ClusterPlan& plan : search_cluster(config).plans) {
+            for (const FoundPlan& plan : search_cluster(config).plans) {
                 expect_parts(plan.parts, plan.step_time, fmt::format("{}: {}", release, print(plan.choice)));
                 ++plans;
             }
@@ -144,7 +144,7 @@ TEST(StepParts, AddUpToTheStepOfEveryPlan) {
 }
 
 TEST(StepParts, AreThoseOfThePlanAlone) {
-    const ClusterPlans plans = search_best_cluster_plan(load(kSmallCluster));
+    const PlanSearch plans = search_best_plan(load(kSmallCluster));
     const Json json = to_json(plans);
     const Predicted alone = predicted(best_config_yaml(plans, "best.yaml"));
     const Json cluster = to_json(alone.report)["cluster"];
@@ -158,7 +158,7 @@ TEST(StepParts, AreThoseOfThePlanAlone) {
 }
 
 TEST(StepParts, CompareTheBestPlanWithTheSecond) {
-    const ClusterPlans plans = search_best_cluster_plan(load(kSmallCluster));
+    const PlanSearch plans = search_best_plan(load(kSmallCluster));
     expect_says(to_text(plans, 3),
                 {"\npart of the step ", "  plan 1 ", "  plan 2  difference\n", "\nproducts ", "\nstep "});
 }

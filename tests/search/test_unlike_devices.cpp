@@ -3,8 +3,9 @@
 #include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "report/report.h"
-#include "search/clusters/choice_list.h"
+#include "search//clusters/choice_list.h"
 #include "search/clusters/cluster_search.h"
+#include "search/plans/choice_list.h"
 #include "search/plans/makespan.h"
 #include "tests/search/divisions.h"
 #include "tests/support/config_text.h"
@@ -140,7 +141,7 @@ TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
             } catch (const Error&) {  // no choice takes this number of devices
             }
         });
-        ClusterResult result;
+        SearchResult result;
         try {
             result = search_cluster(given);
         } catch (const Error&) {  // no choice takes any number of devices

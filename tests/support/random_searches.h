@@ -51,7 +51,7 @@ struct RandomSearch {
     bool replicas = false, has_busy = false;
     std::string recompute = "none";
     std::vector<int> saved = {0}, ahead = {0};  // with `recompute`
-    MakespanLimits limits;
+    PlanLimits limits;
 
     bool has_network() const { return !links.empty() || !buses.empty() || devices.front().host != devices.back().host; }
 
@@ -330,7 +330,7 @@ private:
     }
 
     void draw_limits() {
-        MakespanLimits& limits = search_.limits;
+        PlanLimits& limits = search_.limits;
         limits.tasks = one_of<std::int64_t>({1, 300, 5'000, 20'000});
         if (is(Kind::Branches) || one_in(8))
             limits.cuts = static_cast<std::size_t>(pick(random_, 1, one_in(2) ? 12 : 1200));

@@ -1,4 +1,4 @@
-#include "search/clusters/step_parts.h"
+#include "search/step_parts.h"
 
 #include "job/transformer_job.h"
 #include "workloads/transformers/transformer_model.h"
