@@ -1,5 +1,6 @@
 #include "search/plan_choice.h"
 
+#include "job/plan.h"
 #include "job/settings.h"
 #include "workloads/error.h"
 
