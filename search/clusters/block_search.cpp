@@ -36,10 +36,10 @@ public:
         const auto is_faster = [&](const ChoiceBounds& bounds) { return bounds.expected_moved < state_.limit_of(1); };
         std::vector<std::size_t> order = in_order(state_.bounds, is_faster, &ChoiceBounds::expected_moved);
         std::erase_if(order, [&](std::size_t index) { return state_.refuses(state_.choices[index]); });
-        const auto by_costs = std::ranges::stable_partition(
-            order, [&](std::size_t index) { return !is_by_costs(state_.choices[index]); });
-        const std::vector<std::size_t> ordered_by_costs(by_costs.begin(), by_costs.end());
-        order.erase(by_costs.begin(), by_costs.end());
+        const auto by_costs = std::stable_partition(
+            order.begin(), order.end(), [&](std::size_t index) { return !is_by_costs(state_.choices[index]); });
+        const std::vector<std::size_t> ordered_by_costs(by_costs, order.end());
+        order.erase(by_costs, order.end());
         // On unlike devices, balanced numbers make most choices faster: the best ones are those of balanced plans.
         const bool are_alike = state_.setup.parallel.ranks->are_alike;
         std::set<std::tuple<DegreesKey, std::string, int>> kinds;

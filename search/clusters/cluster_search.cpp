@@ -191,11 +191,11 @@ private:
     void simulate_best_first() {
         std::vector<std::size_t> order = in_order(state_.bounds, &ChoiceBounds::fits, &ChoiceBounds::step_time);
         std::erase_if(order, [&](std::size_t index) { return is_known(state_.choices[index]); });
-        const auto end = std::ranges::stable_partition(order, [&](std::size_t index) {
+        const auto end = std::stable_partition(order.begin(), order.end(), [&](std::size_t index) {
             return !searched_schedule(state_.setup, state_.choices[index].schedule).needs_costs;
         });
-        by_costs_.assign(end.begin(), order.end());
-        order.erase(end.begin(), order.end());
+        by_costs_.assign(end, order.end());
+        order.erase(end, order.end());
         const Ns by_costs = by_costs_.empty() ? kNoPlan : state_.bounds[by_costs_.front()].step_time;
         std::size_t next = 0;
         while (next < order.size() && state_.bounds[order[next]].step_time < state_.limit_of(state_.limits.exact) &&
