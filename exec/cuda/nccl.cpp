@@ -16,6 +16,7 @@
 #include "workloads/first_failure.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <map>
@@ -25,6 +26,20 @@
 #include <utility>
 
 namespace pw::cuda {
+
+namespace {
+
+// A pause in a wait that began at `start`. The peer may be a process that needs this core, and a thread that only
+// yields may still take most of it.
+void rest_after(Ns start) {
+    constexpr Ns kAwake = 2'000'000;
+    if (clock_now() - start < kAwake)
+        std::this_thread::yield();
+    else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+}  // namespace
 
 void check(ncclResult_t status, const char* call) {
     if (status == ncclRemoteError)
@@ -47,16 +62,16 @@ Communicator::~Communicator() {
 }
 
 void Communicator::wait(Ns timeout, const std::function<bool()>& has_stopped) const {
-    const Ns start = clock_now();
-    ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress) {
+    for (const Ns start = clock_now();; rest_after(start)) {
+        ncclResult_t state = ncclInProgress;
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
         check(state, "NCCL");
-        if (state == ncclInProgress && has_stopped())
+        if (state != ncclInProgress)
+            return;
+        if (has_stopped())
             fail_because_of_others();
-        if (state == ncclInProgress && clock_now() - start > timeout)
+        if (clock_now() - start > timeout)
             fail_with(ExitCode::PeerSilent, "NCCL: no connection to the peer for {}", print_time(timeout));
-        std::this_thread::yield();
     }
 }
 
@@ -268,7 +283,7 @@ private:
     void wait_until_idle(cudaStream_t stream, const Communicator& end) const {
         const Event idle(Event::Kind::Untimed);
         idle.record(stream);
-        for (const Ns start = clock_now(); !idle.passed(); std::this_thread::yield()) {
+        for (const Ns start = clock_now(); !idle.passed(); rest_after(start)) {
             end.check_state();
             if (network_.has_stopped())
                 fail_because_of_others();
