@@ -12,34 +12,19 @@
 
 #include "exec/cuda/device/events.h"
 #include "exec/engine/mailbox.h"
+#include "exec/system/threads.h"
 #include "workloads/error.h"
 #include "workloads/first_failure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 namespace pw::cuda {
-
-namespace {
-
-// A pause in a wait that began at `start`. The peer may be a process that needs this core, and a thread that only
-// yields may still take most of it.
-void rest_after(Ns start) {
-    constexpr Ns kAwake = 2'000'000;
-    if (clock_now() - start < kAwake)
-        std::this_thread::yield();
-    else
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-}
-
-}  // namespace
 
 void check(ncclResult_t status, const char* call) {
     if (status == ncclRemoteError)
@@ -62,7 +47,7 @@ Communicator::~Communicator() {
 }
 
 void Communicator::wait(Ns timeout, const std::function<bool()>& has_stopped) const {
-    for (const Ns start = clock_now();; rest_after(start)) {
+    for (const Ns start = clock_now();; rest_in_wait(start)) {
         ncclResult_t state = ncclInProgress;
         check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
         check(state, "NCCL");
@@ -283,7 +268,7 @@ private:
     void wait_until_idle(cudaStream_t stream, const Communicator& end) const {
         const Event idle(Event::Kind::Untimed);
         idle.record(stream);
-        for (const Ns start = clock_now(); !idle.passed(); rest_after(start)) {
+        for (const Ns start = clock_now(); !idle.passed(); rest_in_wait(start)) {
             end.check_state();
             if (network_.has_stopped())
                 fail_because_of_others();

@@ -7,10 +7,8 @@
 #include "workloads/first_failure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <set>
-#include <thread>
 #include <utility>
 
 namespace pw::cuda {
@@ -331,23 +329,16 @@ void CudaTraining::wait_for_squares(const Barrier& barrier) {
 }
 
 void CudaTraining::poll_until(int node, const std::function<bool()>& passed) const {
-    using namespace std::chrono_literals;
-    constexpr Ns kAwake = 2'000'000;
-    const Ns start = clock_now();
     const auto is_over = [&] {
         bool over = false;
         call_for(node, "waits for", [&] { over = passed(); });
         return over;
     };
-    while (!is_over()) {
+    for (const Ns start = clock_now(); !is_over(); rest_in_wait(start)) {
         if (stopped_)
             fail_because_of_others();
-        if (clock_now() - start < kAwake) {
-            std::this_thread::yield();
-            continue;
-        }
-        transport_->check_connections();
-        std::this_thread::sleep_for(50us);
+        if (clock_now() - start >= kAwakeInWait)
+            transport_->check_connections();
     }
 }
 

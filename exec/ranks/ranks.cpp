@@ -73,14 +73,7 @@ std::vector<int> all_but_first(const Ranks& ranks) {
 }  // namespace
 
 void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets) {
-    constexpr Ns kAwake = 2'000'000;
-    const Ns start = clock_now();
-    poll_until_done(ranks, tickets, [start] {
-        if (clock_now() - start < kAwake)
-            yield_core();
-        else
-            sleep_for(50'000);
-    });
+    poll_until_done(ranks, tickets, [start = clock_now()] { rest_in_wait(start); });
 }
 
 void wait_idly(Ranks& ranks, Ranks::Ticket ticket) {
