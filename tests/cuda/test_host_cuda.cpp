@@ -8,7 +8,10 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -98,6 +101,25 @@ TEST_F(HostCuda, DoesNotWait) {
     EXPECT_OK(cudaEventSynchronize(events[0]));
     EXPECT_OK(cudaEventQuery(events[0]));
     EXPECT_EQ(values[0], 0);
+}
+
+// A run has dozens of streams. If each looked for work every millisecond, those of a few processes would fill a core.
+TEST_F(HostCuda, StreamsSleepUntilTheyHaveWork) {
+    std::vector<cudaStream_t> idle(16);
+    for (cudaStream_t& stream : idle)
+        ASSERT_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (const cudaStream_t stream : idle)
+        EXPECT_OK(cudaStreamSynchronize(stream));
+    const auto sleeps = [] {
+        rusage usage{};
+        getrusage(RUSAGE_SELF, &usage);
+        return usage.ru_nvcsw;
+    };
+    const long before = sleeps();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_LT(sleeps() - before, 50);
+    for (const cudaStream_t stream : idle)
+        EXPECT_OK(cudaStreamDestroy(stream));
 }
 
 TEST_F(HostCuda, OrdersStreamsByEvents) {

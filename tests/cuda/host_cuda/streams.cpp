@@ -98,9 +98,9 @@ void break_device(int device, bool launches) {
 }
 
 // This is the system call itself, in which the sanitizer sees no order.
-void sleep_while(const std::atomic<int>& word, int seen) {
+void sleep_while(const std::atomic<int>& word, int seen, bool briefly) {
     const timespec millisecond{0, 1'000'000};
-    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &millisecond, nullptr, 0);
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, briefly ? &millisecond : nullptr, nullptr, 0);
 }
 
 void wake_sleepers(const std::atomic<int>& word) {

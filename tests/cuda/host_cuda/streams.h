@@ -20,8 +20,8 @@ namespace host_cuda {
 
 inline constexpr int kMaxDevices = 16;
 
-// Sleeps until `word` may have changed from `seen`, at most a millisecond. It orders nothing.
-void sleep_while(const std::atomic<int>& word, int seen);
+// Sleeps until `word` may have changed from `seen`, if `briefly` at most a millisecond. It orders nothing.
+void sleep_while(const std::atomic<int>& word, int seen, bool briefly);
 void wake_sleepers(const std::atomic<int>& word);
 
 // A flag that is set once and that many threads wait for. It orders only the work before set() and the work after
@@ -35,16 +35,17 @@ public:
     bool is_set() const { return word_.load(std::memory_order_acquire) == kSet; }
     void wait() const {
         while (!is_set())
-            wait_briefly();
+            sleep(false);
     }
-    // Waits at most a millisecond.
-    void wait_briefly() const {
-        int seen = kUnset;
-        if (word_.compare_exchange_strong(seen, kAwaited, std::memory_order_relaxed) || seen == kAwaited)
-            sleep_while(word_, kAwaited);
-    }
+    void wait_briefly() const { sleep(true); }  // at most a millisecond
 
 private:
+    void sleep(bool briefly) const {
+        int seen = kUnset;
+        if (word_.compare_exchange_strong(seen, kAwaited, std::memory_order_relaxed) || seen == kAwaited)
+            sleep_while(word_, kAwaited, briefly);
+    }
+
     enum : int { kUnset, kAwaited, kSet };
     mutable std::atomic<int> word_{kUnset};
 };

@@ -59,7 +59,7 @@ void progress(ncclComm& comm, std::vector<Transfer>& transfers) {
         const int heard = comm.world->bell.load(std::memory_order_relaxed);
         std::erase_if(transfers, [&](Transfer& transfer) { return advance(comm, transfer); });
         if (!transfers.empty())
-            sleep_while(comm.world->bell, heard);
+            sleep_while(comm.world->bell, heard, true);  // a change may be visible only after its ring
     }
 }
 
