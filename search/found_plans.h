@@ -32,17 +32,17 @@ struct ChoiceLimits {
 struct PlanLimits {
     double seconds = std::numeric_limits<double>::infinity();
     // Layer graphs: the number of tasks to simulate, ten million per second or more, which gives the same answer on
-    // every machine. It is unlimited if `seconds` is given.
+    // every machine. The number is unlimited if `seconds` is given.
     std::int64_t tasks = 40'000'000;
     int threads = 1;  // never change the answer, unless something ends the search
-    // Layer graphs: where there are more topological cuts, only those of the forward order are tried.
+    // Layer graphs: a graph with more topological cuts is cut in the forward order alone.
     std::size_t cuts = 1200;
     ChoiceLimits choices = {};               // layer graphs
     std::optional<PlanChoice> only = {};     // layer graphs: this choice alone is searched
     std::size_t exact = 10;                  // transformers: this many degrees are proven the best, each with its plan
     std::function<bool()> should_stop = {};  // asked often, by all threads
     Ns below = std::numeric_limits<Ns>::max();  // transformers: plans with longer steps need not be found
-    SearchTeam team = {};                       // transformers: shares the work; the result is that of one process
+    SearchTeam team = {};                       // transformers: shares the work; one process would find the same result
     // Transformers: returns why a plan with this setup must not be proposed; empty: it may be. Null: every plan may be.
     // One answer for each setup, on all processes.
     std::function<std::string(const Setup& setup)> refusal = {};
@@ -80,29 +80,29 @@ double gap_of(Ns time, Ns lower_bound);
 enum class SearchStop { None, Time, Memory, Caller };
 
 struct SearchResult {
-    std::vector<FoundPlan> plans;  // those that fit first, then by step time; layer graphs: one for each choice
+    std::vector<FoundPlan> plans;  // plans that fit first, then by step time; layer graphs: a plan for each choice
     Ns lower_bound = 0;            // on every choice and split; equals the best step time when that is proven optimal
     std::optional<Shortage> shortage;    // if no plan fits, of the closest try; absent: schedules refuse every plan
     bool none_fits = false;              // it is proven that no plan fits
     std::int64_t candidates = 0;         // simulated plans
-    int choices = 0;                     // without those that their schedule refuses
+    int choices = 0;                     // without choices that their schedule refuses
     int fitting = 0;                     // how many of `plans` fit
-    SearchStop stop = SearchStop::None;  // what ended it before its effort was spent
+    SearchStop stop = SearchStop::None;  // what ended the search before its effort was spent
     int left_out = 0;                    // choices for which there was not enough memory
     std::vector<std::string> notes;      // for the user: what was left out
     // Layer graphs.
-    bool every_cut = true;     // all topological cuts were open, not only those of the forward order
-    bool every_choice = true;  // and all orders of devices and ways to share them out
+    bool every_cut = true;     // all topological cuts were open, not only cuts of the forward order
+    bool every_choice = true;  // all orders of devices, and all ways to share devices out, were open
     // Transformers.
     const Recipe* recipe = nullptr;      // the nearest one that the cluster can run
-    std::optional<FoundPlan> vendor;     // its plan, also if the search does not list it
+    std::optional<FoundPlan> vendor;     // the recipe's plan, also if the search does not list the plan
     Ns equal_bound = 0;                  // on every choice with as equal numbers of blocks as possible
     std::optional<PlanChoice> smallest;  // the choice of `shortage`
-    bool every_bound = true;             // false: it ended before all bounds were known
+    bool every_bound = true;             // false: the search ended before all bounds were known
     int too_large = 0;                   // choices that do not fit by the bound on their memory
     int too_slow = 0;                    // choices that are no faster than the best ones by the bound on their step
     int refused = 0;                     // choices that could be the best ones, but PlanLimits::refusal refuses them
-    std::string refusal;                 // of the fastest one by its bound
+    std::string refusal;                 // of the refused choice with the least bound
     int untried = 0;                     // choices that are ordered by costs, which takes long, and might be faster
     // Orders of hosts: searched, no faster by their bounds, and not searched although they may be faster.
     int orders = 1, slow_orders = 0, orders_left = 0;

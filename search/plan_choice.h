@@ -20,7 +20,7 @@ struct PlanChoice {
     // Layer graphs.
     int recomputed = 0;        // number of first stages that are recomputed: they hold the most micro-batches
     int saved = 0, ahead = 0;  // of Recomputation
-    std::vector<std::string> layers = {};  // those of these stages that are recomputed, by their names; empty: all
+    std::vector<std::string> layers = {};  // names of the recomputed layers of these stages; empty: all
     std::vector<int> replicas = {};        // per stage; when empty, one each
     int copies = 1;                        // of the whole pipeline
     // Transformers.

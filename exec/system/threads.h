@@ -90,8 +90,8 @@ void sleep_for(Ns time);
 void yield_core();        // as std::this_thread::yield()
 void lower_priority();    // the thread gets at most 2.2 % of a core that others use
 void use_exact_timers();  // the thread's waits end in time, not up to 50 us later
-// Pauses a wait that began at `start`: yields for two milliseconds, then sleeps 50 us each time. What is waited for may
-// need the core, and a thread that only yields may take most of it.
+// Pauses a wait that began at `start`: yields for two milliseconds, then sleeps 50 us each time. The awaited thread or
+// process may need the core, and a thread that only yields may take most of the core's time.
 inline constexpr Ns kAwakeInWait = 2'000'000;
 inline void rest_in_wait(Ns start) {
     if (clock_now() - start < kAwakeInWait)

@@ -368,7 +368,7 @@ TEST(CudaRun, SharesThatDoNotFitAreRefused) {
     EXPECT_NE(said.find("1024"), std::string::npos) << said;
 }
 
-// The wait leaves the core to a peer that is late because it needs that core.
+// The wait leaves the core to a late peer that needs the core.
 TEST(CudaRun, AMissingPeerIsReportedInTime) {
     const auto time_on_core = [] {
         timespec time{};

@@ -103,7 +103,8 @@ TEST_F(HostCuda, DoesNotWait) {
     EXPECT_EQ(values[0], 0);
 }
 
-// A run has dozens of streams. If each looked for work every millisecond, those of a few processes would fill a core.
+// A run has dozens of streams. If each stream looked for work every millisecond, the streams of a few processes would
+// fill a core.
 TEST_F(HostCuda, StreamsSleepUntilTheyHaveWork) {
     std::vector<cudaStream_t> idle(16);
     for (cudaStream_t& stream : idle)
