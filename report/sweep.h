@@ -59,6 +59,9 @@ bool is_asynchronous(const SweepPoint& point);
 // Whether points are compared by tokens per second and not by samples: if all have tokens, and share a cluster or have
 // samples of unlike lengths.
 bool counts_tokens(const Sweep& sweep);
+// Returns the tokens or samples per second of a point that was simulated. Steps of points with unlike mini-batches
+// cannot be compared.
+double rate_of(const SweepPoint& point, bool of_tokens);
 // Returns the memory that all devices of all points have if it is the same and limited; else kUnlimited.
 Bytes common_limit_of(const Sweep& sweep);
 // Return the numbers of a point as its row in the table shows them, and their heads; `limit`: common_limit_of(),
