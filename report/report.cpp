@@ -1,6 +1,7 @@
 #include "report/report.h"
 
 #include "job/transformer_job.h"
+#include "workloads/transformers/degrees.h"
 #include "workloads/transformers/layer_costs.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -165,21 +166,14 @@ Report report_of(Trace trace, const std::vector<DeviceConfig>& devices) {
 
 namespace {
 
-// "tensor 8, pipeline 2, data 4, ZeRO 1": the degrees above 1.
-// Degrees that differ between stages are "tensor 2|1".
+// Returns the degrees above the least as "tensor 8, pipeline 2, data 4, ZeRO 1". Degrees that differ between stages are
+// "tensor 2|1".
 std::string degrees_of(const ParallelConfig& parallel) {
-    constexpr std::pair<const char*, int Parallel::*> kDegrees[] = {
-        {"tensor", &Parallel::tensor}, {"pipeline", &Parallel::pipeline}, {"context", &Parallel::context},
-        {"expert", &Parallel::expert}, {"data", &Parallel::data},         {"ZeRO", &Parallel::zero}};
     std::string text;
-    for (const auto& [name, degree] : kDegrees) {
-        std::vector<int> values;
-        for (const Parallel& own : parallel.of_stages)
-            values.push_back(own.*degree);
-        if (values.empty() || std::ranges::count(values, values.front()) == std::ssize(values))
-            values = {parallel.degrees.*degree};
-        if (const int usual = degree == &Parallel::zero ? 0 : 1; values.size() > 1 || values.front() > usual)
-            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, fmt::join(values, "|"));
+    for (const DegreeFacts& facts : kDegrees) {
+        const std::vector<int> values = values_of(facts.degree, parallel.degrees, parallel.of_stages);
+        if (facts.summary && (values.size() > 1 || values.front() > facts.least))
+            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", facts.summary, fmt::join(values, "|"));
     }
     return text.empty() ? "one device" : text;
 }

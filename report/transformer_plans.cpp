@@ -38,15 +38,17 @@ double price_of_training(const PlanSearch& search, const ClusterRate& rate) {
     return seconds_of_training(search, rate) / kHour * rate.devices * search.problem.setup.search.price;
 }
 
-bool has_experts(const PlanSearch& search) { return search.problem.setup.workload.transformer->experts.has_value(); }
+bool is_shown(const PlanSearch& search, const ChoicePart& part) {
+    return !part.of_experts || search.problem.setup.workload.transformer->experts;
+}
 
 std::vector<std::string> header_of(const PlanSearch& search) {
     const SearchConfig& searched = search.problem.setup.search;
-    std::vector<std::string> header = {"plan", "schedule", "tensor", "pipeline", "context"};
-    if (has_experts(search))
-        header.emplace_back("expert");
-    for (const char* name :
-         {"data", "micro-batch", "zero", "recompute", "step", "tokens/s", "MFU", "bubble", "exposed"})
+    std::vector<std::string> header = {"plan", "schedule"};
+    for (const ChoicePart& part : parts_of(search.result.plans.front().choice))
+        if (is_shown(search, part))
+            header.push_back(part.name);
+    for (const char* name : {"step", "tokens/s", "MFU", "bubble", "exposed"})
         header.emplace_back(name);
     header.push_back(memory_header("memory", memory_of_all(search.problem.setup)));
     header.emplace_back("runs on");
@@ -60,18 +62,11 @@ std::vector<std::string> header_of(const PlanSearch& search) {
 std::vector<std::string> row_of_plan(const PlanSearch& search, const FoundPlan& plan, std::string name) {
     const SearchConfig& searched = search.problem.setup.search;
     const PlanChoice& choice = plan.choice;
-    const Parallel& own = choice.degrees;
     const ClusterRate rate = rate_of(search, plan);
-    std::vector<std::string> row = {
-        std::move(name), choice.schedule, print_degree(choice, &Parallel::tensor),
-        choice.chunks() > 1 ? fmt::format("{} x {}", own.pipeline, choice.chunks()) : std::to_string(own.pipeline),
-        print_degree(choice, &Parallel::context)};
-    if (has_experts(search))
-        row.push_back(std::to_string(own.expert));
-    for (const int number : {own.data, choice.micro_batch_size})
-        row.push_back(std::to_string(number));
-    row.push_back(print_degree(choice, &Parallel::zero));
-    row.push_back(print_recomputed(choice));
+    std::vector<std::string> row = {std::move(name), choice.schedule};
+    for (const ChoicePart& part : parts_of(choice))
+        if (is_shown(search, part))
+            row.push_back(part.value);
     row.push_back(print_time(plan.step_time));
     row.push_back(print_rate(rate.tokens_per_second, true));
     row.push_back(print_percent(rate.utilisation));
@@ -186,49 +181,41 @@ std::string differences_text(const PlanSearch& search) {
     return "\n" + print_differences({"plan 1", rows[0]->parts}, {{is_vendor ? "vendor" : "plan 2", other.parts}});
 }
 
+// One value, or one for each device of the pipeline.
+Json json_of_degree(const PlanChoice& choice, const DegreeFacts& facts) {
+    Json values = Json::array();
+    for (const int value : values_of(facts.degree, choice.degrees, choice.of_stages))
+        values.push_back(facts.names ? Json(print_degree(facts.degree, value)) : Json(value));
+    return values.size() == 1 ? values.front() : values;
+}
+
 Json json_of_transformer(const PlanSearch& search, const FoundPlan& plan) {
-    const Parallel& own = plan.choice.degrees;
+    const PlanChoice& choice = plan.choice;
     const ClusterRate rate = rate_of(search, plan);
-    const Setup setup = setup_of(search.problem.setup, plan.choice);
-    // One value, or one for each device of the pipeline.
-    const auto of_stages = [&](const auto& value_of) {
-        Json values = Json::array();
-        for (const Parallel& of : plan.choice.of_stages)
-            values.push_back(value_of(of));
-        const bool differ =
-            std::any_of(values.begin(), values.end(), [&](const Json& one) { return one != values[0]; });
-        return differ ? values : Json(value_of(own));
-    };
-    const auto degree = [&](int Parallel::*of_degree) {
-        return of_stages([&](const Parallel& of) { return of.*of_degree; });
-    };
-    return {{"plan", print(plan.choice)},
-            {"schedule", plan.choice.schedule},
-            {"tensor", degree(&Parallel::tensor)},
-            {"pipeline", own.pipeline},
-            {"chunks", plan.choice.chunks()},
-            {"hosts", plan.choice.hosts.empty() ? Json(nullptr) : Json(plan.choice.hosts)},
-            {"blocks", plan.choice.blocks.empty() ? Json(nullptr) : Json(plan.choice.blocks)},
-            {"context", degree(&Parallel::context)},
-            {"expert", own.expert},
-            {"data", own.data},
-            {"zero", degree(&Parallel::zero)},
-            {"recompute", of_stages([](const Parallel& of) { return name_of(of.recompute); })},
-            {"sequence", own.sequence},
-            {"micro_batches", setup.pipeline.micro_batches},
-            {"micro_batch_size", plan.choice.micro_batch_size},
-            {"mini_batch", setup.pipeline.mini_batch},
-            {"step_time_ns", plan.step_time},
-            {"samples_per_second", samples_per_second(search, plan)},
-            {"tokens_per_second", rate.tokens_per_second},
-            {"model_flops_utilisation", rate.utilisation},
-            {"parts_ns", json_of(plan.parts)},
-            {"parts_rank", plan.parts.rank},
-            {"bubble_rate", *plan.bubble_rate},
-            {"exposed_communication_ns", plan.exposed},
-            {"reserved_memory_bytes", plan.most_reserved()},
-            {"fits", plan.fits},
-            {"runs_on", programs_that_run(setup)}};
+    const Setup setup = setup_of(search.problem.setup, choice);
+    Json json = {{"plan", print(choice)},
+                 {"schedule", choice.schedule},
+                 {"chunks", choice.chunks()},
+                 {"hosts", choice.hosts.empty() ? Json(nullptr) : Json(choice.hosts)},
+                 {"blocks", choice.blocks.empty() ? Json(nullptr) : Json(choice.blocks)}};
+    for (const DegreeFacts& facts : kDegrees)
+        json[facts.name] = json_of_degree(choice, facts);
+    json.update(Json{{"sequence", choice.degrees.sequence},
+                     {"micro_batches", setup.pipeline.micro_batches},
+                     {"micro_batch_size", choice.micro_batch_size},
+                     {"mini_batch", setup.pipeline.mini_batch},
+                     {"step_time_ns", plan.step_time},
+                     {"samples_per_second", samples_per_second(search, plan)},
+                     {"tokens_per_second", rate.tokens_per_second},
+                     {"model_flops_utilisation", rate.utilisation},
+                     {"parts_ns", json_of(plan.parts)},
+                     {"parts_rank", plan.parts.rank},
+                     {"bubble_rate", *plan.bubble_rate},
+                     {"exposed_communication_ns", plan.exposed},
+                     {"reserved_memory_bytes", plan.most_reserved()},
+                     {"fits", plan.fits},
+                     {"runs_on", programs_that_run(setup)}});
+    return json;
 }
 
 void complete_best_transformer(const PlanSearch& search, Json& json) {
@@ -302,17 +289,10 @@ std::string transformer_details(const PlanSearch& search) {
 
 // "interleaved", "PP2\u00d77", "DP16", ...
 std::vector<std::string> short_parts_of(const PlanChoice& choice) {
-    const Parallel& own = choice.degrees;
-    return {choice.schedule,
-            "TP" + print_degree(choice, &Parallel::tensor),
-            choice.chunks() > 1 ? fmt::format("PP{}\u00d7{}", own.pipeline, choice.chunks())
-                                : fmt::format("PP{}", own.pipeline),
-            "CP" + print_degree(choice, &Parallel::context),
-            fmt::format("EP{}", own.expert),
-            fmt::format("DP{}", own.data),
-            fmt::format("size {}", choice.micro_batch_size),
-            "zero " + print_degree(choice, &Parallel::zero),
-            "recompute " + print_recomputed(choice)};
+    std::vector<std::string> marks = {choice.schedule};
+    for (const ChoicePart& part : parts_of(choice))
+        marks.push_back(part.mark);
+    return marks;
 }
 
 [[noreturn]] void refuse_transformer(const PlanSearch& search) {

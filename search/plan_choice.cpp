@@ -36,16 +36,6 @@ std::string print_hosts(const std::vector<int>& hosts) {
     return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
-// Returns what all stages have, or what the devices of the pipeline have, as "4|2".
-template <class Print>
-std::string print_of_stages(const PlanChoice& choice, Print print) {
-    std::vector<std::string> values;
-    for (const Parallel& own : choice.of_stages)
-        values.push_back(print(own));
-    const bool differ = std::ranges::any_of(values, [&](const std::string& value) { return value != values.front(); });
-    return differ ? fmt::format("{}", fmt::join(values, "|")) : print(choice.degrees);
-}
-
 }  // namespace
 
 std::vector<std::string> searched_schedules(const SearchSetup& setup) {
@@ -78,27 +68,37 @@ const Schedule& searched_schedule(const SearchSetup& setup, const std::string& n
     }
 }
 
-std::string print_degree(const PlanChoice& choice, int Parallel::*degree) {
-    return print_of_stages(choice, [&](const Parallel& own) { return std::to_string(own.*degree); });
+std::string print_degree(const PlanChoice& choice, Degree degree) {
+    return print_degree(degree, choice.degrees, choice.of_stages);
 }
 
-std::string print_recomputed(const PlanChoice& choice) {
-    return print_of_stages(choice, [](const Parallel& own) { return std::string(name_of(own.recompute)); });
+std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
+    std::vector<ChoicePart> parts;
+    for (const DegreeFacts& facts : kDegrees) {
+        const std::string value = print_degree(choice, facts.degree);
+        ChoicePart part{facts.name, value, fmt::format("{} {}", facts.name, value), facts.mark + value};
+        if (facts.degree == Degree::Pipeline && choice.chunks() > 1) {
+            part.value += fmt::format(" x {}", choice.chunks());
+            part.text += fmt::format(" x {} stages", choice.chunks());
+            part.mark += fmt::format("\u00d7{}", choice.chunks());
+        }
+        part.of_experts = facts.degree == Degree::Expert;
+        part.is_said = !part.of_experts || choice.degrees.expert > 1;
+        parts.push_back(std::move(part));
+        const std::string size = std::to_string(choice.micro_batch_size);
+        if (facts.degree == Degree::Data)
+            parts.push_back({"micro-batch", size, "micro-batches of " + size, "size " + size});
+    }
+    return parts;
 }
 
 namespace {
 
 std::string print_of_transformer(const PlanChoice& choice) {
-    const Parallel& own = choice.degrees;
-    std::string text = fmt::format("{}, tensor {}, pipeline {}", choice.schedule,
-                                   print_degree(choice, &Parallel::tensor), own.pipeline);
-    if (choice.chunks() > 1)
-        text += fmt::format(" x {} stages", choice.chunks());
-    text += fmt::format(", context {}", print_degree(choice, &Parallel::context));
-    if (own.expert > 1)
-        text += fmt::format(", expert {}", own.expert);
-    text += fmt::format(", data {}, micro-batches of {}, zero {}, recompute {}", own.data, choice.micro_batch_size,
-                        print_degree(choice, &Parallel::zero), print_recomputed(choice));
+    std::string text = choice.schedule;
+    for (const ChoicePart& part : parts_of(choice))
+        if (part.is_said)
+            text += ", " + part.text;
     if (!choice.blocks.empty())
         text += ", blocks " + print_blocks(choice.blocks);
     return choice.hosts.empty() ? text : text + ", hosts " + print_hosts(choice.hosts);

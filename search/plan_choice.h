@@ -60,8 +60,18 @@ std::string print(const PlanChoice& choice);
 // Layer graphs: returns what follows the sizes and, of data parallelism, the schedule: "replicas 2 1, 1 of the stages
 // recomputed"; empty if nothing does.
 std::string print_variant(const PlanChoice& choice);
-// Transformers: print a degree, or what is recomputed, as "4", or as "4|2" if the devices of the pipeline differ.
-std::string print_degree(const PlanChoice& choice, int Parallel::*degree);
-std::string print_recomputed(const PlanChoice& choice);
+// Transformers: prints a degree as "4", or as "4|2" if the devices of the pipeline differ.
+std::string print_degree(const PlanChoice& choice, Degree degree);
+
+// The degrees of a transformer's choice and the size of its micro-batches, in the order in which they are printed.
+struct ChoicePart {
+    std::string name;   // heading of its column: "pipeline"
+    std::string value;  // cell of this column: "4 x 5"
+    std::string text;   // in a sentence: "pipeline 4 x 5 stages"
+    std::string mark;   // in a chart: "PP4\u00d75"
+    bool of_experts = false;
+    bool is_said = true;  // in a sentence
+};
+std::vector<ChoicePart> parts_of(const PlanChoice& choice);
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 // The block `parallel`: how the devices of a cluster share a transformer.
 #include "job/config/blocks.h"
+#include "job/config/degree_values.h"
 #include "job/setup/rank_groups.h"
 
 #include <fmt/format.h>
@@ -9,47 +10,36 @@
 #include <map>
 #include <set>
 #include <string>
-#include <type_traits>
 
 namespace pw {
 namespace {
 
-constexpr int kHighestDegree = 1'000'000;
 constexpr auto kParallel = &Config::parallel;
-constexpr auto kDegrees = &ParallelConfig::degrees;
+constexpr auto kOfAll = &ParallelConfig::degrees;
 
-// A key of one value for all stages, or of a list with one for each device of the pipeline.
-template <auto member>
-std::string print_of_stages(const Config& config) {
-    const auto print = [](const Parallel& degrees) {
-        if constexpr (std::is_same_v<decltype(degrees.*member), const RecomputeKind&>)
-            return std::string(name_of(degrees.*member));
-        else
-            return fmt::format("{}", degrees.*member);
-    };
-    const std::vector<Parallel>& all = config.parallel.of_stages;
-    const bool differ =
-        std::ranges::any_of(all, [&](const Parallel& degrees) { return degrees.*member != all.front().*member; });
-    return differ ? print_list(all, print) : print(config.parallel.degrees);
+// Prints one value, or a list with a value for each device of the pipeline.
+std::string print_degree_of(const Config& config, Degree degree) {
+    const auto print = [&](int value) { return print_degree(degree, value); };
+    const std::vector<int> values = values_of(degree, config.parallel.degrees, config.parallel.of_stages);
+    return values.size() == 1 ? print(values.front()) : print_list(values, print);
 }
 
-template <auto member, int least, int most>
-void read_of_stages(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
-    if (!at.is_list())
-        config.parallel.degrees.*member = static_cast<int>(at.integer(config.parallel.degrees.*member, least, most));
-}
-
-template <auto member, int least, int most>
+template <Degree degree>
 std::string schema_of_stages() {
-    const std::string one = fmt::format(R"({{"type": "integer", "minimum": {}, "maximum": {}}})", least, most);
-    return fmt::format(R"({{"anyOf": [{}, {{"type": "array", "minItems": 1, "items": {}}}]}})", one, one);
+    const std::string value = schema_of_degree(facts_of(degree));
+    return fmt::format(R"({{"anyOf": [{}, {{"type": "array", "minItems": 1, "items": {}}}]}})", value, value);
 }
 
-template <auto member, int least, int most>
+// A degree that may differ between stages: finish_parallel() reads lists.
+template <Degree degree>
 constexpr KeyValue<Config> degrees_key() {
-    return {special("a number, or a list with one for each device of the pipeline", "%",
-                    schema_of_stages<member, least, most>),
-            read_of_stages<member, least, most>, print_of_stages<member>};
+    return {special("a number, or a list with one for each device of the pipeline", "%", schema_of_stages<degree>),
+            [](const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+                const DegreeFacts& facts = facts_of(degree);
+                if (at.present() && !at.is_list())
+                    facts.set(config.parallel.degrees, read_degree(at, facts));
+            },
+            [](const Config& config) { return print_degree_of(config, degree); }};
 }
 
 void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
@@ -67,11 +57,10 @@ void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReadin
 
 std::string print_recomputed(const Config& config) {
     const Parallel& parallel = config.parallel.degrees;
-    if (const std::string of_stages = print_of_stages<&Parallel::recompute>(config); of_stages.front() == '[')
-        return of_stages;
-    const std::string_view kind = name_of(parallel.recompute);
-    return parallel.recomputed == 1 ? std::string(kind)
-                                    : fmt::format("{{kind: {}, share: {}}}", kind, parallel.recomputed);
+    const std::string kinds = print_degree_of(config, Degree::Recompute);
+    return parallel.recomputed == 1 || kinds.front() == '['
+               ? kinds
+               : fmt::format("{{kind: {}, share: {}}}", kinds, parallel.recomputed);
 }
 
 struct OverlapName {
@@ -125,27 +114,27 @@ constexpr KeyLimit<Config> kOfTransformers{
 
 template <auto member>
 constexpr KeyValue<Config> degree_key() {
-    KeyValue<Config> degree = integer_key<kParallel, kDegrees, member>(1, kHighestDegree);
+    KeyValue<Config> degree = integer_key<kParallel, kOfAll, member>(1, kHighestDegree);
     degree.domain.no_list = "all stages have the same degree: one per stage is not possible";
     return degree;
 }
 
 constexpr ConfigKey kParallelKeys[] = {
-    {"tensor", degrees_key<&Parallel::tensor, 1, kHighestDegree>(), KeyShown::Always, "",
+    {"tensor", degrees_key<Degree::Tensor>(), KeyShown::Always, "",
      "devices that share every product (tensor parallelism)", kOfTransformers},
     {"pipeline", degree_key<&Parallel::pipeline>(), KeyShown::Always, "",
      "devices that share the stages of a replica; the plan has one device for each", kOfTransformers},
-    {"context", degrees_key<&Parallel::context, 1, kHighestDegree>(), KeyShown::Always, "",
-     "devices that share the tokens of a sequence", kOfTransformers},
+    {"context", degrees_key<Degree::Context>(), KeyShown::Always, "", "devices that share the tokens of a sequence",
+     kOfTransformers},
     {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
      "devices of a stage that share the experts of a layer", kOfTransformers},
-    {"sequence", flag_key<kParallel, kDegrees, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
+    {"sequence", flag_key<kParallel, kOfAll, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
      "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
-    {"zero", degrees_key<&Parallel::zero, 0, 3>(), KeyShown::Always, "",
+    {"zero", degrees_key<Degree::Zero>(), KeyShown::Always, "",
      "what replicas share: 1 states of the optimizer, 2 gradients in addition, 3 weights in addition (ZeRO, FSDP)",
      kOfTransformers},
-    {"zero_group", if_given(integer_key<kParallel, kDegrees, &Parallel::zero_group>(1, kHighestDegree)),
-     KeyShown::IfSet, "all replicas", "how many replicas share it", kOfTransformers},
+    {"zero_group", if_given(integer_key<kParallel, kOfAll, &Parallel::zero_group>(1, kHighestDegree)), KeyShown::IfSet,
+     "all replicas", "how many replicas share it", kOfTransformers},
     {"recompute",
      {special("`none`, `selective`, `norms`, `full`, `{kind, share}`",
               R"({"anyOf": [{"enum": ["none", "selective", "norms", "full"]}, {"type": "object", "properties":
@@ -157,9 +146,9 @@ constexpr ConfigKey kParallelKeys[] = {
      "what is not saved but computed again in the backward: `selective` scores and probabilities of attention, `norms` "
      "norms and activations, `full` blocks; `share` of the blocks",
      kOfTransformers},
-    {"attention", choice_key<kParallel, kDegrees, &Parallel::attention>(), KeyShown::IfSet, "the release's",
+    {"attention", choice_key<kParallel, kOfAll, &Parallel::attention>(), KeyShown::IfSet, "the release's",
      "kernels of attention: `unfused` ones write scores to memory", kOfTransformers},
-    {"fused_norms", if_given(flag_key<kParallel, kDegrees, &Parallel::fuses_norms>()), KeyShown::IfSet, "the release's",
+    {"fused_norms", if_given(flag_key<kParallel, kOfAll, &Parallel::fuses_norms>()), KeyShown::IfSet, "the release's",
      "whether a norm is one kernel, or separate ones in fp32", kOfTransformers},
     {"overlap",
      {special("a list of `tensor`, `tensor_backward`, `data`, `pipeline`, `expert`",
@@ -169,7 +158,7 @@ constexpr ConfigKey kParallelKeys[] = {
      "the release's",
      "the messages that are sent while passes compute",
      kOfTransformers},
-    {"release", choice_key<kParallel, kDegrees, &Parallel::release>(), KeyShown::Always, "",
+    {"release", choice_key<kParallel, kOfAll, &Parallel::release>(), KeyShown::Always, "",
      "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
 };
 
@@ -180,13 +169,6 @@ bool has_one_for_each(const Yaml& at, std::size_t devices) {
                             devices, devices == 1 ? "" : "s"),
                 "write a number for all stages, or one for each device of the pipeline (parallel.pipeline)");
     return false;
-}
-
-template <auto member, int least, int most>
-void read_list(const Yaml& at, std::vector<Parallel>& all) {
-    if (at.is_list() && has_one_for_each(at, all.size()))
-        for (std::size_t device = 0; device < all.size(); ++device)
-            all[device].*member = static_cast<int>(at.items()[device].integer(1, least, most));
 }
 
 void finish_parallel(const Yaml& at, Config& config, KeyReading&) {
@@ -200,15 +182,13 @@ void finish_parallel(const Yaml& at, Config& config, KeyReading&) {
     }
     std::vector<Parallel>& all = config.parallel.of_stages;
     Parallel& degrees = config.parallel.degrees;
-    for (const char* name : {"tensor", "context", "zero", "recompute"})
-        if (at[name].is_list())
-            all.assign(static_cast<std::size_t>(std::min(degrees.pipeline, kMostStages)), degrees);
-    read_list<&Parallel::tensor, 1, kHighestDegree>(at["tensor"], all);
-    read_list<&Parallel::context, 1, kHighestDegree>(at["context"], all);
-    read_list<&Parallel::zero, 0, 3>(at["zero"], all);
-    if (at["recompute"].is_list() && has_one_for_each(at["recompute"], all.size()))
-        for (std::size_t device = 0; device < all.size(); ++device)
-            all[device].recompute = at["recompute"].items()[device].choice(RecomputeKind::None);
+    const auto is_list = [&](const DegreeFacts& facts) { return facts.by_stage && at[facts.name].is_list(); };
+    if (std::ranges::any_of(kDegrees, is_list))
+        all.assign(static_cast<std::size_t>(std::min(degrees.pipeline, kMostStages)), degrees);
+    for (const DegreeFacts& facts : kDegrees)
+        if (is_list(facts) && has_one_for_each(at[facts.name], all.size()))
+            for (std::size_t device = 0; device < all.size(); ++device)
+                facts.set(all[device], read_degree(at[facts.name].items()[device], facts));
     const auto use_sequence = [&](Parallel& own) {
         own.sequence = at["sequence"].present() ? degrees.sequence : own.tensor > 1;
     };

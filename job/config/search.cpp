@@ -1,5 +1,6 @@
 // The block `search`.
 #include "job/config/blocks.h"
+#include "job/config/degree_values.h"
 
 #include <algorithm>
 #include <set>
@@ -37,73 +38,66 @@ constexpr KeyValue<Config> counts_key(std::int64_t most, std::int64_t least = 1)
     return value;
 }
 
-// Reads what is one value for all stages, or a list with one for each device of the pipeline.
-template <class T, class Read>
-std::vector<std::vector<T>> read_values(const Yaml& at, Read read) {
-    return read_different<std::vector<T>>(at, [&](const Yaml& item) {
-        if (!item.is_list())
-            return std::vector<T>{read(item)};
-        std::vector<T> values;
+std::vector<std::vector<int>>& items_of(Config& config, Degree degree) {
+    return config.search.degrees[static_cast<std::size_t>(degree)];
+}
+
+// Reads items that are one value for all stages, or, if stages may differ, a value for each device of the pipeline.
+void read_degrees(const Yaml& at, Config& config, Degree degree) {
+    const DegreeFacts& facts = facts_of(degree);
+    items_of(config, degree) = read_different<std::vector<int>>(at, [&](const Yaml& item) {
+        if (!item.is_list() || !facts.by_stage)
+            return std::vector{read_degree(item, facts)};
+        std::vector<int> values;
         for (const Yaml& of_device : item.items())
-            values.push_back(read(of_device));
-        if (std::ranges::count(values, values.empty() ? T{} : values.front()) == std::ssize(values))
+            values.push_back(read_degree(of_device, facts));
+        if (std::ranges::count(values, values.empty() ? 0 : values.front()) == std::ssize(values))
             item.complain(fmt::format("'{}' has no values that differ", item.path()),
                           "write the value of all stages without brackets, or a value for each device of the pipeline");
         return values;
     });
 }
 
-template <class T, class Print>
-std::string print_values(const std::vector<std::vector<T>>& items, Print print) {
-    return print_list(items, [&](const std::vector<T>& values) {
+std::string print_degrees(const Config& config, Degree degree) {
+    const std::vector<std::vector<int>>& items = config.search.degrees[static_cast<std::size_t>(degree)];
+    const auto print = [&](int value) { return print_degree(degree, value); };
+    return items.empty() ? "" : print_list(items, [&](const std::vector<int>& values) {
         return values.size() == 1 ? print(values.front()) : print_list(values, print);
     });
 }
 
-std::string schema_of_values(const std::string& value) {
+template <Degree degree>
+std::string schema_of_degrees() {
+    const std::string value = schema_of_degree(facts_of(degree));
     return fmt::format(R"({{"type": "array", "minItems": 1, "items": {{"anyOf": [{}, {{"type": "array", "minItems": 2,
                        "items": {}}}]}}}})",
                        value, value);
 }
 
-template <int least, int most>
-std::string schema_of_numbers() {
-    return schema_of_values(fmt::format(R"({{"type": "integer", "minimum": {}, "maximum": {}}})", least, most));
-}
-
-// Degrees to try that may differ between stages.
-template <auto member, int least, int most>
-constexpr KeyValue<Config> values_key() {
-    return {special("a list, each a number, or a list with a number for each device of the pipeline", "%",
-                    schema_of_numbers<least, most>),
-            [](const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
-                config.search.*member = read_values<int>(
-                    at, [](const Yaml& item) { return static_cast<int>(item.integer(least, least, most)); });
-            },
-            [](const Config& config) {
-                const auto& items = config.search.*member;
-                return items.empty() ? "" : print_values(items, [](int value) { return std::to_string(value); });
-            }};
+// Values of a degree to try.
+template <Degree degree>
+constexpr KeyValue<Config> tried_degrees_key() {
+    constexpr DegreeFacts facts = facts_of(degree);
+    return {facts.by_stage ? special("a list, each a number, or a list with a number for each device of the pipeline",
+                                     "%", schema_of_degrees<degree>)
+                           : KeyDomain{.kind = KeyKind::Integers, .least = facts.least, .most = facts.most},
+            [](const KeyDomain&, const Yaml& at, Config& config, KeyReading&) { read_degrees(at, config, degree); },
+            [](const Config& config) { return print_degrees(config, degree); }};
 }
 
 // Stages that are recomputed, or for transformers on a cluster what is.
 void read_recompute_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
-    SearchConfig& search = config.search;
     if (!searches_cluster(config))
-        search.recompute = at.choice(search.recompute);
+        config.search.recompute = at.choice(config.search.recompute);
     else if (at.is_text())
-        search.recomputed = {{at.choice(RecomputeKind::None)}};
+        items_of(config, Degree::Recompute) = {{read_degree(at, facts_of(Degree::Recompute))}};
     else
-        search.recomputed =
-            read_values<RecomputeKind>(at, [](const Yaml& item) { return item.choice(RecomputeKind::None); });
+        read_degrees(at, config, Degree::Recompute);
 }
 
 std::string print_recompute_of_search(const Config& config) {
-    if (!searches_cluster(config))
-        return std::string(name_of(config.search.recompute));
-    return config.search.recomputed.empty()
-               ? ""
-               : print_values(config.search.recomputed, [](RecomputeKind kind) { return std::string(name_of(kind)); });
+    return searches_cluster(config) ? print_degrees(config, Degree::Recompute)
+                                    : std::string(name_of(config.search.recompute));
 }
 
 constexpr std::string_view kCheapestLayers = "auto";
@@ -207,7 +201,6 @@ constexpr KeyLimit<Config> kOfLayers{[](const Config& config, std::string_view) 
 
 using Search = SearchConfig;
 constexpr auto kSearch = &Config::search;
-constexpr int kHighest = 1'000'000;  // degree
 
 constexpr ConfigKey kSearchKeys[] = {
     {"objective", choice_key<kSearch, &Search::objective>(), KeyShown::Always, "",
@@ -241,7 +234,7 @@ constexpr ConfigKey kSearchKeys[] = {
      {special("`none`, `all`, `auto`; for transformers a list of `none`, `selective`, `norms`, `full`, and of lists "
               "with one for each device of the pipeline",
               R"({"anyOf": [{"enum": ["none", "all", "auto", "selective", "norms", "full"]}, %]})",
-              [] { return schema_of_values(R"({"enum": ["none", "selective", "norms", "full"]})"); }),
+              schema_of_degrees<Degree::Recompute>),
       read_recompute_of_search, print_recompute_of_search},
      KeyShown::Always,
      "`none`; for `piper` `auto`; for transformers `[none, norms, full]`, and `selective` with unfused attention",
@@ -272,19 +265,19 @@ constexpr ConfigKey kSearchKeys[] = {
      "`[0]`",
      "with `recompute`: values of `pipeline.recompute_ahead` to try",
      kOfLayers},
-    {"tensor", values_key<&Search::tensor, 1, kHighest>(), KeyShown::IfSet,
+    {"tensor", tried_degrees_key<Degree::Tensor>(), KeyShown::IfSet,
      "powers of two up to the devices of a host or domain",
      "degrees of `parallel.tensor` to try; `[2, [4, 1]]`: 2, and in pipelines of two devices 4 and 1", kOfClusters},
-    {"pipeline", counts_key<kSearch, &Search::pipeline>(kHighest), KeyShown::IfSet,
+    {"pipeline", tried_degrees_key<Degree::Pipeline>(), KeyShown::IfSet,
      "divisors of the blocks, or of the blocks and two, and powers of two", "degrees of `parallel.pipeline`",
      kOfClusters},
-    {"context", values_key<&Search::context, 1, kHighest>(), KeyShown::IfSet,
+    {"context", tried_degrees_key<Degree::Context>(), KeyShown::IfSet,
      "powers of two up to 8, with at least 1024 tokens for each device", "degrees of `parallel.context`", kOfClusters},
-    {"expert", counts_key<kSearch, &Search::expert>(kHighest), KeyShown::IfSet, "divisors of the number of experts",
+    {"expert", tried_degrees_key<Degree::Expert>(), KeyShown::IfSet, "divisors of the number of experts",
      "degrees of `parallel.expert`", kOfClusters},
     {"chunks", counts_key<kSearch, &Search::chunks>(kMostStages), KeyShown::IfSet,
      "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
-    {"zero", values_key<&Search::zero, 0, 3>(), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
+    {"zero", tried_degrees_key<Degree::Zero>(), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
      kOfClusters},
     {"unequal_blocks", flag_key<kSearch, &Search::unequal_blocks>(), KeyShown::Always, "",
      "`false`: all stages have as equal numbers of blocks as possible", kOfClusters},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/setup/setup.h"
+#include "workloads/transformers/degrees.h"
 
 #include <cstdint>
 #include <string>
@@ -28,10 +29,8 @@ struct SearchConfig {
     std::vector<std::vector<std::string>> recompute_layers;
     bool cheapest_layers = false;  // tries the layers that save most for their time, instead
     // The following keys are for transformers on a cluster; empty lists are usual values (search/clusters).
-    std::vector<int> pipeline, expert, chunks;
-    // Each item is one value for all stages, or a list with a value for each device of the pipeline.
-    std::vector<std::vector<int>> tensor, context, zero;
-    std::vector<std::vector<RecomputeKind>> recomputed;
+    DegreeLists degrees;
+    std::vector<int> chunks;
     bool unequal_blocks = true;      // gives stages unequal numbers of blocks, too
     bool arrange_hosts = true;       // puts hosts that differ into other orders, too, and leaves some out
     std::optional<Program> program;  // that must run the plans; absent: any, or none

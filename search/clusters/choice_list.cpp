@@ -20,7 +20,7 @@ constexpr int kMostUsualChunks = 8;
 constexpr int kMostUsualContext = 8, kLeastUsualTokens = 1024;  // of a device
 
 // Why a choice cannot be run, in the order in which it is checked.
-enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, Experts, Stages, MiniBatch };
+enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, ZeroGroup, Experts, Stages, MiniBatch };
 
 // What to say if all choices misfit, by what the last check of them found.
 struct MisfitRow {
@@ -49,6 +49,8 @@ constexpr MisfitRow kMisfits[] = {
                             setup.parallel.ranks->devices.size());
      },
      "list more degrees in search.tensor, search.pipeline or search.context, or leave one of these keys out"},
+    {Misfit::ZeroGroup, "search", [](const SearchSetup&) { return std::string("no choice fits parallel.zero_group"); },
+     "leave parallel.zero_group out"},
     {Misfit::Experts, "search.expert",
      [](const SearchSetup& setup) {
          const Transformer& model = *setup.workload.transformer;
@@ -127,7 +129,7 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
         of->data = static_cast<int>(devices / of_replica);
         of->sequence = takes_sequence(setup, of->tensor);
         if (of->zero > 0 && of->zero_group > 0 && of->replicas() % of->zero_group != 0)
-            return Misfit::Devices;
+            return Misfit::ZeroGroup;
         if (of->expert > 1 &&
             (!model.experts || model.experts->count % of->expert != 0 || of->holders() % of->expert != 0))
             return Misfit::Experts;
@@ -171,211 +173,215 @@ bool are_usual_chunks(const SearchSetup& setup, int pipeline, int chunks) {
            (!divides_blocks(setup, pipeline) && is_usual_pipeline(setup, pipeline * chunks));
 }
 
-// Values of all stages.
-template <class T>
-std::vector<std::vector<T>> of_all_stages(const std::vector<T>& values) {
-    std::vector<std::vector<T>> items;
-    for (const T& value : values)
-        items.push_back({value});
-    return items;
-}
-
 // Returns the values of the config, or the usual values if the config has none.
 template <class T>
 std::vector<T> listed_or(const std::vector<T>& listed, std::vector<T> usual) {
     return listed.empty() ? std::move(usual) : listed;
 }
 
-struct ClusterLists {
-    std::vector<int> pipeline, expert, sizes;
-    std::vector<std::vector<int>> tensor, context, zero;  // of all stages, or of each device
-    std::vector<std::vector<RecomputeKind>> recompute;
+std::vector<int> usual_tensor(const SearchSetup& setup) {
+    const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
+    return numbers_that(std::min(devices, transformer_job_of(setup).fabric.domain), is_power_of_two);
+}
+
+std::vector<int> usual_pipeline(const SearchSetup& setup) {
+    const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
+    return numbers_that(std::min(devices, setup.workload.transformer->layers + 2),
+                        [&](int stages) { return is_usual_pipeline(setup, stages); });
+}
+
+std::vector<int> usual_context(const SearchSetup& setup) {
+    const int tokens = setup.workload.options.sequence_length;
+    return numbers_that(kMostUsualContext, [&](int degree) {
+        return is_power_of_two(degree) && (degree == 1 || tokens / degree >= kLeastUsualTokens);
+    });
+}
+
+std::vector<int> usual_expert(const SearchSetup& setup) {
+    const Transformer& model = *setup.workload.transformer;
+    return numbers_that(model.experts ? model.experts->count : 1,
+                        [&](int degree) { return degree == 1 || model.experts->count % degree == 0; });
+}
+
+std::vector<int> usual_recompute(const SearchSetup& setup) {
+    std::vector<int> values;
+    for (const RecomputeKind kind :
+         {RecomputeKind::None, RecomputeKind::Selective, RecomputeKind::Norms, RecomputeKind::Full})
+        if (kind != RecomputeKind::Selective ||
+            setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
+            values.push_back(static_cast<int>(kind));
+    return values;
+}
+
+// A degree that a search chooses, and its usual values. The first rows change slowest.
+struct SearchedDegree {
+    Degree degree;
+    std::vector<int> (*usual)(const SearchSetup& setup);
+};
+constexpr SearchedDegree kSearched[] = {
+    {Degree::Pipeline, usual_pipeline},   {Degree::Tensor, usual_tensor},
+    {Degree::Context, usual_context},     {Degree::Expert, usual_expert},
+    {Degree::Recompute, usual_recompute}, {Degree::Zero, [](const SearchSetup&) { return std::vector{0, 1, 3}; }},
 };
 
+const std::vector<std::vector<int>>& items_of(const DegreeLists& lists, Degree degree) {
+    return lists[static_cast<std::size_t>(degree)];
+}
+
+// Returns the values to try of each degree: those of the config, or else the usual values.
+DegreeLists lists_of(const SearchSetup& setup) {
+    DegreeLists lists = setup.search.degrees;
+    for (const SearchedDegree& searched : kSearched) {
+        std::vector<std::vector<int>>& items = lists[static_cast<std::size_t>(searched.degree)];
+        if (items.empty())
+            for (const int value : searched.usual(setup))
+                items.push_back({value});
+    }
+    return lists;
+}
+
+std::vector<int> sizes_to_try(const SearchSetup& setup) {
+    return listed_or(setup.search.micro_batch_sizes, {1, 2, 4, 8});
+}
+
 // Returns the different values of all items.
-std::vector<int> values_in(const std::vector<std::vector<int>>& items) {
+std::set<int> values_in(const std::vector<std::vector<int>>& items) {
     std::set<int> values;
     for (const std::vector<int>& item : items)
         values.insert(item.begin(), item.end());
-    return {values.begin(), values.end()};
-}
-
-ClusterLists lists_of(const SearchSetup& setup) {
-    const SearchConfig& search = setup.search;
-    const Transformer& model = *setup.workload.transformer;
-    const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
-    const int domain = std::min(devices, transformer_job_of(setup).fabric.domain);
-    const int tokens = setup.workload.options.sequence_length;
-    std::vector<RecomputeKind> recompute = {RecomputeKind::None, RecomputeKind::Norms, RecomputeKind::Full};
-    if (setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
-        recompute.insert(recompute.begin() + 1, RecomputeKind::Selective);
-    return {
-        .pipeline =
-            listed_or(search.pipeline, numbers_that(std::min(devices, model.layers + 2),
-                                                    [&](int stages) { return is_usual_pipeline(setup, stages); })),
-        .expert = listed_or(
-            search.expert, numbers_that(model.experts ? model.experts->count : 1,
-                                        [&](int degree) { return degree == 1 || model.experts->count % degree == 0; })),
-        .sizes = listed_or(search.micro_batch_sizes, {1, 2, 4, 8}),
-        .tensor = listed_or(search.tensor, of_all_stages(numbers_that(domain, is_power_of_two))),
-        .context = listed_or(
-            search.context, of_all_stages(numbers_that(kMostUsualContext,
-                                                       [&](int degree) {
-                                                           return is_power_of_two(degree) &&
-                                                                  (degree == 1 || tokens / degree >= kLeastUsualTokens);
-                                                       }))),
-        .zero = listed_or(search.zero, {{0}, {1}, {3}}),
-        .recompute = listed_or(search.recomputed, of_all_stages(recompute))};
+    return values;
 }
 
 }  // namespace
 
 std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
-    const ClusterLists lists = lists_of(setup);
-    const Transformer& model = *setup.workload.transformer;
-    std::vector<PlanChoice> ways;
+    const DegreeLists lists = lists_of(setup);
     PlanChoice way;
-    Parallel& degrees = way.degrees;
-    degrees = setup.parallel.degrees;
-    degrees.pipeline = 1;
-    degrees.zero = 0;
-    degrees.recompute = RecomputeKind::None;
-    for (const int tensor : values_in(lists.tensor))
-        for (const int context : values_in(lists.context))
-            for (const int expert : lists.expert)
-                for (const int size : lists.sizes) {
-                    degrees.tensor = tensor;
-                    degrees.context = context;
-                    degrees.expert = expert;
-                    degrees.data = std::max(1, expert / (tensor * context));
-                    degrees.sequence = takes_sequence(setup, tensor);
-                    way.micro_batch_size = size;
-                    if (model.heads % tensor == 0 && setup.workload.options.sequence_length % context == 0)
-                        ways.push_back(way);
-                }
-    return ways;
+    way.degrees = setup.parallel.degrees;
+    way.degrees.pipeline = 1;
+    way.degrees.zero = 0;
+    way.degrees.recompute = RecomputeKind::None;
+    std::vector<PlanChoice> ways = {way};
+    for (const DegreeFacts& facts : kDegrees) {
+        if (!facts.divides_layers)
+            continue;
+        std::vector<PlanChoice> with_degree;
+        for (PlanChoice& each : ways)
+            for (const int value : values_in(items_of(lists, facts.degree))) {
+                facts.set(each.degrees, value);
+                with_degree.push_back(each);
+            }
+        ways = std::move(with_degree);
+    }
+    std::vector<PlanChoice> with_sizes;
+    for (PlanChoice& each : ways) {
+        Parallel& degrees = each.degrees;
+        degrees.data = std::max(1, degrees.expert / (degrees.tensor * degrees.context));
+        degrees.sequence = takes_sequence(setup, degrees.tensor);
+        if (setup.workload.transformer->heads % degrees.tensor == 0 &&
+            setup.workload.options.sequence_length % degrees.context == 0)
+            for (const int size : sizes_to_try(setup)) {
+                each.micro_batch_size = size;
+                with_sizes.push_back(each);
+            }
+    }
+    return with_sizes;
 }
 
 namespace {
 
-// Degrees that may differ between stages: an item of each list.
-struct ItemsOfStages {
-    const std::vector<int>& tensor;
-    const std::vector<int>& context;
-    const std::vector<int>& zero;
-    const std::vector<RecomputeKind>& recompute;
-};
-
-// Whether an item has a value for all stages, or one for each device of the pipeline.
-template <class T>
-bool is_for(int pipeline, const std::vector<T>& item) {
-    return item.size() == 1 || std::ssize(item) == pipeline;
-}
-
-void set_degrees(PlanChoice& choice, const ItemsOfStages& items) {
-    const auto set = [&](Parallel& degrees, std::size_t device) {
-        const auto of = [&](const auto& item) { return item[item.size() == 1 ? 0 : device]; };
-        degrees.tensor = of(items.tensor);
-        degrees.context = of(items.context);
-        degrees.zero = of(items.zero);
-        degrees.recompute = of(items.recompute);
-    };
-    set(choice.degrees, 0);
-    choice.of_stages.clear();
-    if (std::max({items.tensor.size(), items.context.size(), items.zero.size(), items.recompute.size()}) == 1)
-        return;
-    choice.of_stages.assign(static_cast<std::size_t>(choice.degrees.pipeline), choice.degrees);
-    for (std::size_t device = 0; device < choice.of_stages.size(); ++device)
-        set(choice.of_stages[device], device);
-}
+// Whether an item has a value for all stages, or a value for each device of the pipeline.
+bool is_for(int pipeline, const std::vector<int>& item) { return item.size() == 1 || std::ssize(item) == pipeline; }
 
 class ClusterChoiceList {
 public:
     explicit ClusterChoiceList(const SearchSetup& setup) : setup_(setup), schedules_(searched_schedules(setup)) {}
 
     std::vector<PlanChoice> made() {
-        const ClusterLists lists = lists_of(setup_);
         PlanChoice choice;
         choice.degrees = setup_.parallel.degrees;
         choice.degrees.recomputed = 1;
-        for (const int pipeline : lists.pipeline)
-            for (const std::vector<int>& tensor : lists.tensor)
-                for (const std::vector<int>& context : lists.context)
-                    for (const int expert : lists.expert)
-                        for (const int size : lists.sizes) {
-                            choice.degrees.pipeline = pipeline;
-                            choice.degrees.expert = expert;
-                            choice.micro_batch_size = size;
-                            if (is_for(pipeline, tensor) && is_for(pipeline, context))
-                                add_with_degrees(choice, tensor, context, lists);
-                        }
+        add_degrees(choice, 0);
         if (choices_.empty())
             refuse_all();
         return std::move(choices_);
     }
 
 private:
-    void add_with_degrees(PlanChoice choice, const std::vector<int>& tensor, const std::vector<int>& context,
-                          const ClusterLists& lists) {
-        std::vector<PlanChoice> with_schedules;
+    // Tries all values of a row of kSearched, and of the rows after it.
+    void add_degrees(const PlanChoice& choice, std::size_t row) {
+        if (row == std::size(kSearched)) {
+            add_schedules(choice);
+            return;
+        }
+        const Degree degree = kSearched[row].degree;
+        for (const std::vector<int>& item : items_of(lists_, degree)) {
+            if (!is_for(choice.degrees.pipeline, item))
+                continue;
+            PlanChoice with_degree = choice;
+            set_degree(with_degree, facts_of(degree), item);
+            add_degrees(with_degree, row + 1);
+        }
+    }
+
+    static void set_degree(PlanChoice& choice, const DegreeFacts& facts, const std::vector<int>& item) {
+        if (item.size() > 1 && choice.of_stages.empty())
+            choice.of_stages.assign(item.size(), choice.degrees);
+        facts.set(choice.degrees, item.front());
+        for (std::size_t device = 0; device < choice.of_stages.size(); ++device)
+            facts.set(choice.of_stages[device], item[item.size() == 1 ? 0 : device]);
+    }
+
+    void add_schedules(PlanChoice choice) {
         const int pipeline = choice.degrees.pipeline;
         const std::vector<int> chunks = listed_or(
             setup_.search.chunks, numbers_that(pipeline == 1 ? 1 : kMostUsualChunks,
                                                [&](int each) { return are_usual_chunks(setup_, pipeline, each); }));
-        for (const std::string& schedule : schedules_)
-            for (const int each : chunks) {
-                choice.schedule = schedule;
-                choice.stages = pipeline * each;
-                set_degrees(choice, {tensor, context, {0}, {RecomputeKind::None}});
-                const Misfit misfit = complete_choice(setup_, choice);
-                worst_ = std::max(worst_, misfit);
-                if (misfit == Misfit::None)
-                    with_schedules.push_back(choice);
-            }
-        for (const std::vector<RecomputeKind>& recompute : lists.recompute)
-            for (const std::vector<int>& zero : lists.zero)
-                if (is_for(pipeline, recompute) && is_for(pipeline, zero))
-                    for (PlanChoice& one : with_schedules) {
-                        set_degrees(one, {tensor, context, zero, recompute});
-                        if (complete_choice(setup_, one) == Misfit::None)
-                            choices_.push_back(one);
-                    }
+        for (const int size : sizes_)
+            for (const std::string& schedule : schedules_)
+                for (const int each : chunks) {
+                    choice.micro_batch_size = size;
+                    choice.schedule = schedule;
+                    choice.stages = pipeline * each;
+                    const Misfit misfit = complete_choice(setup_, choice);
+                    worst_ = std::max(worst_, misfit);
+                    if (misfit == Misfit::None)
+                        choices_.push_back(choice);
+                }
     }
 
     [[noreturn]] void refuse_all() const {
-        const auto row = std::find_if(std::begin(kMisfits), std::end(kMisfits),
-                                      [&](const MisfitRow& one) { return one.misfit == worst_; });
-        const bool known = row != std::end(kMisfits);
-        setup_.fail_at(known ? row->key : "search", known ? row->fact(setup_) : "no choice fits parallel.zero_group",
-                       known ? row->help : "leave parallel.zero_group out");
+        const MisfitRow& row = *std::ranges::find(kMisfits, worst_, &MisfitRow::misfit);
+        setup_.fail_at(row.key, row.fact(setup_), row.help);
     }
 
     const SearchSetup& setup_;
+    DegreeLists lists_ = lists_of(setup_);
+    std::vector<int> sizes_ = sizes_to_try(setup_);
     std::vector<std::string> schedules_;
     std::vector<PlanChoice> choices_;
     Misfit worst_ = Misfit::None;
 };
 
 // Every list of values by device must be as long as some pipeline.
-template <class T>
-void check_lengths(const SearchSetup& setup, const char* key, const std::vector<std::vector<T>>& items,
-                   const std::vector<int>& pipelines) {
+void check_lengths(const SearchSetup& setup, const DegreeFacts& facts, const DegreeLists& lists) {
+    const std::vector<std::vector<int>>& items = items_of(lists, facts.degree);
+    const std::set<int> pipelines = values_in(items_of(lists, Degree::Pipeline));
     for (std::size_t k = 0; k < items.size(); ++k)
         if (std::ranges::none_of(pipelines, [&](int pipeline) { return is_for(pipeline, items[k]); }))
-            setup.fail_at(fmt::format("search.{}[{}]", key, k),
+            setup.fail_at(fmt::format("search.{}[{}]", facts.name, k),
                           fmt::format("'search.{}[{}]' has {} values, and no pipeline of this search has {} devices",
-                                      key, k, items[k].size(), items[k].size()),
+                                      facts.name, k, items[k].size(), items[k].size()),
                           fmt::format("write a value for each device of a pipeline, of which there are {} "
                                       "(search.pipeline)",
                                       fmt::join(pipelines, ", ")));
 }
 
 void check_searched(const SearchSetup& setup) {
-    const ClusterLists lists = lists_of(setup);
-    check_lengths(setup, "tensor", lists.tensor, lists.pipeline);
-    check_lengths(setup, "context", lists.context, lists.pipeline);
-    check_lengths(setup, "zero", lists.zero, lists.pipeline);
-    check_lengths(setup, "recompute", lists.recompute, lists.pipeline);
+    const DegreeLists lists = lists_of(setup);
+    for (const DegreeFacts& facts : kDegrees)
+        if (facts.by_stage)
+            check_lengths(setup, facts, lists);
     for (const std::string& name : searched_schedules(setup)) {
         const Schedule& schedule = searched_schedule(setup, name);
         if (schedule.asynchronous() || !schedule.trains)

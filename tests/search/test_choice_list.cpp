@@ -4,6 +4,7 @@
 #include "job/job.h"
 #include "report/plan_search.h"
 #include "report/report.h"
+#include "search/clusters/cluster_search.h"
 #include "tests/search/small_cluster.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
@@ -61,8 +62,8 @@ training: {precision: bf16, optimizer: adamw}
     const SearchResult result = search_cluster(config);
     for (const PlanChoice& choice : cluster_choices(config)) {
         EXPECT_TRUE(choice.of_stages.empty() || choice.schedule == "1f1b") << "chimera has each stage on two devices";
-        tried.insert(fmt::format("{} {} {}", choice.degrees.pipeline, print_degree(choice, &Parallel::tensor),
-                                 print_recomputed(choice)));
+        tried.insert(fmt::format("{} {} {}", choice.degrees.pipeline, print_degree(choice, Degree::Tensor),
+                                 print_degree(choice, Degree::Recompute)));
     }
     EXPECT_EQ(tried, expected);
     Ns best = std::numeric_limits<Ns>::max();
@@ -116,8 +117,10 @@ TEST(ChoiceList, TriesOnlyWhatIsListed) {
         EXPECT_TRUE(choice.degrees.sequence);
         EXPECT_EQ(setup_of(config, choice).pipeline.micro_batches, 16 / choice.degrees.data / choice.micro_batch_size);
     }
-    EXPECT_EQ(load(config.yaml).search.recomputed, std::vector<std::vector<RecomputeKind>>{{RecomputeKind::Full}});
-    EXPECT_EQ(load(config.yaml).search.pipeline, (std::vector{2, 4}));
+    EXPECT_EQ(load(config.yaml).search.degrees[static_cast<std::size_t>(Degree::Recompute)],
+              (std::vector<std::vector<int>>{{static_cast<int>(RecomputeKind::Full)}}));
+    EXPECT_EQ(load(config.yaml).search.degrees[static_cast<std::size_t>(Degree::Pipeline)],
+              (std::vector<std::vector<int>>{{2}, {4}}));
     // pipeline.mini_batch is of all replicas, and the search's default.
     EXPECT_EQ(load("workload: {model: llama-3.2-1b, sequence_length: 4096}\n"
                    "cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, between: {link: ndr400}}\n"
