@@ -71,7 +71,11 @@ std::optional<Refusal> refused_sums(const ExportedPlan& plan) {
 }
 
 ArgumentText in_quotes(std::string_view text) { return fmt::format("\"{}\"", text); }
-bool has_adam_states(const ExportedPlan& plan) { return plan.training.optimizer == OptimizerKind::AdamW; }
+const OptimizerFacts& optimizer_of(const ExportedPlan& plan) { return facts_of(plan.training.optimizer); }
+
+std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
+    return refused_optimizer_of(plan, kDeepSpeed, &OptimizerNames::deepspeed);
+}
 
 // In the order of the text. A name is the JSON pointer of its value.
 constexpr ArgumentRow kRows[] = {
@@ -88,7 +92,9 @@ constexpr ArgumentRow kRows[] = {
          return written_if(plan.parallel.sharers() < plan.parallel.replicas(), plan.parallel.sharers());
      }},
     {"/zero_allow_untested_optimizer",
-     [](const ExportedPlan& plan) { return written_if(plan.parallel.zero > 0 && !has_adam_states(plan), true); }},
+     [](const ExportedPlan& plan) {
+         return written_if(plan.parallel.zero > 0 && !optimizer_of(plan).has_averages, true);
+     }},
     {"/bf16/enabled",
      [](const ExportedPlan& plan) { return written_if(plan.training.precision == Precision::Bf16, true); },
      refused_precision},
@@ -96,20 +102,21 @@ constexpr ArgumentRow kRows[] = {
      [](const ExportedPlan& plan) { return written_if(plan.training.precision == Precision::Fp16, true); }},
     {"/data_types/grad_accum_dtype",
      [](const ExportedPlan& plan) { return sums_in_fp32(plan) ? in_quotes("fp32") : std::nullopt; }, refused_sums},
-    {"/optimizer/type", [](const ExportedPlan& plan) { return in_quotes(has_adam_states(plan) ? "AdamW" : "SGD"); }},
+    {"/optimizer/type", [](const ExportedPlan& plan) { return in_quotes(optimizer_of(plan).names.deepspeed); },
+     refused_optimizer},
     {"/optimizer/params/lr", [](const ExportedPlan& plan) { return written(plan.training.learning_rate); }, nullptr,
      "training.learning_rate"},
     {"/optimizer/params/betas",
      [](const ExportedPlan& plan) {
-         return written_if(has_adam_states(plan), fmt::format("[{}]", fmt::join(plan.training.betas, ", ")));
+         return written_if(optimizer_of(plan).has_averages, fmt::format("[{}]", fmt::join(plan.training.betas, ", ")));
      },
      nullptr, "training.betas"},
     {"/optimizer/params/eps",
-     [](const ExportedPlan& plan) { return written_if(has_adam_states(plan), plan.training.epsilon); }, nullptr,
-     "training.epsilon"},
+     [](const ExportedPlan& plan) { return written_if(optimizer_of(plan).has_averages, plan.training.epsilon); },
+     nullptr, "training.epsilon"},
     {"/optimizer/params/momentum",
-     [](const ExportedPlan& plan) { return written_if(!has_adam_states(plan), plan.training.momentum); }, nullptr,
-     "training.momentum"},
+     [](const ExportedPlan& plan) { return written_if(optimizer_of(plan).has_momentum, plan.training.momentum); },
+     nullptr, "training.momentum"},
     {"/optimizer/params/weight_decay", [](const ExportedPlan& plan) { return written(plan.training.weight_decay); },
      nullptr, "training.weight_decay"},
     {"/gradient_clipping", [](const ExportedPlan& plan) { return written(plan.training.clip_norm); }, nullptr,

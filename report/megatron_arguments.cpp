@@ -78,7 +78,7 @@ int group_of(const ExportedPlan& plan) {
     shape.devices = plan.parallel.pipeline;
     shape.stages = plan.stages();
     shape.microbatches = plan.pipeline.micro_batches;
-    return group_size(shape, {.group = plan.pipeline.group});
+    return group_size(shape, {.group = plan.pipeline.options.group});
 }
 
 std::optional<Refusal> refused_pipeline(const ExportedPlan& plan) {
@@ -151,12 +151,13 @@ std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
     return std::nullopt;
 }
 
-bool has_adam(const ExportedPlan& plan) { return plan.training.optimizer == OptimizerKind::AdamW; }
+const OptimizerFacts& optimizer_of(const ExportedPlan& plan) { return facts_of(plan.training.optimizer); }
 
-std::optional<Refusal> refused_zero(const ExportedPlan& plan) {
-    if (plan.parallel.zero == 0 || has_adam(plan))
-        return std::nullopt;
-    return Refusal{"training.optimizer", fmt::format("{} divides the states of AdamW only", kMegatron),
+std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
+    if (plan.parallel.zero == 0 || plan.training.optimizer == OptimizerKind::AdamW)
+        return refused_optimizer_of(plan, kMegatron, &OptimizerNames::megatron);
+    return Refusal{"training.optimizer",
+                   fmt::format("{} divides the states of {} only", kMegatron, name_of(OptimizerKind::AdamW)),
                    "write optimizer: adamw, or parallel.zero: 0"};
 }
 
@@ -371,20 +372,25 @@ constexpr ArgumentRow kRows[] = {
          return switched_on_if(plan.training.precision != Precision::Fp16 &&
                                plan.training.precision != Precision::Fp32 && plan.release.gradient < kFloatBytes);
      }},
-    {"--optimizer", [](const ExportedPlan& plan) { return written(has_adam(plan) ? "adam" : "sgd"); }, refused_zero},
+    {"--optimizer", [](const ExportedPlan& plan) { return written(optimizer_of(plan).names.megatron); },
+     refused_optimizer},
     {"--lr", [](const ExportedPlan& plan) { return written(plan.training.learning_rate); }, nullptr,
      "training.learning_rate"},
     {"--weight-decay", [](const ExportedPlan& plan) { return written(plan.training.weight_decay); }, nullptr,
      "training.weight_decay"},
     {"--clip-grad", [](const ExportedPlan& plan) { return written(plan.training.clip_norm); }, nullptr,
      "training.clip_norm"},
-    {"--adam-beta1", [](const ExportedPlan& plan) { return written_if(has_adam(plan), plan.training.betas[0]); },
+    {"--adam-beta1",
+     [](const ExportedPlan& plan) { return written_if(optimizer_of(plan).has_averages, plan.training.betas[0]); },
      nullptr, "training.betas"},
-    {"--adam-beta2", [](const ExportedPlan& plan) { return written_if(has_adam(plan), plan.training.betas[1]); },
+    {"--adam-beta2",
+     [](const ExportedPlan& plan) { return written_if(optimizer_of(plan).has_averages, plan.training.betas[1]); },
      nullptr, "training.betas"},
-    {"--adam-eps", [](const ExportedPlan& plan) { return written_if(has_adam(plan), plan.training.epsilon); }, nullptr,
-     "training.epsilon"},
-    {"--sgd-momentum", [](const ExportedPlan& plan) { return written_if(!has_adam(plan), plan.training.momentum); },
+    {"--adam-eps",
+     [](const ExportedPlan& plan) { return written_if(optimizer_of(plan).has_averages, plan.training.epsilon); },
+     nullptr, "training.epsilon"},
+    {"--sgd-momentum",
+     [](const ExportedPlan& plan) { return written_if(optimizer_of(plan).has_momentum, plan.training.momentum); },
      nullptr, "training.momentum"},
     {"--use-distributed-optimizer", [](const ExportedPlan& plan) { return switched_on_if(plan.parallel.zero > 0); }},
     {"--use-megatron-fsdp", [](const ExportedPlan& plan) { return switched_on_if(plan.parallel.zero > 1); }},

@@ -178,12 +178,13 @@ std::optional<Refusal> refused_schedule_of_titan(const ExportedPlan& plan) {
     if (!has_name || (plan.schedule->chunks == 1 && plan.chunks() > 1) || plan.parallel.pipeline == 1)
         return refused_schedule(plan, kTitan, [](const OtherPrograms& programs) { return !programs.pytorch.empty(); });
     Setup usual = plan.setup;
-    usual.pipeline.drain = ScheduleOptions::Drain::Own;
-    usual.pipeline.group = 0;
-    const bool may_differ = usual.pipeline.drain != plan.pipeline.drain || plan.pipeline.group > 0;
+    usual.pipeline.options.drain = ScheduleOptions::Drain::Own;
+    usual.pipeline.options.group = 0;
+    const bool may_differ =
+        usual.pipeline.options.drain != plan.pipeline.options.drain || plan.pipeline.options.group > 0;
     if (!may_differ || make_plan(usual, {}, 1).order == make_plan(plan.setup, {}, 1).order)
         return std::nullopt;
-    return Refusal{plan.pipeline.group > 0 ? "pipeline.group" : "pipeline.drain",
+    return Refusal{plan.pipeline.options.group > 0 ? "pipeline.group" : "pipeline.drain",
                    fmt::format("{} has one order of {} for each number of micro-batches", kTitan,
                                plan.schedule->elsewhere.pytorch),
                    "remove the key"};
@@ -205,10 +206,7 @@ std::optional<Refusal> refused_recompute(const ExportedPlan& plan) {
 }
 
 std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
-    if (plan.training.optimizer == OptimizerKind::AdamW)
-        return std::nullopt;
-    return Refusal{"training.optimizer", fmt::format("{} has no {}", kTitan, name_of(plan.training.optimizer)),
-                   "write optimizer: adamw"};
+    return refused_optimizer_of(plan, kTitan, &OptimizerNames::torchtitan);
 }
 
 bool overlaps_tensor(const ExportedPlan& plan) { return plan.release.overlap.tensor && plan.parallel.tensor > 1; }
@@ -322,7 +320,9 @@ constexpr ArgumentRow kRows[] = {
      [](const ExportedPlan& plan) {
          return quoted_if(is_every_nth(plan), fmt::format("{}", recomputed_one_of(plan.parallel)));
      }},
-    {"optimizer.name", [](const ExportedPlan&) { return quoted_text("AdamW"); }, refused_optimizer},
+    {"optimizer.name",
+     [](const ExportedPlan& plan) { return quoted_text(facts_of(plan.training.optimizer).names.torchtitan); },
+     refused_optimizer},
     {"optimizer.lr", [](const ExportedPlan& plan) { return written(floating(plan.training.learning_rate)); }, nullptr,
      "training.learning_rate"},
     {"optimizer.beta1", [](const ExportedPlan& plan) { return written(floating(plan.training.betas[0])); }, nullptr,

@@ -179,6 +179,19 @@ std::vector<int> blocks_by_stage(const Job& job) {
     return blocks;
 }
 
+std::optional<Refusal> refused_optimizer_of(const ExportedPlan& plan, std::string_view program,
+                                            std::string_view OptimizerNames::*name) {
+    const OptimizerFacts& facts = facts_of(plan.training.optimizer);
+    if (!(facts.names.*name).empty())
+        return std::nullopt;
+    std::vector<std::string_view> others;
+    for (const OptimizerFacts& other : kOptimizers)
+        if (!(other.names.*name).empty())
+            others.push_back(name_of(other.kind));
+    return Refusal{"training.optimizer", fmt::format("{} has no {}", program, name_of(facts.kind)),
+                   fmt::format("write optimizer: {}", fmt::join(others, " or "))};
+}
+
 Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, bool (*has)(const OtherPrograms&)) {
     std::vector<std::string_view> names;
     for (const Schedule& schedule : schedules())

@@ -78,5 +78,8 @@ std::vector<int> blocks_by_stage(const Job& job);
 
 // Returns the refusal at pipeline.schedule, with the schedules that the program has.
 Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, bool (*has)(const OtherPrograms&));
+// Returns the refusal at training.optimizer if the program has no name for it.
+std::optional<Refusal> refused_optimizer_of(const ExportedPlan& plan, std::string_view program,
+                                            std::string_view OptimizerNames::*name);
 
 }  // namespace pw

@@ -1,6 +1,8 @@
 // The block `training`.
 #include "job/config/blocks.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -17,13 +19,19 @@ bool is_said(const Config& config, std::string_view key) {
 }
 constexpr KeyLimit<Config> kIfSaid{is_said, nullptr, Elsewhere::IdleUnprinted};
 
-// The optimizer that reads a key.
-template <OptimizerKind reader>
-constexpr KeyLimit<Config> kOfOptimizer{[](const Config& config, std::string_view key) {
-                                            return config.training.optimizer == reader && is_said(config, key);
-                                        },
-                                        [](std::string_view) { return std::string(name_of(reader)); },
-                                        Elsewhere::IdleUnprinted};
+// The optimizers that read a key.
+template <bool OptimizerFacts::*has_it>
+constexpr KeyLimit<Config> kOfOptimizers{[](const Config& config, std::string_view key) {
+                                             return facts_of(config.training.optimizer).*has_it && is_said(config, key);
+                                         },
+                                         [](std::string_view) {
+                                             std::vector<std::string_view> names;
+                                             for (const OptimizerFacts& facts : kOptimizers)
+                                                 if (facts.*has_it)
+                                                     names.push_back(name_of(facts.kind));
+                                             return fmt::format("{}", fmt::join(names, ", "));
+                                         },
+                                         Elsewhere::IdleUnprinted};
 
 // Clipping is printed where there is some; of a transformer, wherever the config has the key.
 std::string print_clip_norm(const Config& config) {
@@ -68,12 +76,13 @@ constexpr ConfigKey kTrainingKeys[] = {
      {},
      KeyReader::Runs},
     {"momentum", number_key<kTraining, &Training::momentum>(0, 1), KeyShown::Always, "",
-     "share of the last update that is kept", kOfOptimizer<OptimizerKind::Sgd>, KeyReader::Runs},
+     "share of the last update that is kept", kOfOptimizers<&OptimizerFacts::has_momentum>, KeyReader::Runs},
     {"betas", numbers_key<kTraining, &Training::betas>(0, 0.999999), KeyShown::Always, "",
      "shares of the running averages of the gradients and of their squares that are kept: two numbers",
-     kOfOptimizer<OptimizerKind::AdamW>, KeyReader::Runs},
+     kOfOptimizers<&OptimizerFacts::has_averages>, KeyReader::Runs},
     {"epsilon", number_key<kTraining, &Training::epsilon>(1e-30, 1), KeyShown::Always, "",
-     "added to the root of the running average of the squares", kOfOptimizer<OptimizerKind::AdamW>, KeyReader::Runs},
+     "added to the root of the running average of the squares", kOfOptimizers<&OptimizerFacts::has_averages>,
+     KeyReader::Runs},
     {"weight_decay", number_key<kTraining, &Training::weight_decay>(0, 1e6), KeyShown::Always, "",
      "factor of the weights that `sgd` adds to their gradients; `adamw` takes it off the weights, times "
      "`learning_rate`",

@@ -16,6 +16,11 @@ template <>
 inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd},
                                                                     {"adamw", OptimizerKind::AdamW}};
 
+// What training programs call an optimizer; empty: they do not have it.
+struct OptimizerNames {
+    std::string_view megatron = {}, deepspeed = {}, torchtitan = {};
+};
+
 struct OptimizerFacts {
     OptimizerKind kind;
     // Values that are kept for each parameter from one update to the next: one block as large as the gradients for
@@ -26,6 +31,8 @@ struct OptimizerFacts {
     // Whether the first state is a momentum: weights - rate * momentum are the weights an update later, if gradients
     // stay as they are.
     bool has_momentum;
+    bool has_averages;  // running averages of the gradients and of their squares: takes training.betas and epsilon
+    OptimizerNames names;
 
     // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
     // writes weights and states.
@@ -33,9 +40,18 @@ struct OptimizerFacts {
 };
 
 inline constexpr OptimizerFacts kOptimizers[] = {
-    {OptimizerKind::Sgd, 1, {""}, true},  // momentum
-    // running averages of the gradients and of their squares, with PyTorch's names
-    {OptimizerKind::AdamW, 2, {".exp_avg", ".exp_avg_sq"}, false},
+    {.kind = OptimizerKind::Sgd,
+     .states = 1,
+     .suffixes = {""},
+     .has_momentum = true,
+     .has_averages = false,
+     .names = {.megatron = "sgd", .deepspeed = "SGD"}},
+    {.kind = OptimizerKind::AdamW,
+     .states = 2,
+     .suffixes = {".exp_avg", ".exp_avg_sq"},  // PyTorch's names
+     .has_momentum = false,
+     .has_averages = true,
+     .names = {.megatron = "adam", .deepspeed = "AdamW", .torchtitan = "AdamW"}},
 };
 
 constexpr bool are_in_order() {
