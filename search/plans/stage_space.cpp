@@ -168,23 +168,12 @@ void add(Piece& sum, const Piece& other, int sign) {
     sum.activations += sign * other.activations;
 }
 
-StageCost smaller_of(StageCost cost, const StageCost& other) {
-    cost.forward = std::min(cost.forward, other.forward);
-    cost.backward = std::min(cost.backward, other.backward);
-    cost.backward_input = std::min(cost.backward_input, other.backward_input);
-    cost.backward_weight = std::min(cost.backward_weight, other.backward_weight);
-    cost.recompute = std::min(cost.recompute, other.recompute);
-    cost.update = std::min(cost.update, other.update);
-    cost.accumulate = std::min(cost.accumulate, other.accumulate);
-    return cost;
-}
-
 std::vector<Piece> shares_of(const LayerGraph& graph, const CostTable& costs, BackwardForm form) {
     const std::vector<Bytes> held = held_by_layer(graph, costs.bytes());
     std::vector<Piece> shares;
     for (std::size_t layer = 0; layer < costs.alone().size(); ++layer) {
         const StageCost& alone = costs.alone()[layer];
-        const StageCost cost = costs.busy().empty() ? alone : smaller_of(alone, costs.busy()[layer]);
+        const StageCost cost = costs.busy().empty() ? alone : shorter_of(alone, costs.busy()[layer]);
         shares.push_back(share_of(cost, costs.bytes()[layer], held[layer], form));
     }
     return shares;

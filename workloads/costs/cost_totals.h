@@ -7,9 +7,8 @@ namespace pw {
 
 inline double all_times_of(const StageCost& cost) {
     double sum = 0;
-    for (const Ns part : {cost.forward, cost.backward, cost.backward_input, cost.backward_weight, cost.recompute,
-                          cost.update, cost.accumulate})
-        sum += static_cast<double>(part);
+    for (Ns StageCost::*const time : kLayerTimes)
+        sum += static_cast<double>(cost.*time);
     return sum;
 }
 

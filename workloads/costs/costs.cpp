@@ -114,15 +114,6 @@ bool has_neighbours(const std::vector<LayerProfile>& layers) {
     return std::none_of(layers.begin(), layers.end(), [](const LayerProfile& layer) { return layer.busy.empty(); });
 }
 
-StageCost shorter_of(const StageCost& a, const StageCost& b) {
-    StageCost least = a;
-    for (Ns StageCost::*const time :
-         {&StageCost::forward, &StageCost::backward, &StageCost::backward_input, &StageCost::backward_weight,
-          &StageCost::recompute, &StageCost::update, &StageCost::accumulate})
-        least.*time = std::min(a.*time, b.*time);
-    return least;
-}
-
 // Shortens the times of `least` to those of `costs`.
 void shorten(std::vector<StageCost>& least, const std::vector<StageCost>& costs) {
     for (std::size_t layer = 0; layer < least.size(); ++layer)
@@ -132,18 +123,19 @@ void shorten(std::vector<StageCost>& least, const std::vector<StageCost>& costs)
 }  // namespace
 
 StageCost& StageCost::operator+=(const StageCost& other) {
-    forward += other.forward;
-    backward += other.backward;
-    backward_input += other.backward_input;
-    backward_weight += other.backward_weight;
-    recompute += other.recompute;
-    update += other.update;
+    for (Ns StageCost::*const time : kLayerTimes)
+        this->*time += other.*time;
     sum_gradients += other.sum_gradients;
     gather_weights += other.gather_weights;
-    accumulate += other.accumulate;
     if (other.pair)
         pair = pair.value_or(0) + *other.pair;
     return *this;
+}
+
+StageCost shorter_of(StageCost cost, const StageCost& other) {
+    for (Ns StageCost::*const time : kLayerTimes)
+        cost.*time = std::min(cost.*time, other.*time);
+    return cost;
 }
 
 bool overlaps_pairs(const Costs& costs) {

@@ -9,22 +9,10 @@ namespace pw {
 namespace {
 
 // A smaller micro-batch seldom needs more, but kernels choose their scratch memory by size.
-StageBytes larger_of(const StageBytes& a, const StageBytes& b) {
-    return {.weights = std::max(a.weights, b.weights),
-            .statistics = std::max(a.statistics, b.statistics),
-            .data = std::max(a.data, b.data),
-            .until_input = std::max(a.until_input, b.until_input),
-            .until_weight = std::max(a.until_weight, b.until_weight),
-            .gradient_kept = std::max(a.gradient_kept, b.gradient_kept),
-            .first_until_again = std::max(a.first_until_again, b.first_until_again),
-            .first_until_input = std::max(a.first_until_input, b.first_until_input),
-            .first_until_weight = std::max(a.first_until_weight, b.first_until_weight),
-            .forward_workspace = std::max(a.forward_workspace, b.forward_workspace),
-            .backward_workspace = std::max(a.backward_workspace, b.backward_workspace),
-            .input_workspace = std::max(a.input_workspace, b.input_workspace),
-            .weight_workspace = std::max(a.weight_workspace, b.weight_workspace),
-            .recompute_workspace = std::max(a.recompute_workspace, b.recompute_workspace),
-            .slice_gradients = std::max(a.slice_gradients, b.slice_gradients)};
+StageBytes larger_of(StageBytes bytes, const StageBytes& other) {
+    for (Bytes StageBytes::*const size : kStageSizes)
+        bytes.*size = std::max(bytes.*size, other.*size);
+    return bytes;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "workloads/units.h"
 
+#include <array>
 #include <compare>
 #include <optional>
 
@@ -17,6 +18,13 @@ struct StageCost {
     std::optional<Ns> pair = {};  // of a pair of an F of this stage and a B; absent: by Costs::pair_exposed
     StageCost& operator+=(const StageCost& other);
 };
+// The times that a layer has, too. A stage's are the sums of its layers'.
+inline constexpr std::array kLayerTimes = {
+    &StageCost::forward,   &StageCost::backward, &StageCost::backward_input, &StageCost::backward_weight,
+    &StageCost::recompute, &StageCost::update,   &StageCost::accumulate};
+
+// Returns `cost` with the shorter one of each time that a layer has.
+StageCost shorter_of(StageCost cost, const StageCost& other);
 
 // How long a micro-batch is, as multiples of the costs of a micro-batch: sequences differ in tokens, and attention
 // grows faster with them than the rest.

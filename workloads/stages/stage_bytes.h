@@ -4,6 +4,7 @@
 #include "workloads/models/optimizer.h"
 #include "workloads/units.h"
 
+#include <array>
 #include <optional>
 
 namespace pw {
@@ -26,5 +27,11 @@ struct StageBytes {
     // Gradients and states of the optimizer, if they are not as large as the weights and by the optimizer's row.
     std::optional<TrainingBytes> training = {};
 };
+inline constexpr std::array kStageSizes = {
+    &StageBytes::weights,           &StageBytes::statistics,          &StageBytes::data,
+    &StageBytes::until_input,       &StageBytes::until_weight,        &StageBytes::gradient_kept,
+    &StageBytes::first_until_again, &StageBytes::first_until_input,   &StageBytes::first_until_weight,
+    &StageBytes::forward_workspace, &StageBytes::backward_workspace,  &StageBytes::input_workspace,
+    &StageBytes::weight_workspace,  &StageBytes::recompute_workspace, &StageBytes::slice_gradients};
 
 }  // namespace pw
