@@ -21,7 +21,7 @@ Job with_steps(const Job& job, int done, int steps) {
     segment.setup.training.steps = steps;
     segment.setup.training.anneal_steps = anneal_steps_of(job);
     Setup left = segment.setup;
-    left.pipeline.synchronous_steps = std::max(0, left.pipeline.synchronous_steps - done);
+    left.pipeline.options.synchronous_steps = std::max(0, left.pipeline.options.synchronous_steps - done);
     ProvenPlan proven =
         proven_plan(left, links_of(job.model->layers, job.split), steps, [&](const Shape&) { return job.costs; });
     return with_plan(std::move(segment), std::move(proven));

@@ -94,9 +94,6 @@ std::string unread_option(const Config& config, std::string_view option) {
     return fmt::format("schedule {} does not read it ({}{} {})", name, others, last, readers.empty() ? "does" : "do");
 }
 
-std::string no_drain(const Config& config, const Plan*) { return unread_option(config, "drain"); }
-std::string no_concatenation(const Config& config, const Plan*) { return unread_option(config, "concatenation"); }
-std::string no_group(const Config& config, const Plan*) { return unread_option(config, "group"); }
 std::string no_auto(const Config& config, const Plan*) { return unread_option(config, "activations"); }
 
 std::string no_order_of_lengths(const Config& config, const Plan* plan) {
@@ -119,7 +116,7 @@ std::string no_searched_recomputation(const Config& config, const Plan*) {
 }
 
 std::string no_synchronous_steps(const Config& config, const Plan*) {
-    return config.pipeline.synchronous_steps == 0 ? "" : unread_option(config, "synchronous_steps");
+    return config.pipeline.options.synchronous_steps == 0 ? "" : unread_option(config, "synchronous_steps");
 }
 
 std::string no_delays(const Config& config, const Plan* plan) {
@@ -138,7 +135,6 @@ std::string no_correction(const Config&, const Plan* plan) {
                ? ""
                : fmt::format("prediction: {} averages no steps", name_of(plan->prediction));
 }
-std::string no_slices(const Config& config, const Plan*) { return unread_option(config, "slices"); }
 
 std::string no_holders(const Config& config, const Plan* plan) {
     if (cost_source_of(config).has_groups && config.training.zero > 0)
@@ -263,14 +259,10 @@ constexpr KeyRow kKeys[] = {
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.cuts", Read::Always, no_cuts},
     {"workload.activation_until_weight", Read::ByPlans, no_separate_weights},
-    {"pipeline.drain", Read::ByPlans, no_drain},
-    {"pipeline.group", Read::ByPlans, no_group},
-    {"pipeline.activations", Read::ByPlans, no_auto},
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},
     {"pipeline.micro_batch_order", Read::ByPlans, no_order_of_lengths},
     {"pipeline.current_plan", Read::ByPlans, no_auto},
-    {"pipeline.concatenation", Read::ByPlans, no_concatenation},
     {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
     {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},
     {"pipeline.recompute_layers", Read::ByPlans, no_recomputed_layers},
@@ -279,7 +271,6 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.synchronous_steps", Read::ByPlans, no_synchronous_steps},
     {"training.anneal_steps", Read::ByPlans, no_delays},
     {"training.correction_decay", Read::ByPlans, no_correction},
-    {"pipeline.slices", Read::ByPlans, no_slices},
     {"training.zero", Read::ByPlans, no_holders},
     {"training.shard_optimizer", Read::ByPlans, no_holders},
     {"transfer.communicator", Read::ByPlans, no_transfers},
@@ -304,6 +295,20 @@ void add_unread(const ConfigBlock& block, const Config& config, std::string_view
             idle.push_back({std::move(path), fmt::format("{} does not read it", reader)});
 }
 
+// Adds the options that the schedule does not read, unless they have a row.
+void add_unread_options(const Config& config, std::vector<IdleKey>& idle) {
+    std::set<std::string> options;
+    for (const Schedule& schedule : schedules())
+        options.emplace(schedule.option);
+    for (const std::string& option : options) {
+        std::string path = fmt::format("pipeline.{}", option);
+        if (std::ranges::find(kKeys, path, &KeyRow::key) != std::end(kKeys) || !config.places.contains(path))
+            continue;
+        if (std::string why = unread_option(config, option); !why.empty())
+            idle.push_back({std::move(path), std::move(why)});
+    }
+}
+
 std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read other) {
     std::vector<IdleKey> idle;
     for (const KeyRow& row : kKeys) {
@@ -312,6 +317,8 @@ std::vector<IdleKey> idle_among(const Config& config, const Plan* plan, Read oth
         if (std::string why = row.why_idle(config, plan); !why.empty())
             idle.push_back({std::string(row.key), std::move(why)});
     }
+    if (other == Read::ByPlans)
+        add_unread_options(config, idle);
     add_unread(training_block(), config, fmt::format("optimizer {}", name_of(config.training.optimizer)), idle);
     return idle;
 }

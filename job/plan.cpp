@@ -80,7 +80,7 @@ Prediction prediction_of(const Setup& setup, const Schedule& schedule, WeightPol
 
 PlanOptions options_of(const Setup& setup, const Schedule& schedule) {
     PlanOptions options;
-    options.schedule = schedule_options_of(setup);
+    options.schedule = setup.pipeline.options;
     options.weights = policy_of(setup, schedule);
     options.prediction = prediction_of(setup, schedule, *options.weights);
     options.recompute = setup.pipeline.recompute;
@@ -155,18 +155,6 @@ ProvenPlan plan_of_file(const Setup& setup, const StageLinks& links, std::vector
 }
 
 }  // namespace
-
-ScheduleOptions schedule_options_of(const Setup& setup) {
-    const PipelineConfig& pipeline = setup.pipeline;
-    return {.drain = pipeline.drain,
-            .group = pipeline.group,
-            .activations = pipeline.activations,
-            .aim = pipeline.aim,
-            .effort = pipeline.effort,
-            .micro_batches = pipeline.micro_batch_order,
-            .concatenation = pipeline.concatenation,
-            .synchronous_steps = pipeline.synchronous_steps};
-}
 
 const Schedule& schedule_named(const Setup& setup, std::string_view name) {
     const Schedule* const own = setup.pipeline.own_schedule;

@@ -26,7 +26,6 @@ StageLinks links_of(const LayerGraph& graph, const StageSplit& split);
 // Returns the schedule with this name: PipelineConfig::own_schedule, or a row of the table. Throws as schedule_named()
 // without a setup does.
 const Schedule& schedule_named(const Setup& setup, std::string_view name);
-ScheduleOptions schedule_options_of(const Setup& setup);
 // Returns the row of the schedule that a setup names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Setup& setup);
 

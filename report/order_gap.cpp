@@ -36,7 +36,7 @@ std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
             if (pipeline.recompute.saved > 0)  // the order decides for how many micro-batches no R runs
                 times.recompute = 0;
     ScheduleOptions options;
-    options.activations = pipeline.activations;
+    options.activations = pipeline.options.activations;
     OrderCosts shared = costs;
     hide_in_pairs(shared, job.costs, PairPart::Mean);
     const StepTimes work = least_work(OrderModel({job.plan.shape, options, &shared}));
@@ -46,7 +46,7 @@ std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
         overlaps_pairs(job.costs) ? least_times(model) : least_times(model, {metrics.step_time, metrics.span});
     least = {std::max(least.step, work.step), std::max(least.span, work.span)};
     return OrderGap{least.step, least.span, above(metrics.step_time, least.step, "the step"),
-                    above(metrics.span, least.span, "the span"), pipeline.aim == Aim::Span};
+                    above(metrics.span, least.span, "the span"), pipeline.options.aim == Aim::Span};
 }
 
 std::string to_text(const OrderGap& gap) {

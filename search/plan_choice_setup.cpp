@@ -120,7 +120,7 @@ void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Set
     pipeline.recompute_layers = choice.layers;
     pipeline.current_plan.clear();
     if (schedule_named(setup, choice.schedule).needs_costs)
-        pipeline.effort *= kEffortOfSplit;
+        pipeline.options.effort *= kEffortOfSplit;
     chosen.places.clear();  // the file's places no longer hold
 }
 

@@ -20,7 +20,7 @@ UpdateRule update_rule(const TrainingConfig& training, std::int64_t number, doub
 }
 
 double rate_factor(const Job& job, int stage, std::int64_t number) {
-    const std::int64_t late = number - 1 - job.setup.pipeline.synchronous_steps;
+    const std::int64_t late = number - 1 - job.setup.pipeline.options.synchronous_steps;
     const int steps = anneal_steps_of(job);
     const double delay = job.versions.delay[stage];
     if (late < 0 || late >= steps || delay <= 1)

@@ -139,18 +139,11 @@ struct PipelineConfig {
     enum class Recompute { None, All };         // values of `recompute` that are not a list
     std::optional<WeightPolicy> weights;        // absent: the schedule's default
     std::optional<Prediction> prediction;       // of the policy latest; absent: the schedule's
-    enum class Rules { None, MindSpore } rules = Rules::None;                               // MindSpore's are stricter
-    ScheduleOptions::Drain drain = ScheduleOptions::Drain::Own;                             // for gpipe and bfs
-    double pair_exposed = 1;                                                                // Costs::pair_exposed
-    ScheduleOptions::Concatenation concatenation = ScheduleOptions::Concatenation::Direct;  // for chimera
-    int group = 0;        // for interleaved and zb1p: micro-batches per group; 0: PyTorch's rule
-    int activations = 0;  // for auto: micro-batches in flight on a device; 0: by its memory
-    ScheduleOptions::Aim aim = ScheduleOptions::Aim::Step;
-    double effort = 1;  // for auto: multiples of the usual number of orders that are tried
-    ScheduleOptions::MicroBatches micro_batch_order = ScheduleOptions::MicroBatches::Given;  // for auto
-    std::string current_plan;   // for auto: the absolute path of a *.csv; empty: none
-    int synchronous_steps = 0;  // for pipemare: steps at the beginning of a run that are flushed
-    int slices = 2;             // for seq1f1b: of each micro-batch
+    enum class Rules { None, MindSpore } rules = Rules::None;  // MindSpore's are stricter
+    double pair_exposed = 1;                                   // Costs::pair_exposed
+    ScheduleOptions options;                                   // of the schedule
+    std::string current_plan;                                  // for auto: the absolute path of a *.csv; empty: none
+    int slices = 2;                                            // for seq1f1b: of each micro-batch
 };
 
 template <>

@@ -161,7 +161,7 @@ private:
         on_all_("orders", keys.size(), [&](std::size_t index) {
             OrdersOfKey& orders = facts_.find(keys[index])->second;
             try {
-                orders.facts = order_facts(schedule_of(keys[index]), shape_of(keys[index]), options());
+                orders.facts = order_facts(schedule_of(keys[index]), shape_of(keys[index]), setup_.pipeline.options);
             } catch (const Error&) {
                 orders.too_large = true;
             }
@@ -180,7 +180,6 @@ private:
     }
 
     const Schedule& schedule_of(const OrderKey& key) const { return searched_schedule(setup_, std::get<0>(key)); }
-    ScheduleOptions options() const { return schedule_options_of(setup_); }
 
     static void write(Packet& packet, const OrdersOfKey& orders) {
         put(packet, orders.too_large);
@@ -271,8 +270,7 @@ private:
 };
 
 std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const PlanChoice& choice) {
-    return order_facts(searched_schedule(setup, choice.schedule), shape_of(order_key(choice)),
-                       schedule_options_of(setup));
+    return order_facts(searched_schedule(setup, choice.schedule), shape_of(order_key(choice)), setup.pipeline.options);
 }
 
 }  // namespace

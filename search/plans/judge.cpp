@@ -60,7 +60,7 @@ std::unique_ptr<Judge::Candidate> Judge::candidate_of(const StageLinks& links, c
 }
 
 void Judge::set_effort(double effort) {
-    setup_.pipeline.effort = effort;
+    setup_.pipeline.options.effort = effort;
     ordered_layers_.clear();
 }
 

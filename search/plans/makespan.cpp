@@ -202,7 +202,7 @@ void refine(Search& search) {
     });
     order.resize(std::min(order.size(), kRefined));
     search.batches.run("refining", order, [&](SearchedChoice& choice, Ns, Deadline& deadline) {
-        choice.trial->refine(search.problem.setup.pipeline.effort, deadline);
+        choice.trial->refine(search.problem.setup.pipeline.options.effort, deadline);
     });
 }
 
@@ -220,7 +220,7 @@ Setup setup_of(const SearchProblem& problem, const FoundPlan& plan) {
     Setup setup = setup_of(problem.setup, plan.choice);
     if (plan.choice.is_of_transformer())
         return setup;
-    setup.pipeline.effort = plan.effort.value_or(setup.pipeline.effort);
+    setup.pipeline.options.effort = plan.effort.value_or(setup.pipeline.options.effort);
     set_split(setup.pipeline, problem.model.layers, plan.split);
     setup.yaml = print_setup(setup);
     return setup;

@@ -342,7 +342,7 @@ void Trial::adopt(const Trial& other, Deadline& deadline) {
 
 void Trial::refine(double effort, Deadline& deadline) {
     deadline.check();
-    const double before = judge().setup().pipeline.effort;
+    const double before = judge().setup().pipeline.options.effort;
     judge().set_effort(effort);
     const std::optional<Ns> time = judge().step_time(found_.split);
     if (!time || *time >= found_.step_time || judge().shortage(found_.split))

@@ -69,7 +69,7 @@ TEST(Config, ReadsEveryKey) {
     EXPECT_EQ(config.pipeline.schedule, "zb-h1");
     EXPECT_EQ(config.pipeline.split, PipelineConfig::Split::Cuts);
     EXPECT_EQ(config.pipeline.cuts, std::vector<std::string>{"layer3.0"});
-    EXPECT_EQ(config.pipeline.drain, ScheduleOptions::Drain::Lifo);
+    EXPECT_EQ(config.pipeline.options.drain, ScheduleOptions::Drain::Lifo);
     EXPECT_EQ(config.training.steps, 7);
     EXPECT_EQ(config.training.weight_decay, 1e-4);
     EXPECT_EQ(config.run.timeout, 1'500'000'000);

@@ -81,7 +81,7 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
         if (round % 2 == 1)
             config.search.recompute = SearchConfig::Recompute::Auto;
         config.search.recompute_layers.clear();
-        config.pipeline.effort = soaks() ? 1 : 0.2;
+        config.pipeline.options.effort = soaks() ? 1 : 0.2;
         const SearchProblem problem{config, model, [&profile](int) { return profile; }, {}};
         SearchResult result;
         try {
