@@ -206,17 +206,17 @@ constexpr ConfigKey kClusterKeys[] = {
       nullptr, print_some<&PrintedDevices::hosts>},
      KeyShown::Always,
      "none",
-     "the number of hosts, with `devices_per_host` devices each, in order; or hosts that differ, see [unlike "
-     "devices](#unlike-devices)"},
+     "the number of hosts, with `devices_per_host` devices each, in order, or a list of hosts that differ (see "
+     "[unlike devices](#unlike-devices))"},
     {"devices_per_host",
      {kCount, nullptr, print_some<&PrintedDevices::devices_per_host>},
      KeyShown::Always,
      "none",
      "with `devices` instead of `hosts`: as many hosts as the devices fill"},
     {"device", text_key<kCluster, &ClusterConfig::device>(), KeyShown::IfSet, "none",
-     "the kind of all devices, one of `pipewright list devices`: it sets `memory`, `compute` (in "
-     "`training.precision`), `memory_bandwidth` and the link inside a host where the file does not have them, see "
-     "[devices by name](#devices-by-name)"},
+     "the kind of all devices, a name of `pipewright list devices`. The kind sets `memory`, `compute` (in "
+     "`training.precision`), `memory_bandwidth` and the link inside a host where the file does not have these keys, "
+     "see [devices by name](#devices-by-name)"},
     {"domain", if_given(integer_key<kCluster, &ClusterConfig::domain>(1, kMostDevices)), KeyShown::IfSet,
      "`devices_per_host`", "transformers: the devices that `inside` connects, in several hosts"},
     {"device_kinds", path_key<kCluster, &ClusterConfig::device_kinds>(), KeyShown::IfSet, "none",
@@ -227,22 +227,20 @@ constexpr ConfigKey kClusterKeys[] = {
      {special(kLinkText, "%", link_schema), nullptr, print_link_of_all},
      KeyShown::Always,
      "none: no cost",
-     "the link between any two devices; without a bandwidth `inf`, without a latency 0 ns; see [hosts](#hosts) and "
-     "[bandwidths by "
-     "size](#bandwidth-by-size)"},
+     "the link between any two devices, see [hosts](#hosts) and [bandwidths by size](#bandwidth-by-size). Without a "
+     "value the bandwidth is `inf` and the latency 0 ns"},
     {"inside",
      {special(kLinkText, "%", link_schema), nullptr, print_inside},
      KeyShown::Always,
      "none",
-     "the link inside a host, see [hosts](#hosts); with several hosts `inside` needs `between`, unless `links` has "
+     "the link inside a host, see [hosts](#hosts). With several hosts `inside` needs `between`, unless `links` has "
      "every pair of devices on two hosts"},
     {"between",
      {special("`{bandwidth, latency, adapters}`, `{link, adapters}`, a name", "%", between_schema), nullptr,
       print_between},
      KeyShown::Always,
      "none",
-     "the link between hosts, see [hosts](#hosts): that of one adapter, of which every host has `adapters` (default "
-     "1)"},
+     "the link between hosts through one adapter, see [hosts](#hosts). Every host has `adapters` adapters (default 1)"},
     {"links",
      {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
       print_of_cluster<print_pairs>},
@@ -262,7 +260,7 @@ constexpr ConfigKey kClusterKeys[] = {
     {"dispatch", time_key<kCluster, &ClusterConfig::dispatch>(), KeyShown::Always, "the profile's, else 0 ns",
      "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
     {"dispatcher", choice_key<kCluster, &ClusterConfig::dispatcher>(), KeyShown::IfSet, "",
-     "`per host`: one dispatcher issues the calls of all devices of a host, see [a shared "
+     "`per host`: a single dispatcher issues the calls of all devices of a host, see [a shared "
      "dispatcher](#a-shared-dispatcher)",
      kNotOfTransformers},
     {"rank_table", path_key<kCluster, &ClusterConfig::rank_table>(), KeyShown::IfSet, "none",
@@ -270,8 +268,8 @@ constexpr ConfigKey kClusterKeys[] = {
     {"profile", path_key<kCluster, &ClusterConfig::profile>(), KeyShown::IfSet, "none",
      "measured costs, see [profile.md](profile.md)", kNotOfTransformers},
     {"products", path_key<kCluster, &ClusterConfig::products>(), KeyShown::IfSet, "none",
-     "file with [products measured by shape](profile.md#products-by-shape) on these devices, instead of those of "
-     "`device`: for linear layers of analytic costs, and transformers"},
+     "file with [products measured by shape](profile.md#products-by-shape) on these devices, instead of the products "
+     "of `device`: for linear layers of analytic costs, and transformers"},
     {"compute", printed_as(rate_key<kCluster, &ClusterConfig::rates, &DeviceRates::flops>(), print_compute),
      KeyShown::Always, "", "for analytic costs"},
     {"memory_bandwidth",

@@ -33,7 +33,7 @@ std::string schema_of_stages() {
 // A degree that may differ between stages: finish_parallel() reads lists.
 template <Degree degree>
 constexpr KeyValue<Config> degrees_key() {
-    return {special("a number, or a list with one for each device of the pipeline", "%", schema_of_stages<degree>),
+    return {special("a number, or a list with a number for each device of the pipeline", "%", schema_of_stages<degree>),
             [](const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
                 const DegreeFacts& facts = facts_of(degree);
                 if (at.present() && !at.is_list())
@@ -123,7 +123,7 @@ constexpr ConfigKey kParallelKeys[] = {
     {"tensor", degrees_key<Degree::Tensor>(), KeyShown::Always, "",
      "devices that share every product (tensor parallelism)", kOfTransformers},
     {"pipeline", degree_key<&Parallel::pipeline>(), KeyShown::Always, "",
-     "devices that share the stages of a replica; the plan has one device for each", kOfTransformers},
+     "devices that share the stages of a replica. The plan has a device for each of them", kOfTransformers},
     {"context", degrees_key<Degree::Context>(), KeyShown::Always, "", "devices that share the tokens of a sequence",
      kOfTransformers},
     {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
@@ -134,7 +134,7 @@ constexpr ConfigKey kParallelKeys[] = {
      "what replicas share: 1 states of the optimizer, 2 gradients in addition, 3 weights in addition (ZeRO, FSDP)",
      kOfTransformers},
     {"zero_group", if_given(integer_key<kParallel, kOfAll, &Parallel::zero_group>(1, kHighestDegree)), KeyShown::IfSet,
-     "all replicas", "how many replicas share it", kOfTransformers},
+     "all replicas", "how many replicas share what `zero` names", kOfTransformers},
     {"recompute",
      {special("`none`, `selective`, `norms`, `full`, `{kind, share}`",
               R"({"anyOf": [{"enum": ["none", "selective", "norms", "full"]}, {"type": "object", "properties":
@@ -143,13 +143,13 @@ constexpr ConfigKey kParallelKeys[] = {
       read_recomputed, print_recomputed},
      KeyShown::Always,
      "none",
-     "what is not saved but computed again in the backward: `selective` scores and probabilities of attention, `norms` "
-     "norms and activations, `full` blocks; `share` of the blocks",
+     "what is not saved but computed again in the backward: `selective` scores and probabilities of attention, "
+     "`norms` norms and activations, `full` blocks. `share`: in this share of the blocks",
      kOfTransformers},
     {"attention", choice_key<kParallel, kOfAll, &Parallel::attention>(), KeyShown::IfSet, "the release's",
-     "kernels of attention: `unfused` ones write scores to memory", kOfTransformers},
+     "kernels of attention: `unfused` kernels write scores to memory", kOfTransformers},
     {"fused_norms", if_given(flag_key<kParallel, kOfAll, &Parallel::fuses_norms>()), KeyShown::IfSet, "the release's",
-     "whether a norm is one kernel, or separate ones in fp32", kOfTransformers},
+     "whether a norm is one kernel, or separate kernels in fp32", kOfTransformers},
     {"overlap",
      {special("a list of `tensor`, `tensor_backward`, `data`, `pipeline`, `expert`",
               R"({"type": "array", "items": {"enum": ["tensor", "tensor_backward", "data", "pipeline", "expert"]}})"),

@@ -239,7 +239,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      "blocks, such as `h.3` or `layer3.0`, see [between blocks](search.md#between-blocks)"},
     {"micro_batches",
      printed_as(integer_key<kPipeline, &Pipeline::micro_batches>(1, kMostBatches), print_micro_batches),
-     KeyShown::Always, "", "per mini-batch; asynchronous: per step; transformers: of each replica"},
+     KeyShown::Always, "", "per mini-batch, in asynchronous plans per step, for transformers of each replica"},
     {"micro_batch_size", integer_key<kPipeline, &Pipeline::micro_batch_size>(1, kMostBatches), KeyShown::Always, "",
      "samples"},
     {"mini_batch",
@@ -248,15 +248,16 @@ constexpr ConfigKey kPipelineKeys[] = {
       print_mini_batch},
      KeyShown::Always,
      "`micro_batches` × `micro_batch_size`",
-     "samples per update, of all replicas. Where `micro_batch_size` does not divide it, the last micro-batch is "
-     "[smaller](#a-smaller-last-micro-batch). Without `micro_batches` it determines their number"},
+     "samples per update, of all replicas, which determine the number of micro-batches where `micro_batches` is "
+     "absent. Where `micro_batch_size` does not divide `mini_batch`, the last micro-batch is "
+     "[smaller](#a-smaller-last-micro-batch)"},
     {"micro_batch_lengths",
      if_given(KeyValue<Config>{
          special("`[number, …]`, `[{F, B, I, W, bytes}, …]`, a CSV", "%", lengths_schema), read_unequal,
          [](const Config& config) { return print_lengths(config.pipeline.micro_batch_lengths); }}),
      KeyShown::IfSet, "all equal",
-     "a list with an entry per micro-batch, or the path of a CSV: the factor of its length, see [micro-batches "
-     "of unequal length](#micro-batches-of-unequal-length)"},
+     "the factor of the length of each micro-batch, as a list or as the path of a CSV, see [micro-batches of unequal "
+     "length](#micro-batches-of-unequal-length)"},
     {"replicas",
      {special("1 to 4096, or a list of these",
               R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 4096},
@@ -264,10 +265,11 @@ constexpr ConfigKey kPipelineKeys[] = {
       read_replicas, print_replicas},
      KeyShown::IfSet,
      "1",
-     "a number: as many copies of the whole pipeline share the micro-batches, with any schedule; a list: an entry per "
-     "stage, the devices that share its micro-batches ([schedules.md](schedules.md#replicas))"},
+     "a number: as many copies of the whole pipeline share the micro-batches, with any schedule. A list: per stage "
+     "the number of devices that share the micro-batches of the stage ([schedules.md](schedules.md#replicas))"},
     {"weights", choice_key<kPipeline, &Pipeline::weights>(), KeyShown::IfSet, "the schedule's",
-     "weight policy; pipedream takes `stash`, `vertical_sync` and `latest`, every other schedule only its own"},
+     "weight policy: pipedream takes `stash`, `vertical_sync` and `latest`, each of the remaining schedules only its "
+     "own policy"},
     {"prediction", choice_key<kPipeline, &Pipeline::prediction>(), KeyShown::IfSet,
      "`pipemare` in pipemare, else `none`",
      "with `weights: latest`: read weights predicted from the momentum, see "
@@ -297,9 +299,8 @@ constexpr ConfigKey kPipelineKeys[] = {
      "[schedules.md](schedules.md#chimera)"},
     {"pair_exposed", number_key<kPipeline, &Pipeline::pair_exposed>(0, 1), KeyShown::IfSet, "",
      "dualpipe, dualpipe-v and pairs in a CSV, where their time is not measured: a pair of overlapped tasks takes as "
-     "long "
-     "as the longer one and this share of the shorter one; 1: as long as one after the other; see "
-     "[schedules.md](schedules.md#pairs)"},
+     "long as the longer task and this share of the shorter task, see [schedules.md](schedules.md#pairs). With 1 a "
+     "pair takes as long as its tasks in sequence"},
     {"synchronous_steps",
      integer_key<kPipeline, &Pipeline::options, &ScheduleOptions::synchronous_steps>(0, 1'000'000'000), KeyShown::IfSet,
      "", "pipemare: the first steps of a run, which are flushed as in 1f1b"},
@@ -312,17 +313,17 @@ constexpr ConfigKey kPipelineKeys[] = {
       nullptr, print_recompute},
      KeyShown::Always,
      "`none`",
-     "stages that save nothing in `F` and recompute it before the backward pass; see "
-     "[schedules.md](schedules.md#recompute). Without backward passes it has no effect"},
+     "stages that save nothing in `F` and recompute `F` before the backward pass, see "
+     "[schedules.md](schedules.md#recompute). Without backward passes the key has no effect"},
     {"recompute_layers",
      {special("`[layer, …]`", R"({"$ref": "#/$defs/names"})"), read_recompute_layers, print_recompute_layers},
      KeyShown::IfSet,
      "all layers",
-     "with `recompute`: the layers of these stages that are recomputed, by their names or those of their blocks, with "
-     "`*` for any characters; `F` keeps what the others save"},
+     "with `recompute`: the layers of these stages that are recomputed, by the name of the layer or of its block, "
+     "with `*` for any characters. `F` keeps what the remaining layers save"},
     {"recompute_saved", integer_key<kPipeline, &Pipeline::recompute, &Recomputation::saved>(0, kMostBatches),
      KeyShown::IfSet, "",
-     "with `recompute`: micro-batches of each window whose `F` saves everything, so that no `R` runs; a window is as "
+     "with `recompute`: micro-batches of each window whose `F` saves everything, so that no `R` runs. A window is as "
      "many micro-batches as the stage has in flight"},
     {"recompute_ahead",
      {{.least = 0,
@@ -333,9 +334,9 @@ constexpr ConfigKey kPipelineKeys[] = {
       print_recompute_ahead},
      KeyShown::IfSet,
      "0",
-     "with `recompute`: how many further `R` of a device run before its first backward, while it waits for the "
-     "gradient; `auto`: `R` run early wherever the device is idle, as far as that shortens the step and the memory "
-     "suffices"},
+     "with `recompute`: how many further `R` of a device run before its first backward, while the device waits for "
+     "the gradient. `auto`: `R` run early wherever the device is idle, as far as that shortens the step and the "
+     "memory suffices"},
     {"waves", kLaterKey},
 };
 

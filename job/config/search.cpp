@@ -204,42 +204,43 @@ constexpr auto kSearch = &Config::search;
 
 constexpr ConfigKey kSearchKeys[] = {
     {"objective", choice_key<kSearch, &Search::objective>(), KeyShown::Always, "",
-     "`makespan`: simulated, for a schedule; `max-load`, `pipedream`, `piper`: the slowest stage in the cost model of "
-     "that planner"},
+     "`makespan`: simulated, for a schedule. `max-load`, `pipedream`, `piper`: the slowest stage in the cost model "
+     "of that planner"},
     {"schedules",
      {special("a list of names, or `all`", R"({"anyOf": [{"const": "all"}, {"$ref": "#/$defs/names"}]})"),
       read_schedules, print_schedules},
      KeyShown::IfSet,
-     "the pipeline's; for transformers those that training programs have",
-     "`all`: every synchronous schedule but `forward-only`; asynchronous ones must be named",
+     "the pipeline's, for transformers the schedules of training programs",
+     "`all`: every synchronous schedule but `forward-only`. Asynchronous schedules must be named",
      kReadBy<Objective::Makespan>},
     {"micro_batch_sizes", counts_key<kSearch, &Search::micro_batch_sizes>(kMostBatches), KeyShown::IfSet,
-     "the pipeline's; for transformers `[1, 2, 4, 8]`", "sizes that do not divide `mini_batch` are left out",
+     "the pipeline's, for transformers `[1, 2, 4, 8]`", "sizes that do not divide `mini_batch` are left out",
      kReadBy<Objective::Makespan>},
     {"mini_batch", integer_key<kSearch, &Search::mini_batch>(1, kMostSamples), KeyShown::Always, "the pipeline's",
      "samples per update, the same for every candidate", kReadBy<Objective::Makespan, Objective::PipeDream>},
     {"stages", counts_key<kSearch, &Search::stages>(kMostStages), KeyShown::IfSet,
-     "`pipeline.stages`; without it 1, 2, … up to all devices, times the stages per device of the schedule",
+     "`pipeline.stages`, else 1, 2, … up to all devices, times the stages per device of the schedule",
      "numbers of stages to try", kOfLayers},
     {"replicas",
      {special("`false`, `true`, `equal`", R"({"enum": [false, true, "equal"]})"), read_replicas_of_search,
       print_replicas_of_search},
      KeyShown::Always,
      "`false`, and data parallelism",
-     "`false`: every stage has one device; without the key one stage on all devices is tried, too; `true`: ways to "
-     "distribute up to all devices over the stages ([which](search.md#many-devices)); `equal`: only "
-     "those with equally many devices per stage; see [schedules.md](schedules.md#replicas)",
+     "`false`: every stage has one device (without the key one stage on all devices is tried, too). `true`: ways to "
+     "distribute up to all devices over the stages ([which](search.md#many-devices)), `equal`: only ways with "
+     "equally many devices per stage, see [schedules.md](schedules.md#replicas)",
      kOfLayers},
     {"recompute",
-     {special("`none`, `all`, `auto`; for transformers a list of `none`, `selective`, `norms`, `full`, and of lists "
-              "with one for each device of the pipeline",
+     {special("`none`, `all`, `auto`, or for transformers a list of `none`, `selective`, `norms`, `full`, and of "
+              "lists with a value for each device of the pipeline",
               R"({"anyOf": [{"enum": ["none", "all", "auto", "selective", "norms", "full"]}, %]})",
               schema_of_degrees<Degree::Recompute>),
       read_recompute_of_search, print_recompute_of_search},
      KeyShown::Always,
-     "`none`; for `piper` `auto`; for transformers `[none, norms, full]`, and `selective` with unfused attention",
-     "stages that are recomputed: `auto` tries the first k, for every k; for `piper` layers, which may be recomputed "
-     "unless `none` is written; for [transformers](search.md#transformers-on-a-cluster) values of `parallel.recompute`",
+     "`none`, for `piper` `auto`, for transformers `[none, norms, full]`, and `selective` with unfused attention",
+     "stages that are recomputed: `auto` tries the first k stages, for every k. For `piper` layers, which may be "
+     "recomputed unless `none` is written, for [transformers](search.md#transformers-on-a-cluster) values of "
+     "`parallel.recompute`",
      kReadBy<Objective::Makespan, Objective::Piper>},
     {"recompute_layers",
      {special(
@@ -248,8 +249,8 @@ constexpr ConfigKey kSearchKeys[] = {
       read_recompute_layers_of_search, print_recompute_layers_of_search},
      KeyShown::IfSet,
      "the pipeline's",
-     "with `recompute`: values of `pipeline.recompute_layers` to try; `auto`: those that save most memory for their "
-     "time, a quarter, half and three quarters of all, and all layers",
+     "with `recompute`: values of `pipeline.recompute_layers` to try. `auto`: the layers that save most memory for "
+     "their time, a quarter, half and three quarters of all, and all layers",
      kOfLayers},
     {"recompute_saved", counts_key<kSearch, &Search::recompute_saved>(kMostBatches, 0), KeyShown::IfSet, "`[0]`",
      "with `recompute`: values of `pipeline.recompute_saved` to try", kOfLayers},
@@ -267,7 +268,8 @@ constexpr ConfigKey kSearchKeys[] = {
      kOfLayers},
     {"tensor", tried_degrees_key<Degree::Tensor>(), KeyShown::IfSet,
      "powers of two up to the devices of a host or domain",
-     "degrees of `parallel.tensor` to try; `[2, [4, 1]]`: 2, and in pipelines of two devices 4 and 1", kOfClusters},
+     "degrees of `parallel.tensor` to try, as in `[2, [4, 1]]`: 2, and in pipelines of two devices 4 and 1",
+     kOfClusters},
     {"pipeline", tried_degrees_key<Degree::Pipeline>(), KeyShown::IfSet,
      "divisors of the blocks, or of the blocks and two, and powers of two", "degrees of `parallel.pipeline`",
      kOfClusters},
@@ -296,7 +298,7 @@ constexpr ConfigKey kSearchKeys[] = {
     {"profile_batch",
      if_given(integer_key<&Config::workload, &WorkloadConfig::profile_batch>(1, kMostSamples)),
      KeyShown::IfSet,
-     "none; for `pipedream` `mini_batch`",
+     "none, for `pipedream` `mini_batch`",
      "number of samples of the times and sizes of a [model from a file](#models-from-files), if the file does not have "
      "it",
      {},
@@ -314,9 +316,9 @@ constexpr ConfigKey kSearchKeys[] = {
               object_schema<Level, kLevelKeys>),
       read_levels, print_levels},
      KeyShown::IfSet,
-     "one of all devices",
-     "groups of devices, the innermost first, with the bandwidth between the groups of the level "
-     "below; `cluster.devices` then has no effect",
+     "a level of all devices",
+     "groups of devices, the innermost first, with the bandwidth between the groups of the level below. "
+     "`cluster.devices` then has no effect",
      kReadBy<Objective::PipeDream>},
 };
 

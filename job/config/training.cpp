@@ -52,12 +52,12 @@ constexpr ConfigKey kTrainingKeys[] = {
      integer_key<kTraining, &Training::steps>(1, 1'000'000'000),
      KeyShown::Always,
      "",
-     "how often a synchronous run repeats its plan; an asynchronous plan has steps × `micro_batches` micro-batches, at "
-     "most 100000000",
+     "how often a synchronous run repeats its plan. An asynchronous plan has steps × `micro_batches` micro-batches, "
+     "at most 100000000",
      {},
      KeyReader::Runs},
     {"optimizer", choice_key<kTraining, &Training::optimizer>(), KeyShown::Always, "",
-     "`sgd` with momentum, or `adamw`; both as in PyTorch"},
+     "`sgd` with momentum, or `adamw`, both as in PyTorch"},
     {"learning_rate", number_key<kTraining, &Training::learning_rate>(0, 1e6), KeyShown::Always, "",
      "factor of an update", kIfSaid, KeyReader::Runs},
     {"anneal_steps",
@@ -84,34 +84,34 @@ constexpr ConfigKey kTrainingKeys[] = {
      "added to the root of the running average of the squares", kOfOptimizers<&OptimizerFacts::has_averages>,
      KeyReader::Runs},
     {"weight_decay", number_key<kTraining, &Training::weight_decay>(0, 1e6), KeyShown::Always, "",
-     "factor of the weights that `sgd` adds to their gradients; `adamw` takes it off the weights, times "
-     "`learning_rate`",
+     "factor of the weights. `sgd` adds the product to the gradients, `adamw` subtracts the product times "
+     "`learning_rate` from the weights",
      kIfSaid, KeyReader::Runs},
     {"clip_norm", printed_as(number_key<kTraining, &Training::clip_norm>(0, 1e30), print_clip_norm), KeyShown::Always,
      "0: no clipping",
-     "largest L2 norm of all gradients together; larger ones are scaled down before the update "
-     "([schedules.md](schedules.md#shared-parameters-and-clipping)); not with schedules that never flush",
+     "largest L2 norm of all gradients together, not with schedules that never flush. Gradients of a larger norm are "
+     "scaled down before the update ([schedules.md](schedules.md#shared-parameters-and-clipping))",
      kIfSaid},
     {"loss",
      choice_key<kTraining, &Training::loss>(),
      KeyShown::Always,
      "",
-     "`mse` is the mean squared difference to 1 for the label and 0 for the others; both are means over the pixels of "
-     "a sample and over the samples of a mini-batch",
+     "`mse` is the mean squared difference to 1 for the label and 0 for the remaining classes. Both losses are means "
+     "over the pixels of a sample and over the samples of a mini-batch",
      {},
      KeyReader::Runs},
     {"batch_norm",
      choice_key<kTraining, &Training::batch_norm>(),
      KeyShown::Always,
      "",
-     "running averages include every micro-batch, in micro-batch order; `deferred`: a whole mini-batch at once",
+     "running averages include every micro-batch, in micro-batch order. `deferred`: a whole mini-batch at once",
      {},
      KeyReader::Runs},
     {"initial",
      path_key<kTraining, &Training::initial>(),
      KeyShown::IfSet,
      "from the seed",
-     "a folder of parameters to start from, one `NAME.npy` each, as `run --save FOLDER` writes it",
+     "a folder of parameters to start from, each a file `NAME.npy`, as `run --save FOLDER` writes it",
      {},
      KeyReader::Runs},
     {"seed",
@@ -122,13 +122,12 @@ constexpr ConfigKey kTrainingKeys[] = {
      {},
      KeyReader::Runs},
     {"precision", choice_key<kTraining, &Training::precision>(), KeyShown::Always, "",
-     "analytic costs are those of fp32, or of any precision with `cluster.device`; otherwise other precisions need a "
-     "profile measured in them; `cpu` and `reference` compute in fp32",
+     "analytic costs are for fp32, with `cluster.device` for any precision. Otherwise a precision but fp32 needs a "
+     "profile measured in it, and `cpu` and `reference` compute in fp32",
      kPrecisions},
     {"zero", integer_key<kTraining, &Training::zero>(0, 3), KeyShown::IfSet, "",
-     "what the replicas of a stage divide ([schedules.md](schedules.md#replicas)): 1 the optimizer's states, each "
-     "replica "
-     "updates its part; 2 also gradients, 3 also weights. `run` takes 1, everywhere but on `cuda`"},
+     "what the replicas of a stage divide ([schedules.md](schedules.md#replicas)): 1 the optimizer's states (each "
+     "replica updates its part), 2 also gradients, 3 also weights. `run` takes 1, everywhere but on `cuda`"},
     {"shard_optimizer", kShardOptimizer, KeyShown::IfSet, "`false`", "`true` is `zero: 1`"},
 };
 

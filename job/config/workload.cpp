@@ -224,13 +224,13 @@ constexpr ConfigKey kWorkloadKeys[] = {
       [](Config& config) { return &config.workload.model; }},
      KeyShown::Always,
      "required",
-     "`pipewright list models` names them; files are `*.yaml`, `*.json`, `*.csv`, `*.graph.txt`"},
+     "`pipewright list models` names the models. Files are `*.yaml`, `*.json`, `*.csv`, `*.graph.txt`"},
     {"image_size",
      printed_as(
          integer_key<kWorkload, kOptions, &Options::image_size>(1, 4096),
          +[](const Config& config) { return print_if_images(config, config.workload.options.image_size); }),
-     KeyShown::Always, "224; mlp: 28, with cifar10 32; unet: 64",
-     "height and width in pixels; resnet50 at least 32; unet a multiple of 2^levels"},
+     KeyShown::Always, "224, for mlp 28 (with cifar10 32), for unet 64",
+     "height and width in pixels: for resnet50 at least 32, for unet a multiple of 2^levels"},
     {"classes",
      printed_as(
          integer_key<kWorkload, kOptions, &Options::classes>(1, 65'535),
@@ -240,7 +240,7 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {{.kind = KeyKind::Choice, .names = dataset_names}, read_dataset, print_dataset},
      KeyShown::Always,
      "`synthetic`",
-     "gpt and llama take `synthetic` and `text`, other models all except `text`; see [data.md](data.md)"},
+     "gpt and llama take `synthetic` and `text`, the remaining models all except `text` (see [data.md](data.md))"},
     {"path",
      path_key<kWorkload, &Workload::path>(),
      KeyShown::IfSet,
@@ -249,9 +249,9 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {},
      KeyReader::Runs},
     {"hidden", integers_key<kWorkload, kOptions, &Options::hidden>(1, 1'000'000), KeyShown::Always, "",
-     "widths of the layers before the last; `[]`: there are none", kOfSome},
+     "widths of the layers before the last (`[]`: no such layers)", kOfSome},
     {"base_channels", integer_key<kWorkload, kOptions, &Options::base_channels>(1, 4096), KeyShown::Always, "",
-     "channels of the first level; every further level has twice as many; below 8 the `cpu` backend has no fast "
+     "channels of the first level, doubled at every further level. Below 8 channels the `cpu` backend has no fast "
      "kernels",
      kOfSome},
     {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), KeyShown::Always, "",
@@ -259,23 +259,23 @@ constexpr ConfigKey kWorkloadKeys[] = {
     {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 1'048'576), KeyShown::Always, "",
      "tokens of a sample", kOfSequences},
     {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), KeyShown::Always, "",
-     "different tokens; with text at least 256", kOfSome},
+     "different tokens, with text at least 256", kOfSome},
     {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), KeyShown::Always, "",
      "width of a token's vector", kOfSome},
     {"blocks", integer_key<kWorkload, kOptions, &Options::blocks>(1, 1024), KeyShown::Always, "", "number of blocks",
      kOfSome},
     {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), KeyShown::Always, "",
-     "of attention; they divide `embedding`", kOfSome},
+     "number of heads of attention, a divisor of `embedding`", kOfSome},
     {"key_value_heads", integer_key<kWorkload, kOptions, &Options::key_value_heads>(1, 1024), KeyShown::IfSet,
-     "as many as `heads`", "of attention's keys and values; they divide `heads`", kOfSome},
+     "as many as `heads`", "number of heads of attention's keys and values, a divisor of `heads`", kOfSome},
     {"inner", integer_key<kWorkload, kOptions, &Options::inner>(1, 1'000'000), KeyShown::IfSet,
      "8/3 of `embedding`, rounded up to a multiple of 256, or of 8 below 1024", "width of the gated linear layers",
      kOfSome},
     {"rotary_base", number_key<kWorkload, kOptions, &Options::rotary_base>(1.001, 1e12), KeyShown::IfSet, "",
-     "of the angles of positions (`rope_theta`)", kOfSome, KeyReader::Runs},
+     "base of the angles of positions (`rope_theta`)", kOfSome, KeyReader::Runs},
     {"dropout", number_key<kWorkload, kOptions, &Options::dropout>(0, 0.999), KeyShown::IfSet, "",
-     "share of the values that are dropped: after every hidden layer of mlp, and in gpt after the embedding and before "
-     "every residual sum; 0: no such layers",
+     "share of the values that are dropped after every hidden layer of mlp, and in gpt after the embedding and "
+     "before every residual sum. With 0 the model has no such layers",
      kOfSome},
     {"augment",
      {special("`{crop_padding, flip}`", "%", object_schema<ImageChanges, kAugmentKeys>), read_augment, print_augment},
@@ -290,7 +290,7 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {special("`{mean, std}`", "%", object_schema<ImageChanges, kNormaliseKeys>), read_normalise, print_normalise},
      KeyShown::Always,
      "the data set's",
-     "one value of each per channel, of pixels in [0, 1]",
+     "a `mean` and a `std` per channel, of pixels in [0, 1]",
      kOfImages,
      KeyReader::Runs},
     {"stages",
@@ -304,27 +304,25 @@ constexpr ConfigKey kWorkloadKeys[] = {
     {"forward", times_key<&Uniform::forward>(), KeyShown::Always, "1 us", "time of `F`", kOfUniform},
     {"backward_input", times_key<&Uniform::backward_input>(), KeyShown::Always, "1 us", "time of `I`", kOfUniform},
     {"backward_weight", times_key<&Uniform::backward_weight>(), KeyShown::Always, "1 us",
-     "time of `W`; `B` takes `I` + `W`", kOfUniform},
+     "time of `W`. `B` takes `I` + `W`", kOfUniform},
     {"imbalance", number_key<kWorkload, kUniform, &Uniform::imbalance>(0, 1), KeyShown::IfSet, "",
-     "for times that are means over the stages, as profilers print them: the last stage, which has the loss, takes "
-     "longer "
-     "by this share of a device's time for one micro-batch (0.07: 7 %), and all others take less, so that the mean "
-     "does not change; "
-     "a value that makes others negative is an error",
+     "for times that are means over the stages, as profilers print them. The last stage, which has the loss, takes "
+     "longer by this share of a device's time for a micro-batch (0.07: 7 %), and all earlier stages take less, so "
+     "that the mean does not change (a value that makes a time negative is an error)",
      kOfUniform},
     {"activation", sizes_key<&Uniform::activation>(), KeyShown::Always, "1 MB", "allocated at `F`", kOfUniform},
     {"activation_until_weight", sizes_key<&Uniform::activation_until_weight>(), KeyShown::Always, "0 B",
-     "the part that is kept until `W`; the rest is freed at `I`. It may be more than `activation`: then `I` allocates "
-     "the "
-     "difference, for gradients of outputs that `W` reads, and a full backward (`B`) needs none of it",
+     "the part that is kept until `W` (`I` frees the rest). If this part exceeds `activation`, `I` allocates the "
+     "difference, for gradients of outputs that `W` reads, and a full backward (`B`) does not need the difference",
      kOfUniform},
     {"output", sizes_key<&Uniform::output>(), KeyShown::Always, "0 B",
-     "tensor sent to the next stage; its gradient is as large", kOfUniform},
+     "tensor sent to the next stage. Its gradient has the same size", kOfUniform},
     {"weights", sizes_key<&Uniform::weights>(), KeyShown::Always, "0 B",
      "gradients and each state of the optimizer take the same size", kOfUniform},
     {"overlapped_forward_backward", if_given(times_key<&Uniform::pair>()), KeyShown::Always,
      "by `pipeline.pair_exposed`",
-     "time of a [pair](schedules.md#pairs) of `F` and `B` that run overlapped; in a list by the stage of `F`",
+     "time of a [pair](schedules.md#pairs) of `F` and `B` that run overlapped. A list has the times by the stage of "
+     "`F`",
      kOfUniform},
 };
 
