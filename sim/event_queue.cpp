@@ -208,7 +208,7 @@ void EventQueue::share_links(Ns now) {
         set_rate(flows_[number], flows_[number].demand.rate / flows_[number].demand.most, now);
 }
 
-// Flows of a sum begin and end together: new rates once per moment are enough.
+// Flows of a sum begin and end together: it is enough to set new rates once per moment.
 void EventQueue::share_when_due(Ns now) {
     if (share_is_due_ && (queue_.empty() || queue_.top().time > now))
         share_links(now);
@@ -280,7 +280,7 @@ void EventQueue::start_task(int device, Ns now) {
     change_rates(device, now);
 }
 
-// The tasks of a pair that overlap are one launch, with the call of the first task.
+// The tasks of a pair that overlap are a single launch, with the call of the first task.
 bool EventQueue::needs_call(int node) const { return !dispatchers_.empty() && !kinds_.is_second(kinds_.of(node)); }
 
 void EventQueue::ask_for_call(int device, Ns now) {
@@ -308,7 +308,7 @@ void EventQueue::issue_calls(Ns now) {
     }
 }
 
-// Changes the rates of all other devices of a host after a task has begun or ended on one of them.
+// Changes the rates of the remaining devices of a host after a task has begun or ended on a device.
 void EventQueue::change_rates(int changed, Ns now) {
     const std::vector<int>& devices = devices_on_[host_of_[changed]];
     if (busy_->empty() || devices.size() < 2) {

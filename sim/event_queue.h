@@ -23,8 +23,8 @@ class EventQueue {
 public:
     EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode);
 
-    // Durations are by kind; a SEND has the time for which it occupies its link. So are the latencies until its
-    // message arrives. `busy` may be empty. Of `costs` only what tasks share is read: the cluster, sums, movers and
+    // Durations are by kind. A SEND has the time for which it occupies its link. Latencies until its message arrives
+    // are by kind, too. `busy` may be empty. Of `costs` only what tasks share is read: the cluster, sums, movers and
     // dispatchers. All arguments are read until the next run. `by_rendezvous` is sends_by_rendezvous(). Throws Error
     // (Infeasible) if the plan deadlocks, naming what every device waits for.
     void run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& latencies,
@@ -46,9 +46,9 @@ private:
     };
 
     // Devices of a host that compute at the same time share resources, memory bandwidth above all. A task takes `alone`
-    // by itself and `busy` while n others compute (Costs::neighbours). While k others compute it takes alone + (busy -
-    // alone) k / n, a line between the two measured times; with more than n, `busy`. Kernels that move messages take a
-    // part of the device, too.
+    // by itself and `busy` while n more compute (Costs::neighbours). While k more compute it takes alone + (busy -
+    // alone) k / n, a line between the two measured times. With more than n, it takes `busy`. Kernels that move
+    // messages take a part of the device, too.
     struct Progress {
         int node = -1;      // -1 when the device does not compute
         double left = 1;    // of the task
@@ -59,14 +59,15 @@ private:
     };
 
     // A host that issues the calls of all its devices, one at a time: a task starts with its call, which takes the
-    // first Costs::dispatch of it. A device requests a call when it has reached the task and the inputs are ready. The
-    // host takes the earliest request first; of several at one moment, that of the device with the smallest number.
+    // first Costs::dispatch of the task. A device requests a call when it has reached the task and the inputs are
+    // ready. The host takes the earliest request first. Among requests at the same moment, it takes the request of the
+    // device with the smallest number.
     struct Dispatcher {
         Ns free = 0;                                 // when the last call has been issued
         std::set<std::pair<Ns, int>> requests = {};  // time, device
     };
 
-    // A message that shares capacities with others, so that its rate changes with them.
+    // A message that shares capacities with more messages, so that its rate changes with them.
     struct Flow {
         Demand demand;          // in parts of `unit_`
         int send = -1;          // node, or
@@ -149,17 +150,17 @@ private:
     std::vector<Progress> progress_;            // by device
     std::vector<int> host_of_;                  // by device
     std::vector<std::vector<int>> devices_on_;  // by host
-    std::vector<Dispatcher> dispatchers_;       // by host; empty where every device issues its own calls
+    std::vector<Dispatcher> dispatchers_;       // by host, or empty where every device issues its own calls
     std::vector<char> call_requested_;          // by device
     std::vector<int> hosts_to_call_;            // hosts that got a request, or became free, since the last calls
     double unit_ = 1;              // bytes per second that count as 1: the rate of the fastest message alone
     std::vector<Demand> demands_;  // by kind of SEND
     FairShares shares_;
     std::vector<Flow> flows_;
-    std::vector<std::vector<Round>> rounds_;  // by Sum::work; none where a sum takes its time alone
+    std::vector<std::vector<Round>> rounds_;  // by Sum::work, or none where a sum takes its time alone
     std::vector<Sum> sums_;
-    std::vector<int> sum_of_;      // by node; -1: it belongs to no sum
-    std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1; empty without buckets
+    std::vector<int> sum_of_;      // by node, or -1: it belongs to no sum
+    std::vector<int> fills_;       // by node: the sum whose buckets it fills, or -1. Empty without buckets
     bool share_is_due_ = false;    // flows of sums have come or gone at this moment
     std::vector<int> movers_;      // by device: messages and sums under way that take a part of it
     std::vector<int> ready_;       // devices that may go on at this moment

@@ -121,7 +121,7 @@ std::vector<double> mean_times(const TimedPlan& timed) {
     return means;
 }
 
-// Returns by kind the mean time of R for each pass of the kind on its stage and device; passes without R count.
+// Returns by kind the mean time of R for each pass of the kind on its stage and device. Passes without R count.
 std::vector<double> recompute_times(const TaskKinds& kinds, const std::vector<double>& means) {
     using Place = std::tuple<int, int, bool>;  // device, stage, of the last micro-batch
     const auto place_of = [](const TaskKinds::Kind& kind) {
@@ -190,7 +190,7 @@ Recurrence::Times with_equal_stages(const TimedPlan& timed) {
     return equal;
 }
 
-// Returns the node that ends last, transfers left out; -1 if there is none.
+// Returns the node that ends last, transfers left out. Returns -1 if there is none.
 int last_node(const TimedPlan& timed) {
     int last = -1;
     for (int node = 0; node < timed.graph.size(); ++node)

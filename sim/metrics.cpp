@@ -15,7 +15,7 @@ namespace {
 using Events = std::span<const TraceEvent>;  // of one device, in list order
 using Pointers = std::vector<const TraceEvent*>;
 
-// From the first start to the last end; without events, an empty interval.
+// From the first start to the last end. Without events, an empty interval.
 struct Extent {
     Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
     void add(const TraceEvent& event) {
@@ -64,7 +64,7 @@ std::vector<Ns> distances_of(std::vector<Ns> updates) {
 
 using Pair = std::pair<int, int>;  // stage, micro-batch
 
-// Finds items in a sorted list; mostly the next one is wanted.
+// Finds items in a sorted list. Mostly the next item is wanted.
 template <class Item, class Key>
 class Finder {
 public:
@@ -110,7 +110,7 @@ int peak_of_pairs(Events events, Frees frees) {
         if (frees(event.task.op) || (forward && !is_freed(event.task)))
             changes.emplace_back(event.end, -1);
     }
-    // Stable: at one time, list order decides what ends before what begins.
+    // Stable: at equal times, list order decides what ends before what begins.
     const auto earlier = [](const auto& a, const auto& b) { return a.first < b.first; };
     if (!std::is_sorted(changes.begin(), changes.end(), earlier))
         std::stable_sort(changes.begin(), changes.end(), earlier);
@@ -181,11 +181,11 @@ Ns exposed_communication(Events events, Ns start_of_step) {
     return exposed;
 }
 
-// Counts the weight versions of one stage that are the newest or still used by a later task, by list order.
+// Counts the weight versions of a stage that are the newest or still used by a later task, by list order.
 class VersionsAlive {
 public:
     void add(const TraceEvent& event) {
-        // Until the update that replaces it; that update overwrites a version that no task needs any more.
+        // Until the update that replaces it. That update overwrites a version that no task needs any more.
         if (newest_ >= 0 && position_ > 0)
             lives_at(newest_, position_ - 1);
         lives_at(event.version, position_);
@@ -231,7 +231,7 @@ int versions_of_device(Events events) {
     return most;
 }
 
-// Returns the step with the median makespan, the first left out when there are others.
+// Returns the step with the median makespan. The first step is left out when there are more.
 int median_step(const std::map<int, Pointers>& steps) {
     std::vector<std::pair<Ns, int>> times;
     for (const auto& [step, events] : steps)

@@ -18,7 +18,7 @@ struct DeviceMetrics {
     Ns exposed_communication = 0;  // idle while the next task waits for a transfer under way
     MemoryUse memory{};            // at the peak
     Bytes peak_memory = 0;
-    std::optional<Bytes> reserved_memory;  // before the first step; absent if the trace has none
+    std::optional<Bytes> reserved_memory;  // before the first step. Absent if the trace has none
     int peak_in_flight = 0;                // (micro-batch, stage) pairs, freed at I or B
     int peak_in_flight_until_weight = 0;   // freed at W or B
     int weight_versions = 1;
@@ -36,21 +36,21 @@ struct Metrics {
     double span_bubble_rate = 0;    // (span - ideal) / span
     double samples_per_second = 0;  // of all replicas
     int tasks = 0;                  // of a step, transfers included
-    int step = 0;                   // the step the numbers are from: the one with the median step time
+    int step = 0;                   // the step of the numbers: the step with the median step time
     std::vector<DeviceMetrics> devices;
     bool operator==(const Metrics&) const = default;
 };
 
-// Returns the metrics of the median step of a synchronous trace without its first (when it has others), or of the whole
-// trace when asynchronous: step time is then the median distance between successive updates of the last stage, without
-// the first and last `stages`.
+// Returns the metrics of the median step of a synchronous trace without its first (when it has more steps), or of the
+// whole trace when asynchronous: step time is then the median distance between successive updates of the last stage,
+// without the first and last `stages`.
 Metrics metrics_of(const Trace& trace);
 
 // Returns only the step time, for a trace of one step or of an asynchronous plan.
 Ns step_time_of(const Trace& trace);
 
-// Returns the step time of an asynchronous plan: it is the median distance of `updates` (ends, of the last stage)
-// without the first and last `stages`, where the pipeline fills and drains; the makespan when there is one update.
+// Returns the step time of an asynchronous plan: the median distance of `updates` (ends, of the last stage) without the
+// first and last `stages`, where the pipeline fills and drains. With one update, returns the makespan.
 Ns asynchronous_step_time(std::vector<Ns> updates, int stages, Ns makespan);
 
 // Computes the metrics of a step device by device, so that not all its events are needed at once.
@@ -76,7 +76,7 @@ private:
 // Records a device's memory at some moment: its peak is the first of the largest.
 void note_memory(DeviceMetrics& device, const MemoryUse& use);
 
-MicroBatchSizes sizes_of(const Trace& trace);            // of one replica
+MicroBatchSizes sizes_of(const Trace& trace);            // of a single replica
 std::int64_t samples_of_mini_batch(const Trace& trace);  // of all replicas
 
 // Returns the step times of all steps, in order (asynchronous: distances between updates of the last stage).

@@ -30,13 +30,13 @@ public:
     };
     void evaluate(Times times);
 
-    // Eight draws in one pass; they depend on the seed alone.
+    // Eight draws in a pass. They depend on the seed alone.
     struct Draws {
         static constexpr std::size_t kCount = 8;
         std::vector<double> end;   // [node][draw], nanoseconds
         std::vector<double> busy;  // [device][draw]: time of tasks F B I W R
     };
-    // Tasks that compute take times drawn from `jitter`, transfers those in `times`.
+    // Tasks that compute take times drawn from `jitter`. Transfers take the times in `times`.
     void draw(const Times& times, const Jitter& jitter, std::uint64_t seed, Draws& draws) const;
 
     // These are of the times evaluated last.
@@ -52,10 +52,10 @@ private:
     const PlanGraph& graph_;
     const TaskKinds& kinds_;
     std::vector<int> own_order_;     // where the proof's does not hold
-    const std::vector<int>& order_;  // nodes, each after those that it waits for
+    const std::vector<int>& order_;  // nodes, each after the nodes that it waits for
     Rows waits_;                     // in this order: nodes, a RECV's SEND first
     std::vector<Ns> end_;            // by node
-    std::vector<Ns> start_;          // by node, with bucket delays; else it follows from the end
+    std::vector<Ns> start_;          // by node, with bucket delays, or else it follows from the end
     Times times_;
 };
 

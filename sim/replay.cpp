@@ -26,8 +26,8 @@ namespace {
 
 using Intervals = std::vector<std::pair<Ns, Ns>>;  // by node: start and end
 
-// By node. For a SEND: the time for which it occupies its link, and the latency until its message arrives; none for a
-// RECV.
+// By node. For a SEND: the time for which it occupies its link, and the latency until its message arrives. A RECV has
+// neither.
 struct TaskTimes {
     std::vector<Ns> durations, latencies;
 };
@@ -48,7 +48,7 @@ Ns mean_of(const std::vector<Ns>& times) {
     return std::llround(std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size()));
 }
 
-// The bytes that its transfers moved, by node; a trace of another plan is refused where its times are read.
+// The bytes that its transfers moved, by node. A trace of another plan is refused where its times are read.
 std::vector<Bytes> moved_in(const PlanGraph& graph, const Trace& trace) {
     std::vector<Bytes> moved(static_cast<std::size_t>(graph.size()), 0);
     for (const TraceEvent& event : trace.events)
@@ -68,7 +68,7 @@ Costs dispatchers_of(const Costs& costs) {
     return dispatchers;
 }
 
-// Returns whether the tasks of a pair are one launch in a trace.
+// Returns whether the tasks of a pair are a single launch in a trace.
 bool overlaps_pairs(const Trace& trace) {
     for (std::size_t at = 0; at + 1 < trace.events.size(); ++at)
         if (const TraceEvent& first = trace.events[at], &second = trace.events[at + 1];
@@ -185,7 +185,8 @@ Intervals Replay::intervals_in(const Trace& trace, int step) const {
     return intervals;
 }
 
-// Until the last of them has begun the others wait. A predicted task of theirs lasts as long as it works.
+// Devices wait at a barrier until its last task has begun. A predicted task of a waiting device lasts as long as it
+// works.
 void Replay::wait_at_barriers(Intervals& intervals) const {
     for (const std::vector<int>& barrier : barriers_) {
         Ns last = std::numeric_limits<Ns>::min();
@@ -197,8 +198,8 @@ void Replay::wait_at_barriers(Intervals& intervals) const {
 }
 
 // A message takes until it arrives: a RECV ends then, or when its receiver comes to it. If the receiver came after the
-// SEND had ended, a message takes as long as others of its kind whose receivers did not, at most until its receiver
-// came. If there are none, it takes the time after that.
+// SEND had ended, a message takes as long as messages of its kind whose receivers came earlier, at most until its
+// receiver came. Without such messages, it takes the time after that.
 void Replay::add_latencies(const Intervals& intervals, bool predicted, TaskTimes& times) const {
     struct Message {
         int send;
@@ -372,8 +373,8 @@ Explanation Replay::explanation(const Trace& trace) {
     return all;
 }
 
-// Replaces the times of one side by those of the other, the tasks of one operation and stage after those of another,
-// once from the front and once from the back: the mean of both effects does not depend on their order.
+// Replaces the measured mean times by the predicted times, for one operation and stage after another, once from the
+// front and once from the back: the mean of both effects does not depend on their order.
 std::vector<CostPart> Replay::cost_parts(const TaskTimes& means, const TaskTimes& predicted) {
     std::map<std::pair<int, Op>, std::vector<int>> nodes_of;
     for (int node = 0; node < size(); ++node)

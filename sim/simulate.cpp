@@ -72,8 +72,7 @@ public:
     Ns step_time() const;
 
 private:
-    // The nodes of a device from `begin` to `end`, and among them the first and last that are not transfers; -1 for
-    // none.
+    // The nodes of a device from `begin` to `end`, and among them the first and last that are not transfers, or -1.
     struct Own {
         int begin, end;
         int first = -1, last = -1;
@@ -94,7 +93,7 @@ private:
         const int kind = kinds_.of(node);
         return kind != TaskKinds::kNone && kinds_.all()[kind].pair >= 0;
     }
-    // What a trace shows: the tasks of a pair that overlap are one launch.
+    // What a trace shows: the tasks of a pair that overlap are a single launch.
     std::pair<Ns, Ns> interval_of(int node) const {
         const int other = overlaps(node) ? graph_.paired_with(node) : node;
         return {start_of(std::min(node, other)), end_of(std::max(node, other))};
@@ -151,8 +150,8 @@ private:
     std::vector<Ns> called_late_;    // the part of its duration that a task waited for its host's dispatcher
     Recurrence::Times times_;        // by kind
     std::vector<Ns> busy_duration_;  // by kind
-    std::vector<char> by_rendezvous_, recurrence_by_rendezvous_;  // sends_by_rendezvous(); those of the recurrence
-    bool by_events_ = false;                                      // whether the last times are those of events_
+    std::vector<char> by_rendezvous_, recurrence_by_rendezvous_;  // sends_by_rendezvous(), and of the recurrence
+    bool by_events_ = false;                                      // whether the last times come from events_
 };
 
 void Simulation::append_events(int device, const Traffic& traffic, std::vector<TraceEvent>& events) const {
@@ -227,8 +226,8 @@ Ns Simulation::step_time() const {
     return asynchronous_step_time(updates, plan_.shape.stages, last - first);
 }
 
-// Devices and messages that share something change each other's rates, which one pass cannot compute. But with the
-// times that tasks took in this step, slowed down by each other, one pass gives the same step.
+// Devices and messages that share something change each other's rates, which a single pass cannot compute. But with the
+// times that tasks took in this step, slowdown included, a single pass gives the same step.
 Simulation::OnePass Simulation::one_pass(const char* what) {
     if (!by_events_)
         return {&*recurrence_, &times_};

@@ -20,11 +20,11 @@ struct Proof;  // schedules/passes/passes.h
 inline constexpr const char* kPredicted = "predicted";  // the label of a simulated trace
 
 // Simulates a plan. It is deterministic: the same arguments give the same trace, byte for byte. A synchronous plan
-// gives one step, an asynchronous plan its whole run. Throws Error (Infeasible) when the plan deadlocks, naming what
-// every device waits for.
+// gives a single step, an asynchronous plan its whole run. Throws Error (Infeasible) when the plan deadlocks, naming
+// what every device waits for.
 Trace simulate(const Plan& plan, const Costs& costs, TransferMode mode = {});
 
-// Simulates one plan under the costs of many splits: everything that depends on the plan alone is made once.
+// Simulates a plan under the costs of many splits: everything that depends on the plan alone is made once.
 // `mode.sent_copies` is keeps_copies() of the costs that follow.
 class Simulator {
 public:
@@ -36,16 +36,16 @@ public:
     Simulator(Simulator&&) noexcept;
 
     Trace trace(const Costs& costs);
-    std::vector<TraceEvent> events(const Costs& costs);  // those of trace(), in a fraction of the time
+    std::vector<TraceEvent> events(const Costs& costs);  // the events of trace(), in a fraction of the time
     // The same as metrics_of(trace(costs)), in far less memory. `head` is a trace of the plan without events, with the
     // sizes of micro-batches.
     Metrics metrics(const Costs& costs, const Trace& head);
-    Ns step_time(const Costs& costs);  // that of metrics()
+    Ns step_time(const Costs& costs);  // Metrics::step_time of metrics()
     // Explains the step time. Throws Error (BadInput) where devices slow each other down, as sample() does.
     Explanation explain(const Costs& costs);
     // Draws `draws` step times on `threads` threads, whose number does not change them. Throws Error (BadInput) if
-    // devices slow each other down: the order of their tasks then changes from draw to draw. `should_stop` is asked by
-    // all threads; once it returns true, there are only the first draws.
+    // devices slow each other down: the order of their tasks then changes from draw to draw. All threads ask
+    // `should_stop`. Once it returns true, there are only the first draws.
     Samples sample(const Costs& costs, const Jitter& jitter, int draws, std::uint64_t seed, int threads,
                    const std::function<bool()>& should_stop = {});
     // The same as trace(), from the queue of events, which devices that share something need. Tests compare both.

@@ -66,7 +66,7 @@ Range range_of_shades(const Chart& chart) {
     return range.empty() ? Range{0, 1} : range.low < range.high ? range : Range{range.low - 1, range.low + 1};
 }
 
-// Leaves room on both sides; begins at zero if the axis does, or if that costs less than half of the field.
+// Leaves room on both sides. Begins at zero if the axis does, or if that costs less than half of the field.
 void widen(Scale& scale, const Axis& axis, double room, bool zero) {
     if (scale.logarithmic) {
         const double factor = scale.high > scale.low ? std::pow(scale.high / scale.low, room) : 2;
@@ -106,7 +106,7 @@ std::optional<Point> last_point(const Chart& chart, const ChartLayout& layout, c
 
 bool is_named_line(const Curve& curve) { return is_line(curve) && curve.style != Style::Steps && !curve.title.empty(); }
 
-// Room for the names of lines right of the field; 0 if they go to the legend.
+// Room for the names of lines right of the field, or 0 if they go to the legend.
 double room_for_ends(const Chart& chart, double height) {
     double widest = 0, lines = 0;
     for (const Curve& curve : chart.curves)

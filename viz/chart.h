@@ -14,7 +14,7 @@ struct Tick {
     std::string text;
 };
 
-// A scale is one axis: it takes numbers in its unit between `low` and `high` to pixels.
+// A scale is an axis: it takes numbers in its unit between `low` and `high` to pixels.
 struct Scale {
     std::string label;  // with the unit
     Unit unit;
@@ -62,7 +62,7 @@ struct ChartLayout {
     int legend_columns = 1;
 };
 
-// Bars of all slots are this wide together, in numbers of x; they are centred on their number.
+// Bars of all slots are this wide together, in numbers of x. They are centred on their number.
 inline constexpr double kBarWidth = 0.8;
 double bar_width(const Chart& chart);
 
@@ -72,17 +72,18 @@ ChartLayout layout_of(const Chart& chart, const View& view = {});
 
 // Returns the scale of an axis for the numbers from `low` to `high`, without pixels and marks.
 Scale scale_of(const Axis& axis, double low, double high);
-// Marks the numbers, or round ones, after the scale has its pixels.
+// Marks the numbers, or round numbers, after the scale has its pixels.
 void add_ticks(Scale& scale, const Axis& axis, bool across);
 
-// A point is in the units of the axes; the i-th one of a curve is absent where it leaves a gap or is not drawn.
+// A point is in the units of the axes. The i-th point of a curve is absent where the curve leaves a gap or is not
+// drawn.
 struct Point {
     double x, y;
 };
 std::optional<Point> point_of(const ChartLayout& layout, const Chart& chart, const Curve& curve, std::size_t i);
 // Returns the name of a chart without a title, "samples/s over micro_batches".
 std::string name_of_chart(const Chart& chart, const ChartLayout& layout);
-// Returns the name of a point; empty where it has none.
+// Returns the name of a point. Empty where it has none.
 std::string name_of_point(const Curve& curve, std::size_t i);
 
 // Returns about the width of a text in the font of labels.
@@ -96,7 +97,7 @@ struct LineLook {
 };
 inline constexpr int kLineColours = 6, kMarkers = 6, kDashes = 3;
 LineLook look_of(const Chart& chart, std::size_t curve);
-// Returns the colour of a curve: dots are grey, crosses red, rings dark, the others differ.
+// Returns the colour of a curve: dots are grey, crosses red, rings dark, the rest differ.
 Colour colour_of_curve(const Chart& chart, std::size_t curve);
 // Returns a colour from dark to bright for a part from 0 to 1 of the range of shades.
 Colour colour_of_shade(double part);

@@ -1,5 +1,5 @@
-// The kinds of files that plots are written to. To add one, write its two writers, and declare them and name them in a
-// row here; gnuplot's kinds share theirs and have a row in gnuplot.cpp.
+// The kinds of files that plots are written to. To add a kind, write its two writers, and declare them and name them in
+// a row here. gnuplot's kinds share writers and have a row in gnuplot.cpp.
 #pragma once
 
 #include "viz/picture.h"
@@ -22,7 +22,7 @@ struct Format {
     std::string_view suffix;                   // suffix of the file name that chooses the kind
     TimelineWriter* timeline;                  // writer of traces
     ChartWriter* chart;                        // writer of curves
-    int most_devices = kMostDevicesOfPicture;  // of a timeline, which has a row for each; 0: any number
+    int most_devices = kMostDevicesOfPicture;  // of a timeline, which has a row for each, or 0: any number
 };
 
 inline constexpr int kMostDevicesOfPage = 4096;
@@ -38,8 +38,8 @@ inline constexpr Format kFormats[] = {
     {".gp", timeline_by_gnuplot, chart_by_gnuplot},  // the script
 };
 
-// Returns the format of the suffix of the file's name. Throws Error (BadInput) listing the suffixes if it has none of
-// them.
+// Returns the format of the suffix of the file's name. Throws Error (BadInput) listing the suffixes if the name has
+// none of them.
 const Format& format_of(const std::string& file);
 
 }  // namespace pw

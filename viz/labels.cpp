@@ -26,7 +26,7 @@ Rectangle between(double x, double y, double to_x, double to_y) {
 
 struct LabelPosition {
     Rectangle box;
-    double away;  // from the point; 0: next to it
+    double away;  // from the point, or 0: next to it
     bool inside = false;
 };
 
@@ -151,7 +151,7 @@ struct Taken {
     std::vector<Rectangle> names, lines;
 };
 
-// Next to the point if that hides few dots; none if no position is free.
+// Next to the point if that hides few dots. Returns none if no position is free.
 std::optional<LabelPosition> best_position(const std::vector<LabelPosition>& positions, double x, double y,
                                            const ChartLayout& layout, const Ink& ink, const Taken& taken) {
     std::optional<LabelPosition> best;

@@ -20,8 +20,9 @@ constexpr int kMaxLanes = 6;  // further overlapping tasks are drawn on top of e
 
 int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
 
-// Returns the stages of every device in the order of their shades: ascending, but where no two stages run the same
-// micro-batch, those first that run the first ones. So copies of a model in two directions have one shade each.
+// Returns the stages of every device in the order of their shades: ascending. Where no two stages run the same
+// micro-batch, the stages that run the first micro-batches come first. So each copy of a model in two directions has a
+// single shade.
 std::vector<std::vector<int>> shown_stages(const Trace& trace) {
     std::vector<std::map<int, std::set<int>>> run(trace.stages_of.size());  // by device and stage: micro-batches
     for (const TraceEvent& event : trace.events)
@@ -74,7 +75,7 @@ bool has_several_versions(const Trace& trace) {
     return versions.size() > 1;
 }
 
-// Sets how many lanes the tasks share that overlap each other. Those that overlap no other have the whole height.
+// Sets how many lanes are shared by tasks that overlap each other. Tasks that overlap nothing have the whole height.
 void share_height(std::vector<Box>& tasks, Ns slack) {
     std::vector<Box*> sorted;
     for (Box& box : tasks)
@@ -137,8 +138,8 @@ Timeline timeline_of(const Panel& panel, int most) {
     return timeline;
 }
 
-// Predicted curves are dashed if there are measured ones; of two of one kind the later one is. Traces of one kind have
-// the names of their schedules, or numbers.
+// Predicted curves are dashed if there are measured curves. If two curves are of the same kind, the later curve is
+// dashed. Traces of the same kind have the names of their schedules, or numbers.
 void choose_dashes(std::vector<Timeline>& timelines, const std::vector<Panel>& panels) {
     const auto same = [&](const Timeline& timeline) { return timeline.name == timelines[0].name; };
     const bool alike = std::all_of(timelines.begin(), timelines.end(), same);

@@ -1,5 +1,5 @@
-// The content of every kind of picture of traces: boxes in rows on one time axis, colours, curves. All times count from
-// the start of their own trace.
+// The content of every kind of picture of traces: boxes in rows on a single time axis, colours, curves. All times count
+// from the start of their own trace.
 #pragma once
 
 #include "viz/plot.h"
@@ -17,7 +17,7 @@ struct Box {
     Ns start, end;
     int chunk;  // which of its device's stages, from 0
     int lane;   // tasks that overlap others of their device are in further lanes
-    int lanes;  // of the tasks that overlap each other here; 1: it has the whole height
+    int lanes;  // of the tasks that overlap each other here, or 1: it has the whole height
 };
 
 struct Row {
@@ -48,7 +48,7 @@ struct Unit {
 struct Picture {
     std::vector<Timeline> timelines;
     Ns length = 1;     // of the longest timeline
-    Bytes memory = 0;  // of the largest sample; 0 without samples
+    Bytes memory = 0;  // of the largest sample, or 0 without samples
     Unit time, bytes;  // units that suit length and memory
 };
 
@@ -69,11 +69,11 @@ Colour text_colour_on(Colour background);
 Colour curve_colour(int device, int devices);
 inline constexpr std::size_t kSeriesColours = 10;
 Colour series_colour(
-    std::size_t number);  // of one of several curves, bars or plans; after kSeriesColours from the start
-std::string version_label(const TraceEvent& event);  // "v3"; "v3+2": predicted from there, two updates ahead
+    std::size_t number);  // of one of several curves, bars or plans. After kSeriesColours from the start
+std::string version_label(const TraceEvent& event);  // "v3", or "v3+2": predicted from there, two updates ahead
 // Returns the operation's words, but for transfers their content: "activations".
 std::string_view words_in_legend(Op op);
-// Returns the operations that occur, in the order of a legend; transfers appear as their SEND.
+// Returns the operations that occur, in the order of a legend. Transfers appear as their SEND.
 std::vector<Op> legend_of(const Picture& picture);
 
 }  // namespace pw

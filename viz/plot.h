@@ -16,7 +16,7 @@ struct PanelNumber {
     double value;
 };
 
-// Rows of cells, the first one the head.
+// Rows of cells. The first row is the head.
 struct PanelTable {
     std::string title;
     std::vector<std::vector<std::string>> rows;
@@ -27,7 +27,7 @@ struct PanelCause {
     std::string title, words;
 };
 
-// Idle time of a device. Numbers of events are positions in the trace's list; -1: none, or not known.
+// Idle time of a device. Numbers of events are positions in the trace's list, or -1: none, or not known.
 struct PanelGap {
     int device = 0;
     Ns from = 0, to = 0;        // on the trace's clock
@@ -53,20 +53,20 @@ struct Panel {
 
 // How a picture is drawn, where it is not as suits its content.
 struct View {
-    std::string title = {};  // above the picture; empty: none, or the chart's own
-    int width = 0;           // in pixels; 0: as the content needs. Pages fill their window.
+    std::string title = {};  // above the picture, or empty: none, or the chart's own
+    int width = 0;           // in pixels, or 0: as the content needs. Pages fill their window.
     // Of timelines that gnuplot draws: the size of the text in pixels, which are points in PDF, and what is drawn
     // besides the rows.
     double font = 11;
     bool memory = true, transfers = true, legend = true, titles = true;
     std::vector<std::string> names = {};  // of the devices, instead of the trace's
     bool is_plain() const { return font == 11 && memory && transfers && legend && titles && names.empty(); }
-    // The part of timelines that is drawn, in time since the start of each; absent: from the start, to the end.
+    // The part of timelines that is drawn, in time since the start of each. Absent: from the start, to the end.
     std::optional<Ns> from = {}, to = {};
     bool has_range() const { return from || to; }
 };
 
-// Draws panels one above the other on one time axis: one row per device, tasks coloured by operation with the
+// Draws panels one above the other on a single time axis: a row per device, tasks coloured by operation with the
 // micro-batch number, transfers as thin lanes below, weight versions where there are several, memory curves at the
 // bottom. Throws Error: BadInput if there is nothing to draw in the view, RunFailed if the file cannot be written.
 void plot(const std::vector<Panel>& panels, const std::string& file, const View& view = {});
@@ -79,7 +79,7 @@ std::string plot_formats();
 void check_plot_file(const std::string& file);
 void check_timeline(const std::string& file, int devices);
 
-// Returns a note on a written picture that browsers are slow to show, "x.svg has 31 MB: ..."; empty for others.
+// Returns a note on a written picture that browsers are slow to show, "x.svg has 31 MB: ...". Empty if they are not.
 std::string note_on_size(const std::string& file);
 // Returns whether plots to that file show the causes of idle time, slack and the critical path.
 bool shows_causes(const std::string& file);
@@ -90,7 +90,7 @@ bool has_gnuplot();
 // Returns what plot() writes to a .txt file: a grid for the terminal.
 std::string text_of(const std::vector<Panel>& panels, const View& view = {});
 
-// A curve has values along a line or as points. Those that are not finite leave a gap.
+// A curve has values along a line or as points. Values that are not finite leave a gap.
 struct Curve {
     enum class Style {
         Line,
@@ -98,17 +98,17 @@ struct Curve {
         Steps,    // each value holds until the next point: a Pareto front
         Points,   // no line
         Crosses,  // red, on top of the points that they mark
-        Dots,     // small and grey, the background of other curves
+        Dots,     // small and grey, the background of the remaining curves
         Bars,     // from zero up, around whole numbers of x
-        Rings,    // around the points that they mark: the best ones
+        Rings,    // around the points that they mark: the best points
         Cells,    // squares around whole numbers of x and y, coloured by their shade: a heat map
     };
     std::string title;
     std::vector<double> values;
-    std::vector<double> x = {};  // of the values; empty for 0, 1, 2, ...
+    std::vector<double> x = {};  // of the values, or empty for 0, 1, 2, ...
     Style style = Style::Line;
-    std::vector<std::string> labels = {};  // texts at the points, or empty; one that would hide others is left out
-    // Names of the points, which pages show under the mouse and tables list; empty: the labels.
+    std::vector<std::string> labels = {};  // texts at the points, or empty. A text that would hide another is left out
+    // Names of the points, which pages show under the mouse and tables list. Empty: the labels.
     std::vector<std::string> names = {};
     std::vector<std::vector<std::string>> facts = {};  // of the points, in the columns Chart::facts
     std::vector<double> shades = {};                   // of cells
@@ -129,7 +129,7 @@ struct Axis {
     std::string label;  // the unit follows: "step time in ms"
     Quantity quantity = Quantity::Number;
     bool logarithmic = false;             // shows positive numbers only
-    std::vector<double> ticks = {};       // numbers to mark; empty for round ones
+    std::vector<double> ticks = {};       // numbers to mark, or empty for round numbers
     std::vector<std::string> names = {};  // of the numbers 0, 1, ..., which are marked with them
     std::vector<Level> levels = {};
     bool from_zero = false;           // begins at 0 where no number is below
@@ -144,7 +144,7 @@ struct Chart {
     std::vector<std::string> remarks = {};  // lines below the title
     std::vector<std::string> facts = {};    // heads of the columns of facts
     Axis shade = {};                        // of cells
-    int slots = 1;                          // bars next to each other at one number of x
+    int slots = 1;                          // bars next to each other at the same number of x
 };
 std::string short_number(double number);  // four digits, without an exponent below ten million
 void plot_chart(const Chart& chart, const std::string& file, const View& view = {});

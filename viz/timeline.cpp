@@ -1,4 +1,4 @@
-// Writes timelines as a gnuplot script: the legend and the axes, and its other parts by timeline_script.h.
+// Writes timelines as a gnuplot script: the legend and the axes, and the remaining parts by timeline_script.h.
 #include "viz/formats.h"
 #include "viz/timeline_script.h"
 #include "viz/view.h"
@@ -125,8 +125,8 @@ void leave_out(Picture& picture, const View& view) {
         picture.memory = 0;
 }
 
-// A few plans that take much longer than most would make the other plans narrow. The axis ends with the longest of the
-// other plans, and the title of a longer plan says how much of it is drawn.
+// A few plans that take much longer than most would make the rest narrow. The axis ends with the longest of the rest,
+// and the title of a longer plan says how much of it is drawn.
 void cut_long_ones(Picture& picture, View& view) {
     constexpr std::size_t kLeast = 3;
     constexpr Ns kFar = 2;

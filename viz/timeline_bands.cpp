@@ -1,4 +1,4 @@
-// Tasks that are too thin to be drawn one by one, as bands.
+// Tasks that are too thin to be drawn individually, as bands.
 #include "viz/timeline_script.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ std::vector<std::pair<Op, std::string>> bands_of(const TimelineScript& script, c
             reached[column] += shares[column];
         areas.emplace_back(op, area_of(script, reached, top + height, height));
     }
-    std::ranges::reverse(areas);  // each is drawn over the ones that reach higher
+    std::ranges::reverse(areas);  // each is drawn over the areas that reach higher
     return areas;
 }
 

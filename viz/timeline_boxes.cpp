@@ -54,7 +54,7 @@ private:
         std::vector<std::string> names;  // of the boxes, in the order of the rows
     };
 
-    // Boxes of one colour are one block of data and one line of the plot.
+    // Boxes of the same colour are one block of data and one line of the plot.
     void plot_boxes() {
         script_.put(
             "# Boxes: start and end in {}, upper and lower edge, panel, device, stage, micro-batch, version, ahead\n",
@@ -134,7 +134,7 @@ private:
         return text_width(number, font) + 2 <= script_.pixels(box.end - box.start);
     }
 
-    // The numbered operations: those whose numbers mostly fit. A few numbers would be noise.
+    // The numbered operations: operations whose numbers mostly fit. A few numbers would be noise.
     std::set<Op> numbered_in(const Row& row) const {
         std::map<Op, std::pair<int, int>> fitting;  // of all
         for (const Box& box : row.tasks)

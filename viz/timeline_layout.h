@@ -1,4 +1,4 @@
-// The layout of a picture of timelines: positions in pixels; y runs down from the top.
+// The layout of a picture of timelines: positions in pixels. y runs down from the top.
 #pragma once
 
 #include "viz/picture.h"
@@ -14,7 +14,7 @@ double text_width(std::string_view text, double font);  // about the width in pi
 // Returns the text in lines of at most `width` pixels.
 std::vector<std::string> lines_within(std::string_view text, double font, double width);
 
-// One entry of a legend: a swatch and its words, or words alone.
+// An entry of a legend: a swatch and its words, or words alone.
 struct LegendItem {
     enum class Mark { None, Box, Lane, Stroke };
     std::string text;
@@ -26,7 +26,7 @@ struct LegendItem {
     double x = 0;          // left edge of the mark
 };
 
-// Heights and widths are for text of 11 pixels; larger text has larger heights and widths.
+// Heights and widths are for text of 11 pixels. Larger text has larger heights and widths.
 struct TimelineLayout {
     double scale = 1;  // of the text: View::font is 11 times as much
     int width = 1200, left = 120, height = 0;

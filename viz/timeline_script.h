@@ -18,7 +18,7 @@ namespace pw {
 
 // It refers to the arguments of its constructor.
 struct TimelineScript {
-    // The picture is cropped; it begins at this time.
+    // The picture is cropped. It begins at this time.
     TimelineScript(const Picture& drawn, Ns begin, std::vector<Ns> of_traces, const View& view,
                    const std::string& output)
         : picture(drawn), from(begin), begins(std::move(of_traces)), file(output), layout(layout_of(drawn, view)) {}
@@ -32,7 +32,7 @@ struct TimelineScript {
     void put(fmt::format_string<Args...> text, Args&&... args) {
         fmt::format_to(std::back_inserter(data), text, std::forward<Args>(args)...);
     }
-    // Positions in pixels, from the top left of the picture; `y` is the middle of the text and of the swatch.
+    // Positions in pixels, from the top left of the picture. `y` is the middle of the text and of the swatch.
     void add_label(double x, double y, std::string_view text, std::string_view font);
     // Adds the entries of a legend, whose first line is at `y`.
     void add_legend(const std::vector<LegendItem>& entries, double y);
@@ -70,7 +70,7 @@ void add_boxes(TimelineScript& script);
 std::vector<std::pair<Op, std::string>> bands_of(const TimelineScript& script, const std::vector<Box>& tasks,
                                                  double top, double height);
 
-// Boxes thinner than this are not drawn one by one. Browsers would leave them out or widen them, by their position,
+// Boxes thinner than this are not drawn individually. Browsers would leave them out or widen them, by their position,
 // which makes patterns that are not in the trace. Instead, columns of pixels with such boxes get the mean of the
 // colours in them.
 inline constexpr double kThin = 2;  // pixels

@@ -1,4 +1,4 @@
-// Boxes of a timeline that are too thin to be drawn one by one.
+// Boxes of a timeline that are too thin to be drawn individually.
 #include "viz/timeline_script.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace pw {
 
 namespace {
 
-// One column of pixels of a row: the parts of it that boxes of some colour cover.
+// A column of pixels of a row: the parts of it that boxes of some colour cover.
 class Column {
 public:
     void add(Colour colour, double part, bool is_thin) {
@@ -63,13 +63,13 @@ void add_columns(const TimelineScript& script, const std::vector<Box>& boxes, Co
         return;
     const double unit = script.in_unit(script.picture.length) / script.layout.field(),
                  begin = script.in_unit(script.from);
-    for (std::size_t x = 0, next = 0; x < columns.size(); x = next) {  // equal neighbours are one
+    for (std::size_t x = 0, next = 0; x < columns.size(); x = next) {  // equal neighbours are merged
         const std::optional<Colour> colour = columns[x].mean(background);
         for (next = x + 1; next < columns.size() && columns[next].mean(background) == colour;)
             ++next;
         if (!colour)
             continue;
-        // A column reaches below the next one. Edges that only touch let the background through between two pixels.
+        // A column reaches below the next column. Edges that only touch let the background through between two pixels.
         const double over = next < columns.size() && columns[next].mean(background) ? 0.6 : 0;
         rows += fmt::format("{:.9g} {:.9g} {:.2f} {:.2f} {}\n", begin + static_cast<double>(x) * unit,
                             begin + (static_cast<double>(next) + over) * unit, y, y + height, *colour);

@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-// The format does not name the other end of a transfer: it is a neighbouring stage of the chain.
+// The format does not name the peer of a transfer. The peer is a neighbouring stage of the chain.
 int peer_of(Op op, const CsvCell& cell, int stages) {
     if (!is_transfer(op))
         return -1;
@@ -48,7 +48,7 @@ void set_counts(Shape& shape, const CsvFile& file) {
         }
 }
 
-// The gradients of a stage in a row so far. A file is one mini-batch, so one sum ends it.
+// The gradients of a stage so far in a row. A file is a single mini-batch, so one sum ends them.
 struct Gradients {
     bool any = false;
     const CsvCell* sum = nullptr;
@@ -127,7 +127,7 @@ bool has_transfers(const Plan& plan) {
     return false;
 }
 
-// UNSHARD and RESHARD have no effect here, but their stage must be one of their row.
+// UNSHARD and RESHARD have no effect here, but their row must have a task of their stage.
 std::vector<std::string> notices_of(const CsvFile& file, const std::string& name) {
     int unshards = 0, reshards = 0;
     for (const auto& row : file.rows)
@@ -189,7 +189,8 @@ void refuse_what_has_no_cell(const Task& task) {
         fail("{}: PyTorch's format has no slices\n  help: use --format text", print(task));
 }
 
-// Prints a row's cells. An overlapped pair has no other cells inside: receives precede it, everything else follows it.
+// Prints a row's cells. An overlapped pair contains only its two tasks: receives precede the pair, and everything else
+// follows it.
 class RowPrinter {
 public:
     RowPrinter(const std::vector<Task>& order, bool transfers) : order_(order), transfers_(transfers) {
@@ -264,8 +265,8 @@ private:
         return fmt::format("{}WAIT_{}{}", send.stage, letters_of(send.op), send.microbatch);
     }
 
-    // The backward of a micro-batch shows that what its forward sent has arrived. PyTorch waits there for that send,
-    // and for all other sends at the end.
+    // The backward of a micro-batch shows that the output of its forward has arrived. PyTorch waits there for that
+    // send, and for all remaining sends at the end.
     void wait_for_output_of(const Task& backward) {
         const auto sent = std::find_if(unwaited_.begin(), unwaited_.end(), [&](const Task& send) {
             return send.op == Op::SendForward && send.stage == backward.stage && send.microbatch == backward.microbatch;

@@ -72,7 +72,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     }
 }
 
-// Takes the digits at the beginning of `rest`; -1 if there are none.
+// Takes the digits at the beginning of `rest`. Returns -1 if there are none.
 int take_number(std::string_view& rest, const CsvCell& cell) {
     const std::string_view digits = rest.substr(0, rest.find_first_not_of("0123456789"));
     if (digits.empty())

@@ -70,7 +70,7 @@ private:
     int number_of(int place) const { return static_cast<int>(std::distance(places_.begin(), places_.find(place))); }
 
     std::vector<RecordedRank>& ranks_;
-    std::set<int> places_, chunks_, several_;  // several_: places with more than one chunk
+    std::set<int> places_, chunks_, several_;  // several_: places with several chunks
     std::map<int, int> chunk_of_;
     std::string unnamed_;  // a file with a task without a chunk
     Ns earliest_ = std::numeric_limits<Ns>::max();
@@ -82,7 +82,7 @@ void sort_by_start(std::vector<RecordedTask>& tasks) {
                      [](const RecordedTask& a, const RecordedTask& b) { return a.start < b.start; });
 }
 
-// Two names of one task, one inside of the other, would be two runs of it.
+// Two names of the same task, one inside the other, would be two runs of the task.
 void refuse_overlaps(const RecordedRank& rank) {
     std::map<Task, Ns> ends;
     for (const RecordedTask& one : rank.tasks) {

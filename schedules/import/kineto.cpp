@@ -1,9 +1,9 @@
-// Traces of torch.profiler (Kineto): one file for each rank of a pipeline. Tasks are annotations: `PP:0F1` (the cell of
-// a schedule's CSV), which PyTorch's schedules write, or else names as in task_names.h, such as `Forward 1`. A task
-// without a stage is of its rank's place among the files. If all tasks have an annotation on the GPU, its times are
-// taken. Otherwise times are the host's, from the first to the last operator in the annotation that computes: PyTorch
-// waits for messages inside of the annotation. `ProfilerStep#n` gives the steps. Annotations of transfers and of sums
-// of gradients are left out, since they overlap.
+// Traces of torch.profiler (Kineto): a file for each rank of a pipeline. Tasks are annotations: `PP:0F1` (the cell of a
+// schedule's CSV), which PyTorch's schedules write, or names as in task_names.h, such as `Forward 1`. A task without a
+// stage has the place of its rank among the files. If all tasks have an annotation on the GPU, its times are taken.
+// Otherwise times are the host's, from the first to the last operator in the annotation that computes: PyTorch waits
+// for messages inside the annotation. `ProfilerStep#n` gives the steps. Annotations of transfers and of sums of
+// gradients are left out, since they overlap.
 #include "schedules/import/recorded_ranks.h"
 #include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"
@@ -30,8 +30,8 @@ constexpr const char* kTasksOfKineto =
     "annotations PP:0F1, or with names such as Forward 1, 'fwd mb 3 stage 1' or forward_step (torch.profiler)";
 constexpr std::string_view kHost = "user_annotation", kGpu = "gpu_user_annotation";
 
-// How a task is named. If a rank has several kinds, the first one counts: others are around its tasks, or parts of
-// them.
+// How a task is named. If a rank has several kinds, the first kind counts: the remaining annotations are around its
+// tasks, or parts of them.
 enum class NameKind { Cell, Numbered, Counted };
 
 struct Annotation {
@@ -223,8 +223,8 @@ private:
 
 bool starts_earlier(const Annotation& a, const Annotation& b) { return a.start < b.start; }
 
-// Sets the steps of the host's annotations to those of the profiler. Returns whether every task is in one, and in each
-// only once.
+// Sets the steps of the host's annotations to the profiler's steps. Returns whether every task is in a step, and in
+// each step only once.
 bool number_steps(RankFile& file) {
     std::stable_sort(file.host.begin(), file.host.end(), starts_earlier);
     std::stable_sort(file.steps.begin(), file.steps.end(), starts_earlier);
@@ -241,7 +241,8 @@ bool number_steps(RankFile& file) {
     return true;
 }
 
-// Keeps the stream that computes most, or without kernels the one on which tasks run longest. Others have messages.
+// Keeps the stream that computes most, or without kernels the stream on which tasks run longest. The rest have
+// messages.
 void keep_main_stream(const RankFile& file, std::vector<Annotation>& gpu) {
     std::map<std::int64_t, double> busy = file.computed;
     if (busy.empty())
@@ -259,9 +260,8 @@ class OperatorsOfTasks {
 public:
     explicit OperatorsOfTasks(RankFile& file) : file_(file) { std::sort(file.operators.begin(), file.operators.end()); }
 
-    // Keeps what is after the communication that precedes a task's computing, and before that which follows it: waiting
-    // for messages and sending. A task without operators takes no time if passes like it have some: the first stage's
-    // I.
+    // Keeps the part that computes. Leaves out the communication before it (waiting for messages) and after it
+    // (sending). A task without operators takes no time if passes like it have operators: the first stage's I.
     void keep() {
         std::set<bool> with_operators;  // whether it is a forward
         for (Annotation& annotation : file_.host)
@@ -297,7 +297,7 @@ private:
             act(*next);
     }
 
-    // Returns whether the annotation has operators. What only prepares counts on the side of computing: not before a
+    // Returns whether the annotation has operators. An operator that only prepares counts as computing: not before a
     // receive, and not after a send.
     bool cut(Annotation& annotation) const {
         Ns start = -1, end = -1;
@@ -325,7 +325,7 @@ private:
     std::vector<Annotation*> without_;
 };
 
-// Returns a rank's tasks, with the times of the GPU if all of them have one: a host only launches kernels.
+// Returns a rank's tasks, with the times of the GPU if all tasks ran there: a host only launches kernels.
 // `with_receives` is the number of tasks on the host that may wait for messages while they compute.
 std::vector<Annotation> tasks_of(RankFile& file, std::size_t& with_receives) {
     std::vector<Annotation> gpu = file.gpu;

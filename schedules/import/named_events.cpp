@@ -1,6 +1,6 @@
-// Chrome traces of any program whose events name their tasks, in the name (task_names.h) or in args. A device is a rank
-// where all names have one, else a process, or a thread where all tasks are of one process. Where no stage is named, it
-// is the device's number.
+// Chrome traces of any program whose events name their tasks, in the name (task_names.h) or in args. If all names have
+// a rank, a device is a rank. Otherwise it is a process, or a thread if all tasks are of the same process. A task that
+// names no stage has the device's number as its stage.
 #include "schedules/import/recorded_ranks.h"
 #include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"
@@ -90,7 +90,7 @@ public:
     std::vector<Found> read(const std::string& path) {
         parse_events(path, help_on_forms(), [this](const JsonPlace& event, std::size_t) { take(event); });
         std::erase_if(found_, [](const Found& task) { return task.end < task.start; });  // without an end
-        if (std::any_of(found_.begin(), found_.end(), has_number))  // then others are parts of tasks, or around them
+        if (std::any_of(found_.begin(), found_.end(), has_number))  // the rest are parts of tasks, or around them
             std::erase_if(found_, [](const Found& task) { return !has_number(task); });
         std::stable_sort(found_.begin(), found_.end(),
                          [](const Found& a, const Found& b) { return a.start < b.start; });
@@ -135,7 +135,7 @@ private:
         found_.push_back(std::move(task));
     }
 
-    // Numbers as texts of one width, so that they are in their order.
+    // Numbers as texts of the same width, so that they are in their order.
     static std::string shown_or_none(const json& event, const char* key) {
         const auto found = event.find(key);
         if (found == event.end())

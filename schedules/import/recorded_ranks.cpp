@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-// A tensor that a task makes for the stage after it, or a gradient for the one before it.
+// A tensor that a task makes for the stage after it, or a gradient for the stage before it.
 using Made = std::tuple<int, int, int, bool>;  // step, stage, micro-batch, whether it is a gradient
 
 std::optional<Made> made_by(const TraceEvent& event) {
@@ -27,10 +27,10 @@ std::optional<Made> made_by(const TraceEvent& event) {
     return Made{event.step, event.task.stage, event.task.microbatch, op != Op::Forward};
 }
 
-// By how much later than the clock of one device that of another must be set.
+// By how much later than one device's clock another device's clock must be set.
 struct ClockBound {
     Ns least;
-    const TraceEvent *made, *read;  // what needs most
+    const TraceEvent *made, *read;  // the pair that needs most
 };
 using ClockBounds = std::map<std::pair<int, int>, ClockBound>;  // devices: that makes a tensor, and that reads it
 
@@ -56,8 +56,8 @@ ClockBounds clock_bounds(const std::vector<TraceEvent*>& events) {
     return bounds;
 }
 
-// Returns by device the least times, none negative, by which to move it later so that all bounds hold; nothing if none
-// do.
+// Returns for each device the least time, never negative, by which to move the device later so that all bounds hold.
+// Returns nothing if no times satisfy all bounds.
 std::optional<std::vector<Ns>> clock_moves(const ClockBounds& bounds, int devices) {
     std::vector<Ns> moves(static_cast<std::size_t>(devices), 0);
     for (int round = 0; round <= devices; ++round) {
@@ -128,7 +128,7 @@ private:
                     ranks_.front().path, rank.path, first + 1, last + 1);
     }
 
-    // Keeps the steps that have the same tasks as most others have, on all ranks.
+    // Keeps the steps that have the same tasks on all ranks as most steps have.
     void keep_common_steps() {
         std::map<int, std::set<int>> ranks_of;
         std::map<int, std::set<std::pair<int, Task>>> tasks_of;  // rank, task
@@ -258,7 +258,7 @@ private:
                     : ""));
     }
 
-    // Steps that begin at 0 follow each other without a gap. Returns the end of the last one.
+    // Steps that begin at 0 follow each other without a gap. Returns the end of the last step.
     Ns begin_at_zero() {
         Ns reached = 0;
         for (const auto& [step, events] : of_one_clock_)

@@ -31,15 +31,16 @@ inline constexpr int kNotNamed = -1;  // a micro-batch that is to be counted
 
 // Completes tasks whose names leave out parts. Stages follow from the chunks of the model. A micro-batch that is
 // kNotNamed is counted: the n-th forward of a stage in a step is of micro-batch n, and so is the n-th backward. Without
-// steps, a task's n-th run is in step n; where micro-batches are counted, a step ends where all stages have run as many
-// backwards as forwards. A note says what was counted. Throws Error (BadInput) with the file where the runs of one task
-// overlap, or chunks do not say which stages they are.
+// steps, a task's n-th run is in step n. If micro-batches are counted, a step ends where all stages have run as many
+// backwards as forwards. A note says what was counted. Throws Error (BadInput) with the file where the runs of a task
+// overlap, or where chunks do not say which stages they are.
 void complete_names(std::vector<RecordedRank>& ranks, bool has_steps, std::vector<std::string>& notes);
 
 // Makes the trace of a pipeline, with a device for each rank in their order. A step that a rank lacks is left out, with
-// a note. A rank whose task begins before another rank has made its input is moved later, by the least time with which
-// no task does; with RankClocks::FromSteps in every step for itself. A note says which. Throws Error (BadInput) with
-// the file where two files are of one rank, two ranks run one task, a stage is missing, or a task is.
+// a note. If a task of a rank begins before another rank has made its input, the rank is moved later, by the least time
+// with which no task does so. With RankClocks::FromSteps every step is moved separately. A note names the rank. Throws
+// Error (BadInput) with the file where two files are of the same rank, two ranks run the same task, a stage is missing,
+// or a task is missing.
 Trace trace_of_ranks(std::vector<RecordedRank> ranks, RankClocks clocks, std::vector<std::string>& notes);
 
 }  // namespace pw

@@ -76,7 +76,7 @@ struct Token {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Returns the words, in lower case, and the numbers of a name; nothing for a name that cannot be a task's.
+// Returns the words, in lower case, and the numbers of a name. Returns nothing for a name that cannot be a task's.
 std::vector<Token> tokens_of(std::string_view name) {
     constexpr std::size_t kLongest = 64;
     std::vector<Token> tokens;
@@ -101,7 +101,7 @@ std::vector<Token> tokens_of(std::string_view name) {
     return tokens;
 }
 
-// Reads a name from left to right. A number belongs to the word before it; one before the operation to the operation.
+// Reads a name from left to right. A number belongs to the word before it. A number before the operation belongs to it.
 class NameReader {
 public:
     explicit NameReader(std::string_view name) : tokens_(tokens_of(name)) {}

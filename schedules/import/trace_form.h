@@ -11,12 +11,12 @@
 
 namespace pw {
 
-// A format of trace files. Its row is defined next to its reader; trace_forms.cpp lists the rows.
+// A format of trace files. Its row is defined next to its reader. trace_forms.cpp lists the rows.
 struct TraceForm {
-    const char* tasks;                             // what is a task in it, for messages and help
+    const char* tasks;                             // what a task is in the format, for messages and help
     bool of_one_rank;                              // one trace is several files
     bool (*is_task)(const nlohmann::json& event);  // Chrome traces: the first task of a file decides its format
-    bool (*is_file)(std::string_view beginning);   // others: whether a file that begins so is one; null otherwise
+    bool (*is_file)(std::string_view beginning);   // whether a file that begins so has the format. Chrome: null
     // Throws Error (BadInput) with file and position. `notes` are for people: how clocks were aligned, what is left
     // out.
     Trace (*read)(const std::vector<std::string>& paths, std::vector<std::string>& notes);
@@ -29,7 +29,7 @@ const char* help_on_annotations();
 class SeenNames {
 public:
     void see(const nlohmann::json& event);
-    std::string print() const;  // "its names are 'aten::mm', ..."; those of annotations if there are any
+    std::string print() const;  // "its names are 'aten::mm', ...", of annotations if there are any
     bool has_annotations() const { return !annotations_.empty(); }  // as torch.profiler writes them
 
 private:

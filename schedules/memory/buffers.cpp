@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-// The positions of a stage's tasks in the list of their device, by micro-batch; -1 for none.
+// The positions of a stage's tasks in the list of their device, by micro-batch, with -1 for none.
 class TaskPositions {
 public:
     TaskPositions(const PlanGraph& graph, int stage) : graph_(graph) {
@@ -130,7 +130,7 @@ private:
                 add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
                      end});
         }
-        Bytes workspace = 0, of_first = 0;  // of the first task of a pair that overlap
+        Bytes workspace = 0, of_first = 0;  // of the first task of an overlapping pair
         for (const Task& task : plan_.order[device])
             if (facts_of(task.op).workspace != nullptr) {
                 const Bytes own = workspace_of(task, costs_);
@@ -140,7 +140,7 @@ private:
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
     }
 
-    // Reserves memory so that buffers do not move while others are added; what is reserved but not used is never
+    // Reserves memory so that buffers do not move while more are added. Memory that is reserved but not used is never
     // touched.
     void reserve() {
         std::size_t each = 0;  // per micro-batch
@@ -212,8 +212,8 @@ private:
         }
     }
 
-    // The sender's copy is the output of the task that makes the tensor. It lives until the next send on its edge and
-    // direction is posted, which waits until this one has left.
+    // The sender's copy is the output of the task that makes the tensor. The copy lives until the next send on its edge
+    // and direction is posted. That send waits until this copy has left.
     void add_sent_copies() {
         // the number among the edges of costs
         std::vector<int> number_of(static_cast<std::size_t>(graph_.index().edges()), -1);

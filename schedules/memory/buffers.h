@@ -1,5 +1,5 @@
-// Every buffer of a plan with its lifetime, as positions in the device's own task list. The simulator adds them up, the
-// executor allocates them.
+// Every buffer of a plan with its lifetime, as positions in the device's own task list. The simulator adds the buffers
+// up. The executor allocates them.
 #pragma once
 
 #include "schedules/plan/lanes.h"
@@ -17,23 +17,23 @@ namespace pw {
 struct Proof;  // schedules/passes/passes.h
 
 enum class BufferUse {
-    Weights,          // a version of a stage; one buffer may hold several versions in turn
+    Weights,          // a version of a stage, or several versions in turn
     Statistics,       // running averages
     BatchStatistics,  // of one micro-batch: from its F until the U that includes them
     Gradients,
-    Optimizer,  // one, for all states; for a stage with predicted weights, one for each of `Weights`. If weights are
-                // corrected, the last block is the average of their steps
+    Optimizer,  // for all states, or for each of `Weights` if weights are predicted. If weights are corrected, the last
+                // block is the average of their steps
     Predicted,  // weights that the running task reads
-    Workspace,  // one per device
+    Workspace,  // a buffer per device
     Data,       // input data of a micro-batch
     UntilInput,
     UntilWeight,
-    GradientKept,    // these three: workloads/stages/stage_layout.h; with R, R makes the first two
+    GradientKept,    // these three: workloads/stages/stage_layout.h. With R, R makes the first two
     SliceGradients,  // of the keys and values of a slice: from the backward of the last slice to its own
-    Dropped,         // UntilInput and UntilWeight together, as F makes them if R follows; it ends with F
+    Dropped,         // UntilInput and UntilWeight together, as F makes them if R follows. It ends with F
     FirstUntilAgain,
     FirstUntilInput,
-    FirstUntilWeight,  // these three: workloads/stages/stage_layout.h; F makes them
+    FirstUntilWeight,  // these three: workloads/stages/stage_layout.h. F makes them
     LandingForward,
     LandingBackward,  // the two landing buffers of boundary from -> to
     SentForward,
@@ -52,40 +52,40 @@ struct Buffer {
     // A buffer lives from the start of task `first` to the end of task `last` of order[device]: the whole step if first
     // is 0 and last is the last position. No buffer begins or ends between the tasks of a pair.
     int first = 0, last = 0;
-    int part = 0;  // of gradients: the block, for a stage with several holders' sums on one device
+    int part = 0;  // of gradients: the block, if several holders' sums of a stage are on one device
 };
 
 // Returns all buffers of a plan with transfers. With `early`, receives are posted as soon as their data can arrive.
-// `gradient_parts` has the number of separate blocks of gradients of each stage on a device (Job::gradient_parts);
-// empty means one each.
+// `gradient_parts` has the number of separate blocks of gradients of each stage on a device (Job::gradient_parts).
+// Empty means a single block each.
 std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const VersionTable& versions, bool early = true,
                                const std::vector<int>& gradient_parts = {});
 // Returns the same, using the proof of the plan.
 std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions,
                                bool early, const std::vector<int>& gradient_parts = {});
 
-// Returns whether senders keep a copy: the transport makes one, or the landing buffer may not exist yet when the tensor
-// is made.
+// Returns whether senders keep a copy: the transport makes a copy, or the landing buffer may not exist yet when the
+// tensor is made.
 bool keeps_copies(const Costs& costs, bool early);
 
 // Returns, for each device and position of its list, the live bytes by kind while that task runs. A device without
-// tasks has one position.
+// tasks has a single position.
 std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers);
 
 // Returns the numbers of the buffers on each device, ascending.
 Rows by_device(const std::vector<Buffer>& buffers, int devices);
-// Returns memory_of() for one device with the list `order` and the buffers `own`.
+// Returns memory_of() for a device with the list `order` and the buffers `own`.
 std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers,
                                  std::span<const int> own);
 
 // Returns the memory at the position of a device where the total is largest.
 MemoryUse peak_of(const std::vector<MemoryUse>& positions);
-// Returns the same for one device, without storing all positions.
+// Returns the same for a single device, without storing all positions.
 MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers, std::span<const int> own);
 
-// Offsets of buffers in one arena per device; buffers that live at the same time do not overlap. arena[device] is the
+// Offsets of buffers in an arena per device. Buffers that live at the same time do not overlap. arena[device] is the
 // size that a run reserves: the peak, or more if gaps remain between buffers. With `enough`, a device whose arena is no
-// larger than enough[device] is not packed further; its arena may then be larger than without `enough`, but not larger
+// larger than enough[device] is not packed further. Its arena may then be larger than without `enough`, but not larger
 // than enough[device].
 struct Packing {
     std::vector<Bytes> offset;  // per buffer

@@ -1,4 +1,4 @@
-// What stages hold in memory, and for how long: one table for the buffers of a plan and for orders by costs.
+// What stages hold in memory, and for how long. Buffers of a plan and orders by costs use the same table.
 #pragma once
 
 #include "schedules/memory/buffers.h"
@@ -11,7 +11,7 @@ namespace pw {
 // The passes of a micro-batch on a stage, in order. Without R, Again is Forward. B is Input and Weight.
 enum class Moment { Forward, Again, Input, Weight };
 
-// A tensor that lives from the start of one pass to the end of another.
+// A tensor that lives from the start of pass `from` to the end of pass `last`.
 struct HeldTensor {
     BufferUse use;
     MemoryKind kind;
@@ -26,10 +26,10 @@ std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bo
 // Returns the tensor of an edge where it is received, from the pass that reads it.
 HeldTensor landing_of(const EdgeBytes& edge, bool forward);
 
-// Returns what one of the `holders` of a stage keeps from step to step.
+// Returns what each of the `holders` of a stage keeps from step to step.
 HeldState held_state_of(int stage, int holders, const Costs& costs);
 
-// Returns the workspace of a task; 0 for tasks that need none.
+// Returns the workspace of a task. Returns 0 for tasks that need none.
 Bytes workspace_of(const Task& task, const Costs& costs);
 
 }  // namespace pw

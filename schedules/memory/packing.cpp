@@ -17,8 +17,8 @@ namespace {
 
 using Order = std::vector<int>;  // indices of a device's buffers
 
-// With more pairs of buffers than this on one device, summed over all devices, only the order of starts is tried: the
-// time of the other orders grows with the pairs.
+// If the pairs of buffers on a device, summed over all devices, are more than this, only the order of starts is tried:
+// the time of the remaining orders grows with the pairs.
 constexpr double kMostPairs = 5e7;
 
 // Returns the most bytes that live at the same time: no arena is smaller.
@@ -37,7 +37,7 @@ Bytes most_live(const std::vector<Buffer>& buffers, const Order& order) {
     return peak;
 }
 
-// Free space at one moment: gaps between buffers, and everything above them.
+// Free space at a moment: gaps between buffers, and everything above them.
 class FreeSpace {
 public:
     // Takes bytes from the smallest gap that holds them, else on top.
@@ -119,7 +119,7 @@ Bytes place_by_start(const std::vector<Buffer>& buffers, const Order& order, std
     int positions = 0;
     for (const int k : order)
         positions = std::max(positions, buffers[k].last + 1);
-    // Linked lists of the buffers that end at each position: the first of each list, and the next one of each buffer.
+    // Linked lists of the buffers that end at each position: the first of each list, and the successor of each buffer.
     std::vector<int> first_ended(static_cast<std::size_t>(positions), -1), next_ended(order.size(), -1);
     FreeSpace space;
     Bytes arena = 0;
@@ -173,7 +173,7 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit,
     return arena;
 }
 
-// A key puts large buffers first, long-lived ones first, or combines both; ties are broken by the second number.
+// A key puts large buffers first, long-lived buffers first, or combines both. The second number breaks ties.
 using PackingKey = std::pair<double, double>;
 double size_of(const Buffer& buffer) { return static_cast<double>(buffer.bytes); }
 double life_of(const Buffer& buffer) { return buffer.last - buffer.first + 1; }
@@ -212,7 +212,7 @@ Sequence sequence_of(const std::vector<Buffer>& buffers, Order order, int end, b
 }
 
 // Gives buffers offsets in a smaller arena than the existing one, or leaves them as they are. Returns the size of the
-// arena. `order` is that of the starts. Buffers that live all the time are at the bottom.
+// arena. `order` is the order of starts. Buffers that live all the time are at the bottom.
 Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak, Bytes arena,
                     std::vector<Bytes>& offset) {
     int end = 0;
@@ -252,8 +252,8 @@ Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak,
     return arena;
 }
 
-// No order is best for all plans: the smallest arena is taken, or the first one that is small enough. If none is close
-// to the peak, the search runs.
+// No order is best for all plans: the smallest arena is taken, or the first arena that is small enough. If no arena is
+// close to the peak, the search runs.
 Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough, Bytes enough,
                   std::vector<Bytes>& offset) {
     Order order = by_start(buffers, own);

@@ -13,7 +13,7 @@ struct LiveBuffer {
     int last;
 };
 
-// A packing of the buffers so far: those that still live, by offset, and the last entry of its history.
+// A packing of the buffers so far: the buffers that still live, by offset, and the last entry of its history.
 struct Partial {
     std::vector<LiveBuffer> live;
     int latest = -1;
@@ -24,7 +24,7 @@ struct Entry {
     Bytes offset;
 };
 
-// One more buffer in one of the partial packings.
+// A further buffer in one of the partial packings.
 struct Candidate {
     std::int64_t ragged;  // then the sum, over all neighbours, of the time between their ends
     int partial;
@@ -64,8 +64,8 @@ public:
     }
 
 private:
-    // Adds both ends of every gap that holds the buffer. A gap counts as a neighbour that ends now; the space below the
-    // lowest and above the highest buffer counts as one that ends with its neighbour.
+    // Adds both ends of every gap that holds the buffer. A gap counts as a neighbour that ends now. The space below the
+    // lowest and above the highest buffer counts as a neighbour that ends with the buffer next to it.
     void add_candidates(int partial, const LiveRange& buffer) {
         const std::vector<LiveBuffer>& live = partials_[partial].live;
         const int life = buffer.last + 1 - buffer.first;

@@ -36,7 +36,7 @@ Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int c
         std::sort(waits_for[device].begin(), waits_for[device].end());
         for (const int other : waits_for[device]) {
             const std::vector<int>& back = waits_for[other];
-            // if both wait for each other, the lower one adds the pair; its row is sorted already
+            // if both wait for each other, the lower device adds the pair. Its row is sorted already
             if (other > device || !std::binary_search(back.begin(), back.end(), device))
                 boost::add_edge(static_cast<std::size_t>(device), static_cast<std::size_t>(other), edges++, devices);
         }
@@ -46,7 +46,7 @@ Devices devices_of(const PlanGraph& graph, const std::vector<char>& leads, int c
 
 struct Block {
     std::vector<int> devices;                // ascending
-    std::vector<std::pair<int, int>> pairs;  // pairs of devices of which one waits for the other
+    std::vector<std::pair<int, int>> pairs;  // pairs of devices with a wait between them
 };
 
 std::vector<Block> blocks_of(const Devices& devices) {
@@ -106,7 +106,7 @@ void ReceiverClocks::find_readers(const std::vector<int>& order, int devices) {
         }
     if (!meets)
         return;
-    // The last sums and updates of a plan delay no SEND, and there devices wait for many others.
+    // The last sums and updates of a plan delay no SEND, and there devices wait for many devices.
     leads_.assign(order.size(), 0);
     // whether later computing tasks of the list lead to a SEND
     std::vector<char> list_leads(static_cast<std::size_t>(devices), 0);

@@ -10,10 +10,10 @@ namespace pw {
 // For every SEND, the position of the latest task that computes on its receiver and must be done before the tensor is
 // made. A RECV in the list delays only its reader.
 //
-// Devices have vector clocks of the progress of other devices. Progress of a device reaches its neighbour directly,
-// or around within one block (biconnected component) of the graph of devices that wait for each other: a path that
-// leaves the block returns through the device where it left. So a clock contains only the devices of a device's blocks,
-// which are two in a chain of any length. Tasks that no later SEND depends on are left out.
+// Every device has a vector clock of the progress of devices. Progress of a device reaches its neighbour directly, or
+// around within a block (biconnected component) of the graph of devices that wait for each other: a path that leaves
+// the block returns through the device where it left. So a clock contains only the devices of a device's blocks. In a
+// chain of any length, a device has two blocks. Tasks that no later SEND depends on are left out.
 class ReceiverClocks {
 public:
     // The plan completes and has its transfers. In `order` its nodes come after their inputs, and tasks that compute in
@@ -23,7 +23,7 @@ public:
     int at(int send) const { return at_send_[static_cast<std::size_t>(send)]; }  // -1 for none
 
 private:
-    // of the devices in one's blocks, block by block: the position of the latest task done
+    // of the devices in the device's blocks, block by block: the position of the latest task done
     using Clock = std::vector<int>;
 
     // A neighbour of a device, and the block that both are in.
@@ -33,7 +33,7 @@ private:
         int size;
         int place;  // of the neighbour in the block
     };
-    // A clock that other devices wait for.
+    // A clock that neighbours wait for.
     struct Message {
         Clock clock;
         int device = -1;  // the device that sent it

@@ -23,10 +23,10 @@ constexpr int kMostPasses = 96;
 struct ChainStage {
     int device;
     std::array<Ns, 3> times;  // of F, I and W
-    Ns down = 0, up = 0;      // from F to that of the next stage, and from I to that of the one before
+    Ns down = 0, up = 0;      // from F to the next stage's F, and from I to the previous stage's I
     Ns trip = 0, back = 0;    // from the end of F to I, and from the end of I to the end of W on the first stage
     OrderModel::Held held;
-    Ns added = 0, update = 0;  // to W except the first, and after the last one
+    Ns added = 0, update = 0;  // to W except the first, and after the last W
 };
 
 // Returns nothing if stages are not in a chain with a device each, or micro-batches not equally long, or if B may take
@@ -81,7 +81,7 @@ struct ChainDevice {
     Ns at = 0, left = 0;  // left: of its work
     int passes_left = 0;  // they may take no time
     Ns begin = -1;        // of its first pass
-    bool passes = false;  // others that are as far go first
+    bool passes = false;  // devices that are as far go first
     OrderModel::Amounts used{};
     Ns most_rest = 0, most_weights = 0;  // work of I and W, and of W alone, that its room can hold
 };
@@ -249,7 +249,7 @@ private:
         return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof all.front()};
     }
 
-    // Returns when the next pass of a device can start of which it is known, after the time where it is.
+    // Returns when the next pass of a device can start of which it is known, after the time where the device is.
     Ns next_ready(const ChainDevice& device) const {
         Ns next = kNotKnown;
         for (const int stage : device.stages)
@@ -259,8 +259,8 @@ private:
         return next;
     }
 
-    // After a pass of 0 ns, devices that wait at the time of the pass may start at once: they no longer go after
-    // others. Returns these devices.
+    // After a pass of 0 ns, devices that wait at the time of the pass may start at once: they no longer go after the
+    // devices that are as far. Returns these devices.
     std::vector<ChainDevice*> wake(const ChainDevice& own, Ns began) {
         std::vector<ChainDevice*> woken;
         if (own.at == began)

@@ -26,10 +26,10 @@ constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostJustified = 250'000;  // in an order that is justified again and again
 constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
 constexpr double kMostExhausted = 50'000;                                      // tries among all orders of a small plan
-constexpr int kMostSpared = 8;              // times that an order spares the memory that the one before lacks
+constexpr int kMostSpared = 8;              // times that an order spares the memory that the order before lacks
 constexpr double kSparedPasses = 1e5;       // the same of a large plan, in all such orders
 constexpr std::size_t kMostSimulated = 12;  // orders of a level
-constexpr int kMostLonger = 2;  // levels of bytes, one after the other, whose orders are longer than one that fits
+constexpr int kMostLonger = 2;          // consecutive levels of bytes whose orders are longer than an order that fits
 constexpr double kSlowerIfSeveral = 8;  // stages on a device: times as long to place a pass
 constexpr int kUsualLevels = 8;         // that share the effort; most of more are not tried
 constexpr double kAhead[] = {2.5, 1, 2, 1e9, 3, 1.5, 0.5};
@@ -99,8 +99,8 @@ bool has_pairs(const std::vector<Tasks>& order) {
     return std::ranges::any_of(order, [](const Tasks& list) { return std::ranges::any_of(list, &Task::with_next); });
 }
 
-// Returns the lists with the micro-batches of each stage in ascending order, F, I or B, and W: of equally long
-// micro-batches any can take the place of another, and sums of gradients then have one order.
+// Returns the lists with the micro-batches of each stage in ascending order, F, I or B, and W. Equally long
+// micro-batches are interchangeable, and sums of gradients then have the same order.
 PassLists in_ascending_order(const OrderModel& model, PassLists lists) {
     for (std::vector<Pass>& list : lists) {
         std::map<int, std::vector<int>> forwards, separate;  // by stage: micro-batches in order; those with I and W
@@ -150,9 +150,9 @@ public:
         }
     }
 
-    // An order for less memory is also one for more: it is tried unless it cannot be shorter, so that more activations
-    // never make a step longer. The simulator counts more memory. Until an order fits, one that spares what it lacks is
-    // tried.
+    // An order for less memory is also an order for more: it is tried unless it cannot be shorter, so that more
+    // activations never make a step longer. The simulator counts more memory. Until an order fits, an order that spares
+    // what it lacks is tried.
     std::vector<Tasks> order() {
         for (const TimedOrder& order : named_)
             if (fits(model_, order.lists))
@@ -186,7 +186,7 @@ public:
     }
 
 private:
-    // Finds orders that spare the memory which the one before lacks. Returns whether one fits.
+    // Finds orders that spare the memory which the order before lacks. Returns whether an order fits.
     bool spare(int level, SimulatedOrder own) {
         SparedRoom spared;
         const int most = std::clamp(static_cast<int>(kSparedPasses / model_.passes()), 1, kMostSpared);
@@ -199,7 +199,7 @@ private:
         return own.fits;
     }
 
-    // Returns the lowest level below this one at which memory is missing, or 0: with recomputation there are as many
+    // Returns the lowest level below `level` at which memory is missing, or 0: with recomputation there are as many
     // levels as micro-batches.
     int lowest_that_lacks(int level) {
         int fits = 0, lacks = level;
@@ -227,8 +227,8 @@ private:
             best_ = {std::move(tasks), own};
     }
 
-    // Simulates the best orders of a level, as the simulator has more rules than the model. Returns what it says of the
-    // best one by the model.
+    // Simulates the best orders of a level, as the simulator has more rules than the model. Returns what the simulator
+    // says of the order that is best by the model.
     SimulatedOrder consider_found(StepTimes& least) {
         found_.clear();
         found_.push_back(at_level(least));

@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-// A pass of the block of one device, in the slot of the first micro-batch.
+// A pass of the block of a device, in the slot of the first micro-batch.
 struct BlockPass {
     int slot, device;
     Op op;
@@ -62,7 +62,7 @@ void for_each_repeated(const Passes& passes, int microbatches, Visit visit) {
     }
 }
 
-// Moves passes, one after the other, into the earliest slots of their devices.
+// Moves passes in turn into the earliest slots of their devices.
 class Squeezed {
 public:
     // `release` is the operation that ends the life of an activation.
@@ -117,7 +117,7 @@ private:
     static SlotsOfStages rows(const Shape& shape) { return SlotsOfStages(shape.stages); }
     SlotsOfStages& slots(Op op) { return slots_[op == Op::Forward ? 0 : op == Op::BackwardInput ? 1 : 2]; }
 
-    // Returns the slot after its input: that of the stage before, in the chain of all stages forward and back.
+    // Returns the slot after its input: the slot of the stage before, in the chain of all stages forward and back.
     int earliest(const Task& task) {
         const auto after = [&](Op op, int stage) { return slots(op)[stage][task.microbatch] + 1; };
         if (task.op == Op::BackwardWeight)

@@ -9,7 +9,7 @@ namespace pw {
 namespace {
 
 // Chimera (Li and Hoefler, 2021): two copies of the model in opposite directions, each with half of the micro-batches.
-// Where F and B take one slot each, the k-th micro-batch of a direction in a unit of p micro-batches has the slots of
+// Where F and B take a slot each, the k-th micro-batch of a direction in a unit of p micro-batches has the slots of
 // 1F1B on stage s: F at s + 2k and B at 2p - 1 - s + 2k. As p is even, the slots of the two directions never meet, and
 // the next unit begins 2p slots later (direct concatenation). A device runs its tasks in the order of their slots.
 Tasks direct_units(const Holding& own) {
@@ -28,7 +28,7 @@ Tasks direct_units(const Holding& own) {
     return order;
 }
 
-// A direction of a device: its stage and its next micro-batches. Even ones enter at the first device.
+// A direction of a device: its stage and its next micro-batches. Even micro-batches enter at the first device.
 class Direction {
 public:
     Direction(int stage, int first, Tasks& order) : stage_(stage), forward_(first), backward_(first), order_(order) {}
@@ -46,8 +46,8 @@ private:
     Tasks& order_;
 };
 
-// Units of 2p micro-batches in which forwards come in twos, so that a slot of F is as long as one of B = 2F. The loops
-// are those of the authors' training program (chimera_bert, forward doubling).
+// Units of 2p micro-batches in which forwards come in twos, so that a slot of F is as long as a slot of B = 2F. The
+// loops are those of the authors' training program (chimera_bert, forward doubling).
 Tasks forward_doubling(const Holding& own) {
     const int p = own.shape.devices, half = p / 2, d = own.device;
     if (own.shape.microbatches % (2 * p) != 0)

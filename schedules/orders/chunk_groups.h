@@ -1,4 +1,4 @@
-// Orders for devices with several stages: groups of micro-batches go through one stage after the other.
+// Orders for devices with several stages: groups of micro-batches go through the stages in turn.
 #pragma once
 
 #include "schedules/orders/holding.h"
@@ -14,7 +14,7 @@ struct VirtualMicrobatch {
 std::vector<VirtualMicrobatch> virtual_microbatches(int chunks, int microbatches, int group);
 
 // Appends groups of micro-batches, stage by stage within a group, with the stages in opposite order for backwards:
-// first `ahead` forwards, then one forward and one backward alternately.
+// first `ahead` forwards, then a forward and a backward alternately.
 using BackwardOf = std::function<void(int stage, int microbatch)>;
 void interleave_stages(const Holding& own, int group, int ahead, Tasks& order, const BackwardOf& backward);
 

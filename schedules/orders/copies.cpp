@@ -57,7 +57,7 @@ std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Shape& one, co
     return of_copy(copy, request.shape.copies, [&] { return schedule.orders({one, request.options, costs}); });
 }
 
-// Gives the devices of a copy the lists of one pipeline.
+// Gives the devices of a copy the lists of a pipeline.
 void add_copy(std::vector<Tasks>& all, const std::vector<Tasks>& lists, const Shape& one, int copy, int copies) {
     for (int device = 0; device < one.devices; ++device) {
         Tasks& own = all[device * copies + copy] = lists[device];
@@ -66,7 +66,7 @@ void add_copy(std::vector<Tasks>& all, const std::vector<Tasks>& lists, const Sh
     }
 }
 
-// Returns the costs of one copy. It can be simulated with the others if all have its order.
+// Returns the costs of a copy. The copy can be simulated with the rest if all copies have its order.
 OrderCosts costs_of_one(const Schedule& schedule, const Request& request) {
     const int copies = request.shape.copies;
     OrderCosts costs = costs_of_copies(*request.costs, copies);
@@ -89,7 +89,7 @@ void check_copies(const Schedule& schedule, const Shape& shape) {
             of_copy(copy, shape.copies, [&] { schedule.placement.check(one); });
 }
 
-// Copies with equally many micro-batches have one order.
+// Copies with equally many micro-batches have the same order.
 std::vector<Tasks> orders_of(const Schedule& schedule, const Request& request) {
     const int copies = request.shape.copies;
     if (copies == 1)

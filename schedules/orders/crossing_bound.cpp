@@ -13,7 +13,7 @@ namespace {
 
 constexpr Ns kLongAgo = std::numeric_limits<Ns>::min() / 4;
 constexpr Ns kNoTime = std::numeric_limits<Ns>::max();
-// Times that are computed; no bound is known when they do not suffice.
+// Times that are computed. No bound is known when they do not suffice.
 constexpr double kMostComputed = 1e7;
 constexpr double kMostStates = 200;  // of a layer
 // The share of a step that micro-batches take to go forward and back, as many at once as there is room for. With less,
@@ -25,7 +25,7 @@ struct LineStage {
     Ns forward = kNoTime, input = kNoTime, hold = kNoTime;  // hold: from the start of I until W has ended
     Ns added = kNoTime;                                     // to the hold of all but the first
     Ns down = 0, up = 0;                                    // of the messages to and from the next stage
-    std::int64_t most = 0, most_held = 0;                   // micro-batches from F to the end of I, and to that of W
+    std::int64_t most = 0, most_held = 0;                   // micro-batches from F to the end of I, and to the end of W
 };
 
 // Sets how many micro-batches the room of a stage's device holds at most, if all are as small as the smallest.
@@ -48,7 +48,7 @@ void limit_by_room(const OrderModel& model, int stage, LineStage& own) {
     }
 }
 
-// Returns the stages in order if they are a line; otherwise none.
+// Returns the stages in order if they are a line. Otherwise returns none.
 std::vector<LineStage> line_of(const OrderModel& model) {
     if (model.stages() != model.devices())
         return {};
@@ -154,7 +154,7 @@ private:
     }
 
     // Returns the least time to the end if I of a micro-batch starts at a time on the first stage. The micro-batches
-    // after it for which there is no room at once go forward and back one after another.
+    // after it for which there is no room at once go forward and back sequentially.
     Ns least_end(int microbatch, Ns start) const {
         const LineStage& first = line_[0];
         const int others = microbatches_ - 1 - microbatch;
@@ -233,7 +233,7 @@ private:
             next_.push_back(std::move(after));
     }
 
-    // Returns whether what can follow one state can follow the other one too, and sooner.
+    // Returns whether what can follow `other` can follow `one` too, and sooner.
     static bool is_better(const State& one, const State& other) {
         const auto no_more = [](const auto& of_one, const auto& of_other) {
             return std::equal(of_one.begin(), of_one.end(), of_other.begin(), std::less_equal());
@@ -242,8 +242,8 @@ private:
                no_more(one.passed, other.passed);
     }
 
-    // Leaves out states that are not better than another one, and merges those with the longest steps into one if there
-    // are more than `most`.
+    // Leaves out states if a kept state is better. If more than `most` states remain, merges those with the longest
+    // steps into a single state.
     void merge_beyond(std::size_t most) {
         std::stable_sort(next_.begin(), next_.end(),
                          [](const State& one, const State& other) { return one.least < other.least; });

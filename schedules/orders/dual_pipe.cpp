@@ -21,7 +21,7 @@ struct Phase {
 };
 
 // The eight steps of DualPipe on the r-th of h devices, from the ends of the pipeline to its middle. The forwards of
-// `near` come from devices nearer to the ends, those of `far` from devices nearer to the middle; both have m
+// `near` come from devices nearer to the ends, the forwards of `far` from devices nearer to the middle. Both have m
 // micro-batches.
 class DualPipeOrder {
 public:
@@ -94,8 +94,8 @@ Tasks dual_pipe(const Holding& own, const ScheduleOptions&) {
     return DualPipeOrder({r, near, 2}, {p - 1 - r, 1 - near, 2}).made(p / 2, r, m / 2);
 }
 
-// DualPipeV (Sea AI Lab and DeepSeek, 2025): DualPipe cut in half. The micro-batches of the second direction are those
-// of the first on their way back.
+// DualPipeV (Sea AI Lab and DeepSeek, 2025): DualPipe cut in half. The micro-batches of the second direction are the
+// micro-batches of the first on their way back.
 Tasks dual_pipe_v(const Holding& own, const ScheduleOptions&) {
     const int p = own.shape.devices, m = own.shape.microbatches, device = own.device;
     if (m < 2 * p)

@@ -1,4 +1,4 @@
-// What one device holds of a shape. Schedules that order devices one by one start from it.
+// What a device holds of a shape. Schedules that order each device separately start from it.
 #pragma once
 
 #include "schedules/orders/schedule.h"
@@ -12,11 +12,11 @@ struct Holding {
     const Shape& shape;
     int device;
     std::vector<int> stages;        // ascending
-    std::vector<int> microbatches;  // those that it serves on any of its stages, ascending
+    std::vector<int> microbatches;  // that its stages serve, ascending
     int holders;                    // of its first stage
-    int devices_before;             // devices that hold the stages before its first one
+    int devices_before;             // devices that hold the stages before its first stage
 
-    int only_stage() const;  // throws Error (BadInput) unless it holds exactly one
+    int only_stage() const;  // throws Error (BadInput) unless it holds a single stage
     bool serves(int stage, int microbatch) const { return shape.server_of(stage, microbatch) == device; }
 };
 
@@ -45,8 +45,8 @@ std::vector<Tasks> on_each_device(const Request& request) {
 // lags, times `times`, plus `more`: p - 1 - d and d if every stage has one device. The r holders of a stage share the
 // micro-batches: of R devices with q before the stage, each runs (R - 1 - q) / r ahead (PipeDream's 1F1B-RR). This
 // causes no cycle of waits. With a lead of a, F(s, i), the forward of micro-batch i on stage s, waits for the backward
-// B(s, i - (a + 1) r) and no later one; B(s, i) waits at most for F(s, i + a' r'), which the later stage s' runs first;
-// and a' r' < (a + 1) r.
+// B(s, i - (a + 1) r) and no later backward. B(s, i) waits at most for F(s, i + a' r'), which the later stage s' runs
+// first, and a' r' < (a + 1) r.
 int lead_of(const Holding& own, int times = 1, int more = 0);
 int lag_of(const Holding& own, int times = 1);
 

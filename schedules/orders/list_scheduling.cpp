@@ -9,11 +9,11 @@ namespace {
 
 constexpr Ns kNever = std::numeric_limits<Ns>::max();
 
-// The passes of one stage on a device. Each kind takes the micro-batches in order.
+// The passes of a stage on a device. Each kind takes the micro-batches in order.
 struct StageQueue {
     int stage;
     std::vector<int> microbatches;
-    std::size_t forwards = 0, inputs = 0, weights = 0;  // those that have begun
+    std::size_t forwards = 0, inputs = 0, weights = 0;  // passes that have begun
     int most_ahead = 0;                                 // as Device::most_ahead
 
     bool has_forward() const { return forwards < microbatches.size(); }
@@ -28,7 +28,7 @@ struct Device {
     std::vector<int> forwards_left;          // by micro-batch: stages on which F has not begun
     std::vector<OrderModel::Amounts> taken;  // by micro-batch: by its F that have begun
     int filling = 0;                         // the first micro-batch with such stages
-    OrderModel::Amounts younger{};           // taken by those after it
+    OrderModel::Amounts younger{};           // taken by micro-batches after it
     OrderModel::Amounts spare_for_passes{};
     OrderModel::Amounts used{};
     int ahead = 0, most_ahead = 0;  // activations before their I
@@ -415,7 +415,7 @@ void ListScheduling::run(int device, const Choice& choice) {
     choose(device);
 }
 
-// If all devices wait, one of them runs its W. Returns false if none has any.
+// If all devices wait, a device runs its W. Returns false if no device has any.
 bool ListScheduling::ends_lag() {
     for (int device = 0; device < model_.devices(); ++device)
         if (Device& own = devices_[device]; own.left_over > 0 && own.lag > 0) {

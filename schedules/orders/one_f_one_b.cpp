@@ -1,4 +1,4 @@
-// One forward and one backward alternately, with a flush and without.
+// A forward and a backward alternately, with a flush and without.
 #include "schedules/orders/holding.h"
 #include "workloads/error.h"
 
@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-// Appends `warmup` forwards, then one forward and one backward alternately, then the remaining backwards.
+// Appends `warmup` forwards, then a forward and a backward alternately, then the remaining backwards.
 void alternate(int stage, std::span<const int> microbatches, int warmup, Tasks& order) {
     const auto all = static_cast<int>(microbatches.size());
     warmup = std::min(warmup, all);
@@ -37,7 +37,7 @@ Tasks eager_one_f_one_b(const Holding& own, const ScheduleOptions&) { return alt
 
 // PipeDream-2BW (Narayanan et al., 2021): 1F1B without a flush. Two versions suffice if a mini-batch has at least as
 // many micro-batches as the pipeline has devices. This holds with replicas, too: F(s, i) follows B(s, i - (a + 1) r),
-// and its version exists if that micro-batch belongs to the mini-batch before the last one or to a later one. a <= m
+// and its version exists if that micro-batch belongs to the mini-batch before the last or to a later mini-batch. a <= m
 // div r ensures this, and (R - 1 - q) div r <= m div r.
 Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
     const Shape& shape = own.shape;
@@ -50,7 +50,7 @@ Tasks double_buffered(const Holding& own, const ScheduleOptions& options) {
 }
 
 // PipeMare: 2(p - 1 - d) + 1 forwards ahead, without a flush. That is the delay of a pipeline whose stages run a
-// forward and a backward in every slot: the backward of a micro-batch comes 2(p - 1 - d) + 1 slots after its forward,
+// forward and a backward in every slot. The backward of a micro-batch comes 2(p - 1 - d) + 1 slots after its forward,
 // and as many gradients are missing from the weights of the forward. The first mini-batches may run as 1F1B, each
 // flushed: its forwards follow all backwards before it, and so all updates.
 Tasks pipemare(const Holding& own, const ScheduleOptions& options) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kProvingTries = 200'000;  // to prove that the order of a small plan is the shortest
 
-// The passes of one micro-batch on a stage, with the paths that lead to its F and from its I.
+// The passes of a micro-batch on a stage, with the paths that lead to its F and from its I.
 struct Visit {
     const OrderModel::Held& held;
     Ns forward, input, backward;    // the least times: input of I or B, backward of I and W or B
@@ -26,7 +26,7 @@ struct Visit {
     Ns rest() const { return backward - input; }  // the least time after I
 };
 
-// The visits of one stage on a device.
+// The visits of a stage on a device.
 struct StageVisits {
     Ns update;  // after the last B or W
     std::vector<Visit> visits;
@@ -46,7 +46,7 @@ std::vector<Ns> heads(const OrderModel& model) {
     return heads;
 }
 
-// If `way_back`, only those to the end of the first stage.
+// If `way_back`, only the paths to the end of the first stage.
 std::vector<Ns> tails(const OrderModel& model, bool way_back) {
     std::vector<Ns> tails(static_cast<std::size_t>(model.passes()), 0);
     for (int stage = 0; stage < model.stages(); ++stage)
@@ -62,8 +62,8 @@ std::vector<Ns> tails(const OrderModel& model, bool way_back) {
     return tails;
 }
 
-// Returns the most time that activations which fill `room` can still take: each of those before I the time `whole` of
-// its visit, each of those after I, which are smaller, the time `later`.
+// Returns the most time that activations which fill `room` can still take. Each activation before I takes the time
+// `whole` of its visit. Each activation after I is smaller and takes the time `later`.
 template <class Whole, class Later>
 Ns most_left(const OrderModel::Amounts& room, const std::vector<StageVisits>& own, Whole whole, Later later) {
     struct Part {
@@ -117,7 +117,7 @@ Ns sum_of(const std::vector<StageVisits>& own, Value value) {
     return sum;
 }
 
-// Returns by stage the longest path from the start of F on `first` to that of F there; -1 for none.
+// Returns by stage the longest path from the start of F on `first` to the start of F there, or -1 for none.
 std::vector<Ns> paths_from(const OrderModel& model, int first, int mb) {
     std::vector<Ns> paths(static_cast<std::size_t>(model.stages()), -1);
     paths[first] = 0;
@@ -182,7 +182,7 @@ Ns first_wait(std::int64_t most, const std::vector<StageVisits>& own) {
 }
 
 // Returns how long a device waits at least from the end of its last F to the I of that micro-batch: it only runs I and
-// W of the others that it holds then.
+// W of the remaining micro-batches that it holds then.
 Ns last_wait(const OrderModel::Amounts& room, const std::vector<StageVisits>& own) {
     OrderModel::Amounts others = room;
     const OrderModel::Amounts held = least_held(own);
@@ -196,7 +196,7 @@ Ns last_wait(const OrderModel::Amounts& room, const std::vector<StageVisits>& ow
     return std::max<Ns>(0, least_of(own, &Visit::trip) - most);
 }
 
-// Returns what is added to gradients at least: each stage's first B or W, of any micro-batch, adds to none.
+// Returns what is added to gradients at least: each stage's first B or W, of any micro-batch, adds nothing.
 Ns added_to(const std::vector<StageVisits>& own) {
     Ns sum = 0;
     for (const StageVisits& stage : own) {
@@ -212,9 +212,9 @@ Ns added_to(const std::vector<StageVisits>& own) {
 
 // Returns the least times by the waits of a device whose first F starts at `head`. If there is no room for all, its
 // last F follows an I, so that the waits before its first I and after its last F are apart. After the last F there is a
-// way back from that micro-batch's I, and after the last I from that one; what the device has left to do then is at
-// most what its room can hold. If one device starts and ends every path, its span contains all of them. The work is
-// with the updates that count.
+// way back from that micro-batch's I, and after the last I from that I. What the device has left to do then is at most
+// what its room can hold. If a device starts and ends every path, its span contains all of them. The work is with the
+// updates that count.
 StepTimes times_by_waits(const OrderModel::Amounts& room, const std::vector<StageVisits>& own, const StepTimes& work,
                          Ns head, bool starts_alone) {
     const std::int64_t most = most_in_flight(room, own);

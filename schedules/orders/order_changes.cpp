@@ -122,7 +122,7 @@ public:
             exceptions_.emplace_back(list.size() + 1, kByRules);
     }
 
-    // Makes an exception for a position, on the longest path or anywhere, or ends one.
+    // Makes an exception for a position, on the longest path or anywhere, or ends an exception.
     void change() {
         ListPosition where = draw_critical();
         if (draw(2) == 0) {
@@ -141,7 +141,7 @@ public:
     }
 
 private:
-    // Draws one that does not run there now.
+    // Draws a kind that does not run there now.
     PassKind other_kind(const ListPosition& where) {
         const int number = lists()[where.device][where.at] / 2;
         const std::vector<int>& stages = model_.stages_on(where.device);

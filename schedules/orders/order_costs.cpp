@@ -169,7 +169,7 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
 
 namespace {
 
-constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
+constexpr double kNoDigits = 1 - 1e-12;  // beyond the last digit of a double
 
 // The least shares of its own time that a pass takes of a pair.
 class PairShares {
@@ -179,8 +179,8 @@ public:
             stages_on_[holder.device].push_back(holder.stage);
     }
 
-    // Returns the share of a measured pair of F and B, without dispatch. From 1 on, a pair only hides the dispatch of
-    // one of them.
+    // Returns the share of a measured pair of F and B, without dispatch. From 1 on, a pair only hides a single
+    // dispatch.
     std::optional<double> measured(const OrderCosts::Holder& holder, bool forward) const {
         std::optional<double> least;
         for (const int other : stages_on_.at(holder.device))
@@ -191,8 +191,8 @@ public:
         return least;
     }
 
-    // A pair takes the longer time, a share of the shorter one, and one dispatch of the two: at least the mean of 1 and
-    // the share of both, and half a dispatch each. The shorter one alone may take its share without dispatch, or no
+    // A pair takes the longer time, a share of the shorter time, and a dispatch of the two: at least the mean of 1 and
+    // the share of both, and half a dispatch each. The shorter pass alone may take its share without dispatch, or no
     // time where the pair is measured.
     Ns shared(Ns time, const std::optional<double>& measured) const {
         if (part_ == PairPart::Least)

@@ -15,7 +15,7 @@
 
 namespace pw {
 
-// The times of a step: of all devices together, and the longest of one device from its own start to its own end.
+// The times of a step: of all devices together, and the longest time of a device from its own start to its own end.
 struct StepTimes {
     Ns step = std::numeric_limits<Ns>::max(), span = std::numeric_limits<Ns>::max();
     auto operator<=>(const StepTimes&) const = default;
@@ -25,7 +25,7 @@ struct StepTimes {
 struct SimulatedOrder {
     StepTimes times;
     bool fits = true;                 // the memory of the devices
-    std::vector<Bytes> missing = {};  // by device: memory that it lacks; empty if not known
+    std::vector<Bytes> missing = {};  // by device: memory that it lacks, or empty if not known
 };
 
 struct OrderCosts {
@@ -47,7 +47,7 @@ struct OrderCosts {
         Ns time() const { return occupied + latency; }
         auto operator<=>(const Message&) const = default;
     };
-    // What a micro-batch holds on a stage, as activations_of() and landing_of() say: after F, and after I until W; and
+    // What a micro-batch holds on a stage, as activations_of() and landing_of() say: after F, and after I until W. Also
     // the most that each pass needs in addition to what is held before it, for F in addition to `after_forward`. B and
     // I include R.
     struct Held {
@@ -56,11 +56,12 @@ struct OrderCosts {
         auto operator<=>(const Held&) const = default;
     };
 
-    // By micro-batch of a step: its class. Micro-batches of one class have the same costs. Empty: all have class 0.
+    // By micro-batch of a step: its class. Micro-batches of the same class have the same costs. Empty: all have class
+    // 0.
     std::vector<int> classes = {};
     std::map<Holder, std::vector<Times>> times = {};  // by class
     std::map<Holder, Ns> updates = {};                // U of the stage
-    // By class: a message from one holder to another, activations along an edge, gradients against it. Stages of one
+    // By class: a message between two holders, activations along an edge, gradients against it. Stages of the same
     // device send each other nothing.
     std::map<std::pair<Holder, Holder>, std::vector<Message>> messages = {};
     std::vector<std::vector<Held>> held = {};  // by stage and class
@@ -78,19 +79,19 @@ struct OrderCosts {
     }
 };
 
-// Computes the costs of a placed shape. `memory` is that of each device. R counts for all micro-batches of a stage,
+// Computes the costs of a placed shape. `memory` is each device's memory. R counts for all micro-batches of a stage,
 // also for those that Recomputation::saved spares.
 OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes> memory,
                        const Recomputation& recomputation = {});
 // Shortens the times of passes for bounds on orders with pairs. Mean: two passes together take no longer than as a
 // pair, so the sum of a device's passes is a bound. Least: each takes no longer than its part of a pair, so every path
-// is one.
+// is a bound.
 enum class PairPart { Mean, Least };
 void hide_in_pairs(OrderCosts& order, const Costs& costs, PairPart part);
-// Returns the times of tasks and messages; it refers to the costs.
+// Returns the times of tasks and messages. The result refers to the costs.
 KnownTimes known_times(const OrderCosts& costs);
-// Returns those of one pipeline of Shape::copies, by its own devices: of each device and message the longest times of
-// the copies, and the least memory, so that all copies have one order; without a simulation.
+// Returns the costs of one pipeline of Shape::copies, by its own devices. Each device and message has the longest times
+// and the least memory of the copies, so that all copies have the same order. The result has no simulation.
 OrderCosts costs_of_copies(const OrderCosts& all, int copies);
 
 }  // namespace pw

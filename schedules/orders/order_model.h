@@ -1,6 +1,7 @@
-// The order of a plan's passes as numbers: how long a step with it takes, and whether the memory suffices. It counts
-// times of passes, latencies, and messages one after another in their lanes; the simulator has the other rules, too.
-// B and I of a recomputed stage include R, which does not wait for gradients: these arrive earlier by its time.
+// The order of a plan's passes as numbers: how long a step with it takes, and whether the memory suffices. The model
+// counts times of passes, latencies, and messages that take turns in their lanes. The simulator has the remaining
+// rules, too. B and I of a recomputed stage include R, which does not wait for gradients: gradients arrive earlier by
+// its time.
 #pragma once
 
 #include "schedules/orders/order_costs.h"
@@ -14,8 +15,8 @@
 
 namespace pw {
 
-// A pass is 2 * its number + 1 where I and W run as one B. Its number is that of its (stage, micro-batch) pair times
-// three, plus 0 for F, 1 for I and 2 for W.
+// A pass is 2 * its number + 1 where I and W run as a B. Its number is the number of its (stage, micro-batch) pair
+// times three, plus 0 for F, 1 for I and 2 for W.
 using Pass = int;
 using PassLists = std::vector<std::vector<Pass>>;  // by device
 
@@ -41,8 +42,8 @@ public:
     static constexpr std::size_t kLimits = 2;
     using Amounts = std::array<std::int64_t, kLimits>;
     struct Held {
-        Amounts after_forward{}, after_input{};  // until I, or B; until W
-        // The room that a pass needs in addition to what is held before it; for F with `after_forward`.
+        Amounts after_forward{}, after_input{};  // until I, or B, and until W
+        // The room that a pass needs in addition to what is held before it. For F, `after_forward` is also held.
         Amounts by_forward{}, by_input{}, by_backward{};
         std::int64_t needed(Pass pass, std::size_t limit) const;  // 0 for W
         // Returns how much more is held when a pass has ended.
@@ -55,8 +56,8 @@ public:
         Ns time() const { return occupied + latency; }
     };
 
-    // Takes a placed shape with costs. A device always has room for one micro-batch. Without a limit in the options or
-    // a known memory it has room for as many as there are devices, as the first one of 1F1B.
+    // Takes a placed shape with costs. A device always has room for a micro-batch. Without a limit in the options or a
+    // known memory, a device has room for as many micro-batches as there are devices, as the first device of 1F1B.
     explicit OrderModel(const Request& request);
 
     int devices() const { return devices_; }
@@ -68,9 +69,9 @@ public:
     int stage_of(int number) const { return number / 3 / microbatches_; }
     int microbatch_of(int number) const { return number / 3 % microbatches_; }
     int device_of(int number) const { return device_[static_cast<std::size_t>(number) / 3]; }
-    // Returns the time of a pass whose gradients are not added to others.
+    // Returns the time of a pass whose gradients are not added to earlier gradients.
     Ns time(Pass pass) const { return times_[static_cast<std::size_t>(pass)]; }
-    // Returns the additional time of a B or W that adds to gradients: of all but the first one of a stage on a device.
+    // Returns the additional time of a B or W that adds to gradients: of all but the first of a stage on a device.
     Ns added(Pass pass) const { return added_[static_cast<std::size_t>(pass)]; }
     // Returns the time of the update that follows the k-th B or W of a stage on a device, counted from 0: of the last.
     Ns update_after(int stage, int device, int k) const {
@@ -95,7 +96,7 @@ public:
     // Returns what the micro-batch of a pass holds on its stage.
     const Held& held(int number) const { return held_[held_at_[static_cast<std::size_t>(number) / 3]]; }
     bool has_equal_microbatches() const { return classes_ == 1; }
-    // The least number of micro-batches that uses all the room there is, and a limit to a smaller one.
+    // The least number of micro-batches that uses all the room there is, and a limit to a smaller number.
     int levels() const;
     void limit_to(int microbatches, const SparedRoom& spared = {});
     // Spares the memory that an order lacks, by device. With recomputation, where F holds little else, tensors that a
@@ -126,7 +127,7 @@ private:
     void limit(const Request& request);
     void add_microbatch(int device);
     Amounts forwards_of(int device, int microbatch) const;
-    // Whether some micro-batch goes from one to the other.
+    // Whether some micro-batch goes between the two holders.
     bool exchange(const OrderCosts::Holder& one, const OrderCosts::Holder& other) const;
     void spare_early_messages(const PassLists& lists, std::vector<Bytes>& missing, SparedRoom& spared) const;
 
@@ -144,11 +145,11 @@ private:
     std::vector<int> inputs_;
     std::vector<Held> held_;            // by stage and class
     std::vector<std::size_t> held_at_;  // by stage and micro-batch: the position there
-    // By device: what a micro-batch takes on all its stages there after F, and after F or I, whichever is more; what
-    // one pass needs in addition.
+    // By device: what a micro-batch takes on all its stages there after F, and after F or I, whichever is more. Then
+    // what a pass needs in addition.
     std::vector<Amounts> one_, level_, spare_for_passes_;
     std::vector<Amounts> all_room_, room_;
-    std::vector<std::vector<Amounts>> whole_;  // by device and micro-batch; empty if all are equal
+    std::vector<std::vector<Amounts>> whole_;  // by device and micro-batch, or empty if all are equal
 };
 
 // Times lists again and again. Keeps a reference to the model.
@@ -157,7 +158,7 @@ public:
     explicit OrderTimer(const OrderModel& model);
     // Returns the largest times for lists that wait for each other in a cycle.
     StepTimes times(const PassLists& lists);
-    // These are of the lists timed last, by number of a pass; an update comes after the end of its pass.
+    // These are of the lists timed last, by number of a pass. An update comes after the end of its pass.
     Ns end(int number) const { return end_[static_cast<std::size_t>(number)]; }
     Ns ready(int number) const { return ready_[static_cast<std::size_t>(number)]; }
     int last_sender(int number) const { return sender_[static_cast<std::size_t>(number)]; }
@@ -168,11 +169,11 @@ private:
     void send(int number, Ns end);
 
     const OrderModel& model_;
-    std::vector<int> missing_, weights_;  // by number; by stage and device
+    std::vector<int> missing_, weights_;  // by number, and by stage and device
     std::vector<Ns> ready_, end_, lane_, free_at_, begin_;
     std::vector<std::size_t> next_;       // by device: the position in its list
-    std::vector<int> sender_;             // by number: the pass whose message came last; -1 for none
-    std::vector<int> waiting_, devices_;  // by device: the number that it waits for; devices to continue
+    std::vector<int> sender_;             // by number: the pass whose message came last, or -1
+    std::vector<int> waiting_, devices_;  // by device: the number that it waits for. Devices to continue
 };
 
 // Returns whether a device's list keeps its limits.

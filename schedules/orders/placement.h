@@ -1,4 +1,4 @@
-// How schedules place stages on devices. A placement is a row; a schedule may bring its own.
+// How schedules place stages on devices. A placement is a row. A schedule may bring its own placement.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -17,7 +17,7 @@ struct Placement {
     void (*place)(Shape& shape) = nullptr;
     // Whether the config may give each stage its own number of holders instead. A device then has one stage.
     bool replicas = false;
-    // When not null, throws Error (BadInput) for one pipeline that it cannot place, although its stages fit.
+    // When not null, throws Error (BadInput) for a pipeline that it cannot place, although its stages fit.
     void (*check)(const Shape& one) = nullptr;
 
     bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }
@@ -32,10 +32,10 @@ int two_per_device(int stages, int devices);
 int device_in_waves(int stage, int devices);
 void place_in_waves(Shape& shape);
 // Two copies of the model in opposite directions: stage s is on devices s and p - 1 - s. Even micro-batches enter at
-// the first device, odd ones at the last.
+// the first device, odd micro-batches at the last.
 void place_in_both_directions(Shape& shape);
 // Throws Error (BadInput) with the nearest legal numbers unless the number of devices is even, so that no device holds
-// one stage in both directions, and each direction has a micro-batch.
+// the same stage in both directions, and each direction has a micro-batch.
 void check_both_directions(const Shape& shape);
 
 // Any number of stages, stage s on device s mod p.

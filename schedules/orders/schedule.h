@@ -1,5 +1,5 @@
-// The schedules. Each is a file with its order and its row; schedules.cpp lists the rows. A schedule writes compute
-// tasks only. Passes add updates and transfers, and one check proves the plan.
+// The schedules. Each is a file with its order and its row. schedules.cpp lists the rows. A schedule writes compute
+// tasks only. Passes add updates and transfers, and a check proves the plan.
 #pragma once
 
 #include "schedules/orders/placement.h"
@@ -20,8 +20,8 @@ namespace pw {
 struct ScheduleOptions {
     // The order of the backwards after all forwards. Own is the schedule's default.
     enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
-    int group = 0;        // interleaved: micro-batches per group, Megatron's rule; 0: PyTorch's rule
-    int activations = 0;  // auto: the most micro-batches whose activations a device holds; 0: by its memory
+    int group = 0;        // interleaved: micro-batches per group by Megatron's rule, or 0: PyTorch's rule
+    int activations = 0;  // auto: the most micro-batches whose activations a device holds, or 0: by its memory
     // auto: what it shortens, the step of all devices, or the longest time from a device's own start to its own end
     enum class Aim { Step, Span } aim = Aim::Step;
     double effort = 1;  // auto: how many orders it tries, in multiples of its usual number
@@ -79,10 +79,10 @@ struct Schedule {
     Placement placement = kLinear;
     int chunks = 1;  // stages per device unless the config says otherwise
     Updates updates = Updates::PerStep;
-    std::span<const WeightPolicy> policies = kFlushed;  // the first one is the default
+    std::span<const WeightPolicy> policies = kFlushed;  // the first is the default
     Prediction prediction = Prediction::None;           // the default
     // Formulas for people. p is the number of devices, d a device, m the number of micro-batches, v of stages per
-    // device, N the group, k of slices; F, B, I and W are the times of forwards, backwards, backwards for inputs and
+    // device, N the group, k of slices. F, B, I and W are the times of forwards, backwards, backwards for inputs and
     // backwards for weights of all stages of a device. `bubble` is the idle time of a device in a step with equal
     // stages, `in_flight` the most micro-batches whose activations device d holds.
     std::string_view bubble = {}, in_flight = {};
@@ -91,7 +91,7 @@ struct Schedule {
     std::vector<Tasks> (*orders)(const Request& request) = nullptr;
     int (*missing_gradients)(const Shape& shape, int stage) = nullptr;  // Plan::missing_gradients
     std::string_view one_stage = {};  // looped: the schedule that it equals with one stage on each device
-    bool trains = true;               // has backwards; else forwards only
+    bool trains = true;               // has backwards, or else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
     bool cuts_sequences = false;      // orders slices of micro-batches (Shape::slices)
     bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
@@ -109,7 +109,7 @@ struct Schedule {
 std::span<const Schedule> schedules();
 // Returns the names of the schedules that train.
 std::vector<std::string> training_schedules();
-// Finds a schedule by name or alias; case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and
+// Finds a schedule by name or alias. Case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and
 // a list of all names.
 const Schedule& schedule_named(std::string_view name);
 // Returns the number of stages nearest to the shape's that the schedule can place on its devices: the shape's own if
@@ -125,7 +125,8 @@ struct PlanOptions {
     Prediction prediction = Prediction::None;
     Recomputation recompute;
     TransferMode transfers;  // the plan is proven in these lanes, under rendezvous
-    // auto: the compute tasks of every device, in order, of a plan in use; it is kept unless the order found is shorter
+    // auto: the compute tasks of every device, in order, of a plan in use, which is kept unless the order found is
+    // shorter
     std::vector<Tasks> current = {};
 };
 
@@ -144,10 +145,10 @@ struct ProvenPlan {
 // A plan is made in three steps: placed() places its shape, its costs are computed if the schedule needs them, and
 // ordered() orders its tasks. proven_plan() and make_plan() do all of it, without costs.
 
-// Fills in the placement unless the shape has one (placement_of(replicas), one stage per device). Of Shape::copies r,
-// device d of the k-th is device d * r + k of the shape. Those of schedules that never flush are replicas of every
-// stage and no longer count as copies. Throws Error (BadInput) with the rule and, after "help:", the nearest legal
-// values if the schedule is not defined for the shape.
+// Fills in the placement unless the shape has one (placement_of(replicas), a device per stage). Of Shape::copies r,
+// device d of the k-th is device d * r + k of the shape. For schedules that never flush, the copies are replicas of
+// every stage and no longer count as copies. Throws Error (BadInput) with the rule and, after "help:", the nearest
+// legal values if the schedule is not defined for the shape.
 Shape placed(const Schedule& schedule, Shape shape);
 // Orders the tasks of a placed shape: the schedule's tasks, then U if the schedule has none, then transfers, then R,
 // then the check. Throws as placed() does, and if the schedule needs costs and has none.
@@ -161,7 +162,7 @@ ProvenPlan proven_plan(const Schedule& schedule, Shape shape, const PlanOptions&
 Plan make_plan(const Schedule& schedule, Shape shape, const PlanOptions& options = {});
 
 // Returns the name (and drain) of the schedule with exactly the same orders, if a looped schedule has one stage on each
-// device; else empty.
+// device. Otherwise returns an empty name.
 std::string same_orders_as(const Schedule& schedule, const Shape& shape, const ScheduleOptions& options);
 
 }  // namespace pw

@@ -33,10 +33,10 @@ std::span<const Schedule> schedules() {
 
 namespace {
 
-// Names of published schedules that have no row: the error about such a name says so and suggests no similar one.
+// Names of published schedules that have no row: the error about such a name says so and suggests no similar name.
 constexpr std::string_view kNotHere[] = {"bpipe", "gems", "terapipe", "xpipe", "zb-1p", "zb-2p"};
 
-// "Basic_1F1B" and "basic-1f1b" are one name.
+// "Basic_1F1B" and "basic-1f1b" are the same name.
 std::string plain(std::string_view text) {
     std::string copy(text);
     std::transform(copy.begin(), copy.end(), copy.begin(),

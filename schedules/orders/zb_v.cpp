@@ -6,7 +6,7 @@ namespace pw {
 
 namespace {
 
-// The hand-written order of ZB-V on one device, for as many micro-batches as its phases need; those beyond the
+// The hand-written order of ZB-V on a device, for as many micro-batches as its phases need. Micro-batches beyond the
 // mini-batch are left out.
 class VOrder {
 public:
@@ -35,7 +35,7 @@ public:
         repeat(leg.inputs - leg.weights, [&] { weight(leg); });
     }
 
-    // Runs a step this many times. Once it adds no task, it never will; the rest is then only counted.
+    // Runs a step this many times. Once the step adds no task, it never will. The rest is then only counted.
     template <class Step>
     void repeat(int times, Step step) {
         for (; times > 0; --times) {

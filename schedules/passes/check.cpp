@@ -53,7 +53,7 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
     }
 }
 
-// The last positions of a stage's tasks of one mini-batch in a device's list; -1 for none.
+// The last positions of a stage's tasks of a mini-batch in a device's list, or -1.
 struct LastPositions {
     int gradient = -1, sum = -1, update = -1;
 };
@@ -93,8 +93,8 @@ void check_closing(const Plan& plan, int device, const Task& wanted, int at, int
              print(order[gradient]));
 }
 
-// Checks that every holder of a stage sums its gradients with those of other holders and of tied stages, and updates
-// it.
+// Checks that every holder of a stage sums its gradients with the gradients of the remaining holders and of tied
+// stages, and updates the stage.
 void check_updates(const Plan& plan, const ShapeIndex& index, const PlaceName& place) {
     if (!has_backward(plan))
         return;
@@ -184,7 +184,8 @@ void check_local_order(const Plan& plan, const PlanGraph& graph, const PlaceName
             }
 }
 
-// Returns the nodes in an order in which they can run; fewer than all if the plan deadlocks. OneSlot has no such order.
+// Returns the nodes in an order in which they can run. If the plan deadlocks, returns fewer than all. OneSlot has no
+// such order.
 std::vector<int> order_of(const PlanGraph& graph, const TransferMode& mode, const std::vector<char>& by_rendezvous) {
     return mode.protocol == TransferMode::Protocol::OneSlot ? std::vector<int>{}
                                                             : Waiting(graph, mode, by_rendezvous).order();

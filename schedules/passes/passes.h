@@ -1,4 +1,4 @@
-// Passes over a plan, and the one check that every plan must pass.
+// Passes over a plan, and the check that every plan must pass.
 #pragma once
 
 #include "schedules/plan/known_times.h"
@@ -14,7 +14,7 @@
 namespace pw {
 
 // Inserts R (recomputation) right before the B (backward) or I (backward for inputs) of each micro-batch that it is
-// for, or before the first backward of the device where the F comes before that; always before both tasks of an
+// for, or before the first backward of the device where the F comes before that. R always precedes both tasks of an
 // overlapped pair. A plan without backwards does not change. The F of these micro-batches drops what it saves, and R
 // saves it again. Add transfers first: R sends and receives nothing, and the tensors of the backward that follows are
 // received before R, so that they travel meanwhile.
@@ -35,12 +35,12 @@ void add_updates(Plan& plan, const KnownTimes& times = {});
 // - blocking exchanges: as soon as the tensor is made, once both devices have done the same number of steps.
 void add_transfers(Plan& plan, const TransferMode& mode = {});
 
-// Names a position of a plan in an error; "device 1 step 4" by default. It may return no name for a transfer that the
-// user did not write.
+// Names a position of a plan in an error. The default is "device 1 step 4". It may return no name for a transfer that
+// the user did not write.
 using PlaceName = std::function<std::string(int device, int position)>;
 
-// What a proof computed from a plan: its graph, and its nodes in an order in which each follows those that it waits for
-// in `mode`. Without an order nothing is proven.
+// What a proof computed from a plan: its graph, and its nodes in an order in which each follows the nodes that it waits
+// for in `mode`. Without an order nothing is proven.
 struct Proof {
     PlanGraph graph;
     TransferMode mode = {};
@@ -63,8 +63,8 @@ std::shared_ptr<const Proof> check(const Plan& plan,
                                    TransferMode mode = {.protocol = TransferMode::Protocol::Rendezvous},
                                    const PlaceName& place = {});
 
-// Returns nodes of which each waits for the next one and the last for the first; empty if the plan completes. The plan
-// must be well-formed: check() has passed in some mode. `by_rendezvous` is sends_by_rendezvous().
+// Returns nodes of which each waits for the next, and the last for the first. Returns none if the plan completes. The
+// plan must be well-formed: check() has passed in some mode. `by_rendezvous` is sends_by_rendezvous().
 std::vector<int> deadlock_of(const Plan& plan, const PlanGraph& graph, const TransferMode& mode,
                              const std::vector<char>& by_rendezvous = {});
 

@@ -24,7 +24,7 @@ constexpr std::array<std::optional<Op>, kOps> kSendAfter = [] {
     return sends;
 }();
 
-// The transfers that follow a task, and those that must have arrived when it starts.
+// The transfers that follow a task, and the transfers that must have arrived when it starts.
 class TransferRule {
 public:
     explicit TransferRule(const Plan& plan)
@@ -93,11 +93,11 @@ private:
         PendingReceives* lane = nullptr;
     };
     std::unordered_map<std::uint64_t, PendingReceives> lanes_;
-    std::array<Known, 2> last_;  // the last lanes used: most calls are for the same ones again
+    std::array<Known, 2> last_;  // the last lanes used: most calls are for the same lanes again
 };
 
 // Both ends of an edge list its transfers in the order in which the sender makes the tensors: a receiver that needs a
-// later one first posts the earlier ones.
+// later tensor first posts the earlier receives.
 void receive_before_use(Plan& plan) {
     const TransferRule rule(plan);
     PendingLanes pending;
@@ -147,8 +147,8 @@ void receive_before_use(Plan& plan) {
 }
 
 // PyTorch's lowering: one ready task, or pair, per device and sweep. Its SENDs follow it, and a RECV is appended to the
-// receiver's list so far. Transfers are added one after the other, so no mode can deadlock, but a RECV may be listed
-// long before its tensor is made. Returns false if a sweep finds no ready task: the compute tasks wait in a cycle.
+// receiver's list so far. Transfers are added sequentially, so no mode can deadlock, but a RECV may be listed long
+// before its tensor is made. Returns false if a sweep finds no ready task: the compute tasks wait in a cycle.
 bool receive_as_sent(Plan& plan) {
     const TransferRule rule(plan);
     const PlanGraph graph(plan);
@@ -190,8 +190,8 @@ bool receive_as_sent(Plan& plan) {
 // All devices advance in step. In each step a device has one task whose inputs from other devices were made in earlier
 // steps, or none. Tensors made in a step are sent and received right after it on both sides. So a device that waits for
 // a whole exchange never waits for a device at another step. Devices with several stages run a forward and the backward
-// that follows it in one step, as Megatron-LM's interleaved pipelines do, which exchange once for both. Returns false
-// if a step has no task.
+// that follows it in the same step, as Megatron-LM's interleaved pipelines do, which exchange once for both. Returns
+// false if a step has no task.
 bool exchange_in_step(Plan& plan) {
     const TransferRule rule(plan);
     const PlanGraph graph(plan);

@@ -47,8 +47,8 @@ struct StageEndings {
 };
 using Endings = std::vector<std::vector<StageEndings>>;  // by device, then by its stages
 
-// Returns the endings by stage of the device. A holder without a gradient of a mini-batch ends it with the previous
-// one.
+// Returns the endings by stage of the device. A holder without a gradient of a mini-batch ends that mini-batch where it
+// ends the previous mini-batch.
 std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIndex& index) {
     std::vector<StageEndings> endings(index.stages_of(device).size());
     for (StageEndings& of_stage : endings)
@@ -75,7 +75,7 @@ std::vector<StageEndings> endings_of(const Plan& plan, int device, const ShapeIn
     return endings;
 }
 
-// Returns the last position of a task that computes or sums, or of the SENDs that follow it; -1 for none.
+// Returns the last position of a task that computes or sums, or of the SENDs that follow it. Returns -1 for none.
 int end_of_work(const std::vector<Task>& order) {
     for (int position = static_cast<int>(order.size()) - 1; position >= 0; --position)
         if (is_compute(order[position].op) || order[position].op == Op::SumGradients)
@@ -83,9 +83,9 @@ int end_of_work(const std::vector<Task>& order) {
     return -1;
 }
 
-// Returns by stage the place of its S in the sequence of one mini-batch; the last entry is that of U. All devices
-// sum in this one order, so that they do not wait for each other: stages from last to first, as backwards end, then
-// groups of tied stages.
+// Returns by stage the place of its S in the sequence of a mini-batch. The last entry is the place of U. All devices
+// sum in this order, so that they do not wait for each other: stages from last to first, as backwards end, then groups
+// of tied stages.
 std::vector<int> sum_sequence(const Shape& shape) {
     const std::vector<SumGroup> groups = sum_groups(shape);
     std::vector<int> sequence(static_cast<std::size_t>(shape.stages), 0);
@@ -103,8 +103,8 @@ std::vector<int> sum_sequence(const Shape& shape) {
     return sequence;
 }
 
-// At one position, the S of a mini-batch precede its U, and both precede the next mini-batch. But if only its holders
-// sum a stage, its U follows its S at once: a sharded optimizer distributes the new weights there.
+// At the same position, the S of a mini-batch precede its U, and both precede the next mini-batch. But if only its
+// holders sum a stage, its U follows its S at once: a sharded optimizer distributes the new weights there.
 std::multimap<int, Task> in_sequence(const Shape& shape, const std::vector<int>& sequence,
                                      const std::multimap<int, Task>& sums, const std::multimap<int, Task>& updates) {
     std::vector<std::tuple<int, int, int, bool, Task>> all;
@@ -121,9 +121,9 @@ std::multimap<int, Task> in_sequence(const Shape& shape, const std::vector<int>&
     return ordered;
 }
 
-// Moves sums whose holders have other stages, too, to positions where devices wait for each other as little as
-// possible, and never in a cycle. By the times, a sum runs once the last of its gradients is made, all earlier sums of
-// the sequence have run, and no holder is within a task. Each holder runs it after its own tasks that begin before.
+// Moves sums whose holders have further stages to positions where devices wait for each other as little as possible,
+// and never in a cycle. By the times, a sum runs once the last of its gradients is made, all earlier sums of the
+// sequence have run, and no holder is within a task. Each holder runs it after its own tasks that begin before.
 class SumPositions {
 public:
     SumPositions(const Plan& plan, const ShapeIndex& index, const std::vector<int>& sequence, const KnownTimes& times,
@@ -217,7 +217,7 @@ private:
             return;  // placed by the schedule
         for (const int holder : holders)
             reached_ = std::max(reached_, times_at(holder, ending_of(stage, holder, mini_batch).position).end);
-        for (Ns before = -1; before != reached_;) {  // so that no holder waits for a task of another one
+        for (Ns before = -1; before != reached_;) {  // so that no holder waits for another holder's task
             before = reached_;
             for (const int holder : holders) {
                 int& position = ending_of(stage, holder, mini_batch).position;
@@ -236,7 +236,7 @@ private:
     Ns reached_ = 0;                         // when the sum runs
 };
 
-// The S and U that a device's list lacks, by the position that they follow. Those of tied stages follow all tasks of
+// The S and U that a device's list lacks, by the position that they follow. S and U of tied stages follow all tasks of
 // the device's stages.
 std::multimap<int, Task> missing_updates(const Plan& plan, const ShapeIndex& index, const std::vector<bool>& trained,
                                          const std::vector<int>& sequence, const Endings& all, int device) {

@@ -23,7 +23,7 @@ Ns time_of(Op op, const StageCost& cost) {
     return part == nullptr ? 0 : cost.*part;
 }
 
-// The factor of the whole of several operations is the mean of theirs, by their times.
+// The factor of an operation that includes several operations is the mean of their factors, by their times.
 double factor_of(Op op, const StageCost& cost, const MicroBatchLength& length) {
     if (!is_compute(op))
         return 1;  // once per mini-batch
@@ -76,7 +76,7 @@ Ns duration_of(const TaskKinds::Kind& kind, const Costs& costs, bool while_busy)
     return bounded_sum(time, costs.dispatch);
 }
 
-// Returns the measured time of a pair of F and B that take `both` one after the other: it scales as the two tasks do.
+// Returns the measured time of a pair of F and B that take `both` sequentially: it scales as the two tasks do.
 std::optional<Ns> measured_pair(const TaskKinds::Kind& a, const TaskKinds::Kind& b, Ns both,
                                 const std::vector<StageCost>& stages) {
     const TaskKinds::Kind &forward = a.op == Op::Forward ? a : b, &backward = a.op == Op::Forward ? b : a;
@@ -89,7 +89,7 @@ std::optional<Ns> measured_pair(const TaskKinds::Kind& a, const TaskKinds::Kind&
                : bounded(static_cast<double>(pair) * static_cast<double>(both) / static_cast<double>(whole));
 }
 
-// Replaces the durations of both tasks of each pair by their parts of the time of the pair, which is one launch.
+// Replaces the durations of both tasks of each pair by their parts of the time of the pair, which is a single launch.
 void overlap_pairs(const std::vector<TaskKinds::Kind>& kinds, const Costs& costs, bool while_busy,
                    std::vector<Ns>& durations) {
     for (std::size_t number = 0; number < kinds.size(); ++number) {
@@ -137,7 +137,7 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
 }  // namespace
 
 Ns exposed_part(Ns shorter, double exposed) {
-    constexpr double kNoDigits = 1 - 1e-12;  // beyond the last one of a double
+    constexpr double kNoDigits = 1 - 1e-12;  // beyond the last digit of a double
     return static_cast<Ns>(std::ceil(static_cast<double>(shorter) * exposed * kNoDigits));
 }
 
@@ -176,9 +176,9 @@ TaskKinds::TaskKinds(const Plan& plan, const PlanGraph& graph, const VersionTabl
     for (int node = 0; node < graph.size(); ++node)
         if (is_recv(graph.task(node).op))
             of_[graph.inputs(node).front()] = graph.device_of(node);  // for now, the receiver of each SEND
-    // Numbers of the kinds found so far. Those of sends are by edge, gradients and batch, and by their devices; those
-    // of other tasks by stage of the device, operation, batch and accumulation. A batch is a class, a slice, and
-    // whether it is in the last micro-batch of its mini-batch.
+    // Numbers of the kinds found so far. Kinds of sends are by edge, gradients and batch, and by their devices. Kinds
+    // of the remaining tasks are by stage of the device, operation, batch and accumulation. A batch is a class, a
+    // slice, and whether it is in the last micro-batch of its mini-batch.
     const auto slices = static_cast<std::size_t>(plan.shape.slices);
     const std::size_t batches =
         2 * slices *

@@ -30,7 +30,7 @@ std::vector<char> sends_by_rendezvous(const TransferMode& mode, const std::vecto
 
 namespace {
 
-// Device, other device, end and kind of traffic in one number: equal for transfers that share a lane.
+// Device, partner device, end and kind of traffic in a single number: equal for transfers that share a lane.
 std::uint64_t lane_key(const PlanGraph& graph, int node, int partner, Communicator communicator) {
     const auto device = static_cast<std::uint64_t>(graph.device_of(node));
     const Op op = graph.task(node).op;
@@ -146,7 +146,7 @@ int Lanes::hoist(int recv) {
     if (before == recv && state_[recv].posted)
         return -1;
     std::rotate(head, at, at + 1);
-    state_[before].active = false;  // it waits for this one again
+    state_[before].active = false;  // it waits for the RECV again
     post(recv);
     return before;
 }
@@ -277,7 +277,7 @@ bool Walk::is_done(int node) const {
     return is_send(op) ? lanes_.has_left(node) : is_recv(op) ? lanes_.is_received(node) : done_[node];
 }
 
-// Where exchanges block: an incomplete transfer between a task and the previous task that computes; else -1.
+// Where exchanges block: an incomplete transfer between a task and the previous task that computes, else -1.
 int Walk::open_exchange(int node) const {
     if (!blocks_ || is_transfer(graph_.task(node).op))
         return -1;
@@ -314,7 +314,7 @@ bool Walk::advance(int device) {
     return true;
 }
 
-// Returns the node that this one waits for when nothing moves.
+// Returns the node that `node` waits for when nothing moves.
 int Walk::waits_for(int node) const {
     const int device = graph_.device_of(node);
     const bool is_later = !at_end(device) && node > next_node(device);

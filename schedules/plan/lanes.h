@@ -1,5 +1,5 @@
 // The lanes of transfers: which transfers wait for which. The transfer pass, the deadlock proof, the simulator and the
-// executor all use this one rule.
+// executor all use this rule.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -15,16 +15,16 @@
 namespace pw {
 
 struct TransferMode {
-    // A lane keeps the order of the lists. Edge: one lane per directed pair of devices and kind of traffic
-    // (activations, gradients), separate for sends and receives. Direction: one lane per device and kind of traffic.
-    // One: a single lane per device. Sends and receives share the lanes of the latter two.
+    // A lane keeps the order of the lists. Edge: a lane per directed pair of devices and kind of traffic (activations,
+    // gradients), separate for sends and receives. Direction: a lane per device and kind of traffic. One: a single lane
+    // per device. Sends and receives share the lanes of the latter two.
     enum class Communicator : std::uint8_t { Edge, Direction, One } communicator = Communicator::Edge;
     // Early: receives wait in their lanes from the beginning. Deferred: they are posted when the list reaches them.
     enum class Receive : std::uint8_t { Early, Deferred } receive = Receive::Early;
     // When a SEND at the head of its lane may leave. Eager: at once. OneSlot: when the RECV of the lane's previous
     // message has been posted. Rendezvous: when its own RECV has been posted.
     enum class Protocol : std::uint8_t { Eager, OneSlot, Rendezvous } protocol = Protocol::Eager;
-    // The sender keeps one copy per edge and direction: its list waits at a SEND until the previous one has left.
+    // The sender keeps a copy per edge and direction: its list waits at a SEND until the previous message has left.
     bool sent_copies = true;
     // The transfers in a list between two tasks that compute are an exchange. Overlapped: a task waits for what it
     // reads. Blocking: it waits for the whole exchange ahead of it, as Megatron-LM's pipelines wait for each batch of
@@ -61,19 +61,19 @@ std::vector<char> sends_by_rendezvous(const TransferMode& mode, const std::vecto
 
 std::string print(const TransferMode& mode);  // "communicator edge, receive early, rendezvous"
 
-// Which transfers share a lane, by node; -1 where there is none.
+// Which transfers share a lane, by node. A node without a lane has -1.
 struct LaneTable {
     LaneTable(const PlanGraph& graph, TransferMode::Communicator communicator);
 
     std::vector<int> lane_of;          // numbered from 0
     std::vector<int> partner;          // the other end of a SEND or RECV
-    std::vector<int> earlier_on_edge;  // of a SEND: the previous one of the device on its edge and direction
+    std::vector<int> earlier_on_edge;  // of a SEND: the device's previous SEND on its edge and direction
     int lanes = 0;
 };
 
 class Lanes {
 public:
-    // `here` says by device whether this process moves its transfers; empty means all of them. If only one end of a
+    // `here` says by device whether this process moves its transfers. Empty means all devices. If only one end of a
     // transfer is here, the other end counts as ready, and the code that carries the message waits for it.
     // `by_rendezvous` is sends_by_rendezvous().
     Lanes(const PlanGraph& graph, TransferMode mode, std::vector<char> here = {}, std::vector<char> by_rendezvous = {});
@@ -88,22 +88,22 @@ public:
     bool may_post(int node) const;
     // The list has reached the transfer. For a SEND, its tensor is made.
     void post(int node);
-    // The link is free again after this SEND; the message has reached the other end.
+    // leave: the link is free again after this SEND. arrive: the message has reached the other end.
     void leave(int send);
     void arrive(int recv);
     // Posts a RECV early, at the head of its lane. Returns the transfer that headed the lane until now, the RECV itself
     // if it already did, or -1 if it was posted there.
     int hoist(int recv);
 
-    // Results of the calls above; the caller takes and clears them.
+    // Results of the calls above. The caller takes and clears them.
     std::vector<int> starting;  // SENDs that start now: the caller calls leave() and arrive() for them
     std::vector<int> received;  // RECVs that are complete
     std::vector<int> awaited;   // posted RECVs from elsewhere at the heads of their lanes: arrive() is due
 
     bool has_left(int send) const { return state_[send].left; }
     bool is_received(int recv) const { return state_[recv].received; }
-    // Returns the node that an incomplete transfer waits for when nothing moves; -1 if its device's list has not posted
-    // it.
+    // Returns the node that an incomplete transfer waits for when nothing moves. Returns -1 if its device's list has
+    // not posted the transfer.
     int waits_for(int node) const;
     // Returns the SENDs that are posted and head their lanes, ascending.
     std::vector<int> waiting_sends() const;
@@ -157,7 +157,7 @@ public:
     int next_node(int device) const { return graph_.node(device, next_[device]); }
     bool at_end(int device) const { return next_[device] == lengths_[device]; }
 
-    // After run(), if not finished(): nodes of which each waits for the next one and the last for the first.
+    // After run(), if not finished(): nodes of which each waits for the next, and the last for the first.
     std::vector<int> cycle() const;
     // The nodes by device, in the order in which its list reached them.
     std::vector<std::vector<int>> reached;

@@ -15,11 +15,11 @@
 
 namespace pw {
 
-// Operations that compute come first, then those that run once per update, then transfers. Sorted lists of tasks, and
-// the numbers in pages and files, are in this order.
+// Operations that compute come first, then operations that run once per update, then transfers. Sorted lists of tasks,
+// and the numbers in pages and files, are in this order.
 enum class Op : std::uint8_t {
     Forward,
-    Backward,       // gradients of inputs and weights in one pass
+    Backward,       // gradients of inputs and weights in a single pass
     BackwardInput,  // the zero-bubble papers' B
     BackwardWeight,
     Recompute,
@@ -46,18 +46,18 @@ inline constexpr Choice<OpRole> kChoices<OpRole>[] = {{"compute", OpRole::Comput
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
 
 // What an operation does with the tensors that F saves for the backward pass. The last operation that makes gradients
-// of inputs, or of weights, frees what these need.
+// of inputs frees the tensors that these gradients need. The same holds for gradients of weights.
 enum class Saved : std::uint8_t { None, Made, MadeAgain };
 
-// The stages at the other ends of a transfer: those that feed the task's stage, or those that it feeds.
+// The stages at the other ends of a transfer: the stages that feed the task's stage, or the stages that it feeds.
 enum class PeerStages : std::uint8_t { None, Before, After };
 
-// One kind of task that an operation waits for. B also satisfies a `made_by` of BackwardInput or BackwardWeight.
+// A kind of task that an operation waits for. B also satisfies a `made_by` of BackwardInput or BackwardWeight.
 struct OpInput {
     enum class From : std::uint8_t {
         Stage,         // the same micro-batch of the same stage
         EarlierSlice,  // the previous slice of the same micro-batch on the same stage, if there is one
-        LaterSlice,    // the next one
+        LaterSlice,    // the next slice
         Peers,         // the same micro-batch of the stages of `received_by`, through a RECV if on another device
         OtherEnd,      // the task at the other end of the transfer
         SinceUpdate,   // all tasks of the stage in the device's list since its last U
@@ -77,19 +77,19 @@ struct OpFacts {
     Gradients gradients;
     Saved saved;
     bool reads_weights;       // of a version (schedules/plan/versions.h)
-    std::optional<Op> whole;  // the operation that includes this one
+    std::optional<Op> whole;  // the operation that includes this operation
     PeerStages peers;         // of a transfer
     std::optional<Op> other_end;
     std::span<const OpInput> inputs;  // the dependency rule, without what barriers add
-    Ns StageCost::*cost;              // null for transfers, whose times are those of links
-    // Null for tasks that run once per mini-batch, for transfers, and for operations that include others.
+    Ns StageCost::*cost;              // null for transfers, which take the times of links
+    // Null for tasks that run once per mini-batch, for transfers, and for operations that include further operations.
     double MicroBatchLength::*length;
     Bytes StageBytes::*workspace;  // null if the task needs none
 };
 
 namespace op_inputs {
 using From = OpInput::From;
-// A slice attends to the keys and values of earlier ones, so that it adds to the gradients of these.
+// A slice attends to the keys and values of earlier slices, so that it adds to the gradients of these.
 inline constexpr OpInput kForward[] = {{From::Peers, Op::Forward, Op::RecvForward}, {From::EarlierSlice, Op::Forward}};
 inline constexpr OpInput kBackward[] = {{From::Stage, Op::Forward},
                                         {.from = From::Stage, .made_by = Op::Recompute, .if_any = true},
@@ -147,7 +147,7 @@ inline constexpr OpFacts kOpFacts[] = {
 
 static_assert(std::size(kOpFacts) == static_cast<std::size_t>(kOps), "every operation has one row of facts");
 
-// The first rows are those of the operations that compute.
+// The first rows are the operations that compute.
 inline constexpr std::span<const OpFacts> kComputing(
     kOpFacts, static_cast<std::size_t>(std::ranges::count(kOpFacts, OpRole::Compute, &OpFacts::role)));
 
@@ -185,7 +185,7 @@ inline constexpr OpSet kMakesWeightGradients =
     kComputes & ops_that([](const OpFacts& op) {
         return op.gradients == Gradients::OfWeights || op.gradients == Gradients::OfBoth;
     });
-// The other transfers carry activations. The two kinds have lanes, sizes and buffers of their own.
+// The remaining transfers carry activations. The two kinds have separate lanes, sizes and buffers.
 inline constexpr OpSet kCarriesGradients =
     (kSending | kReceiving) & ops_that([](const OpFacts& op) { return op.gradients != Gradients::None; });
 inline constexpr OpSet kSavesFirst = ops_that([](const OpFacts& op) { return op.saved == Saved::Made; });

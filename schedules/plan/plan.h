@@ -14,7 +14,7 @@ namespace pw {
 // The version of a stage's weights that an F, forward, and its B, backward, use
 // (schedules/plan/versions.h).
 enum class WeightPolicy {
-    Flush,         // one version: updates only when nothing is in flight
+    Flush,         // a single version: updates only when nothing is in flight
     Stash,         // PipeDream: F takes the newest, B takes the version of its F
     VerticalSync,  // every stage takes the version that the first stage took
     DoubleBuffer,  // PipeDream-2BW: max(k div m - 1, 0)
@@ -54,17 +54,17 @@ constexpr Edge edge_of(const Task& transfer) {
 struct Shape {
     int devices = 1;
     int stages = 1;
-    int microbatches = 1;  // micro-batches of the whole plan; with slices, the number of slices
+    int microbatches = 1;  // micro-batches of the whole plan, or with slices the number of slices
     // Slices of the sequence that every micro-batch is cut into. A plan counts and numbers slices as it does
     // micro-batches: slice q of micro-batch i is number i * slices + q. They differ only where samples are counted.
     int slices = 1;
-    int copies = 1;  // of the whole pipeline; each has devices / copies devices
+    int copies = 1;  // of the whole pipeline, each with devices / copies devices
     // The devices of each stage, ascending. Empty: stage s is on device s mod devices.
     std::vector<std::vector<int>> placement;
     // The devices that serve each stage's micro-batches in turn. Empty: its holders, each equally often.
     std::vector<std::vector<int>> serving;
-    std::optional<std::vector<Edge>> edges;  // stages between which tensors flow; absent: the chain
-    int per_update = 0;                      // micro-batches of a mini-batch (with slices, slices); 0: all
+    std::optional<std::vector<Edge>> edges;  // stages between which tensors flow. Absent: the chain
+    int per_update = 0;                      // micro-batches of a mini-batch (with slices, slices), or 0: all
     std::vector<Edge> ties;                  // stages that share parameters, from < to: S adds up the gradients of both
     bool global_norm = false;                // every U, update, waits for the gradients of all stages
 
@@ -81,11 +81,11 @@ struct Shape {
     bool ends_mini_batch(int microbatch) const;
     int whole_of(int microbatch) const { return microbatch / slices; }  // the micro-batch of a slice
     int slice_of(int microbatch) const { return microbatch % slices; }
-    bool is_in_last_of_mini_batch(int microbatch) const;  // whether it is the last micro-batch or a slice of that
+    bool is_in_last_of_mini_batch(int microbatch) const;  // whether it is the last micro-batch or a slice of it
     Task task(Op op, int stage, int microbatch) const;    // with the name that it has in a plan of this shape
 };
 
-// Places stage s on replicas[s] consecutive devices, after those of the stages before it.
+// Places stage s on replicas[s] consecutive devices, after the devices of the stages before it.
 std::vector<std::vector<int>> placement_of(const std::vector<int>& replicas);
 
 struct Plan {
@@ -93,14 +93,14 @@ struct Plan {
     Shape shape;
     WeightPolicy weights = WeightPolicy::Flush;
     Prediction prediction = Prediction::None;
-    bool asynchronous = false;             // never flushed: one plan over all mini-batches of the run
+    bool asynchronous = false;             // never flushed: a plan over all mini-batches of the run
     std::vector<std::vector<Task>> order;  // order[device]
     // By stage, of asynchronous plans that list F ahead: the number of micro-batches whose gradients F lacks and the B
     // of its micro-batch finds, in the steady state. Empty: not known.
     std::vector<int> missing_gradients = {};
-    // gradient_parts[stage][micro-batch] numbers partial sums: gradients with one number are added up, and S adds the
-    // partial sums in ascending order. Empty: a device has one sum. In the oracle of a plan with replicas the numbers
-    // are those of the holders. The hash does not include them.
+    // gradient_parts[stage][micro-batch] numbers partial sums: gradients with the same number are added up, and S adds
+    // the partial sums in ascending order. Empty: a device has a single sum. In the oracle of a plan with replicas the
+    // numbers are the holders' numbers. The hash does not include them.
     std::vector<std::vector<int>> gradient_parts = {};
 };
 
@@ -108,16 +108,16 @@ struct Plan {
 // stage s. It stays empty where holders take turns.
 void serve_as_listed(Plan& plan);
 
-// Returns the inputs of one task. For many tasks use a PlanGraph (schedules/plan/plan_graph.h).
+// Returns the inputs of a task. For many tasks use a PlanGraph (schedules/plan/plan_graph.h).
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 
-// Which tasks backwards are: B, I and W, or one of both for each micro-batch of a stage.
+// Which tasks backwards are: B, I and W, or either for each micro-batch of a stage.
 enum class BackwardForm { Whole, Split, Mixed };
 BackwardForm backward_form(const std::vector<std::vector<Task>>& order);
 // Returns whether the plan has I and W.
 bool splits_backward(const Plan& plan);
 
-// Prints one line per device: "0: 0F0 0F1 0B0 ...", a pair as "(0F1;3B0)".
+// Prints a line per device: "0: 0F0 0F1 0B0 ...", a pair as "(0F1;3B0)".
 std::string print(const Plan& plan);
 // Returns 16 hexadecimal digits of xxHash64 over the printed shape and orders.
 std::string hash_of(const Plan& plan);

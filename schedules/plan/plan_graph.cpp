@@ -14,7 +14,7 @@ std::size_t number_of(Op op) { return static_cast<std::size_t>(op); }
 
 constexpr bool waits_since_update(const OpInput& input) { return input.from == OpInput::From::SinceUpdate; }
 
-// The operations that wait for all tasks of others since the last U, and those others.
+// The operations that wait for all tasks of certain operations since the last U, and these operations.
 constexpr OpSet kWaitsSinceUpdate =
     ops_that([](const OpFacts& waiting) { return std::ranges::any_of(waiting.inputs, waits_since_update); });
 constexpr OpSet kCountedSinceUpdate = ops_that([](const OpFacts& made) {
@@ -56,7 +56,7 @@ int PlanGraph::row_of(const Task& task) const {
     return is_transfer(task.op) ? index_.edge(edge_of(task).from, edge_of(task).to) : task.stage;
 }
 
-// F, B, I, W, R and transfers are on one device only. U and S are on every holder: their cell has the last one, and
+// F, B, I, W, R and transfers are on a single device. U and S are on every holder: their cell has the last holder, and
 // connect() goes through the lists instead.
 int& PlanGraph::cell_of(const Task& task) {
     const int row = row_of(task);
@@ -140,7 +140,7 @@ int PlanGraph::holder(int stage, int microbatch) const {
     return node < 0 ? -1 : device_[node];
 }
 
-// Calls visit(input, its node or -1) for the inputs of a task, without those that follow from positions in the list.
+// Calls visit(input, its node or -1) for the inputs of a task, without inputs that follow from positions in the list.
 template <class Visit>
 void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
     const auto task_of = [&](Op op, int stage, int peer = -1) {
@@ -223,8 +223,8 @@ void PlanGraph::connect(const Plan& plan) {
     }
 }
 
-// Every input of a barrier on one device is an input on all of them, and so is the device's last task ahead of the
-// barrier.
+// Every input of a barrier on one device is an input on all of its devices, and so is the device's last task ahead of
+// the barrier.
 void PlanGraph::connect_barriers(const Plan& plan) {
     const auto last_task_before = [&](int node) {
         const int first = first_[device_[node]];
@@ -283,7 +283,7 @@ Rows PlanGraph::readers() const {
 }
 
 std::vector<int> PlanGraph::topological_order() const {
-    // the device's next node among those bound to its list
+    // the device's next node among the nodes bound to its list
     std::vector<int> waits(tasks_.size(), 0), next(tasks_.size(), -1);
     int before = -1;
     for (int here = 0; here < size(); ++here) {

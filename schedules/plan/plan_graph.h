@@ -19,7 +19,7 @@ void refuse_foreign(const Task& task, const Plan& plan, const ShapeIndex& index,
 class PlanGraph {
 public:
     // Throws Error (BadInput) with device, position and task if a list has a task that the shape does not have, a task
-    // twice, or one whose input no device runs.
+    // twice, or a task whose input no device runs.
     explicit PlanGraph(const Plan& plan);
 
     bool is_of(const Plan& plan) const;  // whether the plan has exactly these lists
@@ -35,12 +35,12 @@ public:
     std::span<const int> inputs(int node) const { return inputs_[node]; }
     Rows readers() const;  // by node: the nodes that it is an input of, ascending
 
-    // Returns the node of an F, B, I, W, R or transfer; -1 if the plan has none. I and W find B.
+    // Returns the node of an F, B, I, W, R or transfer. Returns -1 if the plan has none. I and W find B.
     int find(const Task& task) const;
-    // Returns the other task of a pair that a node belongs to; -1 for none.
+    // Returns the other task of a pair that a node belongs to. Returns -1 for none.
     int paired_with(int node) const;
-    // Returns the nodes of an operation that computes on a stage, or of a transfer on an edge, by micro-batch; -1 for
-    // none. Empty if the plan does not have the operation. `row` is the number of the stage or edge.
+    // Returns the nodes of an operation that computes on a stage, or of a transfer on an edge, by micro-batch, with -1
+    // for none. Empty if the plan does not have the operation. `row` is the number of the stage or edge.
     std::span<const int> nodes(Op op, int row) const {
         const std::vector<int>& table = node_of_[static_cast<std::size_t>(op)];
         const auto width = static_cast<std::size_t>(microbatches_);
@@ -54,7 +54,8 @@ public:
     // its reader, wherever it is in the list. The result has fewer than size() nodes if there is a cycle.
     std::vector<int> topological_order() const;
 
-    // Returns the input of an S that makes the last gradients of its stage on its own device; -1 if there is none.
+    // Returns the input of an S that makes the last gradients of its stage on its own device. Returns -1 if there is
+    // none.
     int last_gradients_of(int sum) const;
 
 private:
@@ -73,7 +74,7 @@ private:
     bool has_transfers_ = false;
     std::vector<Task> tasks_;
     std::vector<int> device_, first_;
-    // node_of_[op][stage or edge][micro-batch]; -1: absent. Empty for operations that the plan does not have.
+    // node_of_[op][stage or edge][micro-batch], or -1. Empty for operations that the plan does not have.
     std::array<std::vector<int>, kOps> node_of_;
     std::map<Task, int> off_edges_;  // transfers between stages without an edge, for check() to refuse
     Rows inputs_;

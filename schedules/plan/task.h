@@ -1,4 +1,4 @@
-// One step of one device. Plain data: comparable, printable, cheap to copy. A task does not say how long it takes
+// A step of a device. Plain data: comparable, printable, cheap to copy. A task does not say how long it takes
 // (workloads/costs/costs.h) or when it ran (schedules/trace/trace.h).
 #pragma once
 
@@ -27,12 +27,12 @@ struct Task {
     int stage = 0;       // a device may hold several
     int microbatch = 0;  // with slices, the number of the slice: micro-batch * slices + place in the sequence
     int peer = -1;       // transfers: the stage at the other end
-    // The slices that the sequences of each micro-batch are cut into (Shape::slices); 0: they are whole. It determines
-    // what a task is called, not its identity.
+    // The slices that the sequences of each micro-batch are cut into (Shape::slices), or 0 for whole sequences. The
+    // number determines what a task is called, not its identity.
     std::uint16_t slices = 0;
     Op op = Op::Forward;
-    // The first of a pair: the next task of the list runs overlapped with it, as one launch. It starts when the inputs
-    // of both are there, and the outputs of both are there when it ends. Not part of its identity.
+    // The first of a pair: the next task of the list runs overlapped with it, as a single launch. The launch starts
+    // when the inputs of both are there, and the outputs of both are there when it ends. Not part of its identity.
     bool with_next = false;
 
     bool is_sliced() const { return slices > 1; }
@@ -47,7 +47,7 @@ struct Task {
 static_assert(sizeof(Task) == 16);  // a plan has millions
 using Tasks = std::vector<Task>;
 
-// "3F7": stage 3, forward, micro-batch 7. "3F7.1": its slice 1. Transfers name the other end: "3SEND_F7>4",
+// "3F7": stage 3, forward, micro-batch 7. "3F7.1": its slice 1. Transfers name the peer stage: "3SEND_F7>4",
 // "4RECV_F7<3".
 std::string print(const Task& task);
 void append(std::string& text, const Task& task);  // the same

@@ -1,5 +1,5 @@
-// Which weight version every task uses, derived from the order and the policy alone. Version n of a
-// stage contains the updates of all mini-batches < n.
+// Which weight version every task uses, derived from the order and the policy alone. Version n of a stage contains the
+// updates of all mini-batches < n.
 #pragma once
 
 #include "schedules/plan/plan.h"
@@ -11,13 +11,13 @@ namespace pw {
 struct VersionTable {
     // Versions by [stage][micro-batch]. R uses the version of F.
     std::vector<std::vector<int>> forward, backward;
-    // held[stage]: the most versions that one device holds of the stage at once, including the newest.
+    // held[stage]: the most versions that a device holds of the stage at once, including the newest.
     std::vector<int> held;
     // By stage, how many updates ahead F and R, and B and I, predict the weights from their version with its momentum.
     // With 0 they use the version itself.
     std::vector<int> forward_ahead, backward_ahead;
     // By stage, how many updates F is late compared with its B under Latest, as a mean over the micro-batches in the
-    // steady state; 0 under other policies and with a flush.
+    // steady state. Under other policies and with a flush it is 0.
     std::vector<double> delay;
     // By stage, how many updates B and I go back from their version with the average of the steps of weights (back_of).
     // Empty: none does.
@@ -31,15 +31,15 @@ struct VersionTable {
 
 VersionTable versions_of(const Plan& plan);
 
-// Returns `table` for a plan that runs the same tasks in another order. The versions used are the same; the numbers
+// Returns `table` for a plan that runs the same tasks in another order. The versions used are the same. The numbers
 // held are counted again.
 VersionTable versions_in_order_of(const Plan& plan, VersionTable table);
 
-// Returns the version that a trace shows: the one that F, R, B, I or W reads, or that U makes; else -1. `plan` has the
-// mini-batch of a U.
+// Returns the version that a trace shows: the version that F, R, B, I or W reads, or that U makes. For other tasks
+// returns -1. `plan` has the mini-batch of a U.
 int version_of(const Task& task, const VersionTable& table, const Plan& plan);
 
-// Returns how many updates ahead the weights of a task are predicted; 0 without prediction. W reads no weights.
+// Returns how many updates ahead the weights of a task are predicted. Without prediction returns 0. W reads no weights.
 int ahead_of(const Task& task, const VersionTable& table);
 
 // Returns how many updates a task goes back from its version: VersionTable::back for B and I, but 0 in a mini-batch
@@ -47,15 +47,15 @@ int ahead_of(const Task& task, const VersionTable& table);
 double back_of(const Task& task, const VersionTable& table, const Plan& plan);
 
 // Returns whether a task predicts or corrects the weights that it reads or, for U, averages their steps. It takes
-// longer than another one of its operation then.
+// longer than other tasks of its operation then.
 bool predicts(const Task& task, const VersionTable& table, const Plan& plan);
 
 // Returns which of the stage's `held` weight buffers on `device` holds each version. An update overwrites a version
-// that no later task reads; this may be the one it reads itself.
+// that no later task reads. This may be the version that the update reads itself.
 std::vector<int> weight_slots(const Plan& plan, const VersionTable& table, int stage, int device);
 
-// Prints tables for people, with a row per stage and a column per micro-batch. They end where each column is the
-// previous one, one version later.
+// Prints tables for people, with a row per stage and a column per micro-batch. The tables end where each column is the
+// previous column, one version later.
 std::string print(const Plan& plan, const VersionTable& table);
 
 }  // namespace pw

@@ -27,9 +27,9 @@ struct TraceEvent {
     int device;
     int rank;  // the process that hosts the device
     Task task;
-    Ns start, end;  // on one clock, from the start of the trace
+    Ns start, end;  // on the same clock, from the start of the trace
     Bytes bytes;    // moved, for transfers
-    int version;    // version of the weights used (F B I W R) or made (U); -1 otherwise
+    int version;    // version of the weights used (F B I W R) or made (U), or -1
     int ahead = 0;  // updates from that version to the predicted weights that the task uses
 
     bool operator==(const TraceEvent&) const = default;
@@ -57,11 +57,11 @@ struct Trace {
     int slices = 1;         // Shape::slices
     int micro_batch_size = 1;
     int replicas = 1;             // of a transformer: each runs the plan with as many micro-batches
-    std::int64_t mini_batch = 0;  // samples of all replicas; 0: all micro-batches are full
+    std::int64_t mini_batch = 0;  // samples of all replicas, or 0: all micro-batches are full
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
     std::vector<Edge> ties;                   // stages that share a parameter
-    std::vector<Bytes> reserved;              // device -> memory reserved before the first step; empty if not known
+    std::vector<Bytes> reserved;              // device -> memory reserved before the first step, empty if not known
     std::vector<TraceEvent> events;           // by device, then in list order, step by step
     std::vector<MemorySample> memory;         // by device, then time
 
@@ -72,23 +72,23 @@ struct Trace {
 Trace trace_of(const Plan& plan);
 Trace without_hash(const Plan& plan);  // the same without the hash, for which all tasks are read
 
-// Returns whether two tasks of a pair ran overlapped, and not one after the other, up to clocks that differ.
+// Returns whether two tasks of a pair ran overlapped, and not sequentially, up to clocks that differ.
 constexpr bool overlap(Ns start, Ns end, Ns start_of_next) { return start_of_next < start + (end - start + 1) / 2; }
 
-// Return by event, for events of `Trace::events`: the interval of its launch, that of both tasks of a pair; and the
-// time that counts for it alone, half of their launch for both tasks of a pair that overlap.
+// Return by event, for events of `Trace::events`: the interval of its launch, which both tasks of a pair share. Then
+// the time that counts for it alone, half of their launch for both tasks of a pair that overlap.
 std::vector<std::pair<Ns, Ns>> launches_of(std::span<const TraceEvent> events);
 std::vector<Ns> own_times(std::span<const TraceEvent> events);
 
-// Returns the events of one step only, with times from its first start. A device whose last memory sample is from an
-// earlier step starts with that sample.
+// Returns only the events of a single step, with times from its first start. A device whose last memory sample is from
+// an earlier step starts with that sample.
 Trace only_step(const Trace& trace, int step);
 
 // "device 0 (stage 0, 7)" is device_label(trace, 0, " (", ")").
 std::string device_label(const Trace& trace, int device, std::string_view open, std::string_view close);
 
-// Returns for every event the first lane (0, 1, ..) among the events of its device and row in which it overlaps no
-// other event by more than `slack`. Viewers need lanes: overlapping boxes hide each other.
+// Returns for every event the first lane (0, 1, ..) among the events of its device and row in which no event overlaps
+// it by more than `slack`. Viewers need lanes: overlapping boxes hide each other.
 std::vector<int> lanes_of(const Trace& trace, int (*row_of)(Op), Ns slack = 0);
 
 }  // namespace pw

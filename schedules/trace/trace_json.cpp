@@ -17,7 +17,7 @@ namespace pw {
 
 namespace {
 
-// Threads of a device. Slices of one thread must nest, so overlapping ones go to additional threads.
+// Threads of a device. Slices of a thread must nest, so overlapping slices go to additional threads.
 enum ThreadRow { kCompute, kSend, kReceive, kOptimizer, kRows };
 constexpr const char* kThreadNames[] = {"compute", "send", "receive", "optimizer"};
 
@@ -61,7 +61,7 @@ private:
         file_.write(line_);
     }
 
-    // One event of the array, on a line of its own.
+    // An event of the array, on a line of its own.
     template <class... Args>
     void put_event(fmt::format_string<Args...> text, Args&&... args) {
         put("{}", first_ ? "\n" : ",\n");

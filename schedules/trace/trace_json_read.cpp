@@ -105,10 +105,11 @@ void read_header(const JsonPlace& place, Trace& trace) {
     trace.reserved = read_reserved(place, trace.devices);
 }
 
-// Takes the events one by one while the file is parsed, so that they are never all in memory as JSON.
+// Takes events individually while the file is parsed, so that they are never all in memory as JSON.
 class Reader {
 public:
-    // With `foreign`, another program may have written the file: keys are optional if their values follow from others.
+    // With `foreign`, another program may have written the file: keys are optional if their values follow from further
+    // keys.
     explicit Reader(const std::string& path, bool foreign = false)
         : path_(path), foreign_(foreign), help_(foreign ? help_on_forms() : kOnlyOwn) {}
 
@@ -140,7 +141,7 @@ private:
             read_counter(place);
     }
 
-    // Other programs draw more than tasks.
+    // Foreign programs draw more than tasks.
     static bool is_task(const JsonPlace& place) {
         return place.has("args") && place.object_at("args").has("op") && place.object_at("args").has("stage");
     }

@@ -6,11 +6,11 @@
 namespace pw {
 
 // Makes a plan whose lists are the events of the first step, in their order in the trace. It has only what the trace
-// contains: its edges between stages are those of the transfers (the chain if there are none), and its weights follow
-// no policy. With `global_norm` every U waits for the gradients of all stages. The plan is not proven.
+// contains: its edges between stages are the edges of the transfers (the chain if there are none), and its weights
+// follow no policy. With `global_norm` every U waits for the gradients of all stages. The plan is not proven.
 Plan plan_of(const Trace& trace, bool global_norm = false);
 
-// Returns whether a transfer names another one of `stages` stages as its other end, and any other task none.
+// Returns whether a transfer names a different stage of `stages` as its other end, and any non-transfer none.
 inline bool has_right_peer(const Task& task, int stages) {
     return is_transfer(task.op) ? task.peer >= 0 && task.peer < stages && task.peer != task.stage : task.peer == -1;
 }
@@ -19,14 +19,14 @@ inline bool has_right_peer(const Task& task, int stages) {
 // They take no time.
 Trace with_updates(Trace trace);
 
-// Makes another program's trace one of the plan of `other`, which must have the same tasks that compute in the same
-// order on every device: the tasks that it lacks are added and take no time, and plan and sizes are those of `other`.
-// Throws Error (BadInput) with the device and the first task that differs.
+// Makes another program's trace a trace of the plan of `other`, which must have the same tasks that compute in the same
+// order on every device. The tasks that the trace lacks are added and take no time. Plan and sizes are the plan and
+// sizes of `other`. Throws Error (BadInput) with the device and the first task that differs.
 Trace as_plan_of(Trace trace, const Trace& other);
 
 // Puts the events of another program's trace in list order: tasks by their starts in the first step, transfers where
 // add_transfers() puts them. Sets the hash of that plan. Throws Error (BadInput) with `path` and the task if a step
-// lacks a task or has an extra one.
+// lacks a task or has an extra task.
 void put_in_list_order(Trace& trace, const std::string& path);
 
 }  // namespace pw

@@ -1,5 +1,5 @@
 // Writes traces as one page with everything inside: the data in columns, the script that draws them on canvases, and
-// tables. The scripts and styles are the other files of this folder.
+// tables. The scripts and styles are the remaining files of this folder.
 #include "viz/formats.h"
 #include "viz/html.h"
 #include "viz/page/assets.h"
@@ -48,7 +48,7 @@ constexpr BoxColumn kBoxColumns[] = {
 };
 
 // The boxes in the order of the page: device by device, its lanes of tasks, its sends, its receives, each by time.
-// Where tasks overlap, the first lane has those that overlap no other.
+// Where tasks overlap, the first lane has the tasks that overlap no other.
 class BoxOrder {
 public:
     BoxOrder(const Timeline& timeline, const Trace& trace) : position_(trace.events.size(), -1) {
@@ -74,7 +74,7 @@ public:
     }
 
     const std::vector<const Box*>& boxes() const { return boxes_; }
-    // Returns the box of an event; -1 for none.
+    // Returns the box of an event. Returns -1 for none.
     std::int64_t of_event(int event) const { return event < 0 ? -1 : position_[static_cast<std::size_t>(event)]; }
     const ordered_json& counts_of_rows() const { return counts_; }
 
@@ -174,7 +174,7 @@ ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, std::si
             {"memory", json_of_memory(timeline, columns)}};
 }
 
-// By the number of the operation: the page has no other table of operations.
+// By the number of the operation. This is the page's only table of operations.
 ordered_json json_of_ops() {
     ordered_json ops = ordered_json::array();
     for (const OpFacts& facts : kOpFacts)
@@ -227,7 +227,7 @@ std::string section_of(const PanelTable& table, const std::string& of_panel) {
                        table.rows.size() > kLong ? "" : " open", html_escaped(table.title), of_panel, rows_of(table));
 }
 
-// Tables, and the config of every plan, folded. A table that only one of several panels has is about all of them, and
+// Tables, and the config of every plan, folded. A table that only one of several panels has is about all panels, and
 // comes first.
 std::string details_of(const std::vector<Panel>& panels) {
     std::map<std::string, int> times;
@@ -258,7 +258,7 @@ std::string json_text(const ordered_json& json) {
 
 }  // namespace
 
-// A page has all of its traces; the range is what it shows first.
+// A page has all of its traces. The range is what it shows first.
 void timeline_page(const std::vector<Panel>& panels, const View& view, const std::string& file) {
     const Picture picture = picture_of(panels, kMostDevicesOfPage);
     const Shown shown = shown_part(picture, view);
