@@ -47,7 +47,7 @@ void with_joined_ranks(Ns timeout, const std::function<void(Ranks&, const Shared
     failure.leave();
 }
 
-// Returns where a rank is among the others and on its host, without its functions.
+// Returns where a rank is among all ranks and on its host, without its functions.
 ComputingRanks place_of(Ranks& ranks) {
     const std::vector<UsableCore> usable = usable_cores();
     Message own;

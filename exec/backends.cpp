@@ -121,7 +121,7 @@ std::vector<int> numa_nodes(const Setup& setup, int devices) {
     return nodes;
 }
 
-// If no two ranks share a host, the only messages inside a host are those inside a process.
+// If no two ranks share a host, the only messages inside a host are inside a process.
 TransferCost measure_transfer_cost(const Setup& setup) {
     TransferCost transfer = functions_of(setup).transfer(setup);
     if (setup.run.transport != Transport::Mpi || join_ranks().size() == 1)

@@ -25,11 +25,12 @@ struct Progress {
 struct RunResult;
 
 struct RunOptions {
-    std::string dump;  // folder for the tensors of the first mini-batch as .npy; empty for none
-    std::string save;  // folder for all parameters after the run as .npy; empty for none
-    std::shared_ptr<CheckpointFolder> checkpoints = {};  // the run opens it on rank 0; null for none
-    int checkpoint_every = 0;  // in steps. There is always one at the end; asynchronous plans have no other.
-    std::shared_ptr<const FoundCheckpoint> resumed = {};  // the training resumes from it; null: it begins anew
+    std::string dump;  // folder for the tensors of the first mini-batch as .npy (empty: none)
+    std::string save;  // folder for all parameters after the run as .npy (empty: none)
+    std::shared_ptr<CheckpointFolder> checkpoints = {};  // the run opens it on rank 0 (null: none)
+    // In steps. There is always a checkpoint at the end. Asynchronous plans have no further checkpoints.
+    int checkpoint_every = 0;
+    std::shared_ptr<const FoundCheckpoint> resumed = {};  // the training resumes from it (null: it begins anew)
     std::function<bool()> should_stop = {};               // called after every step
     std::function<void(const Progress&)> progress;        // called between steps, on the caller's thread
     // Called on every rank before the next step, on the caller's thread. No rank continues before it has returned
@@ -39,7 +40,7 @@ struct RunOptions {
     std::function<void(const RunResult&)> finished = {};
     bool whole_trace = true;  // false: the trace has only the step of the median makespan, and memory stays bounded
     // The last two are for tests on the host.
-    bool guarded = false;  // the run fails when a task writes outside its buffers; freed memory is NaN
+    bool guarded = false;  // the run fails when a task writes outside its buffers, and freed memory is NaN
     std::function<void(int device, const Task& task)> before_task = {};  // called on the device's thread
 };
 
@@ -50,7 +51,7 @@ struct RankReport {
 };
 
 // Where a device computed: its rank, the host of the rank, and the cores of its threads by the system's logical
-// numbers. The NUMA node is that of the first core; -1 if it is not known.
+// numbers. The NUMA node contains the first core. It is -1 if it is not known.
 struct DevicePlace {
     int rank = 0;
     std::string host;
@@ -58,7 +59,7 @@ struct DevicePlace {
     int numa_node = -1;
 };
 
-// The memory in use on one of the run's GPUs, by any program, and its growth since just before the run reserved its
+// The memory in use on a GPU of the run, by any program, and its growth since just before the run reserved its
 // devices' memory there. It is measured (cudaMemGetInfo) after the last step.
 struct GpuUse {
     int rank = 0, gpu = 0;     // the GPU's number on its rank
@@ -68,23 +69,24 @@ struct GpuUse {
 
 struct RunResult {
     Trace trace;
-    std::vector<double> losses;          // mean over the samples, one per mini-batch
-    std::vector<double> gradient_norms;  // L2 over all parameters, one per update
+    std::vector<double> losses;          // mean over the samples, by mini-batch
+    std::vector<double> gradient_norms;  // L2 over all parameters, by update
     std::string weights_hash;
     std::vector<MemoryUse> peak;  // by device, as counted by the allocator
-    std::vector<Bytes> arena;     // by device, reserved; the system rounds up to whole pages
+    std::vector<Bytes> arena;     // by device, reserved (the system rounds up to whole pages)
     // The growth of the process's resident memory from just before it reserved the arenas to the end of the last
-    // step; measured if devices compute on cores.
+    // step. It is measured if devices compute on cores.
     std::optional<Bytes> resident_growth;
     std::vector<GpuUse> gpus;  // empty if devices are not on GPUs
     Disturbance disturbance;
-    std::vector<DevicePlace> places;   // by device; empty if devices do not compute on cores
+    std::vector<DevicePlace> places;   // by device (empty if devices do not compute on cores)
     std::optional<RankReport> ranks;   // if the devices are on several ranks
-    bool asked_to_stop = false;        // should_stop() has returned true on a rank; set on every rank
+    bool asked_to_stop = false;        // should_stop() has returned true on a rank (set on every rank)
     std::optional<int> stopped_after;  // steps, if should_stop() ended the run
     std::optional<Ns>
         clock_error;  // on several ranks: the error of a difference between times of two ranks, without drift
-    std::string lost_checkpoint;        // why the last step's could not be written; empty if it was, or none is due
+    // Why the checkpoint of the last step could not be written. Empty if it was written, or if none is due.
+    std::string lost_checkpoint;
     std::vector<std::string> notes;     // lines about the devices
     std::vector<std::string> warnings;  // lines that say why the times are not comparable
 };

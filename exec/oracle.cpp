@@ -1,4 +1,4 @@
-// The sequential oracle of a plan: one device, one task at a time.
+// The sequential oracle of a plan: a single device, one task at a time.
 #include "exec/oracle.h"
 #include "exec/runnable.h"
 #include "job/launched_ranks.h"
@@ -21,7 +21,7 @@ std::vector<Task> backwards_of(const Plan& plan, int stage) {
     return tasks;
 }
 
-// The micro-batches of a stage's I or W; a B counts as both.
+// The micro-batches of a stage's I or W. A B counts as both.
 std::vector<int> microbatches_of(const std::vector<Task>& backwards, Op part) {
     std::vector<int> order;
     for (const Task& task : backwards)
@@ -43,7 +43,7 @@ bool stages_agree(const Plan& plan) {
     return true;
 }
 
-// All layers in one stage, which sums the gradients of a tensor's readers in the groups of `split`.
+// All layers in a single stage, which sums the gradients of a tensor's readers in the groups of `split`.
 StageSplit one_stage(const StageSplit& split) {
     StageSplit whole;
     whole.layers.emplace_back();
@@ -55,8 +55,8 @@ StageSplit one_stage(const StageSplit& split) {
     return whole;
 }
 
-// One stage: each backward follows its forward, or those of all slices of its micro-batch, in the order of `sums`,
-// which is empty for a plan that only evaluates.
+// A single stage: each backward follows its forward, or the forwards of all slices of its micro-batch, in the order
+// of `sums`, which is empty for a plan that only evaluates.
 std::vector<Task> whole_model_order(const Shape& shape, const std::vector<int>& sums) {
     std::vector<Task> order;
     if (sums.empty())
@@ -96,7 +96,7 @@ std::vector<std::vector<int>> holders_of(const Plan& plan) {
     return all;
 }
 
-// All stages on one device, mini-batch by mini-batch; each stage runs its own backward tasks in its order.
+// All stages on one device, mini-batch by mini-batch. Each stage runs its own backward tasks in its order.
 std::vector<Task> staged_order(const Plan& plan) {
     const Shape& shape = plan.shape;
     std::vector<std::vector<Task>> backwards;

@@ -51,7 +51,7 @@ std::string completeness_of(int step, const std::string& training,
     return text;
 }
 
-// The text of a file `complete`; empty if there is none, or if it is too long.
+// The text of a file `complete`, empty if there is none, or if it is too long.
 std::string completeness_in(const std::string& folder) {
     constexpr std::uintmax_t kMost = 4096;
     try {
@@ -250,7 +250,7 @@ FoundCheckpoint find_checkpoint(const std::string& path, std::vector<std::string
     if (step_in(plain) >= 0)
         return {plain, read_checkpoint(plain)};
     std::vector<std::string> before, folders = folders_in(plain);
-    // A run that writes there may have removed all listed ones: then there are others.
+    // A run that writes there may have removed all listed folders: then there are newer folders.
     for (int tries = 100; tries > 0 && folders != before; --tries) {
         left_out.clear();
         for (const std::string& folder : folders) {

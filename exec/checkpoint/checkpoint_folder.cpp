@@ -129,7 +129,7 @@ void CheckpointFolder::write(Checkpoint checkpoint) {
     remove_old(checkpoint.step);
 }
 
-// Entries of other trainings, and those later than the latest written one, stay.
+// Entries of other trainings, and entries later than the latest written checkpoint, stay.
 void CheckpointFolder::remove_old(int latest) const {
     int own = 0;
     for (const std::string& entry : steps_in(root_))

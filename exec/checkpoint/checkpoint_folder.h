@@ -1,5 +1,5 @@
-// The folder that a run writes its checkpoints into. It contains those of one training, and one run at a time
-// writes there.
+// The folder that a run writes its checkpoints into. It contains the checkpoints of one training. A single run at a
+// time writes there.
 #pragma once
 
 #include "exec/checkpoint/checkpoint.h"
@@ -12,8 +12,8 @@ namespace pw {
 
 // Throws Error (BadInput) if `root` contains entries that a run could mistake for its own checkpoints or would have
 // to replace. Without `resumed`, or if it is in another folder, these are all checkpoints. If the run resumes from
-// a checkpoint in `root`, these are: checkpoints of another training; checkpoints of later steps, except the last
-// one, `steps`, which may be repeated; and entries with the name of a later step that are not checkpoints of this
+// a checkpoint in `root`, these are checkpoints of another training, checkpoints of later steps, except the last step
+// (`steps`), which may be repeated, and entries with the name of a later step that are not checkpoints of this
 // training.
 void check_own_folder(const std::string& root, const FoundCheckpoint* resumed, int steps);
 
@@ -27,7 +27,7 @@ public:
 
     const std::string& root() const { return root_; }
 
-    // Makes the folder, locks it until the object is destroyed, and removes the drafts of killed processes;
+    // Makes the folder, locks it until the object is destroyed, and removes the drafts of killed processes.
     // `resumed` is null if the training begins anew. Does nothing if it is open. Throws Error (RunFailed) if
     // another process has locked it, and as check_own_folder() does. The functions below need an open folder.
     void open(const FoundCheckpoint* resumed);

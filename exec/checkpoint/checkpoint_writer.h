@@ -1,5 +1,5 @@
-// Writes checkpoints, one at a time, on a thread of its own whose priority is lower than that of threads that
-// compute.
+// Writes checkpoints, one at a time, on a thread of its own whose priority is lower than the priority of
+// threads that compute.
 #pragma once
 
 #include "exec/checkpoint/checkpoint_folder.h"
@@ -18,7 +18,7 @@ namespace pw {
 // Why checkpoints could not be written.
 struct LostCheckpoints {
     std::vector<std::string> earlier;
-    std::string last;  // empty if the last one was written
+    std::string last;  // empty if the last checkpoint was written
 };
 
 class CheckpointWriter {
@@ -27,10 +27,12 @@ public:
     explicit CheckpointWriter(std::shared_ptr<CheckpointFolder> folder) : folder_(std::move(folder)) {}
     ~CheckpointWriter();
 
-    // Waits until the previous one is written. `make` is called on the thread; the next call throws its exception.
+    // Waits until the previous checkpoint is written. `make` is called on the thread. The next call throws its
+    // exception.
     void write(std::function<Checkpoint()> make);
     bool is_idle() const { return is_idle_; }
-    // Waits until the last one is written. Returns those since the last call that could not be written.
+    // Waits until the last checkpoint is written. Returns the checkpoints since the last call that could not be
+    // written.
     LostCheckpoints finish();
 
 private:

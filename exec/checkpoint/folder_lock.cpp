@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kLock = "pipewright.lock";
 
-// Returns whether the name is still that of the open file: its last holder may have removed it.
+// Returns whether the name still refers to the open file: its last holder may have removed it.
 bool is_named(const std::string& path, int file) {
     struct stat held {};
     struct stat named {};
@@ -43,7 +43,7 @@ std::string holder_in(int file) {
     return bytes > 0 ? shortened(text, 280) : "another process";
 }
 
-// Returns the open file if it is now locked; otherwise -1, and `holder` is the process that has the lock.
+// Returns the open file if it is now locked. Otherwise returns -1, and `holder` is the process that has the lock.
 int try_to_lock(const std::string& folder, const std::string& path, std::string& holder) {
     for (;;) {
         const int file = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);

@@ -6,7 +6,7 @@
 namespace pw {
 
 // Holds flock(2) on the file `pipewright.lock` of a folder, which names the process. The system releases the lock
-// when the process ends, in whatever way; a file that is left over locks nothing. If the file system has no such
+// when the process ends, in whatever way. A file that is left over locks nothing. If the file system has no such
 // locks, the object does nothing.
 class FolderLock {
 public:

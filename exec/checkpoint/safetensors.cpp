@@ -106,7 +106,7 @@ Listed listed(const std::string& path, const std::string& name, const json& entr
 // Takes the tensors one by one while the header is parsed, so that the time is linear in its size, not quadratic.
 class TensorHeader {
 public:
-    // `size` is that of the values.
+    // `size` is the size of the values.
     TensorHeader(const std::string& path, const std::string& text, std::uint64_t size)
         : path_(path), size_(size), keys_(fmt::format("the header of '{}'", path)) {
         const auto kept = [this](int depth, json::parse_event_t event, const json& value) {

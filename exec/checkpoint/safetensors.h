@@ -25,7 +25,7 @@ struct Digest {
     bool operator==(const Digest&) const = default;
 };
 
-// Writes the complete file or none; throws Error (RunFailed) as NewFile does. Returns the digest of the written
+// Writes the complete file or none. Throws Error (RunFailed) as NewFile does. Returns the digest of the written
 // bytes.
 Digest write_tensors(const std::string& path, const std::vector<NamedTensor>& tensors, const TensorMetadata& metadata);
 

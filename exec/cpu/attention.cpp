@@ -11,9 +11,9 @@ namespace pw::cpu {
 
 namespace {
 
-constexpr std::int64_t kRows = 32;  // of scores at once; columns beyond the last of these rows are not computed
+constexpr std::int64_t kRows = 32;  // of scores at once (columns beyond the last of these rows are not computed)
 
-// A matrix within a larger one; its rows are `stride` floats apart.
+// A matrix within a larger matrix. Its rows are `stride` floats apart.
 template <class Value>
 struct Matrix {
     Value* first = nullptr;
@@ -25,8 +25,9 @@ struct Matrix {
 using In = Matrix<const float>;
 using Out = Matrix<float>;
 
-// Row t of the sequence attends to the rows up to itself, those of earlier slices included. saved: the probabilities of
-// every head, {samples, heads, rows, rows of all slices}; a row has only those of the blocks up to its own.
+// Row t of the sequence attends to the rows up to itself, including the rows of earlier slices. saved: the
+// probabilities of every head, {samples, heads, rows, rows of all slices}. A row has only the probabilities of the
+// blocks up to its own block.
 class Attention : public CpuLayer {
 public:
     Attention(const Layer& layer, int samples)
@@ -64,7 +65,7 @@ public:
         });
     }
 
-    // Heads that share their keys and values are done one after the other.
+    // Heads that share their keys and values are done in sequence.
     void backward_input(const LayerArgs& args) override {
         const std::int64_t shared_by = columns_.keys.shared_by;
         for_all(heads_ / shared_by, [&](std::int64_t group) {
@@ -83,9 +84,9 @@ private:
 
     // The rows of a slice that a block of rows sees.
     struct Slice {
-        std::int64_t first, seen;  // the first in the sequence; rows
+        std::int64_t first, seen;  // the first row in the sequence, and the number of rows
         Columns<In> in;
-        Columns<Out> made;  // gradients; not of queries for an earlier slice
+        Columns<Out> made;  // gradients (not of queries for an earlier slice)
         bool is_own;
     };
 
@@ -136,9 +137,9 @@ private:
         return {rows(columns_.queries), rows(columns_.keys), rows(columns_.values)};
     }
 
-    // The last rows come first: they attend to all keys and values, so that they write the gradients of all of these,
-    // unless an earlier head has `begun` them; the other rows add to them. Those of earlier slices are written in the
-    // last slice only.
+    // The last rows come first: they attend to all keys and values, so they write the gradients of all keys and
+    // values, unless an earlier head has `begun` these gradients. The remaining rows add to them. The gradients of
+    // earlier slices are written in the last slice only.
     void backward_head(const LayerArgs& args, std::int64_t head, bool begun) {
         const Columns<In> in = columns_of<In>(args.inputs, head);
         const std::int64_t before = args.slice * rows_;

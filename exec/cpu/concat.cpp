@@ -8,7 +8,7 @@ namespace pw::cpu {
 namespace {
 
 // Each input, and the output, is blocked if its channels fill whole blocks. Between equal layouts whole pieces are
-// copied, otherwise the values of a channel one by one.
+// copied, otherwise single values of a channel.
 class Concat : public CpuLayer {
 public:
     Concat(const Layer& layer, int samples, std::int64_t per_block)
@@ -45,7 +45,7 @@ private:
         bool alike = true;
         std::int64_t channels = 1;
     };
-    // Values in a tensor: the position of the first one, and the distance to the next.
+    // Values in a tensor: the position of the first value, and the distance to the next.
     struct Piece {
         std::int64_t first, step;
     };

@@ -192,7 +192,7 @@ private:
 
     Desc input_, output_, plain_weights_, any_weights_, weights_;
     Call forward_, backward_input_, backward_weight_;
-    Call reorder_weights_, reorder_gradient_;  // empty if the format is that of the forward pass
+    Call reorder_weights_, reorder_gradient_;  // empty if the format equals the forward pass's format
     Call pad_input_;                           // empty if oneDNN does the padding
     Bytes reordered_ = 0, gradient_ = 0, padded_ = 0;
 };

@@ -8,7 +8,7 @@ namespace pw::cpu {
 
 namespace {
 
-// saved: one byte per element in the order of the tensor, whether it passed. The random numbers are those of the
+// saved: one byte per element in the order of the tensor, whether it passed. The random numbers belong to
 // positions in the plain layout, so that every layout drops the same elements.
 class Dropout : public CpuLayer {
 public:
@@ -56,7 +56,7 @@ private:
     }
 
     bool blocked_;
-    std::int64_t pieces_, piece_;  // pieces per sample; floats per piece
+    std::int64_t pieces_, piece_;  // pieces per sample, floats per piece
     float scale_;
 };
 

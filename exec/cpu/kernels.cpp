@@ -68,7 +68,7 @@ class CpuKernels : public HostKernels {
 public:
     std::string_view name() const override { return "cpu"; }
 
-    // libgomp keeps one team per calling thread; it starts here, with the core mask of the device. libomp, the runtime
+    // libgomp keeps a team per calling thread. It starts here, with the core mask of the device. libomp, the runtime
     // of Clang, then gives the thread the mask of the first thread that used OpenMP: the device's mask is set again.
     void start_device(int threads) const override {
         cpu_set_t cores;

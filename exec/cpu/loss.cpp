@@ -48,7 +48,7 @@ public:
     }
 
 protected:
-    // Returns the position's part of the loss, before the mean; writes its gradient to `saved` unless that is null.
+    // Returns the position's part of the loss, before the mean, and writes its gradient to `saved` unless that is null.
     virtual double at_position(const float* values, int label, float* saved, double* room) const = 0;
     virtual double divisor() const = 0;  // of the mean over a sample
 

@@ -17,7 +17,7 @@ template <class Visit>
             visit(n * block.stride + first * block.channels, std::min(kChunk, block.pixels - first));
 }
 
-// Computes the moments of a union from those of its parts (Chan, Golub and LeVeque).
+// Computes the moments of a union from the moments of its parts (Chan, Golub and LeVeque).
 template <class Width>
 [[gnu::always_inline]] inline void merge_moments(double before, double added, const typename Width::Pixel& chunk_mean,
                                                  const typename Width::Pixel& chunk_squares, double* mean,

@@ -119,7 +119,7 @@ private:
 };
 
 // Layer norm and RMS norm. weights: scale, and the layer norm's shift. saved: of every row the layer norm's mean, and 1
-// / deviation; they are in the scratch if nothing is saved.
+// / deviation. These are in the scratch if nothing is saved.
 class RowNorm : public CpuLayer {
 public:
     RowNorm(const Layer& layer, int samples)
@@ -191,7 +191,7 @@ private:
     }
 
     bool centred_;
-    std::int64_t vectors_;  // in the weights; numbers of the state per row
+    std::int64_t vectors_;  // in the weights, and numbers of the state per row
     std::int64_t rows_, width_;
 };
 

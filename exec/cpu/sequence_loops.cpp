@@ -41,7 +41,7 @@ using Integers = std::int32_t __attribute__((vector_size(64)));
     return sum;
 }
 
-// Calls visit(offset, count) for every group of sixteen; the last one may be shorter.
+// Calls visit(offset, count) for every group of sixteen. The last group may be shorter.
 template <class Visit>
 [[gnu::always_inline]] inline void for_groups(std::int64_t all, Visit visit) {
     for (std::int64_t i = 0; i < all; i += kLanes)

@@ -9,8 +9,8 @@ namespace pw::cpu {
 void add_rows(const float* left, const float* right, float* sum, std::int64_t count);  // sum may be an operand
 
 // The rows of a layer norm or an RMS norm. `state` has mean and 1 / deviation per row, written by the first function,
-// read by the others. The RMS norm is not centred: it takes 0 for the mean, which is not in the state, and has no
-// shift.
+// read by the later functions. The RMS norm is not centred: it takes 0 for the mean, which is not in the state, and has
+// no shift.
 struct NormRows {
     const float* x;
     float* state;
@@ -44,7 +44,7 @@ struct Turn {
 };
 void turn_heads(const float* x, const Turn& turn, float* y, std::int64_t heads);
 
-// Computes the softmax of the first `seen` scores of a row; the others of `count` become 0.
+// Computes the softmax of the first `seen` scores of a row. The remaining scores of `count` become 0.
 void causal_softmax(float* scores, std::int64_t seen, std::int64_t count);
 // Computes slopes = factor * probability * (slope - the mean of the slopes under the probabilities).
 void softmax_gradient(const float* probabilities, float* slopes, std::int64_t count, float factor);

@@ -1,5 +1,5 @@
-// The functions of a backend that exec/backends.cpp calls, and those of the cuda backend. No vendor types appear
-// here.
+// The functions of a backend that exec/backends.cpp calls, and the functions of the cuda backend. No vendor types
+// appear here.
 #pragma once
 
 #include "exec/backends.h"
@@ -16,7 +16,7 @@ struct BackendFunctions {
     std::unique_ptr<Devices> (*work)(const RunPlan& plan, const RunOptions& options);
     OpenDevice (*open)(const Setup& setup, int devices);  // null: it has no kernels
     TransferCost (*transfer)(const Setup& setup);
-    std::vector<std::string> (*addresses)(const Setup& setup, int devices);  // on the PCI bus; null: not on the bus
+    std::vector<std::string> (*addresses)(const Setup& setup, int devices);  // on the PCI bus (null: not on the bus)
 };
 
 // Returns "ready", or the reason why this machine cannot run CUDA: no driver, an old driver, no GPU. Never throws.

@@ -91,7 +91,7 @@ std::unique_ptr<LayerKernel> make_layer(GpuShare& device, const Layer& layer, in
     fail_without_kernel("cuda", layer);
 }
 
-// True for token numbers, one per row: bf16 would round those above 256.
+// True for token numbers, one per row: bf16 would round numbers above 256.
 bool is_token(Dims data) { return data.channels == 1 && data.width == 1; }
 
 template <class Value>

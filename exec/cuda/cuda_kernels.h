@@ -1,4 +1,4 @@
-// The kernels of one CUDA device; all run on its compute stream.
+// The kernels of a CUDA device. All run on its compute stream.
 #pragma once
 
 #include "exec/cuda/device/device.h"
@@ -13,9 +13,9 @@ namespace pw::cuda {
 
 class CudaKernels : public Kernels {
 public:
-    // Opens the device; call it on the device's own thread.
+    // Opens the device. Call it on the device's own thread.
     CudaKernels(const Seat& seat, Precision precision, bool deterministic, std::shared_ptr<JobGpus> job);
-    CudaKernels(const Seat& seat, Precision precision, bool deterministic);  // those of the only device of a job
+    CudaKernels(const Seat& seat, Precision precision, bool deterministic);  // the kernels of the only device of a job
     ~CudaKernels() override;
 
     GpuShare& device() const { return *device_; }
@@ -56,7 +56,7 @@ private:
 
     std::unique_ptr<GpuShare> device_;
     DeviceMemory factor_;                    // for scale()
-    mutable std::optional<bool> pads_data_;  // whether the layers that read data need it padded; set by the first one
+    mutable std::optional<bool> pads_data_;  // whether the layers that read data need it padded, set by the first layer
     mutable std::unique_ptr<Stored> stored_;
     mutable std::vector<Event> marks_;                     // the first marks_used_ are recorded
     mutable std::size_t marks_used_ = 0, marks_kept_ = 0;  // kept: by calls as one

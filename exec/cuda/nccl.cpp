@@ -1,13 +1,13 @@
-// Messages as NCCL send and receive kernels. There is one communicator per route: a pair of devices and a
+// Messages as NCCL send and receive kernels. There is a communicator per route: a pair of devices and a
 // direction. Both ends are put on their streams in one group, when the tensor is made, so that no kernel holds a
-// multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs; their devices have passed a
+// multiprocessor while it waits for a peer. Sums have a communicator per set of GPUs. Their devices have passed a
 // barrier first. NCCL permits one thread at a time on a GPU, and on a communicator.
 //
 // Between ranks each process puts its own end on its stream, and a kernel may wait for the other end. These waits
-// end for three reasons. The ranks make communicators and their connections in one order, before the first step, so
-// that no call in a step waits for another rank. Every lane has a stream of its own, in which both ends have the
-// order of the plan's proof for rendezvous. The kernels of all lanes of a device fit on it together with those that
-// compute (most_blocks).
+// end for three reasons. The ranks make communicators and their connections in the same order, before the first
+// step, so that no call in a step waits for another rank. Every lane has a stream of its own, in which both ends
+// have the order of the plan's proof for rendezvous. The kernels of all lanes of a device fit on it together with
+// the compute kernels (most_blocks).
 #include "exec/cuda/nccl.h"
 
 #include "exec/cuda/device/events.h"
@@ -80,7 +80,7 @@ ncclUniqueId new_id() {
 namespace {
 
 // Locked from the beginning of a group until none of its communicators is in progress, since threads of this
-// process may share GPUs. The process has one, as it has the GPUs and NCCL: all its jobs use it.
+// process may share GPUs. The mutex belongs to the process, as do the GPUs and NCCL: all its jobs use it.
 std::mutex& group_mutex() {
     static std::mutex mutex;
     return mutex;
@@ -89,8 +89,8 @@ std::mutex& group_mutex() {
 // The ends of a communicator.
 struct Ends {
     std::vector<Gpu> gpus;            // by rank of the communicator
-    std::deque<Communicator> here{};  // those in this process
-    std::vector<Communicator*> at{};  // by rank of the communicator; null in another process
+    std::deque<Communicator> here{};  // communicators in this process
+    std::vector<Communicator*> at{};  // by rank of the communicator, null in another process
 
     int rank_of(Gpu gpu) const { return static_cast<int>(std::find(gpus.begin(), gpus.end(), gpu) - gpus.begin()); }
     bool is_on(int rank) const {
@@ -183,7 +183,7 @@ private:
     }
 
     // All ranks connect in the same order, so that all ranks of the first incomplete communicator wait for that
-    // one.
+    // communicator.
     void connect_all() {
         std::vector<std::pair<Ends*, const char*>> all;
         for (auto& [route, ends] : routes_)
@@ -289,8 +289,8 @@ private:
               "ncclAllReduce");
     }
 
-    // Makes the calls of all of a communicator's ends in this process in one group, so that all ends have the same
-    // order.
+    // Makes the calls of all of a communicator's ends in this process in a single group, so that all ends have the
+    // same order.
     template <class Calls>
     void in_group(const Ends& ends, Calls calls) const {
         const std::lock_guard lock(group_mutex());
@@ -320,7 +320,7 @@ private:
     const Network network_;
     const bool in_order_;
     const Ns timeout_;
-    std::map<Route, Ends> routes_;           // ends: sender and receiver, or one if they share a GPU
+    std::map<Route, Ends> routes_;           // ends: sender and receiver, or a single end if they share a GPU
     std::map<std::vector<Gpu>, Ends> sums_;  // by GPUs
 };
 

@@ -17,11 +17,11 @@ struct Gpu {
 struct Place {
     Seat seat;
     Gpu gpu;
-    int multiprocessors = 0;  // of the seat; set only if there are several ranks
+    int multiprocessors = 0;  // of the seat, set only if there are several ranks
 };
 
-// Returns the places of all devices, by number. Ranks of one host that see the same GPUs divide them as one process
-// would spread all their devices. `run.gpus` counts the GPUs that a device's own rank sees. All ranks call it
+// Returns the places of all devices, by number. Ranks of one host that see the same GPUs divide them as a single
+// process would spread all their devices. `run.gpus` counts the GPUs that a device's own rank sees. All ranks call it
 // together. Throws Error (BadInput) if two ranks would use one GPU, which NCCL does not allow.
 std::vector<Place> places_of(const RunPlan& plan, JobGpus& job);
 

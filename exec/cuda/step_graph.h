@@ -1,4 +1,4 @@
-// The work of a step as one CUDA graph: it is captured from the streams while a step is queued, and then launched
+// The work of a step as a CUDA graph: it is captured from the streams while a step is queued, and then launched
 // as a whole.
 #pragma once
 
@@ -11,11 +11,11 @@ namespace pw::cuda {
 
 class StepGraph {
 public:
-    // All streams are on the current GPU. The graph is launched on the first one.
+    // All streams are on the current GPU. The graph is launched on the first stream.
     explicit StepGraph(std::vector<cudaStream_t> streams);
 
     // Between begin() and end() all work put on the streams goes into the graph instead. Any thread may put work
-    // there, one at a time.
+    // there, one thread at a time.
     void begin();
     void end();
     bool is_made() const { return work_.is_made(); }

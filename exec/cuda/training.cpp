@@ -126,7 +126,7 @@ void CudaTraining::make_lanes() {
 }
 
 // On ranks a kernel that waits for another rank keeps its multiprocessors. So the kernels of all lanes of a device,
-// and of a sum, use at most half of its multiprocessors, and no stream waits for another one of its GPU.
+// and of a sum, use at most half of its multiprocessors, and no stream waits for another stream of its GPU.
 int CudaTraining::blocks_of_messages() const {
     int most = Network{}.most_blocks;
     std::vector<std::set<int>> lanes(places.size());  // by device
@@ -182,7 +182,7 @@ bool CudaTraining::makes_task_graph(const Task& task) const {
     return graphs_ == RunConfig::Graph::Task && step_ > 0 && task.op != Op::SumGradients && task.op != Op::Update;
 }
 
-// Reads the clock of every GPU, with a stream of one of its devices; all streams are idle.
+// Reads the clock of every GPU, with a stream of one of its devices. All streams are idle.
 void CudaTraining::read_clocks(void (EventClock::*read)(cudaStream_t)) {
     std::set<int> done;
     for (const int device : own_) {
@@ -284,7 +284,7 @@ const Event& CudaTraining::landing(int recv) const {
     return is_transfer(plan.graph.task(before).op) ? *events[before].posted : events[before].awaited();
 }
 
-// Enqueues one end of a message; another rank enqueues the other one, earlier or later.
+// Enqueues an end of a message. Another rank enqueues the other end, earlier or later.
 void CudaTraining::enqueue(int transfer) {
     const bool is_sent = is_send(plan.graph.task(transfer).op);
     const DeviceMessage message = message_of(is_sent ? transfer : lanes_.partner(transfer));

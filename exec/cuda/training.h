@@ -54,7 +54,7 @@ protected:
     bool reduces(int stage) const override;
 
 private:
-    // During its lifetime only this device puts work into the graph that is being captured; it has no effect if
+    // During its lifetime only this device puts work into the graph that is being captured. It has no effect if
     // none is.
     class CaptureScope;
 
@@ -98,8 +98,8 @@ public:
     bool is_here(const Barrier& barrier) const;  // whether all its devices are on this rank
     bool crosses(int transfer) const;            // whether it is to or from another rank
     bool reduces(int stage) const;
-    // Both do their work at a barrier, for all of its devices on this rank. `others` are the other ranks of the
-    // barrier.
+    // Both do their work at a barrier, for all of its devices on this rank. `others` are the remaining ranks of
+    // the barrier.
     void fetch(const Barrier& barrier, const std::vector<int>& others, int tag);
     void reduce(const Barrier& barrier);
     void device_has_room(int device);  // waits for the other devices of this rank
@@ -113,7 +113,7 @@ public:
 
     const std::shared_ptr<JobGpus> shared;
     const std::vector<Place> places;
-    // The events of a node. A RECV starts with its SEND, unless that is on another rank; `posted` is when the
+    // The events of a node. A RECV starts with its SEND, unless that is on another rank. `posted` is when the
     // device's list reached the transfer. Later work waits for `done`, which graphs need in addition to the timed
     // end.
     struct NodeEvents {

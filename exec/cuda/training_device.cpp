@@ -88,7 +88,7 @@ void CudaDevice::arrive(int node, int round) {
 void CudaDevice::wait_for_others(int node) {
     const bool captures = capture_lock_.owns_lock();
     if (captures)
-        capture_lock_.unlock();  // the others need it before they arrive
+        capture_lock_.unlock();  // the other devices need it before they arrive
     work_.plan.barriers->arrive(node, work_.synchronise_ranks());
     if (captures)
         capture_lock_.lock();

@@ -69,7 +69,7 @@ private:
 // Issues the calls of a host's devices one at a time, in the order of their requests.
 class Dispatcher {
 public:
-    void acquire();  // waits until all earlier requests are served; returns at once after stop()
+    void acquire();  // waits until all earlier requests are served, returns at once after stop()
     void release();
     void stop();
 
@@ -95,8 +95,8 @@ public:
     std::vector<double> gradient_norms() const override;
     void finish(RunResult& result) override;
     void stop() override;
-    // Returns the dispatcher that issues the call of a task; null if the device has its own, or if the task is the
-    // second one of a launch.
+    // Returns the dispatcher that issues the call of a task, or null if the device has its own dispatcher, or if the
+    // task is the second task of a launch.
     Dispatcher* dispatcher_of(int node) const;
     // Writes the tag of a tensor (or gradient) at both ends of the buffer that its maker writes.
     void write(bool is_forward, int edge, int microbatch, std::uint64_t tag);
@@ -104,8 +104,8 @@ public:
     // tag that was sent.
     std::uint64_t read(bool is_forward, int edge, const Task& reader) const;
     void sleep_until(Ns moment) const;  // on clock_now()
-    // Returns when the last bucket of an S is summed; without buckets, when its last input ended. Called when all its
-    // devices have arrived.
+    // Returns when the last bucket of an S is summed. Without buckets, returns when its last input ended. Called when
+    // all its devices have arrived.
     Ns buckets_summed(int sum) const;
 
     const RunPlan& plan;
@@ -119,7 +119,7 @@ public:
     const EmulatedDevice& emulated_device(int number) const { return *devices_[number]; }
 
 private:
-    // The ends of a buffer, which contain its tag; null if the buffer is too small for one, or absent.
+    // The ends of a buffer, which contain its tag, or null if the buffer is too small for a tag, or absent.
     struct Ends {
         std::byte *start = nullptr, *end = nullptr;
         std::size_t length = 0;

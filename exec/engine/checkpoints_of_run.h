@@ -14,7 +14,7 @@
 namespace pw {
 
 // A checkpoint is taken between steps, made on a thread of low priority, sent to rank 0 piece by piece, and written
-// there on another thread of low priority. The next one can be taken once that writing has begun.
+// there on another thread of low priority. The next checkpoint can be taken once this writing has begun.
 class CheckpointsOfRun {
 public:
     // Keeps references.
@@ -22,20 +22,20 @@ public:
     ~CheckpointsOfRun();
 
     bool is_due(int step) const;  // `step` counts the steps of this run, from 0
-    void wait_until_made();       // called on the devices' threads, before they keep their states for the next one
+    void wait_until_made();       // called on the devices' threads, before they keep their next states
 
-    // The following are for the main thread. open() opens the folder on rank 0; it throws as
+    // The following are for the main thread. open() opens the folder on rank 0, and throws as
     // CheckpointFolder::open() does. warm_up(), before the first step, does everything once except the writing, so
-    // that all memory is allocated; all ranks call it together. advance() is called repeatedly between two calls of
+    // that all memory is allocated. All ranks call it together. advance() is called repeatedly between two calls of
     // take(): it does a part of the work, never waits, and returns whether all is done. complete() does the rest of
-    // the work; all ranks call it together.
+    // the work. All ranks call it together.
     void open();
     void warm_up();
     void take(int step);
     bool advance() { return advance(false); }
     bool is_busy() const { return is_taken_ || !writer_.is_idle(); }
     void complete();
-    // Waits until the last one is written. Returns those that could not be written.
+    // Waits until the last checkpoint is written. Returns the checkpoints that could not be written.
     LostCheckpoints finish() { return writer_.finish(); }
 
 private:
@@ -61,6 +61,6 @@ private:
     Thread thread_;  // uses all of the above
 };
 
-int steps_before(const RunOptions& options);  // steps of the checkpoint that the run resumes from; 0 without one
+int steps_before(const RunOptions& options);  // steps of the checkpoint that the run resumes from (none: 0)
 
 }  // namespace pw

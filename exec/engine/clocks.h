@@ -18,13 +18,13 @@ struct Transit {
 // are as small as possible, and zero for a clock that is `fixed`. If no corrections achieve this, all are zero.
 std::vector<Ns> corrections(const std::vector<bool>& fixed, const std::vector<Transit>& transits);
 
-// The offsets of the ranks' clocks from that of rank 0. They are measured every few seconds; in between, the
-// messages of each step correct them, since every message was sent before it arrived.
+// The offsets of the ranks' clocks from the clock of rank 0. They are measured every few seconds. In between, the
+// messages of each step correct the offsets, since every message was sent before it arrived.
 class Clocks {
 public:
-    void take(std::vector<ClockOffset> offsets);  // by rank; empty on ranks other than 0
+    void take(std::vector<ClockOffset> offsets);  // by rank (empty on ranks other than 0)
     bool are_old() const;
-    // Returns the corrections; ranks whose offset is exact keep theirs.
+    // Returns the corrections. Ranks whose offset is exact keep their offsets.
     std::vector<Ns> correct(const std::vector<Transit>& transits);
     Ns ahead(int rank) const { return offsets_[static_cast<std::size_t>(rank)].ahead; }
     Ns error() const { return error_; }  // the largest so far, with the drift between two measurements

@@ -1,5 +1,5 @@
-// The interface of the devices of this process: the part of a run that differs between devices that compute and
-// emulated ones. Lists, lanes, memory, intervals and the trace are the same for both. Letters stand for tasks: S
+// The interface of the devices of this process: the part of a run that differs between computing and emulated
+// devices. Lists, lanes, memory, intervals and the trace are the same for both. Letters stand for tasks: S
 // the sum of gradients over the holders of a stage, U the optimizer update.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace pw {
 
-// The addresses of the tensor and the gradient of each edge and micro-batch; null if the tensor has no bytes.
+// The addresses of the tensor and the gradient of each edge and micro-batch, or null if the tensor has no bytes.
 class EdgeBuffers {
 public:
     EdgeBuffers() = default;
@@ -29,7 +29,7 @@ public:
 
     void place(const Buffer& buffer, std::byte* address);  // landing and sent buffers
     std::byte* landed(bool forward, int edge, int microbatch) const { return landing_[forward][at(edge, microbatch)]; }
-    // Returns the address that the producing task writes: the sender's copy if there is one.
+    // Returns the address that the producing task writes: the sender's copy if it exists.
     std::byte* made(bool forward, int edge, int microbatch) const;
 
 private:
@@ -50,7 +50,7 @@ struct RunPlan {
     std::vector<Bytes> moved;  // by node: bytes that a transfer moves
     std::vector<Buffer> buffers;
     Packing packing;
-    EdgeBuffers tensors;              // every entry has one writer; it is read only in later phases
+    EdgeBuffers tensors;              // every entry has one writer, and is read only in later phases
     const Checkpoint* const resumed;  // null: the training begins at its first step
     Ranks& ranks;
     const RankMap map;
@@ -75,8 +75,8 @@ struct RunPlan {
     bool is_here(int device) const { return map.is_here(device); }
     std::int64_t samples_of(int update) const;
     bool trains() const;  // has updates
-    // Returns the number of updates that every stage has had when it begins a mini-batch of a step of this run, with
-    // those of the run that it resumes.
+    // Returns the number of updates that every stage has had when it begins a mini-batch of a step of this run,
+    // including the updates before the resumed checkpoint.
     std::int64_t updates_before(int step, int mini_batch = 0) const;
     int edge_of(const Task& transfer) const;
     // Return the index of the block that a micro-batch's gradients of a stage are added to, and the number of
@@ -92,14 +92,14 @@ private:
     std::vector<int> first_holders_;  // by stage
 };
 
-// One device. Its functions are called on its own thread, in this order.
+// A device. Its functions are called on its own thread, in this order.
 class Device {
 public:
     virtual ~Device() = default;
     virtual void prepare() = 0;                                        // on all devices before the memory is planned
     virtual std::unique_ptr<Memory> reserve(Bytes bytes) = 0;          // memory for all its buffers
     virtual void place(const Buffer& buffer, std::byte* address) = 0;  // not called for landing and sent buffers
-    virtual void begin() = 0;                                          // all memory is placed; writes initial values
+    virtual void begin() = 0;                                          // all memory is placed: writes initial values
     virtual void begin_step(int step) = 0;
     // Waits, before S and U, for the other devices of the task's barrier.
     virtual void wait_at_barrier(const Task& task, int node) = 0;
@@ -118,7 +118,7 @@ private:
     DeviceQueue no_queue_;
 };
 
-// The devices' part of a checkpoint: tensors by device, and those of other ranks as messages.
+// The devices' part of a checkpoint: tensors by device, and the tensors of other ranks as messages.
 struct DeviceStates {
     std::vector<std::vector<NamedTensor>> parameters, states;  // states of the optimizer
     Message message;                                           // from this rank to rank 0
@@ -136,30 +136,30 @@ public:
     // touched.
     virtual bool computes() const = 0;
     virtual bool uses_cores() const { return false; }  // whether run() computes on the core of the device's thread
-    virtual std::string machine() const = 0;           // the machine of this rank's devices; called after the set-up
-    virtual std::vector<GpuUse> gpus() const { return {}; }  // the current use of this rank's GPUs; `grown` is zero
+    virtual std::string machine() const = 0;           // the machine of this rank's devices, called after the set-up
+    virtual std::vector<GpuUse> gpus() const { return {}; }  // the current use of this rank's GPUs (`grown` is zero)
     virtual void begin_step(int /*step*/) {}                 // on the main thread, before the devices begin it
 
-    // For runs on several ranks: write the data that other ranks need from this one, and read the data of another
-    // one. The first pair is called once, when memory is placed, the second after every step.
+    // For runs on several ranks: write the data that other ranks need from this rank, and read the data of another
+    // rank. The first pair is called once, when memory is placed, the second after every step.
     virtual void write_addresses(Message&) const {}
     virtual void read_addresses(int /*rank*/, MessageReader&) {}
     virtual void write_step(Message&) const {}
     virtual void read_step(int /*rank*/, MessageReader&) {}
 
     // The loss and the norms of the last step, called on the main thread after it. The loss is the sum over the
-    // samples of a micro-batch; there is a norm per update.
+    // samples of a micro-batch. There is a norm per update.
     virtual double loss(int microbatch) const = 0;
     virtual std::vector<double> gradient_norms() const = 0;
     virtual void check_numbers(int /*step*/) const {}  // throws Error (RunFailed) when losses or norms are not finite
     virtual void stop() {}                             // after a failure, on any thread: ends the waits of the devices
     virtual void abort() {}    // when all threads have ended: cancels operations that wait for peers
-    virtual void explain() {}  // after abort(): throws an error with more detail than the failure, if there is one
+    virtual void explain() {}  // after abort(): throws an error with more detail than the failure, if it exists
 
     // The three steps that make a checkpoint of the devices. take_state() is called on the main thread between
     // steps: devices that have not kept their state keep it now. make_state(), on any thread, makes tensors of the
-    // kept state; until it returns no device keeps another one. save(), on any thread of rank 0, merges the states
-    // of all devices.
+    // kept state. Until it returns, no device keeps another state. save(), on any thread of rank 0, merges the
+    // states of all devices.
     virtual void take_state() {}
     virtual DeviceStates make_state() { return {}; }
     virtual void save(DeviceStates /*all*/, Checkpoint& /*checkpoint*/) const {}

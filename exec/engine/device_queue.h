@@ -17,7 +17,7 @@ public:
     virtual void all_queued() {}        // the whole list of this step is enqueued
     virtual void wait(int /*node*/) {}  // until the node is done
     virtual void all_done() {}          // every node has been waited for
-    // Returns when a node ran; called after wait(). `by_host` is when the host called it, or moved its message.
+    // Returns when a node ran. Called after wait(). `by_host` is when the host called it, or moved its message.
     virtual Interval interval(int /*node*/, Interval by_host) { return by_host; }
 };
 

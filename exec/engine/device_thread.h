@@ -51,10 +51,10 @@ private:
     std::vector<std::vector<int>> first_uses_, last_uses_;  // [position] -> buffers
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
-    std::vector<int> sample_of_;  // [position] of this step; -1 where nothing changed
+    std::vector<int> sample_of_;  // [position] of this step, -1 where nothing changed
     int step_ = 0;
     CoreClock core_clock_;
-    Ns last_task_ = 0;              // how long the last one took
+    Ns last_task_ = 0;              // how long the last task took
     Ns reached_ = 0, clocked_ = 0;  // ends of the last task and of the last that was clocked
 };
 

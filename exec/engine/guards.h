@@ -24,7 +24,7 @@ public:
 
     // Called when a task is done and its memory is not yet reused. Throws Error (RunFailed) that names the task if
     // bytes around a buffer have changed since the previous task. Frees the workspace and the buffers that end at
-    // this position, but not those that end with the list: a message may still read them.
+    // this position, but not the buffers that end with the list: a message may still read them.
     void after(int position) const;
     void end_step() const;  // called when all messages have been sent
 

@@ -122,7 +122,7 @@ bool can_pin_this_thread(const std::vector<int>& cores) {
     return sched_setaffinity(0, sizeof now, &now) == 0;
 }
 
-// A kernel has one clock per boot; a container may have another origin of it.
+// A kernel has one clock per boot, but a container may have another origin of it.
 std::string clock_name() {
     std::string boot;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -136,7 +136,7 @@ void keep_freed_memory() {
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-// The sum over all mappings is exact; the counters of /proc/self/statm are updated per thread with a delay.
+// The sum over all mappings is exact. The counters of /proc/self/statm are updated per thread with a delay.
 Bytes resident_memory() {
     std::ifstream file("/proc/self/smaps_rollup");
     for (std::string word; file >> word;)

@@ -12,12 +12,12 @@ namespace pw {
 
 namespace {
 
-// For how long a thread spins before it sleeps. Spinning takes no time from others if devices own their cores, and
-// a core that has slept is slow at first: naive pipelining ran 5 to 9 % slower with sleeping threads on a virtual
+// For how long a thread spins before it sleeps. Spinning takes no time from other threads if devices own their cores.
+// A core that has slept is slow at first: naive pipelining ran 5 to 9 % slower with sleeping threads on a virtual
 // machine.
 constexpr Ns kSpin = 500'000'000;
 
-constexpr Ns kBetweenPolls = 20'000;  // of a waiting device; a poll takes about 15 us
+constexpr Ns kBetweenPolls = 20'000;  // of a waiting device (a poll takes about 15 us)
 
 std::vector<char> devices_here(const RankMap& map, std::size_t devices) {
     std::vector<char> here(map.size() == 1 ? 0 : devices);
@@ -26,7 +26,7 @@ std::vector<char> devices_here(const RankMap& map, std::size_t devices) {
     return here;
 }
 
-// Removes the first node and returns it; the list keeps its memory.
+// Removes the first node and returns it. The list keeps its memory.
 int take_first(std::vector<int>& nodes) {
     const int first = nodes.front();
     nodes.erase(nodes.begin());
@@ -153,7 +153,7 @@ void Mailbox::fail_waiting(int node, Ns start) const {
               graph_.device_of(other), print(graph_.task(node)), waited);
 }
 
-// Completes messages that have arrived, and starts those that the lanes allow.
+// Completes messages that have arrived, and starts messages that the lanes allow.
 void Mailbox::advance(Lock& lock) {
     for (;;)
         if (!lanes_.awaited.empty())
@@ -166,8 +166,8 @@ void Mailbox::advance(Lock& lock) {
             return;
 }
 
-// Removes and returns the first transfer on whose lane no message is being copied; -1 if there is none. The copying
-// thread takes the others when it has finished.
+// Removes and returns the first transfer on whose lane no message is being copied, or returns -1 if there is none.
+// The copying thread takes the remaining transfers when it has finished.
 int Mailbox::take_idle(std::vector<int>& nodes) {
     const auto idle = std::find_if(nodes.begin(), nodes.end(), [&](int node) { return copying_[lane_of(node)] == 0; });
     if (idle == nodes.end())

@@ -29,16 +29,16 @@ public:
         std::vector<char> by_rendezvous;     // sends_by_rendezvous()
         bool spin = false;                   // threads spin while they wait: devices own their cores
         LinkTimes link;                      // if it takes time, messages inside the process use emulated links
-        RankMessages across;                 // with several ranks; then there is a payload
+        RankMessages across;                 // with several ranks (then there is a payload)
         Payload* payload = nullptr;          // null if tensors are written where they are read
-        ProgressMonitor* monitor = nullptr;  // checks for silent devices; the timeout is then unused
+        ProgressMonitor* monitor = nullptr;  // checks for silent devices (the timeout is then unused)
     };
     using Lock = Mover::Lock;
 
     Mailbox(const PlanGraph& graph, Options options);
     ~Mailbox();
 
-    // Resets the transfers for the next step; no device may be inside one.
+    // Resets the transfers for the next step. No device may be inside a transfer.
     void begin_step();
     // To be called when the device has the memory of a position of its list.
     void reach(int device, int position);
@@ -49,7 +49,7 @@ public:
     // Waits until a SEND has left or a RECV is complete. Throws Error (PeerSilent) that names both ends after the
     // timeout, and Error (RunFailed) when another device has failed.
     void wait(int node);
-    // Returns when a transfer ran, from its start to its end; called after wait().
+    // Returns when a transfer ran, from its start to its end. Called after wait().
     Interval interval(int node) const { return interval_[node]; }
     void abort();
     // While `sleeps` is true no wait spins, whatever the options are, so that other threads can use the cores. May be
@@ -57,7 +57,7 @@ public:
     void let_sleep(bool sleeps) { sleeps_ = sleeps; }
 
     // The following are for movers, with the mutex locked. A mover calls end() when the SEND has left, or the
-    // message of the RECV has arrived; end() may unlock while the payload is copied. advance() then starts the
+    // message of the RECV has arrived. end() may unlock while the payload is copied. advance() then starts the
     // messages that the lanes allow.
     Mutex& mutex() { return mutex_; }
     void begin(int node) { interval_[node].start = clock_now(); }
@@ -96,7 +96,7 @@ private:
     mutable Mutex mutex_;  // protects everything below
     Lanes lanes_;
     std::vector<char> copying_;                      // by lane: a message is being copied, with the mutex unlocked
-    std::unique_ptr<Mover> inside_, between_ranks_;  // their threads use all of the above; the second may be null
+    std::unique_ptr<Mover> inside_, between_ranks_;  // their threads use all of the above (the second may be null)
 };
 
 }  // namespace pw

@@ -29,20 +29,20 @@ public:
 };
 
 // A mover carries the messages that the lanes of a mailbox have started. The mailbox holds its lock during every
-// call; movers may release the lock while they copy.
+// call. Movers may release the lock while they copy.
 class Mover {
 public:
     using Lock = Condition::Lock;
 
     virtual ~Mover() = default;
     virtual void begin_step() {}
-    // Starts a message: the SEND of a message inside the process, or the local end of one between ranks. The mover
-    // calls Mailbox::end() when it has ended.
+    // Starts a message: the SEND of a message inside the process, or the local end of a message between ranks. The
+    // mover calls Mailbox::end() when the message has ended.
     virtual void start(int transfer, Lock& lock) = 0;
     // Called when the device has the memory of a position of its list.
     virtual void reach(int /*device*/, int /*position*/, Lock& /*lock*/) {}
     // Returns whether messages make progress only during calls of poll(). Threads that wait in the mailbox then
-    // call it; it returns whether a message has ended, and throws the failure of the mover's own thread.
+    // call poll(), which returns whether a message has ended, and throws the failure of the mover's own thread.
     virtual bool is_polled() const { return false; }
     virtual bool poll(Lock& /*lock*/) { return false; }
 };

@@ -24,7 +24,7 @@ public:
     void abort();
 
 private:
-    bool is_last(int phase, std::int64_t& round);  // the last thread releases the others
+    bool is_last(int phase, std::int64_t& round);  // the last thread releases the waiting threads
 
     const int threads_;
     int waiting_ = 0;
@@ -44,7 +44,7 @@ void PhaseBarrier::arrive(int phase, Ns slice, Poll poll) {
     Ns before = clock_now();
     while (!changed_.wait_for(lock, slice, [&] { return aborted_ || round_ != round; })) {
         const Ns now = clock_now();
-        lock.unlock();  // others may arrive meanwhile
+        lock.unlock();  // threads may arrive meanwhile
         poll(now - std::exchange(before, now));
         lock.lock();
     }

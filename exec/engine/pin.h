@@ -7,10 +7,10 @@
 
 namespace pw {
 
-// The cores of every device, `threads` each, among those that this process may use; different physical cores first.
+// The cores of every device, `threads` each, among the cores of this process, different physical cores first.
 // If there are not enough, devices share cores and `shared` is true.
 struct CorePlan {
-    std::vector<std::vector<int>> cores;  // [device]; logical numbers of the system
+    std::vector<std::vector<int>> cores;  // [device], logical numbers of the system
     bool shared = false;
 };
 // `nodes` has for every device the NUMA node of its cores, as far as the node has enough. Beyond the end of the

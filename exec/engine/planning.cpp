@@ -13,7 +13,7 @@ namespace pw {
 
 namespace {
 
-// By node; empty if no durations of tasks have been measured.
+// By node, empty if no durations of tasks have been measured.
 std::vector<Ns> predicted_durations(const Job& job, const PlanGraph& graph) {
     const bool known = is_emulated(job.setup) || !job.setup.cluster.profile.empty();
     return known && !job.costs.stage.empty() ? durations_of(job.plan, graph, job.costs, job.versions)

@@ -1,5 +1,5 @@
 // The progress monitor records what every device of a run is doing. It distinguishes a device with a long task from
-// a silent one.
+// a silent device.
 #pragma once
 
 #include "exec/ranks/ranks.h"
@@ -29,14 +29,14 @@ public:
         seen_.resize(static_cast<std::size_t>(devices));
     }
 
-    // The thread of a device calls these. Each sets the device's state from now on; between steps it is away.
+    // The thread of a device calls these. Each sets the device's state from now on. Between steps the device is away.
     void set_working(int device, int node) { set(device, Doing::Working, node); }
     void set_waiting(int device, int node) { set(device, Doing::Waiting, node); }
     void set_idle(int device) { set(device, Doing::Idle, -1); }
     void finish_task(int device, int node, Ns took);  // afterwards the device is idle
     void set_away(int device) { set(device, Doing::Away, -1); }
 
-    // One thread calls this at intervals; `passed` is the time since the last call. At most two intervals count per
+    // One thread calls this at intervals. `passed` is the time since the last call. At most two intervals count per
     // call, since the process may have been stopped in between. Throws Error (PeerSilent) that names the silent
     // device.
     void check(const Limits& limits, Ns passed);
@@ -53,7 +53,7 @@ public:
 
 private:
     enum class Doing { Away, Idle, Working, Waiting };
-    static constexpr int kKept = 8, kShown = 6;  // tasks; the oldest may be written while another thread reads
+    static constexpr int kKept = 8, kShown = 6;  // tasks (the oldest may be written while another thread reads)
     struct Done {
         std::atomic<int> node{-1};
         std::atomic<Ns> took{0};
@@ -87,7 +87,7 @@ private:
     Ns no_work_ = 0;
 };
 
-// The device counts as waiting at the node during the lifetime of the object; afterwards it has its earlier state
+// The device counts as waiting at the node during the lifetime of the object. Afterwards it has its earlier state
 // again. Without a monitor the object has no effect.
 class WaitingAt {
 public:

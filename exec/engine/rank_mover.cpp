@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kBetweenPolls = 2'000'000;  // of the thread; a poll takes about 15 us
+constexpr Ns kBetweenPolls = 2'000'000;  // of the thread (a poll takes about 15 us)
 
 }  // namespace
 

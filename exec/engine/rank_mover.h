@@ -12,12 +12,12 @@ namespace pw {
 
 class Mailbox;
 
-// The messages between ranks; there are none if the map has one rank.
+// The messages between ranks. There are none if the map has one rank.
 struct RankMessages {
     Ranks* ranks = nullptr;
     RankMap map;
-    std::vector<int> tag;            // by node, for transfers; equal at both ends; empty if there is a carrier
-    std::vector<int> lands_from;     // by node, for RECVs: the position from which the device has the memory for them
+    std::vector<int> tag;            // by node, for transfers, equal at both ends (empty if there is a carrier)
+    std::vector<int> lands_from;     // by node, for RECVs: the position from which the device has their memory
     RankCarrier* carrier = nullptr;  // null: the ranks carry the messages
 };
 

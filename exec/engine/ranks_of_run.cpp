@@ -16,7 +16,7 @@ namespace pw {
 
 namespace {
 
-// The first line in which two effective configs differ; paths are ignored, since they may differ between hosts.
+// The first line in which two effective configs differ. Paths are ignored, since they may differ between hosts.
 std::string first_difference(const std::string& one, const std::string& other) {
     const auto line_of = [](std::string_view& text) {
         const std::string_view line = text.substr(0, text.find('\n'));

@@ -1,4 +1,4 @@
-// Runs a job with one thread per device, in one process or as one of several ranks: sets up the devices, runs the
+// Runs a job with a thread per device, in a single process or as one of several ranks: sets up the devices, runs the
 // steps and gathers the results.
 #include "exec/engine/checkpoints_of_run.h"
 #include "exec/engine/device_thread.h"
@@ -37,11 +37,11 @@ namespace {
 
 // The points at which the main thread and the threads of all devices wait for each other, and what holds there.
 enum class Phase {
-    Prepared,    // the sizes of all stages are known; no memory is reserved
+    Prepared,    // the sizes of all stages are known, and no memory is reserved
     Planned,     // buffers and transfers are planned, and the mailbox exists
     Placed,      // every device has its memory, with initial values
-    StepBegins,  // mailbox and devices are set for the step; none of its tasks has begun
-    StepEnds,    // all tasks of the step are done; devices do nothing until the next step begins
+    StepBegins,  // mailbox and devices are set for the step, and none of its tasks has begun
+    StepEnds,    // all tasks of the step are done, and devices do nothing until the next step begins
 };
 
 // The events of a device in a step, in list order.
@@ -184,7 +184,7 @@ private:
                        [this, self = shared_from_this(), number] { failure_.guard([&] { device_thread(number); }); });
     }
 
-    // Returns whether all threads have ended; if a device is silent, it waits for them only a little longer.
+    // Returns whether all threads have ended. If a device is silent, it waits for the threads only a little longer.
     bool end_threads() {
         Ns waited = 0;
         return threads_.join(monitor_.interval(), [&] {
@@ -280,7 +280,7 @@ private:
     }
 
     void take_checkpoint(int step) {
-        monitor_.together([&] { checkpoints_.complete(); });  // the previous one
+        monitor_.together([&] { checkpoints_.complete(); });  // the previous checkpoint
         checkpoints_.take(step);
     }
 
@@ -351,11 +351,11 @@ private:
     const CorePlan cores_;
     const StolenTime stolen_;
     PhaseBarrier phases_;
-    std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device; null for devices of other ranks
+    std::vector<std::unique_ptr<DeviceThread>> devices_;  // by device (null for devices of other ranks)
     Gathering gathered_;
     Mutex mailbox_mutex_;
     std::unique_ptr<Mailbox> mailbox_;  // its thread ends before the devices' memory is freed
-    StepRecord step_;                   // of the current step; every device has its own rows
+    StepRecord step_;                   // of the current step (every device has its own rows)
     StepLog log_;
     std::vector<double> losses_, norms_;  // by update
     std::optional<Bytes> resident_growth_;
@@ -389,7 +389,7 @@ RunResult run(const Job& job, const RunOptions& options) {
     try {
         return rank_run->run();
     } catch (...) {
-        ranks->keep(rank_run);  // other ranks may still read its memory
+        ranks->keep(rank_run);  // remote ranks may still read its memory
         throw;
     }
 }

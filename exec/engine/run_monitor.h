@@ -18,7 +18,7 @@ public:
     bool has_limits() const { return !limits_.task.empty(); }
     void begin_steps() { steps_begun_ = true; }
 
-    // Checks the devices; `passed` is the time since the last call. Throws Error (PeerSilent).
+    // Checks the devices. `passed` is the time since the last call. Throws Error (PeerSilent).
     void check_devices(Ns passed);
     bool is_silent() const { return is_silent_; }  // whether a device is
 

@@ -18,7 +18,7 @@ public:
     // Starts a thread, which destroys `act` when it ends. If the thread may be detached, `act` must keep this object
     // alive.
     void start(const std::string& name, std::function<void()> act);
-    // Waits until all threads have ended. Calls `gives_up` about every `slice`; if it returns true, the threads are
+    // Waits until all threads have ended. Calls `gives_up` about every `slice`. If it returns true, the threads are
     // detached. Returns whether all have ended.
     bool join(Ns slice, const std::function<bool()>& gives_up);
 

@@ -20,7 +20,7 @@ public:
     bool carry(int send) const { return !demands_.empty() && !demands_[static_cast<std::size_t>(send)].takes.empty(); }
     // Starts a message that takes the time `alone` if no other message shares its links.
     void start(int send, Ns alone, Ns now);
-    // Returns which message leaves next, and when, unless another one starts earlier.
+    // Returns which message leaves next, and when, unless another message starts earlier.
     struct Leaving {
         int send;
         Ns time;

@@ -1,5 +1,5 @@
-// The log of the records of a run's steps: all of them for a trace, or only those that the report of the median
-// step needs.
+// The log of the records of a run's steps: all of them for a trace, or only the records that the report of the
+// median step needs.
 #pragma once
 
 #include "schedules/trace/trace.h"
@@ -28,7 +28,7 @@ public:
     std::size_t kept_events() const;
 
     // Writes all steps of a whole log, with times from the first start. Otherwise it writes a step of the lower
-    // median, without the first step if there are others, or the kept step that is nearest to it.
+    // median, without the first step if there are more steps, or the kept step that is nearest to it.
     void write(Trace& trace) const;
     bool has_median() const;  // whether the median step is still kept
 

@@ -17,7 +17,7 @@ class Mailbox;
 // An emulated link: a message leaves `occupation` after its start, or later if it shares the link, and arrives
 // `latency` after that.
 struct LinkTimes {
-    std::vector<Ns> occupation, latency;  // by node, for SENDs; empty if no link is emulated
+    std::vector<Ns> occupation, latency;  // by node, for SENDs (empty if no link is emulated)
     SharedLinks shared;
 
     bool take_time() const;

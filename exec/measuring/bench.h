@@ -1,4 +1,4 @@
-// The bench of a profile: the whole model as one stage on one device, with memory for some micro-batches in flight.
+// The bench of a profile: the whole model as a stage on a single device, with memory for some micro-batches in flight.
 #pragma once
 
 #include "exec/kernels.h"
@@ -19,7 +19,7 @@ namespace pw {
 // All functions are called on the device's own thread.
 class Bench {
 public:
-    // Runs one mini-batch.
+    // Runs a mini-batch.
     Bench(const Setup& setup, const Model& model, const Dataset& data, const Kernels& kernels, int samples,
           int in_flight);
 
@@ -57,7 +57,7 @@ private:
     Sample* batch_samples_ = nullptr;  // [micro-batch][sample]
     std::vector<Places> places_;
     std::vector<std::pair<Mark, Mark>> loads_;   // of the data of micro-batches
-    std::vector<std::pair<Mark, Mark>> passes_;  // of those that are not watched
+    std::vector<std::pair<Mark, Mark>> passes_;  // of the passes that are not watched
     std::unique_ptr<RepeatedCalls> watched_;     // a mini-batch with marks between its calls
     std::unique_ptr<RepeatedCalls> unwatched_;   // null on the host
     Measured dispatch_;

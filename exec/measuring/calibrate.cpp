@@ -45,8 +45,8 @@ double mean_of(const Observations& samples, double Observation::*part) {
 }
 
 // The additional time of a task while its neighbours compute: the slope of straight lines through the times over
-// the load. There is one line for tasks that add their gradients to others, and one for tasks that write the first
-// gradients, if there are any.
+// the load. There is a line for tasks that add to gradients, and a line for tasks that write the first gradients,
+// if there are any.
 double slope_of(const Observations& later, const Observations& first) {
     double together = 0, variance = 0, time = 0;
     for (const Observations* samples : {&later, &first}) {
@@ -69,7 +69,7 @@ double alone_of(const Observations& samples, double slope) {
     return mean_of(samples, &Observation::time) - slope * mean_of(samples, &Observation::load);
 }
 
-// One step of a probe: the events of every node.
+// A step of a probe: the events of every node.
 class Step {
 public:
     Step(const Plan& plan, const Trace& trace, int step) {
@@ -132,7 +132,7 @@ public:
     }
 
     Calibration calibration() {
-        later_.merge(predicting_);  // kinds without other times
+        later_.merge(predicting_);  // kinds without further times
         Calibration calibration{job_.costs, {}};
         Costs& costs = calibration.costs;
         ClusterEdit(costs)->kind.clear();
@@ -175,7 +175,7 @@ private:
         return is_compute(task.op) && plan.shape.is_in_last_of_mini_batch(task.microbatch) && !job_.costs.last.empty();
     }
 
-    // A prediction must not mix calibrated and other times.
+    // A prediction must not mix calibrated and uncalibrated times.
     void require_all_kinds() const {
         for (const std::vector<Task>& order : job_.plan.order)
             for (const Task& task : order)
@@ -202,7 +202,7 @@ private:
             const bool first = makes_weight_gradient(task.op) && !std::exchange(has_gradients, true);
             if (task.op == Op::Update)
                 has_gradients = false;
-            // An asynchronous plan is one step: its first tasks find cold caches and pages, as a turn's first step
+            // An asynchronous plan is a single step: its first tasks find cold caches and pages, as a turn's first step
             // does.
             if (plan.asynchronous && warm.emplace(event.device, task.stage, task.op).second)
                 continue;
@@ -243,7 +243,7 @@ private:
         }
     }
 
-    // Returns the earliest time at which all inputs from other devices can have arrived; -1 if there are none.
+    // Returns the earliest time at which all inputs from other devices can have arrived, or -1 if there are none.
     Ns arrival(const std::vector<const TraceEvent*>& events, const PlanGraph& graph, const Traffic& traffic,
                int node) const {
         Ns last = -1;
@@ -302,7 +302,7 @@ private:
     const Job& job_;
     const bool messages_are_timed_;               // on ranks, or on shared links: messages take their measured times
     std::map<Kind, Observations> later_, first_;  // first_: gradients that are written, not added
-    std::map<Kind, Observations> predicting_;     // with predicted weights, whose time is added to that of other tasks
+    std::map<Kind, Observations> predicting_;     // with predicted weights: the prediction adds to the time
     std::vector<double> own_gaps_, far_gaps_;
 };
 

@@ -7,11 +7,11 @@
 
 namespace pw {
 
-// An asynchronous plan, which is a single step, runs completely in the middle one of this many turns.
+// An asynchronous plan, which is a single step, runs completely in the middle turn of this many turns.
 inline constexpr int kTurnsOfARun = 8;
 
 struct InterleavedRun {
-    // One result, whose trace has no first steps of turns; for an asynchronous job one per run.
+    // A single result, whose trace has no first steps of turns. An asynchronous job has a result per run.
     std::vector<RunResult> runs;
     Calibration calibration;
     int turns = 0;
@@ -22,7 +22,7 @@ struct InterleavedRun {
 // devices' threads. Probes have whole micro-batches, so that plans of slices have none.
 bool can_interleave(const Job& job);
 
-// Runs the job in `turns` turns, or in fewer so that each has at least two steps. All ranks call it together; only
+// Runs the job in `turns` turns, or in fewer so that each has at least two steps. All ranks call it together. Only
 // rank 0 gets traces and a calibration. After options.should_stop has returned true, the job and its probes end after
 // their next step. Throws Error (RunFailed) if they have then run too few steps to calibrate.
 InterleavedRun run_interleaved(const Job& job, int turns, const RunOptions& options);

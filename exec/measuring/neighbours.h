@@ -1,4 +1,4 @@
-// Devices that compute while another one is timed, so that the load of caches and memory is that of a run.
+// Devices that compute while another device is timed, so that caches and memory have the load of a run.
 #pragma once
 
 #include "exec/engine/pin.h"

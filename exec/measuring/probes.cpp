@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostAtOnce = 8;
 constexpr int kMostMicroBatches = 16;
 constexpr int kTried = 4;                      // numbers of micro-batches to try, per device
-constexpr int kStepsAlone = 2;                 // per turn; the first of them is left out
+constexpr int kStepsAlone = 2;                 // per turn (the first step is left out)
 constexpr int kFewestNear = 2, kMostNear = 3;  // steps per turn
 
 // The operations that the plan runs on each stage.
@@ -67,9 +67,9 @@ void add_weights(const Operations& operations, const Holding& own, int microbatc
             order.push_back({Op::BackwardWeight, stage, microbatch});
 }
 
-// No task waits for W. The devices of the first stage run it at once, while the others wait for the next
-// micro-batch. The others run it later, while the devices of the first stage wait for the gradient of the next
-// micro-batch.
+// No task waits for W. The devices of the first stage run it at once, while the devices of the later stages wait for
+// the next micro-batch. The later stages run it later, while the devices of the first stage wait for the gradient of
+// the next micro-batch.
 Tasks one_by_one(const Holding& own, const Operations& operations) {
     const bool first = own.stages.front() == 0;
     Tasks order;
@@ -92,7 +92,7 @@ Tasks one_by_one(const Holding& own, const Operations& operations) {
     return order;
 }
 
-// Groups of micro-batches, one after the other: stage after stage runs all forwards of a group, then all backwards.
+// Groups of micro-batches, in sequence: stage after stage runs all forwards of a group, then all backwards.
 // Each W comes after them, as in schedules that split the backward.
 Tasks group_by_group(const Holding& own, const Operations& operations, int group) {
     Tasks order;
@@ -218,16 +218,16 @@ Work work_of(const Job& job) {
 // A lower bound, since devices also wait.
 Ns time_of_run(const Job& job) { return steps_of(job) * work_of(job).longest; }
 
-// The time of all turns. The pipeline of an asynchronous plan is filled and drained in every turn, that of a
-// synchronous plan in every step.
+// The time of all turns. The pipeline of an asynchronous plan is filled and drained in every turn, the pipeline
+// of a synchronous plan in every step.
 Ns time_of_near(const Job& near, int turns) {
     const Work work = work_of(near);
     return near.plan.asynchronous ? turns * (work.longest + work.all / near.plan.shape.microbatches)
                                   : steps_of(near) * work.longest;
 }
 
-// The number of micro-batches of `alone`: about that of the plan, since the first tasks of a step find caches that
-// the updates have filled; fewer if the probe would take longer than the run.
+// The number of micro-batches of `alone`: about the number of the plan, since the first tasks of a step find caches
+// that the updates have filled. It is smaller if the probe would take longer than the run.
 int microbatches_alone(const Job& job, int turns) {
     const int usual = std::min(job.setup.pipeline.micro_batches, kMostMicroBatches), unit = even_share(job.plan.shape);
     const Ns each = std::max<Ns>(1, work_of(job).all / job.plan.shape.microbatches);

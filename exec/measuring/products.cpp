@@ -25,7 +25,8 @@ namespace pw {
 
 namespace {
 
-// A profile has four turns of as many calls. The first round here is short: it shows how many the others can have.
+// A profile has four turns of as many calls. The first round here is short: it shows how many calls the later rounds
+// can have.
 constexpr int kRounds = 4, kLeastInRound = 2, kMostInRound = 10;
 constexpr std::int64_t kLeastRows = 64;
 constexpr std::int64_t kLadder[] = {256, 1024, 4096};
@@ -118,7 +119,7 @@ public:
     LinearBench(const LinearBench&) = delete;
     LinearBench& operator=(const LinearBench&) = delete;
 
-    // Runs the passes one after the other, `calls` times, and returns the time of all.
+    // Runs the passes in sequence, `calls` times, and returns the time of all.
     Ns run(int calls) {
         const Ns begin = clock_now();
         std::vector<std::pair<Mark, Mark>> marks;
@@ -174,8 +175,8 @@ class ProductMeasurement {
 public:
     ProductMeasurement(const Kernels& kernels, Ns time) : kernels_(kernels), end_(clock_now() + time) {}
 
-    // Measures a layer, with fewer rows if all of them take too long or too much memory. `left` layers share the rest
-    // of the time, this one included.
+    // Measures a layer, with fewer rows if all of them take too long or too much memory. `left` layers, including this
+    // layer, share the rest of the time.
     void add(const WantedLayer& layer, int left) {
         const Ns end = clock_now() + std::max<Ns>(0, end_ - clock_now()) / left;
         WantedLayer chosen = layer;
@@ -204,7 +205,7 @@ public:
     }
 
 private:
-    // Returns why a layer is not measured with these rows; empty if it can be. Reserves its memory.
+    // Returns why a layer is not measured with these rows, empty if it can be. Reserves its memory.
     std::string reason_against(const WantedLayer& layer, Ns end) {
         bench_.reset();
         try {
@@ -223,7 +224,7 @@ private:
         }
     }
 
-    // Before anything is measured, the rate is that of a few rows.
+    // Before anything is measured, the rate is the rate of a few rows.
     void estimate(const WantedLayer& layer) {
         WantedLayer few = layer;
         few.shape.rows = std::min(few.shape.rows, kLeastRows);

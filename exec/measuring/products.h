@@ -18,7 +18,7 @@ struct MeasuredProducts {
     double cpu_share = 1;              // of the cores, on backends that compute on them
 };
 
-// Measures products on one device of `run.backend`, in `training.precision`. If none are wanted, those of layers whose
+// Measures products on one device of `run.backend`, in `training.precision`. If none are wanted, measures layers whose
 // rows, inputs and outputs are 256, 1024 and 4096 (on GPUs 1024, 4096 and 16384). Each has a warm-up and 8 to 32 calls,
 // of which the median counts. A layer that would take longer than its share of the time has half of its rows, a quarter
 // and so on. Throws Error as measure_profile() does.

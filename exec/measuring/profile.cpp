@@ -1,4 +1,4 @@
-// The profile: runs the whole model as one stage on one device and times every kernel call in its pass, so that the
+// The profile: runs the whole model as a stage on a single device and times every kernel call in its pass, so that the
 // caches are as warm or cold as in a run.
 #include "exec/measuring/profile.h"
 #include "exec/backends.h"
@@ -31,7 +31,7 @@ namespace {
 // Mini-batches are timed alternately alone and in parallel with computing neighbours, so that the machine's speed
 // is the same for both.
 constexpr int kTurns = 4;
-constexpr int kInFlight = 3;  // micro-batches; with one, its activations could still be in the cache
+constexpr int kInFlight = 3;  // micro-batches (activations of a single micro-batch could still be in the cache)
 
 Profile described(const Setup& setup, const Model& model, const TransferCost& transfer, const Kernels& kernels) {
     Profile profile;
@@ -53,7 +53,7 @@ Profile described(const Setup& setup, const Model& model, const TransferCost& tr
     return profile;
 }
 
-// The whole model on one device, through the engine, for about a second.
+// The whole model on a single device, through the engine, for about a second.
 Job job_of_one_device(Setup setup, const Model& model, const Profile& profile, int samples) {
     constexpr int kInStep = 2, kMostSteps = 20;
     constexpr double kSecond = 1e9;
@@ -91,9 +91,8 @@ Measured measure_dispatch(const Setup& setup, const Model& model, const Profile&
     return median_of(std::move(gaps));
 }
 
-// Returns the cores of the devices that are measured in parallel: those of the first device's host, the first
-// device first. If devices are on several ranks, all ranks call it together; rank 0 gets the cores, the others
-// nothing.
+// Returns the cores of the devices that are measured in parallel: the devices of the first device's host, the first
+// device first. If devices are on several ranks, all ranks call it together, and only rank 0 gets the cores.
 CorePlan cores_to_measure_on(const Setup& setup) {
     const std::vector<DeviceConfig>& all = setup.cluster.devices;
     const int devices = std::max(1, static_cast<int>(all.size()));
@@ -105,7 +104,7 @@ CorePlan cores_to_measure_on(const Setup& setup) {
                       nodes);
 }
 
-// Returns the reason why layers cannot be timed in parallel with neighbours; empty if they can. Each neighbour
+// Returns the reason why layers cannot be timed in parallel with neighbours, empty if they can. Each neighbour
 // holds the whole model, and a system that has overcommitted its memory kills the process.
 std::string reason_against_neighbours(const Bench& bench, const CorePlan& cores) {
     const auto neighbours = static_cast<Bytes>(cores.cores.size()) - 1;
@@ -139,7 +138,7 @@ Profile measure(const Setup& setup, const Model& model, const std::vector<int>& 
     };
     measure_reference_work();
     const bool has_neighbours = devices > 1 && kernels->has_neighbours();
-    std::string why_alone;  // why no size is timed in parallel with neighbours; empty if there is no reason
+    std::string why_alone;  // why no size is timed in parallel with neighbours (empty if there is no reason)
     for (std::size_t size = 0; size < samples.size(); ++size) {
         Bench bench(setup, model, data, *kernels, samples[size], kInFlight);
         if (has_neighbours && kernels->on_host() && why_alone.empty())
@@ -168,7 +167,7 @@ Profile measure(const Setup& setup, const Model& model, const std::vector<int>& 
     if (!why_alone.empty()) {
         profile.notes.push_back("layers were timed on one device alone, not in parallel with the others: " + why_alone);
         for (LayerProfile& layer : profile.layers)
-            layer.busy.clear();  // no size has busy times if one size has none
+            layer.busy.clear();  // no size has busy times if any size has none
     }
     if (kernels->on_host())
         profile.dispatch = measure_dispatch(setup, model, profile, samples.front());

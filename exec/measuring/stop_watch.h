@@ -9,30 +9,30 @@
 
 namespace pw {
 
-Measured median_of(std::vector<Ns> values);  // with the spread; both 0 if there are no values
+Measured median_of(std::vector<Ns> values);  // with the spread (both 0 if there are no values)
 
 // Returns the time between two marks with nothing between them, on a device that is busy with earlier calls. It is in
-// every time on a device with a queue; on the host a mark only reads the clock, and it is 0. `as_one`: of marks among
-// calls that are launched as one.
+// every time on a device with a queue. On the host a mark only reads the clock, and it is 0. `as_one`: of marks among
+// calls that are launched together.
 Measured cost_of_marks(const Kernels& kernels, bool as_one = false);
 
 // Returns a time between two marks without what the marks cost, but at least a tenth of it: work takes some time.
 constexpr Ns without_marks(Ns time, Ns marks) { return std::max(time - marks, (time + 9) / 10); }
 
-// The times of layers in one setting: alone, or in parallel with computing neighbours. Passes that add gradients to
-// others are kept separate from those that write them.
+// The times of layers in one setting: alone, or in parallel with computing neighbours. Passes that add to gradients
+// are kept separate from passes that write them.
 class PassTimes {
 public:
     explicit PassTimes(std::size_t layers) : layers_(layers) {}
 
-    // `time` is 0 only of a call that does no work. kAllLayers: an update of all layers in one call.
+    // `time` is 0 only for a call that does no work. kAllLayers: an update of all layers in one call.
     void add(int layer, Pass pass, bool accumulate, Ns time);
     void add_data(Ns time) { data_.push_back(time); }  // the loading of a micro-batch
-    // A call that works took this much longer, on average over a mini-batch, than in one without marks between calls.
+    // A call that works took this much longer, on average over a mini-batch, than without marks between calls.
     void add_excess(Ns per_call) { excess_.push_back(per_call); }
 
     // Returns the times of all layers. `accumulate` is a small difference of noisy times: no layer's is below 0, and
-    // together they are the difference of all layers, which the noise of one layer does not lengthen.
+    // together they are the difference of all layers, which the noise of a layer does not lengthen.
     std::vector<LayerTimes> all_times() const;
     // If all layers are updated in one call, a layer has the `share` of its parameters.
     Measured update(int layer, double share) const;
@@ -49,7 +49,7 @@ private:
 };
 
 // Times the calls of a device's kernels. On the host, where a call's work is done when it returns, the time between
-// two calls counts for the second one, since a stage takes this time, too.
+// two calls counts for the second call, since a stage takes this time, too.
 class StopWatch : public PassObserver {
 public:
     StopWatch(const Kernels& kernels, const LayerGraph& layers);
@@ -72,7 +72,7 @@ public:
         int number = 0;
     };
     Calls collect(PassTimes& into) const;
-    // Returns the time without that of the marks themselves.
+    // Returns the time without the cost of the marks themselves.
     Ns time_between(Mark from, Mark to) const;
     void set_cost_of_marks(Measured cost) { cost_of_marks_ = cost; }
 

@@ -82,8 +82,8 @@ Plan two_holders() {
     return plan;
 }
 
-// Two devices do the work of an S: each adds one half of both blocks, and copies the other half; they wait for each
-// other after each of the two steps.
+// Two devices do the work of an S: each adds one half of both blocks, and copies the other half. Both
+// synchronise after each of the two steps.
 class Sums {
 public:
     Sums(const Setup& setup, const CorePlan& cores) : setup_(setup), cores_(cores) {}
@@ -122,7 +122,7 @@ private:
                 barriers_.arrive(node);
                 const Ns start = clock_now();
                 sum(device, node, bytes, *kernels);
-                if (repeat > 0)  // the first one includes page faults
+                if (repeat > 0)  // the first time includes page faults
                     times.push_back(clock_now() - start);
             }
             medians.push_back(upper_median(std::move(times)));

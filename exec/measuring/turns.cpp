@@ -12,7 +12,7 @@ namespace {
 
 int turn_of(int step, int steps, int turns) { return static_cast<int>(std::int64_t{step} * turns / steps); }
 
-// The order of the turns; runs that have ended are skipped.
+// The order of the turns. Runs that have ended are skipped.
 class TurnOrder {
 public:
     TurnOrder(std::size_t takers, const std::function<void()>& between) : has_left_(takers, false), between_(between) {}

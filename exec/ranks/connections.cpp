@@ -129,7 +129,7 @@ HostNetwork own_network() {
     return own;
 }
 
-// On rank 0: returns whether all ranks are in its network; false if one of them has not answered within `time`.
+// On rank 0: returns whether all ranks are in its network, or false if a rank has not answered within `time`.
 bool share_network(Ranks& ranks, const HostNetwork& own, Ns time) {
     const auto networks = std::make_shared<std::vector<HostNetwork>>(static_cast<std::size_t>(ranks.size() - 1));
     ranks.keep(networks);  // a late answer may still be written into it
@@ -161,7 +161,7 @@ Socket listen_on(in_addr address, std::uint16_t& port) {
     return listener;
 }
 
-// Rank 0 listens, on this host only if all ranks are here, and sends the others its addresses over MPI.
+// Rank 0 listens, on this host only if all ranks are here, and sends the other ranks its addresses over MPI.
 std::unique_ptr<Connections> listen_for_ranks(Ranks& ranks, Ns timeout) {
     const bool all_here = share_network(ranks, own_network(), timeout / 4);
     const in_addr loopback{htonl(INADDR_LOOPBACK)}, any{htonl(INADDR_ANY)};

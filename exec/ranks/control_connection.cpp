@@ -29,7 +29,7 @@ ControlConnection::ControlConnection(Ranks& ranks, Ns timeout, Ns slice, Callbac
       slice_(slice),
       callbacks_(std::move(callbacks)),
       connections_(connect_ranks(ranks, timeout)) {
-    for (const int rank : connections_->ranks())  // rank 0 may first wait for others to connect
+    for (const int rank : connections_->ranks())  // rank 0 may first wait for ranks to connect
         peers_.push_back(
             {.connection = static_cast<int>(peers_.size()), .rank = rank, .silent_for = rank == 0 ? -timeout : 0});
     if (rank_ == 0 && static_cast<int>(peers_.size()) < ranks.size() - 1)
@@ -98,7 +98,8 @@ void ControlConnection::run() {
     }
 }
 
-// Sends and receives as much as is possible now. If the connection to one peer ends, the others are still served.
+// Sends and receives as much as is possible now. If the connection to a peer ends, the remaining peers are still
+// served.
 void ControlConnection::serve(const std::vector<Connections::Entry>& entries) {
     FirstFailure failure;
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 // The control connection: a TCP connection of every rank to rank 0, independent of MPI. Ranks send rank 0 the state
-// of their devices. It distinguishes a rank that is gone from one that is silent, and reports the failure of one
-// rank to all.
+// of their devices. It distinguishes a rank that is gone from a silent rank, and reports the failure of a rank to all
+// ranks.
 #pragma once
 
 #include "exec/ranks/connections.h"
@@ -17,7 +17,7 @@
 
 namespace pw {
 
-// The run ends because another rank has failed; that rank reports the reason.
+// The run ends because another rank has failed. The failed rank reports the reason.
 class StoppedByOthers : public Error {
 public:
     using Error::Error;
@@ -28,11 +28,11 @@ public:
     // Called on the thread of the connection.
     struct Callbacks {
         std::function<void(Message&)> write_activity;       // the state of this rank's devices
-        std::function<void(MessageReader&)> read_activity;  // the state of another rank's devices; on rank 0
-        std::function<void(Ns passed)> check;               // on rank 0, about every `slice`; an exception is a failure
+        std::function<void(MessageReader&)> read_activity;  // the state of another rank's devices, on rank 0
+        std::function<void(Ns passed)> check;               // on rank 0, about every `slice`. An exception is a failure
         std::function<std::string(int)> describe;           // a rank: "rank 1 (host b; device 2 was in 2F1)"
         std::function<std::string(int)> last_tasks;         // lines with the last tasks of a rank's devices
-        std::function<void(std::exception_ptr)> fail;       // the run is to end; called once at most
+        std::function<void(std::exception_ptr)> fail;       // the run is to end (called once at most)
     };
 
     // All ranks call it together. A rank from which nothing arrives for `timeout` is silent. Throws Error
@@ -41,14 +41,14 @@ public:
     void start();
     ~ControlConnection();
 
-    // Called when the run is over: the other ranks then expect nothing more from this one. Ranks other than 0 wait
-    // until rank 0, which writes the results of all ranks, has called it or has failed.
+    // Called when the run is over: all ranks then expect nothing more from this rank. Ranks other than 0 wait until
+    // rank 0, which writes the results of all ranks, has called it or has failed.
     void leave();
-    // Sends the failure of this rank to all others, which then stop. Returns when it is sent, after a second at
-    // most.
+    // Sends the failure of this rank to all remaining ranks, which then stop. Returns when the failure is sent, after
+    // a second at most.
     void send_failure(const std::string& text, ExitCode code);
-    // Waits until the others have ended, at most three seconds. A launcher ends all ranks as soon as one has ended,
-    // so that a rank that others have stopped must not end before they have reported the reason.
+    // Waits until the remaining ranks have ended, at most three seconds. A launcher ends all ranks as soon as a rank
+    // has ended, so a rank stopped by other ranks must not end before they have reported the reason.
     void wait_for_others();
 
 private:
@@ -83,7 +83,7 @@ private:
     Mutex mutex_;  // protects the peers, and all use of their connections except waiting
     std::vector<Peer> peers_;
     bool failed_ = false, has_left_ = false;
-    Ns closes_ = 0;  // the time by which the thread has to end; 0 until it has to
+    Ns closes_ = 0;  // the time by which the thread has to end (0 until it has to)
     Thread thread_;
 };
 

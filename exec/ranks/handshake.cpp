@@ -148,7 +148,7 @@ public:
 private:
     struct Caller {
         Socket socket;
-        Ns until = 0;  // not earlier than that of earlier callers
+        Ns until = 0;  // not earlier than the value of earlier callers
         std::uint64_t challenge = 0;
         std::array<std::byte, sizeof(Answer)> bytes = {};
         std::size_t got = 0;

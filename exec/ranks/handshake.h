@@ -1,4 +1,4 @@
-// The handshake on the TCP connections between rank 0 and the others. Other programs can connect to the same port,
+// The handshake on the TCP connections between rank 0 and the other ranks. Any program can connect to the same port,
 // so both ends prove that they have the key of the run, which MPI distributes. The key itself is never sent over
 // TCP: rank 0 sends a random number, the caller sends its rank, a random number and the hash of both numbers, and
 // rank 0 sends another hash.
@@ -16,7 +16,7 @@
 
 namespace pw {
 
-// Owns a file descriptor; -1 for none.
+// Owns a file descriptor (-1: none).
 class Socket {
 public:
     explicit Socket(int number = -1) : number_(number) {}
@@ -43,11 +43,11 @@ std::uint64_t keyed_hash(const HandshakeKey& key, std::span<const std::uint64_t>
 inline constexpr Ns kCallerTime = 1'000'000'000;  // for a whole handshake, at rank 0
 
 struct AcceptedRanks {
-    std::vector<Socket> sockets;  // by rank - 1; not open if the rank has not called
+    std::vector<Socket> sockets;  // by rank - 1 (not open if the rank has not called)
     int rejected = 0;             // closed connections that were not a rank's
 };
 // Accepts connections until ranks 1 to `size` - 1 have called or `timeout` has passed. Each caller has
-// `caller_time` for its handshake, in parallel with the others. A later call of a rank replaces its earlier
+// `caller_time` for its handshake, in parallel with the other callers. A later call of a rank replaces its earlier
 // connection. `listener` must not block.
 AcceptedRanks accept_ranks(int listener, const HandshakeKey& key, int size, Ns timeout, Ns caller_time = kCallerTime);
 

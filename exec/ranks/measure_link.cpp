@@ -21,7 +21,7 @@ constexpr Bytes kSizes[] = {1,         kKiB,       4 * kKiB,   16 * kKiB,   32 *
                             64 * kKiB, 128 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB};
 constexpr Ns kBudget = 2'000'000'000;               // for the pairs of a class, as far as the least rounds allow
 constexpr int kLeastRounds = 3, kMostRounds = 100;  // round trips of each size
-constexpr double kAllowedError = 0.1;               // of a line, relative to a time; beyond it a table replaces it
+constexpr double kAllowedError = 0.1;               // of a line, relative to a time (above it a table is used)
 constexpr Bytes kTableEnd = Bytes{1} << 30;         // the last size of the table
 
 using Bytewise = std::span<std::byte>;
@@ -93,7 +93,7 @@ struct Pair {
     int measures, echoes;
 };
 
-// The times that the pair has measured, on rank 0; nothing on other ranks.
+// The times that the pair has measured, on rank 0, and nothing on other ranks.
 std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) {
     const int own = ranks.rank();
     if (own == pair.echoes)

@@ -175,7 +175,7 @@ private:
 }  // namespace
 
 Ranks& join_ranks() {
-    // MPI starts once in a process and exists until the process ends; the processes are the ranks of every job.
+    // MPI starts once in a process and exists until the process ends. The processes are the ranks of every job.
     static MpiRanks ranks;
     return ranks;
 }

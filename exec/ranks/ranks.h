@@ -1,5 +1,5 @@
-// The ranks of a run: processes, on one host or several, each of which hosts some of the run's devices. All their
-// communication uses this interface; exec/ranks/mpi_ranks.cpp implements it with MPI.
+// The ranks of a run: processes, on a host or several, each of which hosts some of the run's devices. All their
+// communication uses this interface. exec/ranks/mpi_ranks.cpp implements it with MPI.
 #pragma once
 
 #include "workloads/error.h"
@@ -19,7 +19,7 @@ namespace pw {
 
 using Message = std::vector<std::byte>;
 
-// Two ranks cannot reach each other. Often another rank reports the cause: one of the two may be gone.
+// Two ranks cannot reach each other. Often another rank reports the cause: one of the two ranks may be gone.
 class Unreachable : public Error {
 public:
     explicit Unreachable(const std::string& what) : Error(ExitCode::RunFailed, what) {}
@@ -36,15 +36,15 @@ public:
     virtual const std::string& version() const = 0;  // "Open MPI 4.1.4"
 
     // Start a send or a receive, and return at once. The transport owns the bytes until done() returns true.
-    // Messages of one tag between two ranks arrive in the order in which they were sent. A send that `waits` is
-    // done only when its message is being received. Any thread may call these functions; they throw Error
+    // Messages of a tag between two ranks arrive in the order in which they were sent. A send that `waits` is
+    // done only when its message is being received. Any thread may call these functions. They throw Error
     // (RunFailed) when the transport fails.
     virtual Ticket send(int to, int tag, std::span<const std::byte> bytes, bool waits) = 0;
     virtual Ticket receive(int from, int tag, std::span<std::byte> bytes) = 0;
-    // Returns whether a message is complete; its ticket is then invalid. Throws Error (RunFailed) when the
+    // Returns whether a message is complete. Its ticket is then invalid. Throws Error (RunFailed) when the
     // transport fails, and if the message has another size than the receiver expected.
     virtual bool done(Ticket ticket) = 0;
-    virtual void progress() = 0;  // gives messages in transit the chance to make progress; does nothing after a failure
+    virtual void progress() = 0;  // gives messages in transit the chance to make progress, does nothing after a failure
 
     // Called after a failure: the transport no longer accesses memory, and the functions above throw Unreachable,
     // as do waits in the functions below.
@@ -55,7 +55,7 @@ private:
     std::vector<std::shared_ptr<void>> kept_;
 };
 
-// Tags below kFirstTag are for exchanges between all ranks; plans use the others.
+// Tags below kFirstTag are for exchanges between all ranks. Plans use the remaining tags.
 enum RankTag { kSize, kContent, kClock, kTurn, kStateSize, kStateContent, kNetwork };
 inline constexpr int kFirstTag = 16;
 
@@ -64,17 +64,17 @@ void wait_for(Ranks& ranks, std::span<const Ranks::Ticket> tickets);
 // Does the same while other ranks measure: it polls once per millisecond.
 void wait_idly(Ranks& ranks, Ranks::Ticket ticket);
 
-// All ranks call these together, on their main threads. gather() returns on rank 0 the messages of all ranks, by
-// rank; nothing on other ranks.
+// All ranks call these together, on their main threads. On rank 0 gather() returns the messages of all ranks,
+// by rank. On all remaining ranks it returns nothing.
 std::vector<Message> gather(Ranks& ranks, const Message& own);
 // Returns the message of rank 0 on every rank.
 Message broadcast(Ranks& ranks, const Message& of_first);
-// Returns on other ranks when rank 0 has called it; they wait without using their cores, without a time limit.
+// Returns on every rank when rank 0 has called it. Ranks wait without using their cores, without a time limit.
 void wait_for_first(Ranks& ranks);
 // Returns the messages of all ranks on every rank, by rank.
 std::vector<Message> all_gather(Ranks& ranks, const Message& own);
-// Sends one message to each of `others` and returns one from each, in their order. All of them call it with the
-// same `tag`; it uses `tag` and `tag` + 1.
+// Sends a message to each of `others` and returns a message from each, in their order. All of these ranks call it
+// with the same `tag`. It uses `tag` and `tag` + 1.
 std::vector<Message> exchange(Ranks& ranks, const std::vector<int>& others, const std::vector<Message>& messages,
                               int tag);
 
@@ -85,8 +85,8 @@ inline void write_bytes(Message& message, const void* from, std::size_t count) {
         std::memcpy(message.data() + size, from, count);
 }
 
-// Values are written one after the other, and read in the same order. Ranks run the same program on machines of one
-// kind, so values are sent as they are in memory.
+// Values are written in order, and read in the same order. Ranks run the same program on machines of the same kind,
+// so values are sent as they are in memory.
 template <class Value>
 void write(Message& message, const Value& value) {
     static_assert(std::is_trivially_copyable_v<Value>);
@@ -128,7 +128,7 @@ private:
     std::span<const std::byte> rest_;
 };
 
-// The devices of a plan on its ranks: each rank has consecutive devices, and their numbers differ by at most one.
+// The devices of a plan on its ranks: each rank has consecutive devices, and their numbers differ by at most 1.
 class RankMap {
 public:
     RankMap() = default;  // all devices on one rank
@@ -156,11 +156,11 @@ struct ClockOffset {
     Ns ahead = 0, uncertain = 0;
     Ns at = 0;  // the time of the measurement, on the clock of rank 0
 };
-// All ranks call it together; rank 0 gets the offset of every rank, by rank, the others nothing. The ranks in
-// `others`, the same on all ranks, have another clock than rank 0.
+// All ranks call it together. Only rank 0 gets the offset of every rank, by rank. The ranks in `others`, the same on
+// all ranks, have another clock than rank 0.
 std::vector<ClockOffset> measure_clocks(Ranks& ranks, const std::vector<int>& others);
 
-// Joins the other ranks at its first call in the process; later calls return the same object. Throws Error
+// Joins all ranks at its first call in the process. Later calls return the same object. Throws Error
 // (RunFailed) if this build has no MPI.
 Ranks& join_ranks();
 std::string ranks_status();  // "ready", or the reason why not

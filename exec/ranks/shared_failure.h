@@ -1,4 +1,4 @@
-// The first failure of a process, which may be one of several ranks that report their failures to each other.
+// The first failure of a process, which may be a rank among several that report their failures to each other.
 #pragma once
 
 #include "exec/ranks/control_connection.h"
@@ -13,11 +13,12 @@ namespace pw {
 
 class SharedFailure {
 public:
-    // `stop` ends the waits of this process's threads; it is called after the first failure and after each one that
-    // follows from it.
+    // `stop` ends the waits of this process's threads. It is called after the first failure and after each failure
+    // that follows from it.
     SharedFailure(Ranks& ranks, std::function<void()> stop) : ranks_(ranks), stop_(std::move(stop)) {}
 
-    // All ranks call it together. From then on a failure of one is reported to all; callbacks.fail is set here.
+    // All ranks call it together. From then on the failure of a rank is reported to all ranks. callbacks.fail is set
+    // here.
     void open_control_connection(Ns timeout, Ns slice, ControlConnection::Callbacks callbacks);
     bool has_control_connection() const { return connection_ != nullptr; }
 
@@ -39,11 +40,12 @@ public:
         first_.guard(act, [] {});
     }
     bool happened() const { return first_.happened(); }
-    void rethrow();  // the failure, if there is one; a rank stopped by others first waits until they have reported it
+    // Throws the failure, if there is one. A rank stopped by other ranks first waits until they have reported it.
+    void rethrow();
     // Called when all is done: ends the connection, and throws a failure that has happened in the meantime.
     void leave();
 
-    static constexpr Ns kGrace = 2'000'000'000;  // for other ranks to report the cause
+    static constexpr Ns kGrace = 2'000'000'000;  // for the failed rank to report the cause
 
 private:
     void wait_for_cause();

@@ -17,7 +17,7 @@ class SlowGather {
 public:
     SlowGather(Ranks& ranks, Message own);  // rank 0's own message is not sent
 
-    // Begins the next piece if none is in transit and the pause since the last one is over; if `urgent`, without a
+    // Begins the next piece if none is in transit and the pause since the last piece is over. If `urgent`, there is no
     // pause. It never waits. Returns whether this rank's part is done.
     bool advance(bool urgent);
     std::vector<Message> take_messages();  // by rank, on rank 0, when all is done

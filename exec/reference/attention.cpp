@@ -7,8 +7,8 @@ namespace pw::reference {
 
 namespace {
 
-// Row t of the sequence attends to the rows up to itself, those of earlier slices included. saved: the probabilities of
-// every head, {samples, heads, rows, rows of all slices}.
+// Row t of the sequence attends to the rows up to itself, including the rows of earlier slices. saved: the
+// probabilities of every head, {samples, heads, rows, rows of all slices}.
 template <class Real>
 class Attention : public PlainLayer<Real> {
 public:
@@ -61,11 +61,11 @@ public:
     }
 
 private:
-    // The rows of one head.
+    // The rows of a head.
     template <class Value>
     struct Rows {
         Value* first;
-        std::int64_t width;  // values from one row to the next
+        std::int64_t width;  // values from a row to the next row
         Value* operator[](std::int64_t row) const { return first + row * width; }
     };
     struct Head {
@@ -78,7 +78,7 @@ private:
     Rows<Value> rows_of(Value* tensor, const HeadColumns& columns, std::int64_t head) const {
         return {tensor + columns_.first_of(head, columns), columns.row_width};
     }
-    // Returns a row of the sequence, of the own slice or an earlier one.
+    // Returns a row of the sequence, of the own slice or an earlier slice.
     const Real* row_of(const LayerArgs& args, const HeadColumns& columns, std::int64_t head, std::int64_t row) const {
         const std::int64_t slice = row / rows_;
         const std::byte* const tensor = slice < args.slice
@@ -123,7 +123,7 @@ private:
             saved[other] = static_cast<Real>(other <= in_sequence(args, row) ? seen[other] : 0);
     }
 
-    // Adds the contributions of one row of the output gradient to the gradients of its query, and of its keys and
+    // Adds the contributions of a row of the output gradient to the gradients of its query, and of its keys and
     // values.
     void add_gradients(const LayerArgs& args, std::int64_t head, std::int64_t row, const Head& sums) const {
         const std::int64_t last = in_sequence(args, row);
@@ -160,7 +160,7 @@ private:
                     static_cast<Real>(sums[row][i] + (later ? real(later[row * columns_.kept_width() + i]) : 0));
     }
 
-    // Does the same for keys or values, which earlier slices have, too; these are kept from `first` on.
+    // Does the same for keys or values, which earlier slices have, too. These are kept from `first` on.
     void write_shared_sums(const LayerArgs& args, const HeadColumns& columns, std::int64_t head,
                            const Rows<double>& sums, Bytes first) const {
         const std::int64_t at = columns_.first_kept(head, columns);

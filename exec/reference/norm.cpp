@@ -8,7 +8,7 @@ namespace pw::reference {
 namespace {
 
 // weights: scale, shift. statistics: mean, unbiased variance (running_averages.h). saved: mean and 1 / deviation of
-// every channel; with a fused ReLU then one byte per element: whether it passed.
+// every channel, then with a fused ReLU a byte per element: whether it passed.
 template <class Real>
 class BatchNorm : public PlainLayer<Real> {
 public:

@@ -48,7 +48,7 @@ void average_as_one(const ChannelStatistics<Real>& of, Real& mean, Real& varianc
     average(variance, count > 1 ? squares / (count - 1) : squares);
 }
 
-// Updates the running averages with a mini-batch; `per_sample` is the number of values of a channel in a sample.
+// Updates the running averages with a mini-batch. `per_sample` is the number of values of a channel in a sample.
 template <class Real>
 void average_batches(const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample, Real* running) {
     for (std::int64_t channel = 0; channel < channels; ++channel) {

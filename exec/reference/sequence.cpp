@@ -212,7 +212,7 @@ private:
     }
 
     bool centred_;
-    std::int64_t vectors_;  // in the weights; numbers saved per row
+    std::int64_t vectors_;  // in the weights, numbers saved per row
     std::int64_t width_, rows_;
 };
 

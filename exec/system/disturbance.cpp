@@ -23,7 +23,7 @@ struct Ticks {
     double stolen = 0, all = 0;
 };
 
-// cpu  user nice system idle iowait irq softirq steal guest guest_nice; the last two are included in the first two.
+// cpu  user nice system idle iowait irq softirq steal guest guest_nice. The last two are included in the first two.
 Ticks read_ticks() {
     std::ifstream file("/proc/stat");
     std::string name;

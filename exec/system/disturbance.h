@@ -20,8 +20,8 @@ private:
     Ns had_before_ = 0, passed_before_ = 0;
 };
 
-// The share of the time of all cores that the host of this virtual machine has given to others since the object was
-// made (/proc/stat: steal). The share is 0 if the system does not report it.
+// The share of the time of all cores that the host of this virtual machine has given to other systems since the object
+// was made (/proc/stat: steal). The share is 0 if the system does not report it.
 class StolenTime {
 public:
     StolenTime();
@@ -34,12 +34,12 @@ private:
 inline constexpr double kQuietShare = 0.9;  // an undisturbed thread's share of its core, without interrupts
 
 struct Disturbance {
-    std::vector<double> cpu_share = {};  // by device; empty if devices do not compute on this machine's cores
+    std::vector<double> cpu_share = {};  // by device (empty if devices do not compute on this machine's cores)
     double stolen = 0;
     bool shared_cores = false;  // there are fewer cores than the devices need
 };
 
-// Returns warnings, a line each, that say why the times are not comparable; none on a quiet machine.
+// Returns warnings, a line each, that say why the times are not comparable. There are none on a quiet machine.
 std::vector<std::string> warnings_of(const Disturbance& disturbance);
 // Returns such warnings for measured times: `spread` is the sum of their spreads (p90 - p10), `median` the sum of
 // their medians.

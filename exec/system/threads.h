@@ -1,6 +1,6 @@
 // The threads and locks of the engine, which use the clock of workloads/clock.h. exec/system/threads.cpp implements
-// them with those of the system. tests/virtual/ links another implementation, in which threads take turns and time
-// is virtual.
+// them with the system's threads and locks. tests/virtual/ links another implementation, in
+// which threads take turns and time is virtual.
 #pragma once
 
 #include "workloads/clock.h"
@@ -88,7 +88,7 @@ Thread start_thread(const std::string& whose, std::function<void()> act);
 
 void sleep_for(Ns time);
 void yield_core();        // as std::this_thread::yield()
-void lower_priority();    // the thread gets at most 2.2 % of a core that others use
+void lower_priority();    // the thread gets at most 2.2 % of a core that other threads use
 void use_exact_timers();  // the thread's waits end in time, not up to 50 us later
 // Pauses a wait that began at `start`: yields for two milliseconds, then sleeps 50 us each time. The awaited thread or
 // process may need the core, and a thread that only yields may take most of the core's time.

@@ -10,7 +10,7 @@ namespace pw {
 
 namespace {
 
-// A rank's request to another one: bytes of a device there, for one of its own devices.
+// A rank's request to another rank: bytes of a device there, for a device of the requesting rank.
 struct FetchRequest {
     int device = 0, for_device = 0;
     std::uint64_t address = 0;
@@ -130,7 +130,7 @@ void Training::synchronise_ranks_at(const Barrier& barrier, const std::vector<in
     }
 }
 
-// The order of the fetches between two ranks is the same on both: that of the requesting rank's message.
+// The order of the fetches between two ranks is the same on both: the order of the requesting rank's message.
 std::vector<Fetch> Training::fetches_with(const Barrier& barrier, const std::vector<int>& others, int tag) {
     std::vector<std::vector<FetchRequest>> requests(others.size());
     std::vector<Fetch> all;

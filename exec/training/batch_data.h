@@ -23,14 +23,14 @@ public:
     void add_samples(const Kernels& kernels);
     void add_labels(const Kernels& kernels);
 
-    // Sets the samples of a step and their labels; sample(microbatch, number) returns each sample.
+    // Sets the samples of a step and their labels. sample(microbatch, number) returns each sample.
     void set(const std::function<Sample(int microbatch, int number)>& sample);
 
-    // Return the samples of a micro-batch, and their labels in the same order; nothing if there is no room for
-    // them.
+    // Return the samples of a micro-batch, and their labels in the same order. The span is empty if there is no room
+    // for them.
     std::span<const Sample> samples(int microbatch) const;
     std::span<const int> labels(int microbatch) const;
-    // Returns the address of the sum of a micro-batch's losses; null if there is no room for it.
+    // Returns the address of the sum of a micro-batch's losses, or null if there is no room for it.
     double* loss(int microbatch) const { return losses_.data() == nullptr ? nullptr : losses_.data() + microbatch; }
 
 private:

@@ -13,7 +13,7 @@ namespace pw {
 class StatisticsTable {
 public:
     StatisticsTable() = default;
-    // `blocks` and `samples` are by micro-batch; the blocks may be on any device.
+    // `blocks` and `samples` are by micro-batch. The blocks may be on any device.
     StatisticsTable(const Kernels& kernels, const std::vector<std::byte*>& blocks, const std::vector<int>& samples);
 
     // Returns the statistics of the micro-batches `first` to `last`.

@@ -63,7 +63,7 @@ void BucketedSum::sum(int node) {
     }
 }
 
-// A holder without a gradient of the mini-batch begins here; its buckets are full.
+// A holder without a gradient of the mini-batch begins here. Its buckets are full.
 void BucketedSum::wait_for_last(int node) {
     const WaitingAt waiting(on_.plan.monitor.get(), on_.device, node);
     thread_.begin(node);

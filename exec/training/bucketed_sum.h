@@ -1,5 +1,5 @@
 // S, the sum of gradients, in buckets: a second thread of the device sums the buckets that are full on all holders
-// while the device computes the gradients of the others.
+// while the device computes the gradients of the remaining buckets.
 #pragma once
 
 #include "exec/training/bucket_thread.h"

@@ -11,7 +11,7 @@ namespace pw {
 
 namespace {
 
-// Calls agrees(first, other) for each further tensor of a name; it may copy values of `other` into `first`.
+// Calls agrees(first, other) for each further tensor of a name. It may copy values of `other` into `first`.
 template <class Agrees>
 std::vector<NamedTensor> each_once(std::vector<std::vector<NamedTensor>> by_device, Agrees agrees) {
     std::map<std::string, NamedTensor> by_name;

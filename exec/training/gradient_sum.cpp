@@ -17,7 +17,7 @@ std::size_t place_of(int device, const std::vector<int>& devices) {
 
 }  // namespace
 
-// One block is enough for the gradients of all stages and of all tables, since they are added one after the other.
+// One block is enough for the gradients of all stages and of all tables, since they are added in sequence.
 void GradientSum::reserve() {
     if (!on_.plan.trains())
         return;

@@ -13,8 +13,8 @@ namespace pw {
 class BucketedSum;
 class StatisticsGather;
 
-// Every device sums its share of the bytes of all blocks, and copies the other shares from the devices that have
-// summed them. It first fetches the bytes that its kernels cannot read.
+// Every device sums its share of the bytes of all blocks, and copies the remaining shares from the devices that have
+// summed them. A device first fetches the bytes that its kernels cannot read.
 class GradientSum {
 public:
     explicit GradientSum(const DeviceScope& on) : on_(on) {}
@@ -23,17 +23,17 @@ public:
     void reserve();
     Bytes reserved() const { return fetched_ ? fetched_->size() : 0; }
 
-    // Does an S; at the first S of the device in its barrier, for all of its stages there. Between the first and the
-    // last wait at the barrier every device may read the blocks of the others, and no device writes bytes that
-    // another one reads. `buckets` is not null if the bucket thread sums the stage.
+    // Does an S. The first S of the device in its barrier sums all of its stages there. Between the first and the
+    // last wait at the barrier every device may read the blocks of all devices, and no device writes bytes that
+    // another device reads. `buckets` is not null if the bucket thread sums the stage.
     void sum(int node, StatisticsGather& statistics, BucketedSum* buckets);
     // Completes the gradients of a stage before its U. A stage without S has one holder, and shares no table with
     // other stages.
     void complete(int stage);
 
     // The steps of a sum. list() lists the device's share of the bytes of a stage, or of a table, as an addition,
-    // and requests the fetches of its summands; add() does the listed additions. copy() copies the shares of the
-    // other devices.
+    // and requests the fetches of its summands. add() does the listed additions. copy() copies the shares of the
+    // remaining devices.
     void list(int stage, const Extent& bytes);
     void copy(int stage, const Extent& bytes);
     void list(const SharedTable& table);

@@ -12,7 +12,7 @@ namespace pw {
 // The columns with the queries, keys or values of all heads, in the rows of one of a layer's tensors.
 struct HeadColumns {
     std::size_t tensor;              // number of the input
-    std::int64_t row_width, column;  // values in a row of it; the first one of head 0
+    std::int64_t row_width, column;  // values in a row of it, and the first value of head 0
     std::int64_t shared_by = 1;      // heads that read the same columns
 };
 
@@ -34,7 +34,7 @@ struct AttentionColumns {
         values.tensor = 2;
     }
 
-    // Returns the position in its tensor of the first value of a head; `head` counts the heads of all samples.
+    // Returns the position in its tensor of the first value of a head. `head` counts the heads of all samples.
     std::int64_t first_of(std::int64_t head, const HeadColumns& in) const {
         const std::int64_t sample = head / heads, own = head % heads / in.shared_by;
         return sample * rows * in.row_width + in.column + own * head_width;
@@ -52,7 +52,8 @@ struct AttentionColumns {
     HeadColumns queries, keys, values, output;
 };
 
-// Returns the bytes of the kept gradients of keys; those of values follow. `output` is LayerBytes::output of the layer.
+// Returns the bytes of the kept gradients of keys, which the gradients of values follow. `output` is
+// LayerBytes::output of the layer.
 inline Bytes kept_bytes(Bytes output, const AttentionColumns& columns) {
     return aligned(output / columns.keys.shared_by);
 }

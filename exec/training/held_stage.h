@@ -16,14 +16,14 @@
 namespace pw {
 
 // The share of a device in a stage, as bytes of the stage's block: the bytes that the device sums in S, the sum of
-// gradients, and those that it updates if the holders shard the optimizer's states.
+// gradients, and the bytes that it updates if the holders shard the optimizer's states.
 struct StageShare {
     std::vector<int> holders;  // devices
     std::size_t number = 0;    // the index of the device in `holders`
     Extent all, part;
     bool is_sharded = false;
     std::vector<Extent> needed;  // the bytes whose sums the device needs
-    int buckets = 1;             // the number of buckets of S; if there are several, the bucket thread sums them
+    int buckets = 1;             // the number of buckets of S (the bucket thread sums several buckets)
 
     // The last bytes of the block are in bucket 0, since they are final first.
     Extent bucket(int number_of_bucket) const;
@@ -52,16 +52,16 @@ using HeldStages = std::map<int, HeldStage>;  // by stage
 // With `whole` the device needs the sums of all bytes.
 StageShare share_of_stage(const RunPlan& plan, const Layouts& layouts, int device, int stage, bool whole);
 
-// The access of a device to the memory of others at an S or U.
+// The access of a device to the memory of other devices at an S or U.
 class Peers {
 public:
     virtual ~Peers() = default;
     // Returns the memory of a stage on any device that holds it.
     virtual const StageMemory& memory_of(int device, int stage) const = 0;
-    // Waits for the other devices of the node's barrier; `round` counts the waits of a node from 0. All work done
+    // Waits for the other devices of the node's barrier. `round` counts the waits of a node from 0. All work done
     // or enqueued before the wait is done before any of these devices begins later work.
     virtual void arrive(int node, int round) = 0;
-    // Returns whether kernels here can read the memory of another device; if not, it is fetched.
+    // Returns whether kernels here can read the memory of another device. If not, the memory is fetched.
     virtual bool reads(int device) const = 0;
     // Copies bytes of a device: at once if kernels here can read them, otherwise with the next fetch().
     virtual void copy(int device, const std::byte* from, std::byte* to, Bytes bytes) = 0;

@@ -34,14 +34,14 @@ public:
     std::vector<NamedTensor> newest_parameters() const { return parameters_in(newest()); }
 
     // Keeps the current state. With `copies`, for kernels whose work is done when a call returns, it copies the
-    // blocks into memory that stays reserved; take() makes the tensors later, while the device continues. Without
+    // blocks into memory that stays reserved, and take() makes the tensors later, while the device continues. Without
     // `copies` it makes the tensors at once.
     void keep(bool copies);
     bool is_kept() const { return is_kept_; }
     DeviceState take();  // called once after keep(), on any thread
 
 private:
-    struct Blocks {  // the blocks of a stage; null if the device does not have them
+    struct Blocks {  // the blocks of a stage, null if the device does not have them
         const std::byte *weights = nullptr, *statistics = nullptr, *states = nullptr;
     };
     using BlocksOfStages = std::map<int, Blocks>;

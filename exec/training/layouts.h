@@ -8,8 +8,7 @@
 
 namespace pw {
 
-// A table of which several layers have a copy, at the start of their blocks: those of an embedding and of the
-// layers tied to it.
+// A table of which several layers have a copy, at the start of their blocks: an embedding and the layers tied to it.
 struct SharedTable {
     std::vector<int> layers;   // the embedding first
     std::vector<int> devices;  // the holders of the layers, ascending
@@ -17,7 +16,7 @@ struct SharedTable {
     Bytes bytes;
 };
 
-// Returns the shared tables; `bytes` is by layer. Throws Error (RunFailed) if copies of a table differ in size.
+// Returns the shared tables. `bytes` is by layer. Throws Error (RunFailed) if copies of a table differ in size.
 std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes);
 
 // Returns whether the holders of a stage shard the optimizer's states.
@@ -30,7 +29,7 @@ std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& la
 
 // The layouts are built once, when all devices are prepared.
 struct Layouts {
-    std::vector<StageLayout> full, last;  // by stage; `last` is for a smaller last micro-batch, if there is one
+    std::vector<StageLayout> full, last;  // by stage (`last` is for a smaller last micro-batch, if it exists)
     std::vector<LayerBytes> bytes;        // by layer, for a full micro-batch
     std::vector<SharedTable> tables;
     std::vector<int> measurers;  // by layer

@@ -154,7 +154,7 @@ void Optimizer::end(const Task& task, int step) {
                      held.program->named(memory.weights(memory.newest), memory.statistics, false));
 }
 
-// Returns the states of the next version. If they are not the newest version's, they are made a copy of those.
+// Returns the states of the next version. If they are not the newest version's states, they are made a copy of them.
 OptimizerStates Optimizer::next_states(const HeldStage& held) const {
     const int newest = held.memory.newest, states = facts_of(on_.plan.job.setup.training.optimizer).states;
     const OptimizerStates old = held.states(newest), next = held.states(newest + 1);

@@ -26,7 +26,7 @@ class Optimizer {
 public:
     Optimizer(const DeviceScope& on, GradientSum& sums, StatisticsGather& statistics, Record& record);
 
-    // Sets a state of a stage; `values` returns by layer the values for LayerKernel::load.
+    // Sets a state of a stage. `values` returns by layer the values for LayerKernel::load.
     void resume(int stage, int state, const StageProgram::Values& values);
     // Measures the device's part of the global norm. Called before any U of the mini-batch.
     void measure(const Task& update);

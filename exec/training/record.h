@@ -18,10 +18,10 @@ public:
 
     Record(const Job& job, bool keeps_tensors);
 
-    // The losses are those of the current step: sums over the samples of a micro-batch.
+    // The losses of the current step: sums over the samples of a micro-batch.
     void take_loss(int microbatch, double sum) { losses_[static_cast<std::size_t>(microbatch)] = sum; }
     const std::vector<double>& losses() const { return losses_; }
-    // The squares of the gradients, [update][layer], are in memory of the rank's first device; a plan without
+    // The squares of the gradients, [update][layer], are in memory of the rank's first device. A plan without
     // updates has none.
     std::size_t squares() const { return updates_ * layers_; }
     void set_squares_memory(double* memory) { squares_ = memory; }
@@ -30,7 +30,7 @@ public:
     std::vector<double> gradient_norms() const;      // by update
 
     bool keeps_tensors() const { return !kept_[0].empty(); }
-    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);  // adds to those already kept
+    void keep(Moment moment, int device, std::vector<NamedTensor> tensors);  // adds to the kept tensors
     void replace(Moment moment, std::vector<std::vector<NamedTensor>> by_device) {
         kept_[static_cast<std::size_t>(moment)] = std::move(by_device);
     }
@@ -42,7 +42,7 @@ private:
     const std::size_t layers_, updates_;
     std::vector<double> losses_;
     double* squares_ = nullptr;
-    std::vector<std::vector<NamedTensor>> kept_[3];  // [moment][device]; empty if no tensors are kept
+    std::vector<std::vector<NamedTensor>> kept_[3];  // [moment][device], empty if no tensors are kept
 };
 
 }  // namespace pw

@@ -172,7 +172,7 @@ void StageProgram::forward(const Places& places, bool save) const {
     }
 }
 
-// Tensors that were sent earlier are written into the workspace: their landing buffers may contain others by now.
+// Tensors that were sent earlier are written into the workspace: their landing buffers may be reused by now.
 void StageProgram::recompute(const Places& places) const {
     for (int layer : layers_) {
         if (!model_.layers[layer].recomputed)
@@ -336,7 +336,7 @@ void StageProgram::gather_statistics(BatchStatistics of, std::byte* running) con
     }
 }
 
-// Returns the layer that owns the parameters: a tied layer has those of another one.
+// Returns the layer that owns the parameters: a tied layer has the parameters of another layer.
 const Layer& StageProgram::owner_of_parameters(int layer) const {
     const Layer& own = model_.layers[layer];
     return own.tied_to.empty() ? own : model_.layers[find_layer(model_.layers, own.tied_to)];

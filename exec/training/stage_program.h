@@ -1,4 +1,4 @@
-// The program of one stage on a device: its kernels, and its passes over planned memory. Letters stand for tasks: F
+// The program of a stage on a device: its kernels, and its passes over planned memory. Letters stand for tasks: F
 // the forward, B the full backward, which consists of I (for inputs) and W (for weights), U the optimizer update.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace pw {
 
-// The addresses of the regions of a stage's layout for one micro-batch.
+// The addresses of the regions of a stage's layout for a micro-batch.
 struct Places {
     std::byte* data = nullptr;
     std::byte* until_input = nullptr;
@@ -26,17 +26,17 @@ struct Places {
     // By edge: landing buffers of tensors (this stage's and the other end's) and of gradients.
     std::vector<std::byte*> tensor_in, tensor_out, gradient_in, gradient_out;
     const std::byte* weights = nullptr;
-    std::byte* statistics = nullptr;  // of the micro-batch; in evaluation the running averages
+    std::byte* statistics = nullptr;  // of the micro-batch (in evaluation the running averages)
     std::byte* gradients = nullptr;
     std::span<const int> labels;                       // in shared memory, like the loss
-    std::int64_t training_seed = 1, first_sample = 0;  // for dropout; first_sample: number in the endless sequence
+    std::int64_t training_seed = 1, first_sample = 0;  // for dropout (first_sample: number in the endless sequence)
     double* loss = nullptr;  // the sum over the samples, written by F of the stage with the loss layer
     // The regions of earlier slices of the micro-batch, by slice.
     std::vector<Places> earlier;
 };
 
-// Whether a block of gradients already has values: those of layers that add to it in I, and those of layers that
-// add to it in W.
+// Whether a block of gradients already has values: from layers that add to it in I, and from layers that add to it
+// in W.
 struct Begun {
     bool input = false, weight = false;
 };
@@ -54,7 +54,7 @@ public:
 
 class StageProgram {
 public:
-    // Makes the kernels; call it on the device's own thread.
+    // Makes the kernels. Call it on the device's own thread.
     StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels, int samples);
 
     const std::vector<int>& layers() const { return layers_; }
@@ -66,18 +66,18 @@ public:
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
     void forward(const Places& places, bool save) const;
-    // Writes the saved data of forward() again, from the same inputs and weights, and nothing else: that of the layers
-    // that are recomputed.
+    // Writes the saved data of forward() again for the layers that are recomputed, from the same inputs and weights.
+    // It writes nothing else.
     void recompute(const Places& places) const;
     // Does B (with `weights_too`) or I, which keeps the output gradients for W. It adds to the gradients that have
-    // begun, and overwrites the others.
+    // begun, and overwrites the remaining gradients.
     void backward(const Places& places, double loss_scale, Begun begun, bool weights_too) const;
     void backward_weight(const Places& places, Begun begun) const;  // does W, after an I
-    // Does one optimizer step and writes each layer's sum of squared gradients to squares[layer], in shared memory.
+    // Does an optimizer step and writes each layer's sum of squared gradients to squares[layer], in shared memory.
     // `squares` is null if measure() has done that.
     void update(const UpdateRule& rule, const std::byte* weights, const std::byte* gradients,
                 const OptimizerStates& states, std::byte* new_weights, double* squares) const;
-    // Does the step for a part of the stage only; `states` are those of the part.
+    // Does the step for a part of the stage only. `states` are the states of this part.
     void update(const UpdateRule& rule, const Extent& part, const std::byte* weights, const std::byte* gradients,
                 const OptimizerStates& states, std::byte* new_weights) const;
     // Predicts the weights as Kernels::predict does.
@@ -97,7 +97,7 @@ public:
     bool reads_data() const { return reads_data_; }
 
 private:
-    // The arguments of one kernel call, with memory for the lists that they refer to.
+    // The arguments of a kernel call, with memory for the lists that they refer to.
     struct Call {
         LayerArgs args;
         std::vector<const std::byte*> inputs, norms;

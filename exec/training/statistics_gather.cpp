@@ -15,7 +15,7 @@ void StatisticsGather::list() {
         }
 }
 
-// Returns the blocks by micro-batch, with memory on this device for those that have to be copied.
+// Returns the blocks by micro-batch, with memory on this device for the blocks that have to be copied.
 std::vector<std::byte*> StatisticsGather::readable(int stage, Stage& state) const {
     std::vector<std::byte*> addresses;
     for (int mb = 0; mb < on_.plan.job.plan.shape.microbatches; ++mb)

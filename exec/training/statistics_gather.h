@@ -28,7 +28,7 @@ public:
 private:
     struct Stage {
         StatisticsTable batches;
-        std::vector<std::byte*> copies;  // [micro-batch]; null if the block is read without a copy
+        std::vector<std::byte*> copies;  // [micro-batch], null if the block is read without a copy
         std::unique_ptr<Memory> memory;  // of the copies
     };
     std::vector<std::byte*> readable(int stage, Stage& state) const;

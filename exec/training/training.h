@@ -66,7 +66,7 @@ public:
 
     // The values of a layer in the checkpoint that the training resumes from, as LayerKernel::load takes them.
     std::vector<std::vector<float>> resumed_parameters(int layer) const;
-    // The same of a state of the optimizer; zeros for parameters without it.
+    // The same of a state of the optimizer: zeros for parameters without it.
     std::vector<std::vector<float>> resumed_states(int state, int layer) const;
 
     const RunPlan& plan;
@@ -76,7 +76,7 @@ public:
 
 protected:
     // Takes the fetches of this rank's devices and exchanges them with the other ranks. Returns all fetches with an
-    // end on this rank; `to` is null if another rank has requested it.
+    // end on this rank. `to` is null if another rank has requested it.
     std::vector<Fetch> fetches_with(const Barrier& barrier, const std::vector<int>& others, int tag);
     std::vector<std::unique_ptr<TrainingDevice>> devices_;
 

@@ -114,7 +114,7 @@ void TrainingDevice::begin() {
         if (on.plan.resumed != nullptr && held.memory.states(0) != nullptr)
             for (int state = 0; state < states + (run_.job.versions.corrects(stage) ? 1 : 0); ++state)
                 optimizer_->resume(stage, state, [&](int layer) { return run_.resumed_states(state, layer); });
-        // Loading states writes statistics, too; the right ones come with the parameters.
+        // Loading states also writes statistics. The right statistics come with the parameters.
         held.program->initialise(initial_values(), held.memory.slots[0], held.memory.statistics);
     }
     for (const auto& [stage, held] : stages_)
@@ -126,7 +126,7 @@ void TrainingDevice::begin() {
         run_.record().keep(Record::Moment::Initial, device_, parameters());
 }
 
-// Kernels for two sizes share one block of parameters, so that both must read the same values in it.
+// Kernels for two sizes share a block of parameters, so both must read the same values in it.
 void TrainingDevice::check_last_program(int stage) const {
     const HeldStage& held = stages_.at(stage);
     const StageProgram &all = *held.program, &last = *held.last;
@@ -281,7 +281,7 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     return places;
 }
 
-// Later slices read the inputs of earlier ones, which stay until the backwards of these.
+// Later slices read the inputs of earlier slices, which stay until the backwards of the earlier slices.
 void TrainingDevice::bind_earlier(const Task& task) {
     HeldStage& held = stages_.at(task.stage);
     const StageMemory& memory = held.memory;

@@ -49,7 +49,7 @@ public:
     void read_addresses(MessageReader& message);
     // Returns whether the bytes are in the memory that reserve() returned.
     bool owns(const std::byte* from, Bytes bytes) const;
-    // The requested copies that this device's kernels cannot make; fetch() does them.
+    // The requested copies that this device's kernels cannot make. fetch() does them.
     std::vector<Fetch>& fetches() { return fetches_; }
     Bytes room() const { return sums_ ? sums_->reserved() : 0; }  // for fetched summands, outside the planned memory
     // Runs F once more, with `tensors` by edge. Returns the first layer whose output is not finite, or -1 if there

@@ -23,7 +23,7 @@ void check(CUresult status, const char* call) {
     fail_with(ExitCode::RunFailed, "{}: {}", call, text);
 }
 
-// The names of cuDNN's errors say little; the reason is in a separate message.
+// The names of cuDNN's errors say little. The reason is in a separate message.
 void check(cudnnStatus_t status, const char* call) {
     if (status == CUDNN_STATUS_SUCCESS)
         return;

@@ -1,6 +1,6 @@
 // The choice of cuDNN's plans for the passes of convolutions. The choice for a shape is made once per job, so that
 // equal layers and all devices of a size run the same kernels, and timings are not repeated. Choices by timing are
-// stored in a profile; a run takes those of its profile.
+// stored in a profile. A run takes the choices of its profile.
 #pragma once
 
 #include "workloads/costs/convolution_choice.h"
@@ -22,7 +22,7 @@ struct PlanRequest {
 
 class ConvolutionChoices {
 public:
-    // Returns the plan that was chosen earlier, if `is_possible`, otherwise that of `choose`. Callers run one at a
+    // Returns the plan that was chosen earlier, if `is_possible`, otherwise the plan of `choose`. Callers run one at a
     // time, so that timings do not disturb each other.
     int plan_of(const PlanRequest& request, const std::function<bool(int)>& is_possible,
                 const std::function<int()>& choose);

@@ -50,8 +50,8 @@ const Driver& driver() {
     return functions;
 }
 
-// The context of a share, on its device's thread, if its cuDNN needs that; null if the GPU's own context is
-// current.
+// The context of a share, on its device's thread, if its cuDNN needs that, or null if the GPU's own context
+// is current.
 thread_local CUcontext context_of_thread = nullptr;
 
 GreenContext green_context(const SplitGpu& gpu, int first_group, int groups) {
@@ -78,8 +78,8 @@ SplitGpu split_anew(int gpu) {
     return all;
 }
 
-// Returns the GPU of every device. Neighbours in the pipeline share a GPU; shares from the config fill one GPU
-// after the other.
+// Returns the GPU of every device. Neighbours in the pipeline share a GPU. Shares from the config fill the GPUs in
+// order.
 std::vector<int> gpus_of(const Setup& setup, int devices, int gpus, JobGpus& job) {
     if (!setup.run.gpus.empty())
         return setup.run.gpus;

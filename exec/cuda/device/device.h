@@ -20,10 +20,10 @@ struct Setup;  // its header brings fmt, which nvcc 13.0 cannot compile
 
 namespace pw::cuda {
 
-// The GPU, or the share of one, on which a device of the plan runs.
+// The GPU, or the share of a GPU, on which a device of the plan runs.
 struct Seat {
     int gpu = 0;
-    int first_group = 0, groups = 0;  // groups of kGroup multiprocessors; no groups: the whole GPU
+    int first_group = 0, groups = 0;  // groups of kGroup multiprocessors (no groups: the whole GPU)
 };
 inline constexpr int kGroup = 8;  // multiprocessors: on Hopper the smallest share and its granularity
 
@@ -35,10 +35,10 @@ std::string address_of(int gpu);  // on the PCI bus: "0000:3B:00.0"
 void check_seats(const Setup& setup, int devices);
 // Throws Error (BadInput) if the device's GPU in `run.gpus` is not one of `gpus` GPUs.
 void check_gpu(const Setup& setup, int device, int gpus);
-// Returns the seat of every device. The GPUs are those of `run.gpus`. Without that key there is one GPU per device
-// if there are enough and `run.sms` is not set; otherwise neighbours share a GPU: equal numbers of them, or those
-// whose shares in `run.sms` fill it. A device has the whole GPU, or a share of it: that of `run.sms`, or an equal
-// one. Throws Error (BadInput) if the shares do not fit.
+// Returns the seat of every device. `run.gpus` gives the GPUs. Without this key there is a GPU per device if there
+// are enough and `run.sms` is not set. Otherwise neighbours share a GPU: equal numbers of devices, or the devices
+// whose shares in `run.sms` fill it. A device has the whole GPU, or a share of it: its share in `run.sms`, or an
+// equal share. Throws Error (BadInput) if the shares do not fit.
 std::vector<Seat> seats_of(const Setup& setup, int devices, JobGpus& job);
 
 // Sets the number of streams that the driver runs concurrently. On several ranks it also makes the driver load all
@@ -74,7 +74,7 @@ public:
     void make_current() const;  // sets the calling thread's GPU, and its context if cuDNN needs that
     // The compute stream, which runs all kernels in order. Every stream of the device runs on its share.
     cudaStream_t stream() const { return streams_.front().get(); }
-    cudaStream_t add_stream();  // for transfers; exists as long as the device
+    cudaStream_t add_stream();  // for transfers, exists as long as the device
     cudnnHandle_t cudnn() const { return cudnn_.get(); }
     // Calls `work` while cudnn() queues on a stream of kGroup multiprocessors of the GPU, and waits for that stream.
     // Returns false if either fails. If cuDNN needs the context of the device's own share, it stays there.
@@ -87,7 +87,7 @@ public:
     int multiprocessors() const { return multiprocessors_; }  // of the share
     Precision precision() const { return precision_; }
     bool deterministic() const { return deterministic_; }
-    // In pinned memory: all zero unless a graph repeats calls; written between steps.
+    // In pinned memory: all zero unless a graph repeats calls. Written between steps.
     Later* later() const { return reinterpret_cast<Later*>(later_.get()); }
     std::string name() const;  // "NVIDIA H200, GPU 0, 64 of 132 multiprocessors"
 
@@ -105,7 +105,7 @@ private:
     // The following are destroyed from the last to the first.
     GreenContext smallest_;            // null until on_smallest_share() needs it
     GreenContext context_;             // null if the device has the whole GPU
-    CUcontext own_context_ = nullptr;  // of the share; null if cuDNN accepts the GPU's
+    CUcontext own_context_ = nullptr;  // of the share, null if cuDNN accepts the GPU's
     std::vector<Owned<cudaStream_t, cudaStreamDestroy>> streams_;
     DeviceMemory cublas_workspace_;
     Owned<cudnnHandle_t, cudnnDestroy> cudnn_;
@@ -113,7 +113,7 @@ private:
     PinnedMemory later_;
 };
 
-// Makes a GPU the calling thread's current one during the lifetime of the object.
+// Makes a GPU current for the calling thread during the lifetime of the object.
 class CurrentGpu {
 public:
     explicit CurrentGpu(int gpu);

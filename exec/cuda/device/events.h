@@ -1,4 +1,4 @@
-// Events are points in a stream's work; their clocks return when they were passed, on the run's clock.
+// Events are points in a stream's work. Their clocks return when the events were passed, on the run's clock.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -33,7 +33,7 @@ public:
     EventClock();  // on the current GPU
     void read_before(cudaStream_t idle_stream);
     void read_after(cudaStream_t idle_stream);
-    Ns time_of(const Event& event) const;  // on the host's clock; the event must have been passed
+    Ns time_of(const Event& event) const;  // on the host's clock (the event must have been passed)
 
 private:
     struct Reading {

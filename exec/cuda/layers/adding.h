@@ -23,7 +23,7 @@ __device__ inline unsigned char put_sum(const Pack<float, 8>& left, const Pack<f
     return static_cast<unsigned char>(passed);
 }
 
-// Keeps the gradient of elements whose bits of `passed` are 1, and sets the others to zero.
+// Keeps the gradient of elements whose bits of `passed` are 1, and sets the remaining elements to zero.
 template <class T, int kWidth>
 __device__ inline void keep_passed(Pack<T, kWidth>& gradient, unsigned passed) {
     for (int k = 0; k < kWidth; ++k)
@@ -31,7 +31,7 @@ __device__ inline void keep_passed(Pack<T, kWidth>& gradient, unsigned passed) {
             gradient.values[k] = rounded<T>(0);
 }
 
-// F of an add that runs together with batch norms. `channels` is a multiple of 8; `mask` may be null.
+// F of an add that runs together with batch norms. `channels` is a multiple of 8. `mask` may be null.
 template <class T>
 void add_normalised(cudaStream_t stream, const LayerArgs& args, std::int64_t channels, std::int64_t rows, bool relu,
                     unsigned char* mask);

@@ -1,6 +1,6 @@
-// Causal self-attention, one sample after the other, so that the scratch has the squares of scores of one sample
-// only. Heads that share keys and values are in different products, one after the other: those of a product write
-// different matrices, and the gradients of what they share are added up in the order of the heads.
+// Causal self-attention, sample by sample, so that the scratch has the squares of scores of one sample only. Heads
+// that share keys and values are in different products, in sequence: the heads of a product write different matrices,
+// and the gradients of shared keys and values are added up in the order of the heads.
 #include "exec/cuda/layers/attention_loops.h"
 #include "exec/cuda/layers/products.h"
 #include "exec/training/heads.h"
@@ -13,7 +13,7 @@ namespace pw::cuda {
 
 namespace {
 
-// A matrix per head, `next` elements apart, or one for several heads.
+// A matrix per head, `next` elements apart, or a matrix for several heads.
 template <class Value>
 struct PerHead {
     Value* data;
@@ -85,8 +85,8 @@ private:
         return aligned(count * static_cast<Bytes>(sizeof(Value)));
     }
 
-    // Makes a product for every head of queries: for all heads of keys at once, and one after the other for the heads
-    // that share them. A shared result is the sum over these.
+    // Makes a product for every head of queries: for all heads of keys at once, and in sequence for the heads that
+    // share them. A shared result is the sum over the heads that share it.
     template <class Out>
     void multiply_heads(Product product, const Read& left, const Read& right, const PerHead<Out>& result) const {
         product.batch = static_cast<int>(columns_.heads / sharing_);
@@ -154,7 +154,7 @@ private:
     }
 
     AttentionColumns columns_;
-    std::int64_t length_, depth_, sharing_;  // number of rows; width of a head; heads that share keys and values
+    std::int64_t length_, depth_, sharing_;  // number of rows, width of a head, heads that share keys and values
     Squares squares_;
     float factor_;
     Bytes reals_at_ = 0, rounded_at_ = 0;  // offsets in the scratch

@@ -22,7 +22,7 @@ template <class T>
 void causal_softmax(cudaStream_t stream, const Squares& squares, const float* scores, T* probabilities,
                     std::byte* scratch);
 
-// Computes the gradient of the scores from that of the probabilities. It may overwrite that.
+// Computes the gradient of the scores from the gradient of the probabilities, which it may overwrite.
 template <class T>
 void causal_softmax_gradient(cudaStream_t stream, const Squares& squares, const T* probabilities, const float* gradient,
                              T* score_gradient, std::byte* scratch);

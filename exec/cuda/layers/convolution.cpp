@@ -255,7 +255,7 @@ private:
         return changed;
     }
 
-    // Calls visit(offset in OIHW, offset in KRSC) for every weight, except those of padding channels.
+    // Calls visit(offset in OIHW, offset in KRSC) for every weight, except weights of padding channels.
     template <class Visit>
     void for_weights(Visit visit) const {
         const std::int64_t channels = layer_.input.channels, taps = std::int64_t{layer_.kernel} * layer_.kernel;
@@ -267,7 +267,7 @@ private:
     }
 
     const Dims read_;                  // the padded input
-    std::int64_t count_, values_ = 0;  // number of weights, padding included; number of values in their block
+    std::int64_t count_, values_ = 0;  // number of weights, padding included, and number of values in their block
     Bytes made_at_ = 0;                // in the scratch: gradients of weights, until they are added
     std::unique_ptr<const ConvolutionCalls> calls_;
 };

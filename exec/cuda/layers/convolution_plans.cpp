@@ -43,7 +43,7 @@ void set(const Descriptor& of, cudnnBackendAttributeName_t name, const std::vect
 
 void finalize(const Descriptor& made) { check(cudnnBackendFinalize(made.get()), "cudnnBackendFinalize"); }
 
-// Dimensions are given as NCHW (KCRS); the strides say that channels are contiguous.
+// Dimensions are given as NCHW (KCRS). The strides say that channels are contiguous.
 Descriptor tensor(std::int64_t name, cudnnDataType_t type, std::int64_t n, std::int64_t c, std::int64_t h,
                   std::int64_t w) {
     Descriptor made = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -164,7 +164,7 @@ cudnnBackendDescriptor_t ConvolutionProposals::make_operation(const ConvolutionS
     return keep(std::move(made));
 }
 
-// A mode without proposals for the shape is no error: another one may have some.
+// A mode without proposals for the shape is no error: another mode may have some.
 void ConvolutionProposals::propose(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode) {
     Descriptor heuristics = make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set<cudnnBackendDescriptor_t>(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {graph});
@@ -186,7 +186,7 @@ void ConvolutionProposals::propose(cudnnBackendDescriptor_t graph, cudnnBackendH
     (void)keep(std::move(heuristics));
 }
 
-// Products of fp32 values on tensor cores are in TF32. Transforms round differently from sums of products; they have
+// Products of fp32 values on tensor cores are in TF32. Transforms round differently from sums of products, and have
 // any of several notes.
 bool ConvolutionProposals::is_allowed(cudnnBackendDescriptor_t config, bool repeats) const {
     return std::ranges::none_of(notes_of(config), [&](cudnnBackendNumericalNote_t note) {

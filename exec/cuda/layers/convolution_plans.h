@@ -39,7 +39,7 @@ private:
 };
 
 // What cuDNN proposes for a pass, best first: its heuristics' proposals, then its fallbacks. They follow from the shape
-// and the GPU, whatever share of it a device has. Tensors are NHWC, filters KRSC; sums are in fp32.
+// and the GPU, whatever share of it a device has. Tensors are NHWC, filters KRSC. Sums are in fp32.
 class ConvolutionProposals {
 public:
     ConvolutionProposals(cudnnHandle_t handle, const ConvolutionShape& shape, Precision precision);

@@ -1,5 +1,5 @@
 // The table of tokens and the vectors of positions. Token numbers are fp32 data in every precision, since bf16
-// would round those above 256.
+// would round numbers above 256.
 #include "exec/cuda/layers/layers.h"
 #include "exec/cuda/layers/linear_loops.h"
 #include "exec/cuda/layers/packs.h"
@@ -33,7 +33,7 @@ __device__ inline Key key_of(unsigned token, std::int64_t row) { return Key{toke
 __device__ inline unsigned token_of(Key key) { return static_cast<unsigned>(key >> 32); }
 __device__ inline unsigned row_of(Key key) { return static_cast<unsigned>(key); }
 
-constexpr std::int64_t kRun = 64;  // number of keys that are sorted by comparing each with all others
+constexpr std::int64_t kRun = 64;  // number of keys that are sorted by comparing each with all other keys
 
 __device__ inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
@@ -77,7 +77,7 @@ __global__ void merge_runs(const Key* __restrict__ from, Key* __restrict__ to, s
     to[(i < second ? i : first + (i - second)) + below_in_other] = own;
 }
 
-// One thread per key and column; the threads of a token's first key add up all of its rows.
+// A thread per key and column. The threads of a token's first key add up all of its rows.
 template <class T>
 __global__ void add_rows(const Key* __restrict__ keys, const T* __restrict__ output_gradient,
                          float* __restrict__ gradient, unsigned width, std::int64_t rows, std::int64_t items) {

@@ -12,10 +12,10 @@ namespace {
 using Bf16 = __nv_bfloat16;
 using Four = Pack<float, 4>;
 
-// A line of a plane in a sample's crop; pixels outside the image are zero.
+// A line of a plane in a sample's crop. Pixels outside the image are zero.
 struct Line {
     const unsigned char* pixels;
-    int first, step, width;  // column 0 is pixel `first`; width 0: the line is outside the image
+    int first, step, width;  // column 0 is pixel `first` (width 0: the line is outside the image)
     __device__ float operator[](int column) const {
         const int from = first + step * column;
         return from >= 0 && from < width ? static_cast<float>(pixels[from]) : 0.0F;

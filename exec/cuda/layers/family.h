@@ -34,11 +34,11 @@ void read_images(cudaStream_t stream, const StoredImages& images, const Sample* 
 void read_tokens(cudaStream_t stream, const std::int32_t* tokens, std::int64_t length, const Sample* samples,
                  std::int64_t count, float* out);
 
-// Computes to[i] += from[i]; `bytes` is a multiple of 16.
+// Computes to[i] += from[i]. `bytes` is a multiple of 16.
 template <class T>
 void add_tensor(cudaStream_t stream, const T* from, T* to, std::int64_t bytes);
 
-// The summands of to[i] = from[0][i] + from[1][i] + ..., left to right; `to` may be one of them. `count` is a multiple
+// The summands of to[i] = from[0][i] + from[1][i] + ..., left to right. `to` may be a summand. `count` is a multiple
 // of 4.
 struct Summands {
     static constexpr int kMost = 64;

@@ -1,4 +1,4 @@
-// The launch of kernels: there is one thread per item, and threads beyond the last item do nothing.
+// The launch of kernels: there is a thread per item, and threads beyond the last item do nothing.
 #pragma once
 
 #include "exec/cuda/device/check.h"
@@ -11,11 +11,11 @@ namespace pw::cuda {
 
 inline constexpr unsigned kBlock = 256;  // threads
 
-// Returns the item of this thread; a kernel returns at once if it is not below its number of items.
+// Returns the item of this thread. A kernel returns at once if the item is not below its number of items.
 __device__ inline std::int64_t item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
 // Calls act(thread) in every thread of the block, for kernels whose threads work together. In the stand-in of the
-// toolkit, which runs one thread after the other, the first thread does the work of all.
+// toolkit, which runs threads in sequence, the first thread does the work of all threads.
 template <class Act>
 __device__ inline void for_own_threads(Act act) {
 #ifdef __CUDACC__
@@ -27,7 +27,7 @@ __device__ inline void for_own_threads(Act act) {
 }
 
 // Adds up kBlock values, one per thread of the block: afterwards the first `left` entries are the sums of every
-// `left`-th value, each for the thread with the number of its entry. `left` is a power of two; the order is always
+// `left`-th value, each for the thread with the number of its entry. `left` is a power of two. The order is always
 // the same.
 __device__ inline void sum_threads(double* values, unsigned left) {
     for (unsigned half = kBlock / 2; half >= left; half /= 2) {
@@ -39,7 +39,7 @@ __device__ inline void sum_threads(double* values, unsigned left) {
     }
 }
 
-// Puts `kernel` for `items` items on the stream; does nothing if there are none.
+// Puts `kernel` for `items` items on the stream. Does nothing if there are none.
 template <class... Parameters, class... Arguments>
 void launch(cudaStream_t stream, std::int64_t items, void (*kernel)(Parameters...), Arguments... arguments) {
     if (items <= 0)

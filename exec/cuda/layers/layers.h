@@ -1,5 +1,5 @@
 // Layers on a CUDA device: cuDNN does convolutions, cuBLAS does linear layers and attention, own kernels do the
-// rest. Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16); a sequence, which has one
+// rest. Tensors are NHWC in the device's element type: float, or bf16 (Precision::Bf16). A sequence, which has one
 // channel, is stored row by row. Weights, gradients and the optimizer's states are blocks of fp32 values, with
 // convolution filters as KRSC and linear weights for the input flattened as NHWC. With Bf16 a bf16 copy follows the
 // weights, which products read, and room for cuDNN's result follows the gradients.
@@ -25,7 +25,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) { return (v
 // Return the bytes of a tensor, the bytes of a block of `parameters` values, and the number of values in a block of
 // `bytes`.
 Bytes tensor_bytes(std::int64_t elements, Precision precision);   // a multiple of 64
-Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value; multiples of 32 values
+Bytes block_bytes(std::int64_t parameters, Precision precision);  // 4 or 6 bytes per value, multiples of 32 values
 std::int64_t block_values(Bytes bytes, Precision precision);
 
 // A convolution reads images of three channels with a fourth channel of zeros, for which it has weights of zero:
@@ -76,7 +76,7 @@ protected:
     [[noreturn]] void refuse(const std::string& why, const std::string& help) const;
     void check_items(std::int64_t items) const;
 
-    // Copy between the host and a block's fp32 values; load_block() also writes the bf16 copy, and zeros up to the
+    // Copy between the host and a block's fp32 values. load_block() also writes the bf16 copy, and zeros up to the
     // block's end.
     void load_block(const std::vector<float>& values, std::byte* block, Bytes bytes) const;
     std::vector<float> store_block(const std::byte* block, std::int64_t count) const;
@@ -100,13 +100,13 @@ protected:
 void average_batches(cudaStream_t stream, const BatchStatistics& of, std::int64_t channels, std::int64_t per_sample,
                      float* running);
 
-// The channels of a batch norm that one block of threads averages.
+// The channels of a batch norm that a block of threads averages.
 struct AveragedChannels {
     Bytes at;                           // the offset of the layer in a block of statistics
-    std::int64_t channels, per_sample;  // of the layer; per_sample: values per channel
+    std::int64_t channels, per_sample;  // of the layer (per_sample: values per channel)
     std::int64_t first;
 };
-// Does the same for a list of `entries` on the device; `running` is the stage's.
+// Does the same for a list of `entries` on the device. `running` is the stage's.
 void average_batches(cudaStream_t stream, const BatchStatistics& of, const AveragedChannels* list, std::int64_t entries,
                      std::byte* running);
 

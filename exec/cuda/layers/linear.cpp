@@ -110,7 +110,7 @@ private:
 
     LinearShape shape_;
     std::int64_t in_, out_;
-    std::int64_t bias_, values_ = 0;  // the offset of the bias; the number of values of the block
+    std::int64_t bias_, values_ = 0;  // the offset of the bias, the number of values of the block
     std::int64_t shares_;             // of the rows, in sums of the bias's gradient
 };
 

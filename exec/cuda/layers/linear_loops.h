@@ -29,7 +29,7 @@ template <class T>
 void sum_shares(cudaStream_t stream, const T* output_gradient, float* lines, std::int64_t samples, std::int64_t outputs,
                 std::int64_t shares);
 
-// Computes gradient[i] (+)= made[i] for `count` values; both have room for `padded` values, a multiple of 8.
+// Computes gradient[i] (+)= made[i] for `count` values. Both have room for `padded` values, a multiple of 8.
 // Without `accumulate` it writes zeros from `count` up to `padded`.
 template <class T>
 void add_weight_gradient(cudaStream_t stream, const T* made, float* gradient, std::int64_t count, std::int64_t padded,

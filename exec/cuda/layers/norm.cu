@@ -1,4 +1,4 @@
-// Batch norm with the statistics of the micro-batch; in evaluation with the running averages. A row is a pixel of a
+// Batch norm with the statistics of the micro-batch (in evaluation with the running averages). A row is a pixel of a
 // sample. Sums over the rows have two stages, each in a fixed order and with sizes that depend on the shape only:
 // each thread sums a share of the rows, then each block of threads sums the shares of a few channels.
 #include "exec/cuda/layers/adding.h"
@@ -88,7 +88,7 @@ struct AddInput {
 };
 
 // Does the same after the joined add has changed its gradient dy to dy + `more` for elements whose mask is 1, and
-// to 0 for others. `more` and the mask may be null. A thread reads every pack before it writes it, so that
+// to 0 for other elements. `more` and the mask may be null. A thread reads every pack before it writes it, so that
 // `gradient` may be dy.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock, 1)
@@ -146,7 +146,7 @@ struct FirstRow {
     const T* values;
 };
 
-// `statistics`: mean, unbiased variance; may be null.
+// `statistics`: mean, unbiased variance. May be null.
 template <class T>
 __global__ void finish_moments(FirstRow<T> first, Sums sums, const float* __restrict__ parameters,
                                float* __restrict__ state, float* __restrict__ statistics) {

@@ -12,7 +12,7 @@ namespace {
 template <class T>
 using Widest = Pack<T, kWidest<T>>;
 template <class T>
-using Eight = Pack<T, 8>;  // one element per bit of a byte of the mask
+using Eight = Pack<T, 8>;  // an element per bit of a byte of the mask
 
 template <class T>
 __global__ void relu(const Widest<T>* __restrict__ x, Widest<T>* __restrict__ y, std::int64_t items) {

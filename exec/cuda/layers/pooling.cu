@@ -33,7 +33,7 @@ __device__ inline int clamped(int value, int end) { return value < 0 ? 0 : value
 
 __device__ inline bool is_nan(float value) { return value != value; }
 
-// One thread per pack of outputs; NaN counts as a maximum. A window that exceeds the image reads its edge again,
+// A thread per pack of outputs. NaN counts as a maximum. A window that exceeds the image reads its edge again,
 // which changes no maximum. `chosen` may be null.
 template <class T, int kWidth>
 __global__ void maxima(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* __restrict__ y,
@@ -78,7 +78,7 @@ struct GradientAndPlaces {
     Pack<unsigned char, kWidth> places;
 };
 
-// One thread per pack of inputs: adds up the gradients of the windows around it, in their order.
+// A thread per pack of inputs: adds up the gradients of the windows around it, in their order.
 template <class T, int kWidth>
 __global__ void gather(const Pack<T, kWidth>* __restrict__ dy, const Pack<unsigned char, kWidth>* __restrict__ chosen,
                        Pack<T, kWidth>* __restrict__ dx, Windows windows, unsigned packs, std::int64_t items) {
@@ -111,7 +111,7 @@ __global__ void gather(const Pack<T, kWidth>* __restrict__ dy, const Pack<unsign
     dx[i] = rounded<T>(sum);
 }
 
-// One thread per sample and pack of channels.
+// A thread per sample and pack of channels.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kBlock, 1)
     averages(const Pack<T, kWidth>* __restrict__ x, Pack<T, kWidth>* __restrict__ y, unsigned packs, unsigned pixels,
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kBlock, 1)
     y[i] = rounded<T>(sum);
 }
 
-// One thread per pack of inputs.
+// A thread per pack of inputs.
 template <class T, int kWidth>
 __global__ void spread(const Pack<T, kWidth>* __restrict__ dy, Pack<T, kWidth>* __restrict__ dx, unsigned packs,
                        unsigned pixels, std::int64_t items) {
@@ -168,8 +168,8 @@ protected:
 
 constexpr int kWidestWindow = 16;  // a position in it fits in a byte
 
-// saved: for every output the position in its window, row by row, from which it was taken; the first one of equal
-// values.
+// saved: for every output the position in its window, row by row, from which it was taken (the first of equal
+// values).
 template <class T, int kWidth>
 class MaxPool : public Pool<T, kWidth> {
 public:

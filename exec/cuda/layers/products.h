@@ -10,7 +10,7 @@ constexpr cudaDataType kType = CUDA_R_32F;
 template <>
 inline constexpr cudaDataType kType<Bf16> = CUDA_R_16BF;
 
-// A product: result (+)= factor left right, where the result has `rows` x `columns` values; done for `batch`
+// A product: result (+)= factor left right, where the result has `rows` x `columns` values. Done for `batch`
 // matrices.
 struct Product {
     cublasOperation_t left;

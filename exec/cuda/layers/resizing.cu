@@ -6,7 +6,7 @@ namespace pw::cuda {
 
 namespace {
 
-// The packs of a pixel: those of the first tensor, then those of the second.
+// The packs of a pixel: the packs of the first tensor, then the packs of the second.
 struct Sides {
     unsigned first, second;
     __device__ unsigned all() const { return first + second; }
@@ -67,7 +67,7 @@ private:
 
 struct Enlarged {
     unsigned packs, height, width,
-        factor;  // packs per pixel; size of the input; a pixel becomes factor x factor pixels
+        factor;  // packs per pixel, size of the input (a pixel becomes factor x factor pixels)
 };
 
 template <class T, int kWidth>

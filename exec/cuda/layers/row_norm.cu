@@ -81,7 +81,7 @@ __global__ void finish_moments(const T* __restrict__ x, const Pair* __restrict__
     }
 }
 
-// parameters: scale; with a mean also shift.
+// parameters: scale, and with a mean also shift.
 template <class T, int kWidth, bool kHasMean>
 __global__ void normalise(const Pack<T, kWidth>* __restrict__ x, const Moments<kHasMean>* __restrict__ state,
                           const Pack<float, kWidth>* __restrict__ parameters, Pack<T, kWidth>* __restrict__ y,
@@ -271,7 +271,7 @@ private:
     }
 
     unsigned width_, packs_, rows_;
-    unsigned parts_, shares_;           // threads per row; shares of all rows
+    unsigned parts_, shares_;           // threads per row, shares of all rows
     Bytes rows_at_ = 0, lines_at_ = 0;  // offsets in the scratch
 };
 

@@ -1,5 +1,4 @@
-// Softmax over rows that are divided among a few threads each; the results of the threads are combined in a fixed
-// order.
+// Softmax over rows, each divided among a few threads. The results of the threads are combined in a fixed order.
 #pragma once
 
 #include "exec/cuda/layers/packs.h"
@@ -17,7 +16,7 @@ constexpr unsigned parts_of_row(std::int64_t length) {
     return parts;
 }
 
-// The largest of some logits, and the sum of exp(logit - largest); minus infinity and zero if there are none.
+// The largest of some logits, and the sum of exp(logit - largest): minus infinity and zero if there are none.
 struct Powers {
     float largest, sum;
 };

@@ -8,7 +8,7 @@
 
 namespace pw::cuda {
 
-// The rules of updates for kernels. Each thread calls begin() once; update() replaces a weight and its states.
+// The rules of updates for kernels. Each thread calls begin() once, and update() replaces a weight and its states.
 struct SgdRule {
     static constexpr int kStates = 1;
     float learning_rate, momentum, weight_decay;
@@ -47,7 +47,7 @@ constexpr std::int64_t kShare = 2048;  // fours per block of threads
 // `at`, `first` and `end` are in fours, `values` is in floats.
 struct Share {
     std::int64_t at;      // the offset of the layer's block in the stage's
-    std::int64_t values;  // the layer's values; the rounded ones follow them
+    std::int64_t values;  // the layer's values, followed by the rounded values
     unsigned first, end;  // of the layer's fours
 };
 
@@ -88,7 +88,7 @@ __device__ void put_sum(double* values, double* sum) {
 }
 
 // A thread reads every value before it writes it, so that new_weights may be weights. `partials` are the sums of
-// squares of each share; null if the norm is not needed. The blocks of the states are `apart` bytes apart.
+// squares of each share, or null if the norm is not needed. The blocks of the states are `apart` bytes apart.
 template <class Rule>
 __global__ void update_shares(const Share* shares, Rule rule, const std::byte* weights, const std::byte* gradients,
                               std::byte* states, Bytes apart, std::byte* new_weights, bool rounds, double* partials) {
