@@ -1,4 +1,4 @@
-// Builds what a config names; errors of the builders point at the key.
+// Builds what a config names. Errors of the builders point at the key.
 #include "job/build.h"
 
 #include "job/cost_source.h"
@@ -217,7 +217,7 @@ void mark_recomputed(const Setup& setup, Model& model) {
 
 namespace {
 
-// Returns the speed of the device of each stage, where no device has two stages; 1 where a stage has several devices.
+// Returns the speed of the device of each stage, or 1 where a stage has several devices. No device has two stages.
 std::vector<double> speeds_of_stages(const Setup& setup, const StageHolders& holders) {
     std::vector<double> speeds;
     for (const int device : holders.device_of)
@@ -225,7 +225,7 @@ std::vector<double> speeds_of_stages(const Setup& setup, const StageHolders& hol
     return speeds.empty() ? std::vector<double>(static_cast<std::size_t>(setup.pipeline.stages), 1) : speeds;
 }
 
-// Returns the speed of each make by the times of all layers, relative to the first make; empty if there is one.
+// Returns the speed of each make by the times of all layers, relative to the first make. Empty if there is one make.
 std::vector<double> speeds_of_makes(const Profile& profile, int samples) {
     const auto time_of = [&](const std::vector<LayerProfile>& layers) {
         Profile own = profile;

@@ -23,11 +23,11 @@ CutPlaces places_of_cuts(const Setup& setup, const LayerGraph& graph);
 void group_readers(StageSplit& split, const RunConfig& run);
 // Returns the profile of the setup's cost source (cost_source.h).
 Profile profile_of(const Setup& setup, const Model& model);
-// Returns the profile with the dispatch of the setup, if it has one. Throws if the profile has a separate link between
-// hosts and the setup does not say which devices share a host.
+// Returns the profile with the dispatch of the setup, if the setup has one. Throws if the profile has a separate link
+// between hosts and the setup does not say which devices share a host.
 Profile in_cluster(Profile profile, const Setup& setup);
 // Gives every device its host, and the hosts their dispatchers. Returns the hosts' numbers by name. Devices without a
-// host name share one host.
+// host name share a host.
 std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster);
 // Adds links of pairs, and what messages share, to facts with hosts. `hosts` has the numbers of the hosts.
 void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts);
@@ -36,7 +36,7 @@ std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& pro
 // Adds the setup's settings of the optimizer, of sums of gradients and of transfers to the costs of a plan. Over the
 // transport `link` tensors are copied.
 void add_settings(Costs& costs, const Setup& setup);
-// Opens the data set that the setup names, with the changes of the setup; without a path, the synthetic one.
+// Opens the data set that the setup names, with the changes of the setup. Without a path, opens the synthetic data set.
 Dataset open_dataset(const Setup& setup, const Model& model);
 // Returns the stage costs of a `uniform` workload. For one micro-batch a device does the work of `per_device` stages.
 // Throws if `workload.imbalance` is more than all stages take together.

@@ -46,7 +46,7 @@ const CostSourceRow& row_of(CostSource source);
 const CostSourceRow& cost_source_of(const Setup& setup);
 
 // Reads the layers and their times from the file that workload.model names. If neither the file nor
-// search.profile_batch gives the number of samples, the times are those of one micro-batch of any size. Throws Error
+// search.profile_batch gives the number of samples, the times are for a micro-batch of any size. Throws Error
 // (BadInput) at the key whose value cannot be used, or with the mistakes of the file.
 ProfiledModel model_from_file(const Setup& setup);
 

@@ -1,5 +1,5 @@
-// Keys of a config that have no effect. They are not mistakes, since one file serves several models, schedules and
-// commands; a note lists them.
+// Keys of a config that have no effect. They are not mistakes, since a file serves several models, schedules and
+// commands. A note lists these keys.
 #pragma once
 
 #include "job/setup/search_setup.h"

@@ -19,7 +19,7 @@ struct ProvenPlan;  // schedules/orders/schedule.h
 
 struct Job {
     Setup setup;
-    std::shared_ptr<const Model> model;  // null for a uniform workload; then profile and split are empty
+    std::shared_ptr<const Model> model;  // null for a uniform workload, whose profile and split are empty
     CostSource source = CostSource::Uniform;
     Profile profile;
     StageSplit split;
@@ -57,8 +57,8 @@ int steps_of(const Job& job);
 constexpr bool divides_rates(Prediction prediction) {
     return prediction == Prediction::None || prediction == Prediction::PipeMare;
 }
-// Returns the number of updates in which the division of learning rates by delays ends; 0 if none is divided. For a
-// schedule that corrects weights by default this is a quarter of the steps unless the setup has it.
+// Returns the number of updates in which the division of learning rates by delays ends, or 0 if none is divided. For a
+// schedule that corrects weights by default this is a quarter of the steps unless the setup has the number.
 int anneal_steps_of(const Job& job);
 
 // has_precision() returns whether the costs are of training.precision. If they are not, a prediction would be of

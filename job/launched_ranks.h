@@ -5,7 +5,7 @@
 
 namespace pw {
 
-// The rank of this process and the number of ranks; 0 of 1 without a launcher.
+// The rank of this process and the number of ranks: 0 of 1 without a launcher.
 struct LaunchedRanks {
     int rank = 0, size = 1;
 };

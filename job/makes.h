@@ -1,4 +1,4 @@
-// The makes of devices that a plan runs on (DeviceMake), and configs for devices of one of them.
+// The makes of devices that a plan runs on (DeviceMake), and configs for the devices of a make.
 #pragma once
 
 #include "job/setup/setup.h"
@@ -13,8 +13,8 @@ std::vector<PlanMake> makes_of_plan(const Setup& setup);
 
 // Returns the setup as if all devices were of this make.
 Setup of_make(const Setup& setup, int make);
-// Returns it for devices that work together, with their degrees: all are of this make, but the links between their
-// hosts are the slowest.
+// Returns the setup for devices that work together, with their degrees: all are of this make, but the links between
+// their hosts are the slowest.
 Setup of_make(const Setup& setup, int make, const PlanMake& together);
 
 }  // namespace pw

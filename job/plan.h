@@ -29,9 +29,9 @@ const Schedule& schedule_named(const Setup& setup, std::string_view name);
 // Returns the row of the schedule that a setup names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Setup& setup);
 
-// Returns the holders of the stages of a pipeline if each stage has one device; else nothing. Of replicas of a
-// pipeline, the slowest device counts. Also returns nothing if the plan cannot be made: the function that makes it
-// reports why.
+// Returns the holders of the stages of a pipeline if each stage has one device, else nothing. With replicas of the
+// pipeline, the slowest device counts. Also returns nothing if the plan cannot be made: the function that makes the
+// plan reports why.
 StageHolders holders_of_stages(const Setup& setup, const std::vector<double>& speeds_of_makes = {});
 
 // Returns the costs of a plan of this placed shape.

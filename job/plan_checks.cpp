@@ -16,7 +16,7 @@ namespace pw {
 
 namespace {
 
-// Returns the last of these keys that --set changed, which is the likely mistake; else the first.
+// Returns the last of these keys that --set changed, which is the likely mistake. Otherwise returns the first key.
 std::string overriding(const Setup& setup, std::initializer_list<std::string> keys) {
     const auto set_of = [&](const std::string& key) {
         const auto found = setup.places.find(key);
@@ -54,8 +54,8 @@ std::string help_for_count(const Setup& setup, int stages) {
     return fmt::format("{}", fmt::join(parts, " and "));
 }
 
-// Returns the number of devices of a pipeline nearest to the shape's that the schedule can fill with these stages; 0 if
-// there is none.
+// Returns the number of devices of a pipeline nearest to the shape's that the schedule can fill with these stages, or 0
+// if there is none.
 int devices_for(const Schedule& schedule, const Shape& shape) {
     const int own = shape.devices / shape.copies;
     for (int distance = 0; distance < std::max(own, shape.stages); ++distance)
@@ -68,7 +68,7 @@ int devices_for(const Schedule& schedule, const Shape& shape) {
     return 0;
 }
 
-// Returns how the schedule uses all devices for these stages with replicas; empty if it does not.
+// Returns how the schedule uses all devices for these stages with replicas. Empty if the schedule does not.
 std::string help_for_replicas(const Schedule& schedule, const Shape& shape) {
     const int each = (shape.devices + shape.stages - 1) / shape.stages;
     if (shape.copies > 1 || shape.devices <= shape.stages || schedule.asynchronous() || each > shape.microbatches)

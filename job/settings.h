@@ -18,7 +18,7 @@ std::string help_with_keys(const Error& error);
 // Returns the error with these keys.
 Error with_keys(const Error& error);
 
-// Throws the error (BadInput) at `key` in the setup; `help` is used if the error has none.
+// Throws the error (BadInput) at `key` in the setup. `help` is used if the error has no help.
 [[noreturn]] void fail_at(const Setup& setup, const std::string& key, const Error& error, const std::string& help = "");
 
 // Calls `act`, and lets an error point at its setting in the setup.

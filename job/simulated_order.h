@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Simulates one step of a synchronous plan. `memory` is that of each device.
+// Simulates one step of a synchronous plan. `memory` has the memory of each device.
 SimulatedOrder simulated_order(const ProvenPlan& proven, const Costs& costs, TransferMode mode,
                                const std::vector<Bytes>& memory);
 

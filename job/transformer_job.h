@@ -17,13 +17,13 @@ std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Setup& setup)
 // FLOPs of the model for one sample: of the forward, and of the backward if it trains
 // (workloads/transformers/transformer_model.h).
 double model_flops_per_sample(const Setup& setup, bool trains = true);
-// FLOP/s of a device in the precision of the training, as its vendor states them; of several makes the mean.
+// FLOP/s of a device in the precision of the training, as its vendor states them. With several makes, the mean.
 double peak_flops(const Setup& setup);
 
 // Returns the number of layers that are divided among stages as evenly as possible: the blocks, or with them the
 // embedding and the head if only then all stages have equally many.
 int slots_of_stages(int blocks, int stages);
-// Returns how many blocks each stage has if these slots are divided so; of slots that do not divide, the first stages
+// Returns how many blocks each stage has if these slots are divided so. If the slots do not divide, the first stages
 // have one more. There are at least as many slots as stages.
 std::vector<int> even_blocks(int blocks, int stages);
 

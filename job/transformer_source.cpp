@@ -26,8 +26,8 @@ Fabric fabric_of_hosts(const Setup& setup, int make) {
     return transformer_job_of(alike).fabric;
 }
 
-// Gives stages whose devices have other degrees their sizes. Between stages, the ranks of the smaller one share a
-// tensor: each of them sends its part, or receives it from one or several ranks.
+// Gives stages whose devices have other degrees their sizes. Between two stages, the ranks of the smaller stage share a
+// tensor: each rank sends its part, or receives it from a rank or several ranks.
 void take_sizes_of_stages(Costs& costs, const Setup& setup, const Shape& shape) {
     std::vector<int> ranks;  // that share a tensor, by stage
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -64,7 +64,7 @@ Model model_by_shapes(const Setup& setup) {
 }
 
 // Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
-// Where that is not possible, both count as blocks; else the first stages have one more.
+// Where that is not possible, both count as blocks. Else the first stages have one more.
 StageSplit split_by_blocks(const Setup& setup, const Model& model) {
     const int stages = setup.pipeline.stages, blocks = setup.workload.transformer->layers;
     if (slots_of_stages(blocks, stages) < stages)

@@ -73,7 +73,7 @@ void add_columns(Accuracy& accuracy) {
 
 // Pairs of points that were measured more than 3 % apart.
 struct Pairs {
-    int right = 0, wrong = 0;  // predicted in the order in which they were measured, or in the other one
+    int right = 0, wrong = 0;  // predicted in the order in which they were measured, or reversed
     int equal = 0;             // predicted equal: neither
 };
 

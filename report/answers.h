@@ -1,5 +1,5 @@
-// Questions about one plan beyond its prediction: chance, stragglers, other values of the config, and why it takes so
-// long.
+// Questions about a plan beyond its prediction: chance, stragglers, changed values of the config, and the causes of its
+// step time.
 #pragma once
 
 #include "job/idle_keys.h"
@@ -23,7 +23,7 @@ struct Questions {
     std::string jitter = "lognormal:0.05";  // or "profile": the spreads of the job's profile
     std::uint64_t seed = 0;
     bool stragglers = false;           // the step time with each device 10 % slower in turn
-    std::vector<std::string> what_if;  // KEY=VALUE: the step time with each, and where there are several with all
+    std::vector<std::string> what_if;  // KEY=VALUE: the step time with each, and if there are several, with all
     bool explain = false, slack = false;
 
     bool any() const { return samples > 0 || stragglers || !what_if.empty() || explain || slack; }
@@ -40,7 +40,7 @@ struct StepTimeDraws {
 
 struct Straggler {
     int device = 0;
-    double slower = 0;  // by this part
+    double slower = 0;  // the device, by this part
     Ns step_time = 0;
     double change = 0;  // of the step time, as a part of it
 };
@@ -56,27 +56,28 @@ struct WhatIf {
 // What was not asked is empty.
 struct Answers {
     std::vector<std::string> devices;     // their names
-    Ns step_time = 0;                     // of the prediction that all is compared with
+    Ns step_time = 0;                     // of the prediction that the answers compare with
     std::int64_t samples = 0;             // of its step
-    bool of_cluster = false;              // whether it is of a transformer on a cluster
+    bool of_cluster = false;              // whether the plan is of a transformer on a cluster
     std::optional<StepParts> parts = {};  // of its step
     std::optional<StepTimeDraws> draws = {};
     std::vector<Straggler> stragglers = {};
     std::vector<WhatIf> what_if = {};
     std::optional<Explanation> explanation = {};
-    std::string slack = {};  // CSV: a row per task, by how much later it could end
+    std::string slack = {};  // CSV: a row per task, by how much later the task could end
 };
 
-// `source` is the config of the job, `report` its prediction. Stopped, the answers are those so far. Throws Error
-// (BadInput) for a jitter or a setting that cannot be read, for draws and explanations where devices slow each other
-// down, and for the only `what_if` where that is a mistake; of several one has an error.
+// `source` is the config of the job, `report` its prediction. A stopped call returns the answers so far. Throws Error
+// (BadInput) for a jitter or a setting that cannot be read, and for draws and explanations where devices slow each
+// other down. Throws for a mistake in `what_if` if it has one entry. With several entries, the entry's answer has the
+// error.
 Answers answers_to(const Questions& questions, const ConfigSource& source, const Job& job, const Report& report,
                    const Hooks& hooks = {});
 
 Json to_json(const Explanation& explanation);
 std::string to_text(const Explanation& explanation, const std::vector<std::string>& devices);  // tables
 
-Json to_json(const Answers& answers);         // an object with one key per answer; null where there is none
-std::string to_text(const Answers& answers);  // one table after the other, each after an empty line
+Json to_json(const Answers& answers);         // an object with a key per answer (null if not asked)
+std::string to_text(const Answers& answers);  // a table per answer, each after an empty line
 
 }  // namespace pw

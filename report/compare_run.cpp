@@ -19,7 +19,7 @@ namespace pw {
 
 namespace {
 
-// Returns the run with the median step time, among those of an asynchronous plan, one per turn.
+// Returns the run with the median step time. An asynchronous plan has a run per turn.
 RunResult median_run(std::vector<RunResult> runs) {
     std::vector<std::pair<Ns, std::size_t>> times;
     for (std::size_t k = 0; k < runs.size(); ++k)
@@ -58,7 +58,7 @@ void run_with_probes(const Job& job, int turns, const Hooks& hooks, Comparison& 
     comparison.calibrated->predicted = predicted_report(calibrated);
     comparison.predicted = job.setup.cluster.profile.empty() ? comparison.calibrated->predicted : predicted_report(job);
     comparison.result = median_run(std::move(run.runs));
-    comparison.result->resident_growth.reset();  // it would be that of the probes, too
+    comparison.result->resident_growth.reset();  // it would include the growth by the probes
 }
 
 void run_alone(const Job& job, const Hooks& hooks, Comparison& comparison) {
@@ -71,7 +71,7 @@ void run_alone(const Job& job, const Hooks& hooks, Comparison& comparison) {
         comparison.predicted = predicted_report(job);
 }
 
-// The costs of a stored profile are those of another time.
+// The costs of a stored profile were measured at another time.
 void advise(const Job& job, int turns, Comparison& comparison) {
     constexpr double kUsual = 0.05;
     const bool differs = !comparison.warnings.empty() || std::abs(comparison.errors.step_time) > kUsual;

@@ -1,4 +1,4 @@
-// A config as it is given: a file or a text, and overrides. Questions that try other values load it again.
+// A config as it is given: a file or a text, and overrides. Questions that try other values load the config again.
 #pragma once
 
 #include "job/load.h"
@@ -12,7 +12,7 @@ namespace pw {
 struct ConfigSource {
     std::string path;
     std::vector<std::string> set;          // "pipeline.micro_batches=8"
-    std::optional<std::string> text = {};  // instead of the file's; then `path` is its name for load_config()
+    std::optional<std::string> text = {};  // instead of the file's (`path` is then the text's name for load_config())
 
     // Loads the config with further overrides, which win. Throws Error (BadInput) as load_config() does.
     Config load_with(const std::vector<std::string>& more) const {

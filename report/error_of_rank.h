@@ -20,8 +20,8 @@ private:
     std::string stages_;
 };
 
-// Calls `act`, the work of this rank for the job; an Error of it is thrown as ErrorOfRank, StoppedByOthers
-// (exec/all_ranks.h) as it is.
+// Calls `act`, the work of this rank for the job. Throws an Error of `act` as ErrorOfRank, but StoppedByOthers
+// (exec/all_ranks.h) unchanged.
 void as_this_rank(const Job& job, const std::function<void()>& act);
 
 }  // namespace pw

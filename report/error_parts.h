@@ -1,4 +1,4 @@
-// The error of a step time in parts, for people and for programs: sim/replay.h says what they are.
+// The error of a step time in parts, for people and for programs. sim/replay.h defines the parts.
 #pragma once
 
 #include "job/job.h"
@@ -13,13 +13,13 @@ namespace pw {
 
 // Splits the error of a job's prediction. `calibrated` is the job simulated with costs measured during the run, if any.
 ErrorParts error_parts_of_run(const Job& job, const Trace& predicted, const Trace* calibrated, const Trace& measured);
-// Does the same for two traces of one plan, which is that of the events. Throws Error when it cannot be proven.
+// Does the same for two traces of the same plan, which the events give. Throws Error when the plan cannot be proven.
 ErrorParts error_parts_of_traces(const Trace& predicted, const Trace& measured);
 
 // A row per part, with a head: part, ms and % of the measured step.
 std::vector<std::vector<std::string>> rows_of(const ErrorParts& parts);
 std::string to_text(const ErrorParts& parts);
-// Says in three sentences what the error comes from, the rest of it, and what to do.
+// Says in three sentences what the error comes from, the rest of the error, and what to do.
 std::string why(const ErrorParts& parts);
 double mechanics_error(const ErrorParts& parts);  // as a part of the measured step
 Json to_json(const ErrorParts& parts);
@@ -27,7 +27,7 @@ Json to_json(const ErrorParts& parts);
 // A measured trace of any program and its plan simulated with the times that its own tasks took.
 struct ReplayedTrace {
     std::string plan_hash, schedule;
-    int step = 0;                                 // the one that is replayed
+    int step = 0;                                 // the replayed step
     Ns step_time = 0;                             // measured
     Mechanics mechanics;                          // replayed less measured
     std::vector<std::string> devices;             // their names

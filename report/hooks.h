@@ -17,7 +17,7 @@ inline std::string with_time(const std::string& state, std::chrono::duration<dou
 // Both may be called often, and from another thread than the caller's.
 struct Hooks {
     std::function<void(const std::string& state)> progress = {};  // receives a line like "point 3 of 12"
-    // Once it returns true, the call ends soon: with its results so far, or by Error (RunFailed) if there are none.
+    // Once this returns true, the call ends soon: with its results so far, or by Error (RunFailed) if there are none.
     std::function<bool()> should_stop = {};
 
     void show(const std::string& state) const {

@@ -44,12 +44,12 @@ bool is_asynchronous_plan(const PlanSearch& search, const FoundPlan& plan) {
     return schedule_named(search.problem.setup, plan.choice.schedule).asynchronous();
 }
 
-// Schedule and number of stages. Of one stage the schedule hardly matters.
+// Schedule and number of stages. With a single stage the schedule hardly matters.
 std::pair<std::string, int> kind_of(const PlanChoice& choice) {
     return {choice.stages == 1 ? "" : choice.schedule, choice.stages};
 }
 
-// Returns the best plan of each kind, the best first. A plan that another kind has, too, is in one row.
+// Returns the best plan of each kind, the best first. A plan that several kinds have is in one row.
 std::vector<PlanRow> rows_of_kinds(const PlanSearch& search, std::size_t most) {
     std::vector<PlanRow> rows;
     std::set<std::pair<std::string, int>> known;
@@ -87,7 +87,7 @@ std::string layer_table(const PlanSearch& search, const std::vector<PlanRow>& ro
     return table.print();
 }
 
-// "0-7 16": neighbours in one.
+// "0-7 16": neighbours as a range.
 std::string numbers_text(const std::vector<int>& numbers) {
     std::string text;
     for (std::size_t first = 0, last = 0; first < numbers.size(); first = ++last) {

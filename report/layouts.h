@@ -12,7 +12,7 @@ namespace pw {
 
 // Returns stages as Megatron-LM's --pipeline-model-parallel-layout writes them (workloads/stages/layout_notation.h).
 // There is a layout for a decoder, for a transformer on a cluster, and for a layer graph with an embedding, whose
-// stages are ranges of the forward order and hold whole blocks; else it is empty.
+// stages are ranges of the forward order and hold whole blocks. Else the layout is empty.
 std::string megatron_layout(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
 
 // Stages as torch.distributed.pipelining takes them, by the names of the model's own modules: the names in torchvision
@@ -22,7 +22,7 @@ struct SplitSpec {
     std::vector<std::string> inside;      // first layers of stages that begin inside a block
     std::vector<std::string> no_modules;  // layers that are no module of the model, so that there is no text
 };
-// Returns an empty one where a stage is no range of the forward order, and for files whose layers are numbers.
+// Returns an empty spec where a stage is no range of the forward order, and for files whose layers are numbers.
 SplitSpec pytorch_split_spec(const WorkloadConfig& workload, const LayerGraph& graph, const StageSplit& split);
 
 }  // namespace pw

@@ -25,8 +25,8 @@ struct MeasuredTable {
     std::vector<std::string> warnings = {};
 };
 
-// Measures matrix products by shape on the backend of `setup`, within about `time`, as measure_products() does: those
-// of a transformer at these sizes of micro-batches, or usual ones for other models.
+// Measures matrix products by shape on the backend of `setup`, within about `time`, as measure_products() does: the
+// products of a transformer at these sizes of micro-batches, or usual products for other models.
 MeasuredTable measure_products_by_shape(const Setup& setup, const std::vector<int>& sizes, Ns time,
                                         const Hooks& hooks = {});
 
@@ -34,17 +34,17 @@ MeasuredTable measure_products_by_shape(const Setup& setup, const std::vector<in
 LayerTimes total_of(const std::vector<LayerProfile>& layers, int samples);
 Ns time_of(const LayerTimes& times);  // of forward and backward
 
-// Returns whether a job of the setup that is to be compared with its run needs a profile that is measured first:
-// neither has the setup one, nor does the backend sleep what is predicted.
+// Returns whether a job of the setup that is to be compared with its run needs a profile that is measured first: the
+// setup has no profile, and the backend does not sleep the predicted times.
 bool needs_profile(const Setup& setup);
 
 struct MeasuredJob {
     Job job;
     Notices notes = {}, warnings = {};
 };
-// Makes the job of a setup that is to be compared with its run: with the setup's profile, or one measured now. Ranks
-// call it together, in with_all_ranks() (exec/all_ranks.h). Throws Error (BadInput) as make_job() does, and for GPUs on
-// several ranks.
+// Makes the job of a setup that is to be compared with its run: with the setup's profile, or a profile measured now.
+// Ranks call this together, in with_all_ranks() (exec/all_ranks.h). Throws Error (BadInput) as make_job() does, and for
+// GPUs on several ranks.
 MeasuredJob measured_job(Setup setup, const Hooks& hooks = {});
 
 }  // namespace pw

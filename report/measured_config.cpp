@@ -22,7 +22,7 @@ bool is_ordered(const Task& task) { return task.op == Op::Forward || is_backward
 
 // What a trace is compared with: a schedule's name and options, as keys of the block pipeline.
 struct OptionsOfOrder {
-    std::string_view option;  // Schedule::option of the rows that read it; empty: all rows
+    std::string_view option;  // Schedule::option of the rows that read it (empty: all rows)
     ScheduleOptions options;
     std::string keys;
 };
@@ -38,7 +38,7 @@ std::vector<OptionsOfOrder> options_of_orders(int devices) {
              ", concatenation: forward-doubling"}};
 }
 
-// Returns the keys of the schedule that has this order; empty if none has.
+// Returns the keys of the schedule that has this order. Empty if no schedule has this order.
 std::string schedule_with(const Plan& plan) {
     Shape shape;
     shape.devices = plan.shape.devices;
@@ -53,7 +53,7 @@ std::string schedule_with(const Plan& plan) {
                 const Shape where = placed(schedule, shape);
                 if (schedule.orders({where, other.options}) == plan.order)
                     return fmt::format("schedule: {}{}", schedule.name, other.keys);
-            } catch (const Error&) {  // it is not defined for the shape
+            } catch (const Error&) {  // the schedule is not defined for the shape
             }
         }
     return "";
@@ -67,7 +67,7 @@ Plan plan_of_computation(const Report& measured) {
     return plan;
 }
 
-// A plan that no schedule names is written to a file, which has no replicas.
+// A plan that no schedule names is written to a file, which cannot have replicas.
 void refuse_several_holders(const Plan& plan) {
     for (int stage = 0; stage < plan.shape.stages; ++stage)
         if (const std::vector<int> devices = plan.shape.devices_of(stage); devices.size() != 1)
@@ -80,7 +80,7 @@ void refuse_several_holders(const Plan& plan) {
 }
 
 // Returns when and for which micro-batches the stages recompute, if adding R to the tasks of `plan` gives the list of
-// the trace; else R comes right before every backward.
+// the trace. Else R comes right before every backward.
 Recomputation recomputation_of(const Trace& trace, const Plan& plan, Recomputation recomputation) {
     constexpr int kMost = 32;
     if (recomputation.stages.empty())

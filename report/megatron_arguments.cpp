@@ -161,7 +161,7 @@ std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
                    "write optimizer: adamw, or parallel.zero: 0"};
 }
 
-// Returns of how many blocks of a stage nothing is saved; the same for all stages. Nothing if that is no whole number.
+// Returns of how many blocks of a stage nothing is saved, the same for all stages. Nothing if that is no whole number.
 std::optional<int> recomputed_blocks(const Job& job) {
     const double exact = job.setup.parallel.degrees.recomputed * blocks_by_stage(job).front();
     if (!has_equal_stages(job) || std::abs(exact - std::round(exact)) > 1e-6)

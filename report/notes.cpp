@@ -36,7 +36,7 @@ std::string note_on_uniform(const Setup& setup) {
     return {};
 }
 
-// How times of a size come about that a layer was not measured at: "interpolated from 2, 4".
+// The origin of times at a size at which a layer was not measured: "interpolated from 2, 4".
 std::string estimate_of(const LayerProfile& layer, int size) {
     auto high = layer.times.lower_bound(size);
     if (layer.times.size() == 1)
@@ -50,7 +50,7 @@ std::string estimate_of(const LayerProfile& layer, int size) {
                        high->first);
 }
 
-// Sizes of `used` that some layer was not measured at, by how their times come about.
+// Sizes of `used` at which some layer was not measured, by the origin of their times.
 std::map<std::string, std::vector<int>> estimated(const Profile& profile, const std::vector<int>& used) {
     std::map<std::string, std::vector<int>> sizes;
     for (const int size : used) {
@@ -84,7 +84,7 @@ std::string summary_of(const Job& job) {
 
 namespace {
 
-// Which sizes have no times of their own, and what theirs are made from.
+// Which sizes have no times of their own, and what their times are made from.
 std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
     if (job.source == CostSource::Analytic)
         return {};

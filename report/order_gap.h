@@ -1,4 +1,4 @@
-// How far a plan's order may be from the shortest one.
+// How far a plan's order may be from the shortest order.
 #pragma once
 
 #include "job/job.h"
@@ -11,7 +11,7 @@ namespace pw {
 
 struct OrderGap {
     Ns least_step = 0, least_span = 0;  // no order with this placement and memory has shorter ones
-    double step = 0, span = 0;          // those of the plan: (time - least) / least
+    double step = 0, span = 0;          // of the plan: (time - least) / least
     bool aims_at_span = false;
 };
 

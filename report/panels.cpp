@@ -93,7 +93,7 @@ PanelTable slack_table(const Panel& panel) {
     return table;
 }
 
-// Where each event of the whole trace is in the part of it that is drawn; -1: not.
+// Where each event of the whole trace is in the part that is drawn, or -1.
 std::vector<int> places_in(const Trace& drawn, const Trace& whole) {
     std::vector<int> places;
     places.reserve(whole.events.size());
@@ -236,7 +236,7 @@ void explain_trace(Panel& panel, const Trace& whole) {
         explained.tables.push_back(idle_table(explained, nullptr));
         explained.tables.push_back(slack_table(explained));
     } catch (const Error&) {
-        return;  // traces of other programs need not be those of a whole plan
+        return;  // traces of other programs need not have a whole plan
     }
     panel = std::move(explained);
 }

@@ -1,4 +1,4 @@
-// Panels of plots: traces with their numbers and limits, and why their devices are idle.
+// Panels of plots: traces, their metrics and limits, and why their devices are idle.
 #pragma once
 
 #include "report/report.h"
@@ -16,11 +16,11 @@ Panel panel_of(const Report& report, const Trace& drawn);
 // the nodes of the explanation.
 void add_explanation(Panel& panel, const Explanation& explanation);
 
-// Does the same for any trace, from its own times; critical path and slack are those of its replay. `whole` is one
-// step, or an asynchronous run, of which the panel may show a part. Adds nothing if the plan of the trace is not known.
+// Does the same for any trace, from its own times. Critical path and slack come from its replay. `whole` is one step,
+// or an asynchronous run, of which the panel may show a part. Adds nothing if the plan of the trace is not known.
 void explain_trace(Panel& panel, const Trace& whole);
 
-// Returns panel_of() these, explained if plots to that file show causes.
+// Returns panel_of() the report and the trace, explained if plots to `file` show causes.
 Panel drawn_panel(const Report& report, const Trace& drawn, const std::string& file);
 
 }  // namespace pw

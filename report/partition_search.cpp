@@ -25,7 +25,7 @@ namespace pw {
 
 namespace {
 
-// What one of the planners answers.
+// What a planner answers.
 struct Solution {
     Partition partition;
     std::vector<std::string> layers = {};

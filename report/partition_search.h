@@ -16,7 +16,7 @@ struct PartitionSearch {
     SearchConfig::Objective objective;
     Partition partition;                   // without stages where none fits: then its shortage says why
     std::vector<std::string> layers = {};  // their names
-    bool in_seconds = false;               // the unit of the objective; else the instance's own
+    bool in_seconds = false;               // the unit of the objective (else the instance's own)
     double seconds = 0;                    // that the search took
 };
 
@@ -27,8 +27,8 @@ PartitionSearch search_partition(const SearchSetup& setup, const SearchLimits& l
 void require_stages(const PartitionSearch& search);  // throws Error (Infeasible) where no partition fits
 
 Json to_json(const PartitionSearch& search);
-std::string to_text(const PartitionSearch& search);  // the table of the stages, and the proof; there must be stages
-// Returns the time of every stage, and the objective, which is the longest of them or of what is between them.
+std::string to_text(const PartitionSearch& search);  // the table of the stages, and the proof (needs stages)
+// Returns the time of every stage, and the objective: the longest time of a stage or of a transfer between stages.
 Chart chart_of(const PartitionSearch& search);
 
 }  // namespace pw

@@ -20,7 +20,7 @@ constexpr double kSlowest = 3;  // times the best step: slower plans are not wha
 constexpr std::size_t kNextPlans = 3;
 constexpr double kNearLimit = 2;  // the limit is drawn if it is below this many times the largest plan
 
-// The plans that fit and for which no other is both faster and smaller, from the smallest one on.
+// The plans that fit and for which no other plan is both faster and smaller, from the smallest plan on.
 std::vector<const PlanDot*> pareto_front(const std::vector<PlanDot>& plans) {
     std::vector<const PlanDot*> front;
     for (const PlanDot& plan : plans)

@@ -11,33 +11,33 @@
 namespace pw {
 
 struct NamedReport {
-    std::string name;  // in tables: that of a file
+    std::string name;  // in tables: the name of a file
     Report report;
 };
 
 struct ConfigDifference {
     std::string key;            // "pipeline.schedule"
-    std::string first, second;  // values in YAML; empty where a config lacks the key
+    std::string first, second;  // values in YAML (empty where a config lacks the key)
 };
 
 struct PlanDifferences {
     NamedReport first, second;
-    std::vector<ConfigDifference> config = {};  // of the effective configs; none if a trace has no config
-    std::string reason = {};  // why the plans are not compared as prediction and measurement of one; may be empty
+    std::vector<ConfigDifference> config = {};  // of the effective configs (none if a trace has no config)
+    std::string reason = {};  // why they are not compared as prediction and measurement of a plan (or empty)
 };
 
-// Compares the effective configs of both sides. A trace of another program has none.
+// Compares the effective configs of both sides. A trace of another program has no config.
 PlanDifferences differences_of(NamedReport first, NamedReport second);
 
-// Returns why two traces are of different plans; empty if they are of one. Another program's trace is of the plan of
-// `predicted` if its tasks are.
+// Returns why two traces are of different plans. Empty if both are of the same plan. Another program's trace is of the
+// plan of `predicted` if its tasks are.
 std::string different_plans(const Report& predicted, const Report& measured);
 
 Json to_json(const PlanDifferences& differences);
 // Returns tables: keys of the config that differ, the numbers of both steps, and the parts of the step, which are means
 // over the devices and add up to the makespan.
 std::string to_text(const PlanDifferences& differences);
-// On one time axis.
+// Draws both plans on one time axis.
 void plot_differences(const PlanDifferences& differences, const std::string& file, const View& view = {});
 
 }  // namespace pw

@@ -28,7 +28,7 @@ void refuse_uniform(const SearchSetup& setup) {
                       "simulate CONFIG --schedules all`");
 }
 
-// That replicas were not asked for, where some of the schedules take them; and that the best plan is asynchronous.
+// Notes that replicas were not asked for, where some schedules take them, and that the best plan is asynchronous.
 void note_limits_of_best(const SearchSetup& setup, SearchResult& result) {
     const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
         const Schedule& schedule = schedule_named(plan.choice.schedule);

@@ -19,16 +19,17 @@ namespace pw {
 // Returns the problem that a setup poses. Throws Error (BadInput) at the key whose value cannot be used, and for a
 // workload without layers.
 SearchProblem posed_search(const SearchSetup& setup);
-// Returns why search.program cannot run a plan with a setup, as the limits of a search take it; null without
+// Returns why search.program cannot run a plan with a setup, as the limits of a search take it. Null without
 // search.program.
 std::function<std::string(const Setup&)> refusal_of_plans(const SearchSetup& setup);
 
 struct PlanSearch {
     SearchProblem problem;
     SearchResult result;           // its notes are for the user
-    std::optional<Job> best = {};  // of the best plan; absent where none was found that fits
+    std::optional<Job> best = {};  // of the best plan (absent where none was found that fits)
     double seconds = 0;            // that the search took
-    // The choice of the best plan with the other value of pipeline.cuts, where that is known and another split.
+    // The choice of the best plan with the other value of pipeline.cuts, where that plan is known and has another
+    // split.
     std::optional<FoundPlan> other_cuts = {};
 };
 // Searches for `PlanSearch::other_cuts`, with a tenth of the usual effort.
@@ -45,9 +46,9 @@ bool ended_without_a_plan(const PlanSearch& search);
 void require_plan(const PlanSearch& search);
 
 Json to_json(const PlanSearch& search);
-// Returns the best plans of at most `most` kinds as a table, and more about the best one. There must be one. The kind
-// of a plan of a layer graph is its schedule and number of stages, where data parallelism is one kind; of a
-// transformer, its degrees.
+// Returns the best plans of at most `most` kinds as a table, and more about the best plan. There must be a plan. The
+// kind of a plan of a layer graph is its schedule and number of stages, where data parallelism is one kind. The kind of
+// a plan of a transformer is its degrees.
 std::string to_text(const PlanSearch& search, std::size_t most);
 // Returns the number of rows of a table with at most `most` plans.
 std::size_t rows_of(const PlanSearch& search, std::size_t most);
@@ -59,9 +60,9 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file, 
 // Returns reserved memory against step time of the plans, with the Pareto front.
 Chart chart_of(const PlanSearch& search);
 
-const char* name_of(SearchStop stop);  // "time limit"; empty if nothing stopped it
+const char* name_of(SearchStop stop);  // "time limit" (empty if nothing stopped the search)
 // Returns a setup as YAML for `file`, relative to which its paths are written, without blocks of defaults. Without a
-// file its paths are whole.
+// file its paths are absolute.
 std::string yaml_for(const Setup& setup, const std::string& file);
 
 }  // namespace pw

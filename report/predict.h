@@ -15,10 +15,11 @@ Trace predict(const Job& job);
 // Returns the mode of the job's plan under its costs.
 TransferMode simulated_mode(const Job& job);
 
-// Returns the simulator of the job's plan, under its costs or others.
+// Returns the simulator of the job's plan, under its costs or other costs.
 Simulator simulator_of(const Job& job);
 
-// The numbers of that trace, and the trace without its events and memory: a plan may have too many tasks to keep them.
+// The metrics of the predicted trace, and the trace without events and memory: a plan may have too many tasks for
+// these.
 struct PredictedNumbers {
     Trace head;
     Metrics metrics;

@@ -359,7 +359,7 @@ std::string to_text(const Report& report) {
                  "parameters", "peak memory", "reserved"});
     for (std::size_t device = 0; device < metrics.devices.size(); ++device)
         table.add(row_of_device(report.names[device], stages_of(report, device), metrics.devices[device],
-                                report.limits.front()));  // one unit for a column
+                                report.limits.front()));  // the same unit for a column
     if (metrics.devices.size() > 1)
         table.add(row_of_largest(metrics.devices, report.limits.front()));
     const std::string rate =

@@ -1,4 +1,4 @@
-// A trace with its numbers and the devices that it is of: a prediction, or a run.
+// A trace, its metrics and the devices that produced it. The trace is predicted or measured.
 #pragma once
 
 #include "job/job.h"
@@ -33,35 +33,34 @@ ClusterRate cluster_rate(const Setup& setup, double samples_per_second, bool tra
 struct Report {
     Trace trace;
     Metrics metrics;
-    std::vector<Bytes> limits;       // memory per device; kUnlimited where none is known
+    std::vector<Bytes> limits;       // memory per device (kUnlimited where none is known)
     std::vector<std::string> names;  // names of the devices
     int tokens = 0;                  // of a sample, where the model reads tokens
     std::optional<ClusterRate> cluster = {};
     std::optional<OrderGap> order_gap = {};  // of a prediction
 };
 
-// Returns the report of a trace, predicted or measured. Devices beyond those that are given have numbers for names and
-// no limit.
+// Returns the report of a trace, predicted or measured. Devices beyond `devices` have numbers for names and no limit.
 Report report_of(Trace trace, const std::vector<DeviceConfig>& devices = {});
 // Returns the prediction of a job. Without its events the trace of a plan of very many tasks needs little memory.
 // Throws Error as predict() does.
 Report predicted_report(const Job& job, bool with_events = true);
-// Returns the parts of a job's predicted step; nothing if it is not of a transformer in training, if micro-batches have
-// different lengths, if updates need no flush, or if stages are recomputed by tasks of their own.
+// Returns the parts of a job's predicted step. Returns nothing if the job is not a transformer in training, if
+// micro-batches have different lengths, if updates need no flush, or if stages are recomputed by tasks of their own.
 std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
-// Reads the trace of any program; several files are those of its ranks. Adds to `notes` what people should know of it.
+// Reads the trace of any program. Several files are the traces of its ranks. Adds to `notes` what people should know.
 // Throws Error (BadInput) where the trace contradicts itself.
 Report read_report(const std::vector<std::string>& paths, Notices& notes);
 
 bool fits(const Report& report);
-// Returns tokens per second; samples per second of a model that reads no tokens.
+// Returns tokens per second, or samples per second of a model that reads no tokens.
 double work_rate_of(const Report& report);
 std::string print_rate(double per_second, bool of_tokens);  // "16.4", "131070": four digits, five of tokens
 // Returns the samples between two updates, on all replicas.
 std::int64_t samples_of_step(const Metrics& metrics);
 Bytes largest_peak(const Report& report);      // of all devices
 Bytes largest_reserved(const Report& report);  // of all devices, as DeviceMetrics::needed_memory() counts
-// Returns lines like "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", one per device; empty when all fit.
+// Returns lines like "device 1 needs 18.2 GiB and has 16 GiB: 2.2 GiB over", a line per device. Empty when all fit.
 std::string misfits_of(const Report& report);
 
 Json to_json(const Report& report);

@@ -23,7 +23,7 @@ Json to_json(const RunResult& result, const Report& measured) {
     Json json = to_json(measured);
     std::vector<Ns> times = step_times(result.trace);
     if (times.size() > 1)
-        times.erase(times.begin());  // the first is no step like the others
+        times.erase(times.begin());  // the first step is not like the rest
     std::sort(times.begin(), times.end());
     if (!times.empty())
         json["step_time_spread_ns"] = times[(times.size() - 1) * 9 / 10] - times[(times.size() - 1) / 10];

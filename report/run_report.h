@@ -17,7 +17,7 @@ Json to_json(const RunResult& result, const Report& measured);
 // Returns a line like "loss 2.3026 to 2.1034 in 20 updates   weights ...".
 std::string learning_text(const RunResult& result);
 
-// Returns the number of training samples up to each of the first updates, after those `before` the job.
+// Returns the number of training samples up to each of the first updates, after the samples `before` the job.
 std::vector<double> samples_after(const Job& job, std::size_t updates, std::int64_t before = 0);
 
 // Returns the function of RunOptions that passes the progress to `hooks`.

@@ -46,7 +46,7 @@ Config config_with_schedule(const ConfigSource& source, const std::string& sched
 }
 
 // Plots losses over the training samples. A schedule that updates more often, after fewer samples, has the mean of its
-// losses over those of a mini-batch of the config: the same samples as the others.
+// losses over a mini-batch of the config: the same samples as all other schedules.
 Curve curve_of(const std::string& schedule, const std::vector<double>& losses, const Job& job) {
     const auto steps = static_cast<std::size_t>(job.setup.training.steps);
     const std::size_t each = std::max<std::size_t>(1, losses.size() / steps);
@@ -70,7 +70,7 @@ void add_curve(std::vector<Curve>& curves, Curve added) {
     curves.push_back(std::move(added));
 }
 
-// Leaves out the schedules that do not suit the config, before the first run. Returns the others.
+// Leaves out the schedules that do not suit the config, before the first run. Returns the rest.
 std::vector<std::string> suitable_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
                                             std::vector<ScheduleLeftOut>& left_out) {
     std::vector<std::string> suitable;

@@ -1,4 +1,4 @@
-// One config with several schedules, each simulated and run on one profile.
+// A config with several schedules, each simulated and run with the same profile.
 #pragma once
 
 #include "report/comparison.h"
@@ -19,7 +19,7 @@ struct ScheduleRun {
     Comparison comparison;
 };
 
-// A schedule that the config cannot have: it is not defined for its stages and devices, or does not fit.
+// A schedule that the config cannot have: not defined for its stages and devices, or its plan does not fit.
 struct ScheduleLeftOut {
     std::string schedule;
     Error error;
@@ -29,8 +29,8 @@ struct ScheduleComparison {
     std::string title;                           // model, micro-batches, backend and machine
     std::vector<ScheduleRun> runs;               // in the order of the schedules
     std::vector<ScheduleLeftOut> left_out = {};  // in the same order
-    // Losses over the training samples. Schedules that sum in the same order have the same losses to the last bit:
-    // one curve for all of them. None without training.
+    // Losses over the training samples. Schedules that sum in the same order have the same losses to the last bit: a
+    // single curve. No curve without training.
     std::vector<Curve> losses;
 };
 
@@ -43,11 +43,11 @@ struct ScheduleHooks : Hooks {
     std::function<void(const ScheduleComparison& so_far)> ended = {};
 };
 
-// Compares each schedule's prediction with its run; the profile is the config's, or is measured once. Ranks call it
-// together, in with_all_ranks() (exec/all_ranks.h); on the others than rank 0 there are no runs, and `ended` is not
-// called. Once should_stop says so, the run that is under way ends after its step and is the last one. A schedule that
-// does not suit the config, or whose plan does not fit, is left out. Throws Error before the first run where a name is
-// not that of a schedule, the first schedule's error where all are left out, and as compare_run() does.
+// Compares each schedule's prediction with its run. The profile is the config's, or is measured once. All ranks call
+// this together, in with_all_ranks() (exec/all_ranks.h). Only on rank 0 there are runs, and `ended` is called. Once
+// should_stop says so, the current run ends after its step and is the last run. A schedule that does not suit the
+// config, or whose plan does not fit, is left out. Throws Error before the first run where a name is not a schedule's,
+// the first schedule's error where all are left out, and as compare_run() does.
 ScheduleComparison compare_schedules(const ConfigSource& source, const std::vector<std::string>& schedules,
                                      const ScheduleHooks& hooks = {});
 

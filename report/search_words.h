@@ -21,7 +21,7 @@ struct SearchWords {
     std::string (*table)(const PlanSearch& search, const std::vector<PlanRow>& rows);
     std::string (*counts)(const PlanSearch& search);                    // "12 of 12 choices tried, ..."
     std::string (*rate)(const PlanSearch& search);                      // what follows the step of the best plan
-    std::string (*details)(const PlanSearch& search);                   // the lines after the one of the best plan
+    std::string (*details)(const PlanSearch& search);                   // the lines after the best plan's line
     std::vector<std::string> (*short_parts)(const PlanChoice& choice);  // in charts
     Json (*json_of_plan)(const PlanSearch& search, const FoundPlan& plan);
     void (*complete_best)(const PlanSearch& search, Json& best);
@@ -37,7 +37,7 @@ Job quiet_job_of(const PlanSearch& search, const FoundPlan& plan);
 // Returns the time of the passes of a micro-batch in a stage.
 Ns time_of_passes(const StageCost& cost, const Job& job);
 std::vector<PlanDot> dots_of(const PlanSearch& search);
-// Returns the memory that all devices have if it is the same and limited; else kUnlimited.
+// Returns the memory that all devices have if it is the same and limited. Else kUnlimited.
 Bytes memory_of_all(const Setup& setup);
 
 }  // namespace pw

@@ -15,8 +15,8 @@ struct NamedParts {
 };
 
 Json json_of(const StepParts& parts);  // nanoseconds by name
-// Returns a table with a row for each part that some plan has, and the differences from `first`; in its last row are
-// the step times.
+// Returns a table with a row for each part that some plan has, and the differences from `first`. The last row has the
+// step times.
 std::string print_differences(const NamedParts& first, const std::vector<NamedParts>& others);
 
 }  // namespace pw

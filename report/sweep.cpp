@@ -47,8 +47,8 @@ void keep(Notices& notes, const std::string& note) {
         notes.push_back(note);
 }
 
-// Where times are those of a micro-batch, whatever its size, the largest of unlike sizes would always be the best.
-// `known`: of the points before; 0: none had such times.
+// Refuses to compare unlike sizes of micro-batches if times do not depend on the size: the largest would always be the
+// best. `known`: the size in earlier points, or 0 if no point had such times.
 void refuse_other_size(const ConfigSource& source, int size, int& known) {
     if (known > 0 && size != known) {
         const Config config = source.load_with({});
@@ -95,7 +95,7 @@ private:
     std::vector<IdleKey> keys_;
 };
 
-// Sets `any_size` where the costs are those of a micro-batch, whatever its size.
+// Sets `any_size` where the costs are per micro-batch, whatever its size.
 Report simulate_point(Config config, bool with_events, Notices& notes, IdleInAll& idle, bool& any_size) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);

@@ -51,7 +51,7 @@ std::optional<double> as_double(std::optional<std::int64_t> value) {
     return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
 }
 
-// "inf" is a number of every kind, but of none alone.
+// "inf" is a number of every kind, but does not make a kind.
 template <class Parse>
 std::optional<KeyNumbers> key_numbers_by(Quantity quantity, const std::vector<std::string>& texts, Parse parse) {
     KeyNumbers numbers{quantity, {}};
@@ -117,7 +117,7 @@ Axis axis_of(const SweepMetric& metric, const Sweep& sweep) {
             least = std::min(least, number);
             most = std::max(most, number);
         }
-    constexpr double kFarApart = 8;  // one slow plan must not press the others against each other
+    constexpr double kFarApart = 8;  // a slow plan must not compress the rest
     axis.logarithmic = metric.quantity != Quantity::Number && least > 0 && most > kFarApart * least;
     return axis;
 }

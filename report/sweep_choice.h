@@ -1,4 +1,4 @@
-// What the chart of a sweep shows: its keys as numbers, the numbers of its points, and which of them are drawn.
+// What the chart of a sweep shows: its keys as numbers, the numbers of its points, and which points are drawn.
 #pragma once
 
 #include "report/sweep.h"
@@ -35,8 +35,8 @@ struct SweepChoice {
     const SweepMetric* metric = nullptr;    // along y, or in the cells of a map
     bool as_map = false;
 };
-// Throws Error (BadInput) as check_drawable() does. `has_tokens`: whether all points have tokens per second;
-// `counts_tokens`: whether these are what is shown unless the view says otherwise.
+// Throws Error (BadInput) as check_drawable() does. `has_tokens`: whether all points have tokens per second.
+// `counts_tokens`: whether tokens are shown unless the view says otherwise.
 SweepChoice sweep_choice(const std::vector<SweepAxis>& axes, const SweepView& view, bool has_tokens,
                          bool counts_tokens);
 

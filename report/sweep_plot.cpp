@@ -1,4 +1,4 @@
-// The chart of a sweep: lines over numbers, bars for names, a heat map where there would be too many of them.
+// The chart of a sweep: lines over numbers, bars for names, a heat map where there would be too many bars.
 #include "report/notes.h"
 #include "report/sweep.h"
 #include "report/sweep_choice.h"
@@ -48,7 +48,7 @@ std::string value_text(const SweepAxis& axis, const std::string& name, const std
     return numbers_of(axis) ? name + " " + text : text;
 }
 
-// The values of all keys but one.
+// The values of all keys but the named one.
 std::string title_of_line(const std::vector<SweepAxis>& axes, const SweepPoint& point, std::size_t without) {
     const std::vector<std::string> names = short_names(axes);
     std::string title;
@@ -62,7 +62,7 @@ struct SweepLine {
     std::string title;
     std::vector<std::size_t> points;  // of the sweep
     int failed = 0;                   // points that cannot be simulated
-    std::string reason;               // of the first of them
+    std::string reason;               // of the first such point
 };
 
 bool has_tokens(const Sweep& sweep) {
@@ -145,7 +145,7 @@ std::size_t position_of(const SweepChart& own, std::size_t point) {
     return static_cast<std::size_t>(found - texts.begin());
 }
 
-// The values of x; those of asynchronous plans are marked.
+// The values of x. Values of asynchronous plans are marked.
 std::vector<std::string> names_of_x(const SweepChart& own) {
     const std::vector<std::string>& texts = own.sweep.axes[own.choice.x].texts;
     std::vector<std::vector<std::size_t>> points(texts.size());
@@ -197,7 +197,7 @@ void draw_lines(SweepChart& own, const KeyNumbers& numbers) {
     add_if_any(own, std::move(ring));
 }
 
-// The kinds of bars of one row, by colour.
+// The kinds of bars of a row, by colour.
 Curve& bars_for(const SweepChart& own, std::vector<Curve>& kinds, std::size_t point) {
     const SweepPoint& at = own.point(point);
     if (!fits(*at.report))
@@ -205,7 +205,7 @@ Curve& bars_for(const SweepChart& own, std::vector<Curve>& kinds, std::size_t po
     return kinds[point == own.sweep.best ? 1 : is_asynchronous(at) ? 2 : 0];
 }
 
-// One row of names: from the best to the worst.
+// A single row of names: from the best to the worst.
 void draw_bars(SweepChart& own) {
     std::vector<std::size_t> points = own.lines.front().points;
     std::erase_if(points, [&](std::size_t i) { return !own.point(i).report; });
@@ -259,7 +259,7 @@ void draw_groups(SweepChart& own) {
             if (!curve->values.empty())
                 marks.push_back(std::move(*curve));
     }
-    bool named = false;  // one entry of the legend is enough
+    bool named = false;  // a single entry of the legend is enough
     for (Curve& curve : marks) {
         if (curve.style == Curve::Style::Crosses && std::exchange(named, true))
             curve.title.clear();
@@ -311,7 +311,7 @@ void draw_map(SweepChart& own, const std::optional<KeyNumbers>& numbers) {
     add_if_any(own, std::move(ring));
 }
 
-// One number against another.
+// A number against another number.
 void draw_dots(SweepChart& own) {
     own.chart.x = axis_of(*own.choice.x_metric, own.sweep);
     own.chart.y = axis_of(*own.choice.metric, own.sweep);

@@ -22,8 +22,8 @@ std::int64_t micro_batches_of(const SweepPoint& point) {
     return std::int64_t{point.report->trace.micro_batches} * point.report->trace.replicas;
 }
 
-// A point that gives at least `share` of the best one with the fewest micro-batches, fewer than the best has: their
-// number often grows into nothing but a larger mini-batch.
+// The point with the fewest micro-batches that gives at least `share` of the best point, with fewer than the best has.
+// More micro-batches often bring nothing but a larger mini-batch.
 std::optional<std::size_t> almost(const Sweep& sweep, std::size_t best, double share) {
     const std::vector<SweepPoint>& points = sweep.points;
     const bool of_tokens = counts_tokens(sweep);
@@ -109,7 +109,7 @@ std::string table_text(const Sweep& sweep) {
     return table.print() + (lists_schedules(sweep) ? unsuitable_text(sweep) : "");
 }
 
-// Returns the points that flush, if their steps have the same samples; else none.
+// Returns the points that flush, if their steps have the same samples. Else none.
 std::vector<PlanDot> comparable_plans(const Sweep& sweep) {
     std::vector<PlanDot> plans;
     std::optional<long> samples;
@@ -149,7 +149,7 @@ std::string best_text(const Sweep& sweep) {
     return text + less_memory_text(comparable_plans(sweep), limit);
 }
 
-// A number or a quoted text is what JSON reads in it, all else its YAML.
+// A number or a quoted text is what JSON reads in the text, all else is YAML.
 Json value_in_json(const std::string& text) {
     try {
         Json value = parse_json<Json>(text, "a value");

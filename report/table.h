@@ -9,12 +9,13 @@
 
 namespace pw {
 
-// Sets how many characters the lines of tables have at most, as a terminal has; 0, the default: any number.
+// Sets how many characters the lines of tables have at most, as a terminal has. 0, the default: any number.
 void set_table_width(std::size_t most);
 
-// A table has columns as wide as their widest cell; the first is flush left, the others flush right unless `left`. Line
-// breaks and other controls in cells are escaped. A table that is wider than set_table_width() has narrower columns
-// with cells of several lines. If that does not suffice, further columns are below, next to the first column once more.
+// A table has columns as wide as their widest cell. The first column is flush left, all further columns flush right
+// unless `left`. Line breaks and other controls in cells are escaped. A table that is wider than set_table_width() has
+// narrower columns with cells of several lines. If that does not suffice, further columns are below, next to the first
+// column once more.
 class Table {
 public:
     explicit Table(std::vector<std::string> header, bool left = false) : rows_{std::move(header)}, left_(left) {}
@@ -34,8 +35,8 @@ private:
     bool left_;
 };
 
-std::string print_percent(double part);         // "11.2 %"; "-" for NaN, a part of nothing
-std::string print_signed_percent(double part);  // "+1.5 %"; "-" for NaN
+std::string print_percent(double part);         // "11.2 %", or "-" for NaN, a part of nothing
+std::string print_signed_percent(double part);  // "+1.5 %", or "-" for NaN
 std::string print_signed_time(Ns time);         // "+1.500 ms"
 
 // Returns "reserved of 12 GB", or the name alone where there is no limit.

@@ -93,8 +93,8 @@ std::optional<Refusal> refused_attention(const ExportedPlan& plan) {
                    "write attention: flash"};
 }
 
-// How torchtitan divides replicas: ranks that share weights (FSDP, with those of context parallelism), and groups of
-// them.
+// How torchtitan divides replicas: ranks that share weights (FSDP, with the ranks of context parallelism), and groups
+// of such ranks.
 struct Replicas {
     int sharers, replicated, sharded;
 };
@@ -190,7 +190,7 @@ std::optional<Refusal> refused_schedule_of_titan(const ExportedPlan& plan) {
                    "remove the key"};
 }
 
-// Returns how many blocks there are for each that is recomputed; 0 if that is no whole number.
+// Returns how many blocks there are for each recomputed block, or 0 if that is no whole number.
 int recomputed_one_of(const Parallel& parallel) {
     const double every = 1 / parallel.recomputed;
     const bool is_whole = std::isfinite(every) && std::abs(every - std::round(every)) <= 1e-6;
@@ -228,7 +228,7 @@ std::string floating(double value) {
 ArgumentText quoted_text(std::string_view text) { return fmt::format("\"{}\"", text); }
 ArgumentText quoted_if(bool has, std::string_view text) { return has ? quoted_text(text) : std::nullopt; }
 
-// The modules of each stage; all models of torchtitan name them so.
+// The modules of each stage, as all models of torchtitan name them.
 std::string modules_of(const Job& job) {
     std::string text = "[\n";
     for (const std::vector<int>& layers : job.split.layers) {
@@ -336,7 +336,7 @@ constexpr ArgumentRow kRows[] = {
     {"compile.enable", [](const ExportedPlan& plan) { return written(plan.release.fuses); }},
 };
 
-// Returns a TOML; arguments of one section are neighbours.
+// Returns a TOML. Arguments of a section are neighbours.
 std::string toml_of(const std::vector<Argument>& arguments) {
     std::string text;
     std::string_view before;

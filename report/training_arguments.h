@@ -1,5 +1,5 @@
-// A plan of a transformer as the arguments of the programs that train transformers. One verdict says which program runs
-// a plan: it refuses an export, restricts a search, and fills the column of a search's table.
+// A plan of a transformer as the arguments of the programs that train transformers. The same checks decide whether a
+// program runs a plan: for exports, for searches, and for the column of a search's table.
 #pragma once
 
 #include "job/job.h"
@@ -23,17 +23,17 @@ struct ProgramTable;  // report/training_programs.h
 struct TrainingProgram {
     Program program;
     std::string_view title;  // for people
-    std::string_view text;   // what its text is
+    std::string_view text;   // what the text is
     ProgramTable (*table)();
 };
 std::span<const TrainingProgram> training_programs();  // in the order of the enum
 
-// Why a program cannot run a plan: the key whose value it cannot express, and what to write instead.
+// Why a program cannot run a plan: the key whose value the program cannot express, and what to write instead.
 struct Refusal {
     std::string key, fact, help;
 };
-// Returns the refusal of a plan with this setup, whose pipeline has a schedule and degrees; nothing if the program
-// runs the plan. The layers of stages are not judged: only a job has them.
+// Returns the refusal of a plan with this setup, whose pipeline has a schedule and degrees. Nothing if the program runs
+// the plan. The layers of stages are not judged: only a job has them.
 std::optional<Refusal> refusal_of(Program program, const Setup& setup);
 // Returns the names of the programs that refuse nothing.
 std::vector<std::string> programs_that_run(const Setup& setup);

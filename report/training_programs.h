@@ -1,4 +1,4 @@
-// The tables of the training programs: an argument is one row, with its value and with what the program refuses there.
+// The tables of the training programs: an argument is a row, with its value and with what the program refuses.
 #pragma once
 
 #include "report/training_arguments.h"
@@ -29,8 +29,8 @@ struct ExportedPlan {
     ReleaseFacts release;
     const Schedule* schedule;  // null: the plan is a file
     int tokens;                // of a sequence
-    // One device that runs every forward right before its backward. All programs do so without a pipeline, whatever the
-    // schedule is called.
+    // A single device that runs every forward right before its backward. All programs do so without a pipeline,
+    // whatever the schedule is called.
     bool alternates;
 
     int stages() const { return pipeline.stages; }
@@ -41,8 +41,8 @@ struct ExportedPlan {
 using ArgumentText = std::optional<std::string>;
 
 struct ArgumentRow {
-    std::string_view name;  // in the program; empty: the row only refuses
-    // Returns nothing if the plan does not need the argument. Null: it only refuses.
+    std::string_view name;  // in the program (empty: the row only refuses)
+    // Returns nothing if the plan does not need the argument. Null: the row only refuses.
     ArgumentText (*value)(const ExportedPlan& plan) = nullptr;
     // Returns nothing if the program can express the plan.
     std::optional<Refusal> (*refusal)(const ExportedPlan& plan) = nullptr;
@@ -61,8 +61,8 @@ struct ProgramTable {
     Notices (*notes)(const ExportedPlan& plan);  // null: none
 };
 ProgramTable megatron_table();    // a command-line argument of pretrain_gpt.py per line
-ProgramTable torchtitan_table();  // a TOML of torchtitan 0.2; names are section.key
-ProgramTable deepspeed_table();   // a JSON, ds_config; names are JSON pointers
+ProgramTable torchtitan_table();  // a TOML of torchtitan 0.2 (names are section.key)
+ProgramTable deepspeed_table();   // a JSON, ds_config (names are JSON pointers)
 
 template <class Value>
 ArgumentText written(const Value& value) {

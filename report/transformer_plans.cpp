@@ -154,7 +154,7 @@ std::string devices_text(const std::vector<int>& devices) {
     return *least == *most ? fmt::format("{} devices", *least) : fmt::format("{} to {} devices", *least, *most);
 }
 
-// The vendor's plan and the best one.
+// The vendor's plan and the best plan.
 std::string vendor_text(const PlanSearch& search) {
     const SearchResult& result = search.result;
     if (!result.vendor)
@@ -170,7 +170,7 @@ std::string vendor_text(const PlanSearch& search) {
                        devices_text(result.recipe->devices), compared);
 }
 
-// Compares the best plan with the vendor's, or if that is the best one or there is none, with the second row.
+// Compares the best plan with the vendor's. If the vendor's plan is the best or there is none, with the second row.
 std::string differences_text(const PlanSearch& search) {
     const SearchResult& result = search.result;
     const std::vector<const FoundPlan*> rows = best_by_degrees(result, 2);
@@ -181,7 +181,7 @@ std::string differences_text(const PlanSearch& search) {
     return "\n" + print_differences({"plan 1", rows[0]->parts}, {{is_vendor ? "vendor" : "plan 2", other.parts}});
 }
 
-// One value, or one for each device of the pipeline.
+// A value, or a value for each device of the pipeline.
 Json json_of_degree(const PlanChoice& choice, const DegreeFacts& facts) {
     Json values = Json::array();
     for (const int value : values_of(facts.degree, choice.degrees, choice.of_stages))

@@ -12,7 +12,7 @@ namespace pw {
 
 struct SearchLimits {
     double seconds = 60;
-    std::size_t downsets = 1'000'000;  // the most of an exact search; beyond them only one order of the graph is tried
+    std::size_t downsets = 1'000'000;        // the most of an exact search (beyond, only one order of the graph)
     std::function<bool()> should_stop = {};  // asked often
 };
 
@@ -27,13 +27,13 @@ public:
                                                       std::min(std::chrono::duration<double>(seconds), kUnlimited))),
           rarely_(rarely),
           should_stop_(std::move(should_stop)) {}
-    // Once true, it stays so.
+    // Once true, the result stays true.
     bool passed() {
         if (!passed_ && ++asked_ % rarely_ == 0)
             passed_ = std::chrono::steady_clock::now() >= end_ - room_ || (should_stop_ && should_stop_());
         return passed_;
     }
-    // Returns whether it is over, for work that is ended from inside: no time is left for later work.
+    // Returns whether the time is up, for work that is ended from inside: no time is left for later work.
     bool is_over() const { return (should_stop_ && should_stop_()) || std::chrono::steady_clock::now() >= end_; }
     // Infinite where there is no limit.
     std::chrono::duration<double> left() const {

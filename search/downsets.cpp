@@ -111,7 +111,7 @@ private:
     Successors predecessors_;
     Downsets sets_;
     Numbers numbers_;
-    std::vector<std::vector<int>> ready_;  // the vertices that may join a set; emptied once it has its steps
+    std::vector<std::vector<int>> ready_;  // the vertices that may join a set (emptied once the set has its steps)
 };
 
 }  // namespace

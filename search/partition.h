@@ -19,8 +19,8 @@ inline constexpr double kRounding = 1e-12;
 struct PlannedStage {
     std::vector<int> layers;           // numbers in the instance, ascending
     int replicas = 1;                  // devices that hold the stage (data parallel)
-    int tensor_degree = 1;             // devices that share each of its layers
-    std::vector<int> recomputed = {};  // those of its layers, ascending
+    int tensor_degree = 1;             // devices that share each layer of the stage
+    std::vector<int> recomputed = {};  // recomputed layers of the stage, ascending
     bool on_cpu = false;
     double time = 0;  // the objective is the maximum of these, in the instance's unit
     Bytes memory = 0;

@@ -47,7 +47,7 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        // others train differently, or not at all, or need slices of micro-batches
+        // all other schedules train differently, or not at all, or need slices of micro-batches
         if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
             names.emplace_back(schedule.name);
     return names;

@@ -1,4 +1,4 @@
-// One way to train a model on a cluster: everything that a search chooses, except where a layer graph is cut.
+// A way to train a model on a cluster: everything that a search chooses, except where a layer graph is cut.
 #pragma once
 
 #include "job/setup/search_setup.h"
@@ -20,32 +20,32 @@ struct PlanChoice {
     // Layer graphs.
     int recomputed = 0;        // number of first stages that are recomputed: they hold the most micro-batches
     int saved = 0, ahead = 0;  // of Recomputation
-    std::vector<std::string> layers = {};  // names of the recomputed layers of these stages; empty: all
-    std::vector<int> replicas = {};        // per stage; when empty, one each
+    std::vector<std::string> layers = {};  // names of the recomputed layers of these stages (empty: all)
+    std::vector<int> replicas = {};        // per stage (empty: one each)
     int copies = 1;                        // of the whole pipeline
     // Transformers.
-    Parallel degrees = {};                 // of all stages; if stages differ, of the first device
-    std::vector<Parallel> of_stages = {};  // by device of the pipeline, where they differ; else empty
-    std::vector<int> blocks = {};          // of each stage; empty: as evenly as possible (even_blocks)
-    std::vector<int> hosts = {};           // by number, in the order in which stages are placed; empty: as in the file
+    Parallel degrees = {};                 // of all stages, or of the first device if stages differ
+    std::vector<Parallel> of_stages = {};  // by device of the pipeline, where they differ (else empty)
+    std::vector<int> blocks = {};          // of each stage (empty: even_blocks())
+    std::vector<int> hosts = {};           // by number, in the order in which stages are placed (empty: as in the file)
     bool operator==(const PlanChoice&) const = default;
 
     bool is_of_transformer() const { return devices.empty(); }
-    bool is_data_parallel() const { return stages == 1 && devices.size() > 1; }  // one stage on several devices
+    bool is_data_parallel() const { return stages == 1 && devices.size() > 1; }  // a single stage on several devices
     int chunks() const { return stages / degrees.pipeline; }                     // transformers: stages of each device
 };
 
 // Returns the names of the schedules that the setup's search tries.
 std::vector<std::string> searched_schedules(const SearchSetup& setup);
-// Returns the row of one of them. Throws Error (BadInput) at its key.
+// Returns the row of such a schedule. Throws Error (BadInput) at its key.
 const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name);
 
-// The share of pipeline.effort with which the orders of every split are found, for schedules that find them by costs.
+// The share of pipeline.effort with which the orders of every split are found, for schedules that find orders by costs.
 // The best split gets all of it.
 inline constexpr double kEffortOfSplit = 0.05;
 
-// Returns the setup with this choice in it. A transformer's setup is ready for make_job; of a layer graph the split is
-// still to be set.
+// Returns the setup with this choice in it. A transformer's setup is ready for make_job. The setup of a layer graph
+// still needs the split.
 Setup setup_of(const Setup& setup, const PlanChoice& choice);
 // Returns the first layer of each later stage. An empty stage has the first layer of the next stage. Returns nothing if
 // a stage is not a range of the forward order.
@@ -53,12 +53,12 @@ std::optional<std::vector<int>> starts_of_ranges(const StageSplit& split);
 // Sets a split as the setup writes it: as cuts if every stage is a range of the forward order, else as lists.
 void set_split(PipelineConfig& pipeline, const LayerGraph& graph, const StageSplit& split);
 
-// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4"; one stage on several devices is "data
-// parallel on 4 devices, 8 micro-batches of 4, 1f1b"; a transformer's is "interleaved, tensor 4, pipeline 4 x 5 stages,
-// context 2, data 4, micro-batches of 1, zero 1".
+// Prints a choice as "1f1b, 4 stages on 4 devices, 8 micro-batches of 4". A single stage on several devices is "data
+// parallel on 4 devices, 8 micro-batches of 4, 1f1b". A transformer's choice is "interleaved, tensor 4, pipeline 4 x 5
+// stages, context 2, data 4, micro-batches of 1, zero 1".
 std::string print(const PlanChoice& choice);
-// Layer graphs: returns what follows the sizes and, of data parallelism, the schedule: "replicas 2 1, 1 of the stages
-// recomputed"; empty if nothing does.
+// Layer graphs: returns what follows the sizes, or with data parallelism the schedule: "replicas 2 1, 1 of the stages
+// recomputed". Empty if nothing follows.
 std::string print_variant(const PlanChoice& choice);
 // Transformers: prints a degree as "4", or as "4|2" if the devices of the pipeline differ.
 std::string print_degree(const PlanChoice& choice, Degree degree);

@@ -16,7 +16,7 @@ namespace pw {
 
 namespace {
 
-// Adds members that share a bandwidth. Entries with the same remaining members become one, with the smaller bandwidth.
+// Adds members that share a bandwidth. Entries with the same remaining members are merged, with the smaller bandwidth.
 template <class Group, class Members>
 void add_group(std::vector<Group>& groups, Group group, Members Group::*members) {
     const auto same = std::find_if(groups.begin(), groups.end(),
@@ -27,7 +27,7 @@ void add_group(std::vector<Group>& groups, Group group, Members Group::*members)
         same->bandwidth = std::min(same->bandwidth, group.bandwidth);
 }
 
-// Removes the hosts that are not chosen, and switches that no message passes: those of no host, and those of all.
+// Removes the hosts that are not chosen, and switches that no message passes: switches of no host, and of all hosts.
 void choose_switches(const ClusterConfig& all, ClusterConfig& chosen) {
     std::set<std::string> hosts;
     for (const DeviceConfig& device : chosen.devices)
@@ -41,7 +41,7 @@ void choose_switches(const ClusterConfig& all, ClusterConfig& chosen) {
 }
 
 // Renumbers links of pairs and shared capacities with the chosen devices. A rank table holds only for all of its
-// devices in its order; otherwise they keep the names and hosts from it.
+// devices in its order. Otherwise the devices keep the names and hosts from the table.
 void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, ClusterConfig& chosen) {
     std::vector<int> number_of(all.devices.size(), -1);
     chosen.devices.clear();
@@ -69,7 +69,7 @@ void choose_devices(const ClusterConfig& all, const std::vector<int>& devices, C
         chosen.rank_table.clear();
 }
 
-// Keeps the entries of a list with one for each device.
+// Keeps the entries of a list with an entry for each device.
 void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<int>& devices) {
     if (list.size() != all)
         return;

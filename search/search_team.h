@@ -1,4 +1,4 @@
-// Processes that share the work of one search. Each of them searches the same config and gets the same result.
+// Processes that share the work of a search. Each process searches the same config and gets the same result.
 #pragma once
 
 #include <cassert>
@@ -14,8 +14,8 @@ namespace pw {
 
 using Packet = std::vector<std::byte>;
 
-// A process alone has the defaults. All processes call exchange() equally often; it returns the packet of each of them,
-// by rank. The processes run the same program on machines of one kind, so values are sent as they are in memory.
+// A process alone has the defaults. All processes call exchange() equally often. It returns the packet of each process,
+// by rank. The processes run the same program on machines of the same kind, so values are sent as they are in memory.
 struct SearchTeam {
     int rank = 0, size = 1;
     std::function<std::vector<Packet>(const Packet& own)> exchange = {};
@@ -51,7 +51,7 @@ private:
     std::span<const std::byte> rest_;
 };
 
-// Sends what this process has found to the others, and calls `read` until everything that they have found is read.
+// Sends what this process has found to all other processes, and calls `read` until everything that they found is read.
 template <class Read>
 void share(const SearchTeam& team, const Packet& own, Read read) {
     if (team.size == 1)

@@ -1,4 +1,4 @@
-// What a step of a transformer's plan consists of, along the time line of one rank of its pipeline.
+// What a step of a transformer's plan consists of, along the time line of a rank of its pipeline.
 #pragma once
 
 #include "job/job.h"
@@ -12,7 +12,7 @@
 
 namespace pw {
 
-// The parts of a time line; kStepParts says what they are.
+// The parts of a time line. kStepParts names the parts.
 enum class StepPart : std::uint8_t {
     Products,
     Attention,
@@ -56,15 +56,15 @@ inline constexpr StepPartFacts kStepParts[] = {
 
 // The parts add up to the step time, to the nanosecond.
 struct StepParts {
-    int rank = 0;  // of the pipeline: the one whose last task ends last, the first of several
+    int rank = 0;  // of the pipeline: the rank whose last task ends last, or the first of several
     std::array<Ns, std::size(kStepParts)> times{};
 
     Ns& operator[](StepPart part) { return times[static_cast<std::size_t>(part)]; }
     Ns operator[](StepPart part) const { return times[static_cast<std::size_t>(part)]; }
 };
 
-// Returns the parts of a step of a synchronous plan of a transformer, whose micro-batches have one length. `shape` is
-// that of the job's plan, which itself may have been moved from; `metrics` are those of its prediction.
+// Returns the parts of a step of a synchronous plan of a transformer, whose micro-batches have the same length. `shape`
+// is the shape of the job's plan, which itself may have been moved from. `metrics` are from the plan's prediction.
 StepParts step_parts(const Job& job, const Shape& shape, const Metrics& metrics);
 
 }  // namespace pw

@@ -15,7 +15,7 @@ namespace pw {
 
 inline constexpr int kMostDevices = 1'000'000;
 inline constexpr int kMostStages = 65'536;
-inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of one tensor or one set of weights
+inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of a tensor or a set of weights
 inline constexpr int kMostAdapters = 1024;             // of a host
 
 struct ConfigBlock {
@@ -67,12 +67,12 @@ void read_block(const ConfigBlock& block, const Yaml& at, Config& config, KeyRea
 // Notes the mistake that "X is not in this version".
 void not_in_this_version(const Yaml& at, const std::string& what, const std::string& help);
 
-// Gives every stage its entry where the times of a uniform workload are one number.
+// Gives every stage its entry where the times of a uniform workload are a single number.
 void spread_uniform(UniformWorkload& uniform, int stages);
 
 // Reads the devices, their hosts, and their makes but for links and rates.
 void read_devices(const Yaml& at, ClusterConfig& cluster, KeyReading& reading);
-struct PrintedDevices {  // by key; a key that is not printed is empty
+struct PrintedDevices {  // by key (a key that is not printed is empty)
     std::string devices, hosts, devices_per_host, memory;
 };
 PrintedDevices print_devices(const ClusterConfig& cluster);
@@ -82,7 +82,7 @@ DeviceConfig usual_device(const ClusterConfig& cluster);
 
 // Hosts that differ: the rows of cluster.hosts.
 struct HostConfig {
-    std::string name;  // of one host, whose devices name it; empty: `count` hosts with `devices` devices
+    std::string name;  // of a host, whose devices name it (empty: `count` hosts with `devices` devices)
     int count = 1, devices = 0;
     std::string device, profile;  // of the devices
     double speed = 1;
@@ -96,7 +96,7 @@ std::string host_schema();
 
 // Returns the facts of the kind with this name. Notes a mistake at the key if there is none.
 std::optional<DeviceKindFacts> read_kind_of(const Yaml& key, const std::string& name, const std::string& file);
-// Gives every device its make, by its keys and the row of its host; `row_of_device` has -1 for a host without a row.
+// Gives every device its make, by its keys and the row of its host. `row_of_device` has -1 for a host without a row.
 void find_makes(const Yaml& at, ClusterConfig& cluster, const std::vector<HostConfig>& rows,
                 const std::vector<int>& row_of_device);
 // Completes the links of the makes. The links of the cluster must be known.
@@ -104,7 +104,7 @@ void complete_makes(const Yaml& at, ClusterConfig& cluster);
 
 // Reads a link: its name, or a map, which may have additional keys.
 Link read_link(const Yaml& at, std::vector<std::string_view> further = {});
-// Reads the link of one adapter, by name or by its numbers, and how many adapters a host has.
+// Reads the link of an adapter, by name or by its numbers, and how many adapters a host has.
 Link read_between(const Yaml& at, int& adapters);
 std::string print_between(const Link& between, int adapters);
 // Reads links, shared and switches of the block `cluster` once its devices and hosts are known.
@@ -125,13 +125,13 @@ std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
 // Reads a list of names of layers, which must not be empty.
 std::vector<std::string> read_layer_names(const Yaml& at);
-// Read and print Recomputation::ahead: a number, or a word for by costs.
+// Read and print Recomputation::ahead: a number, or the word for a choice by costs.
 int read_ahead(const KeyDomain& domain, const Yaml& at);
 std::string print_ahead(int ahead);
 // Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
-// Makes the plan's devices of those of the cluster: one for each stage of the pipeline. Notes mistakes of degrees that
+// Makes the plan's devices from the cluster's: a device for each stage of the pipeline. Notes mistakes of degrees that
 // do not fit the cluster, the model or the mini-batch.
 void group_devices(const Yaml& root, Config& config);
 

@@ -11,12 +11,12 @@ namespace pw {
 // One key of the block `sweep` with its values.
 struct SweepAxis {
     std::string key;                 // "pipeline.micro_batches"
-    std::vector<std::string> texts;  // YAML of one line each; key=text is an override
+    std::vector<std::string> texts;  // YAML, a line each (key=text is an override)
 };
 
 struct Config : SearchSetup {
-    std::vector<SweepAxis> sweep;    // in the order of the file; empty if there is none
-    std::vector<std::string> paths;  // the absolute paths of all files and folders that it names
+    std::vector<SweepAxis> sweep;    // in the order of the file (empty if there is none)
+    std::vector<std::string> paths;  // the absolute paths of all files and folders that the config names
 };
 
 // Returns whether the workload is a transformer in training on a cluster, whose costs follow from shapes.

@@ -62,17 +62,17 @@ struct KeyReading {
 template <class Owner>
 struct KeyValue {
     KeyDomain domain;
-    // Null if the block reads the key together with others.
+    // Null if the block reads the key together with other keys.
     void (*read)(const KeyDomain& domain, const Yaml& at, Owner& owner, KeyReading& reading) = nullptr;
-    // Returns the value as YAML, on one line or on lines below the key; empty if there is nothing to print.
+    // Returns the value as YAML, on the key's line or on lines below the key. Empty if there is nothing to print.
     std::string (*print)(const Owner& owner) = nullptr;
     std::string* (*path)(Owner& owner) = nullptr;  // the member of a value that may be a path
 };
 
 enum class KeyShown { Always, IfSet };  // IfSet: if it is not the default
 
-// What happens to a key in a config that it is not for: it is a mistake, and its value is read or not; or it has no
-// effect (job/idle_keys.h), and is printed all the same or not.
+// What happens to a key in a config that the key is not for. The key is a mistake, and its value is read or not. Or the
+// key has no effect (job/idle_keys.h), and is printed all the same or not.
 enum class Elsewhere { Refused, RefusedUnread, Idle, IdleUnprinted };
 constexpr bool is_idle(Elsewhere elsewhere) {
     return elsewhere == Elsewhere::Idle || elsewhere == Elsewhere::IdleUnprinted;
@@ -86,9 +86,9 @@ struct KeyLimit {
     Elsewhere elsewhere = Elsewhere::Refused;
 };
 
-// The commands whose answers a key changes. Keys of runs and searches change no prediction, except
-// `training.steps`, which is also the length of asynchronous plans. No note says that such a key is idle in another
-// command, since one file serves all commands.
+// The commands whose answers a key changes. Keys of runs and searches change no prediction, except `training.steps`,
+// which is also the length of asynchronous plans. No note says that such a key is idle in another command, since a file
+// serves all commands.
 enum class KeyReader { OfBlock, All, Runs, Searches };
 
 template <class Owner>
@@ -96,8 +96,8 @@ struct KeyOf {
     std::string_view name;
     KeyValue<Owner> value;
     KeyShown shown = KeyShown::Always;
-    std::string_view fallback = {};  // the default in words; empty: that of the member
-    std::string_view help = {};      // Markdown, with links from docs/; empty: the key is not in this version
+    std::string_view fallback = {};  // the default in words (empty: the member's default)
+    std::string_view help = {};      // Markdown, with links from docs/ (empty: the key is not in this version)
     KeyLimit<Owner> limit = {};
     KeyReader reader = KeyReader::OfBlock;
 
@@ -128,7 +128,7 @@ std::string object_schema() {
     return object_schema<Owner>(keys);
 }
 
-// Returns a text as YAML on one line: plain if YAML cannot read it as anything else, otherwise in JSON's quotes.
+// Returns a text as YAML on a single line: plain if YAML reads the text as nothing else, otherwise in JSON's quotes.
 std::string quoted(const std::string& text);
 std::string absolute_path(const std::string& folder, const std::string& path);
 
@@ -140,8 +140,7 @@ std::vector<std::string_view> names_of_keys(std::span<const KeyOf<Owner>> keys) 
     return names;
 }
 
-// Several values of a key that takes one: notes the mistake, why it is one, and that a sweep takes them. Returns
-// whether they were.
+// Returns whether a key that takes one value has several. Notes the mistake, the reason, and that a sweep takes them.
 bool refuse_several(const Yaml& at, std::string_view why = {});
 
 // Returns whether a key of this kind takes one value.
@@ -176,7 +175,7 @@ void print_keys(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Ow
     }
 }
 
-// Prints a map on one line: "{name: a, speed: 2}".
+// Prints a map on a single line: "{name: a, speed: 2}".
 template <class Owner>
 std::string print_map(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Owner& usual) {
     std::vector<std::string> texts;
@@ -186,7 +185,7 @@ std::string print_map(std::span<const KeyOf<Owner>> keys, const Owner& owner, co
     return fmt::format("{{{}}}", fmt::join(texts, ", "));
 }
 
-// Prints a list on one line.
+// Prints a list on a single line.
 template <class T, class Print>
 std::string print_list(const std::vector<T>& values, Print print) {
     std::vector<std::string> texts;
@@ -224,7 +223,7 @@ struct WithoutOptional<std::optional<T>> {
     using Type = T;
 };
 
-// Makes the value of a key from functions that read and print one value. The member may be optional.
+// Makes the value of a key from functions that read and print a value. The member may be optional.
 template <auto read_one, auto print_one, auto... members>
 constexpr KeyValue<typename MemberChain<members...>::Owner> key_value(KeyDomain domain) {
     using Owner = typename MemberChain<members...>::Owner;

@@ -1,5 +1,5 @@
 // What a job is made of: workload, cluster, plan, training and run, with defaults filled in. There is a struct for each
-// block of a config; the names of its closed choices follow each struct.
+// block of a config. The names of the block's closed choices follow the struct.
 #pragma once
 
 #include "schedules/orders/schedule.h"
@@ -28,11 +28,11 @@ namespace pw {
 inline constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 inline constexpr std::int64_t kMostBatches = 1'000'000;  // micro-batches of a mini-batch
 
-// A workload with `model: uniform` has no layers: it has one value per stage.
+// A workload with `model: uniform` has no layers. It has a value per stage.
 struct UniformWorkload {
     std::vector<Ns> forward{1000}, backward_input{1000}, backward_weight{1000};
-    std::vector<Ns> pair;  // of F and B overlapped, by the stage of F; empty: not measured
-    // by this share of a device's time the last stage takes longer and the others take less; the mean does not change
+    std::vector<Ns> pair;  // of F and B overlapped, by the stage of F (empty: not measured)
+    // by this share of a device's time the last stage takes longer and the remaining stages take less (same mean)
     double imbalance = 0;
     std::vector<Bytes> activation{1'000'000}, activation_until_weight{0}, output{0}, weights{0};
 };
@@ -41,12 +41,11 @@ struct WorkloadConfig {
     std::string model;  // the name of a built-in model, or the absolute path of a file (model_file)
     ModelOptions options;
     std::string dataset = "synthetic";  // a name of data_sources()
-    std::string path;                   // of the data set; made absolute from the config's folder
+    std::string path;                   // of the data set, made absolute from the config's folder
     ImageChanges changes;
     UniformWorkload uniform;
     std::optional<Transformer> transformer;  // a preset, or the model of a config.json
-    // search.profile_batch: samples that the times of the file `model` are for, if the file does not have them; 0: not
-    // given
+    // search.profile_batch: samples that the times in the file `model` are for, if the file lacks them (0: not given)
     std::int64_t profile_batch = 0;
 };
 
@@ -55,23 +54,22 @@ struct DeviceConfig {
     double speed = 1;
     Bytes memory = kUnlimited;
     std::string host;
-    std::string device = {}, profile = {};  // replace the kind and the profile of the cluster; empty: no replacement
+    std::string device = {}, profile = {};  // replace the kind and the profile of the cluster (empty: no replacement)
     bool memory_of_kind = false;            // `memory` follows from the kind of the device
-    // A number in ClusterConfig::makes. A device of a transformer's plan has one in ParallelConfig::makes.
+    // The number of a row of ClusterConfig::makes, or in a transformer's plan of ParallelConfig::makes.
     int make = 0;
 };
 
-// What devices of one make have in common, and the links of their hosts.
+// What the devices of a make have in common, and the links of their hosts.
 struct DeviceMake {
-    std::string device;                   // the kind; empty: none is named
+    std::string device;                   // the kind (empty: none is named)
     std::optional<DeviceKindFacts> kind;  // what is known of `device`
-    std::string profile;                  // absolute path; empty: costs are analytic
+    std::string profile;                  // absolute path (empty: costs are analytic)
     DeviceRates rates;
     Link link;
-    bool link_given = false;  // whether the config has a link; else the measured one of a profile is used
-    std::optional<Link>
-        between_hosts;  // of one adapter, between devices of different hosts, if there is a separate one
-    int adapters = 1;   // of every host; a message between hosts takes one
+    bool link_given = false;            // whether the config has a link (else a profile's measured link is used)
+    std::optional<Link> between_hosts;  // of an adapter, between devices of different hosts, if that link is separate
+    int adapters = 1;                   // of every host (a message between hosts takes a single adapter)
     bool own_inside = false, own_between = false;  // given for these hosts (`hosts`), not for the cluster
     int per_host = 1;                              // devices of the smallest host that has such devices
 };
@@ -79,7 +77,7 @@ struct DeviceMake {
 // A device without keys of a make has the make of the cluster.
 struct ClusterConfig : DeviceMake {
     std::vector<DeviceConfig> devices;
-    std::vector<DeviceMake> makes;  // of the devices, in the order of the first device of each; empty: one make
+    std::vector<DeviceMake> makes;  // of the devices, in the order of the first device of each (empty: one make)
     Bytes memory = kUnlimited;      // of devices that have no `memory` of their own
     bool memory_of_kind = false;    // `memory` follows from the kind of the devices
     bool link_of_kind = false;      // `link` follows from the kind of the devices
@@ -101,14 +99,14 @@ struct ClusterConfig : DeviceMake {
         bool operator==(const Switch&) const = default;
     };
     std::vector<Switch> switches;
-    std::optional<Ns> dispatch;  // of each task, in addition to its work; absent: the profile's
-    // One dispatcher per device, or one per host, which issues the calls of its devices one at a time.
+    std::optional<Ns> dispatch;  // of each task, in addition to its work (absent: the profile's)
+    // A dispatcher per device or per host, which issues the calls of its devices one at a time.
     enum class Dispatcher { PerDevice, PerHost } dispatcher = Dispatcher::PerDevice;
-    std::string rank_table;    // absolute path of a file with the devices and their hosts; empty: none
-    std::string device_kinds;  // absolute path of a file with further kinds; empty: none
-    std::string products;      // absolute path of a file with products measured on the devices; empty: none
+    std::string rank_table;    // absolute path of a file with the devices and their hosts (empty: none)
+    std::string device_kinds;  // absolute path of a file with further kinds (empty: none)
+    std::string products;      // absolute path of a file with products measured on the devices (empty: none)
     std::vector<std::shared_ptr<const ProductRates>> measured_products;  // of that file if it is there, by precision
-    int domain = 0;  // devices that `link` connects, in several hosts; 0: the devices of a host
+    int domain = 0;  // devices that `link` connects, in several hosts (0: the devices of a host)
 };
 
 template <>
@@ -131,18 +129,18 @@ struct PipelineConfig {
     // Samples of a mini-batch: fewer than micro_batches x micro_batch_size if the last micro-batch is smaller. The
     // replicas of a transformer share it: each has micro_batches x micro_batch_size samples.
     std::int64_t mini_batch = 1;
-    std::vector<MicroBatchLength> micro_batch_lengths;  // by micro-batch; empty: all are equal
-    std::vector<int> replicas;                          // holders per stage; empty: `copies` each
+    std::vector<MicroBatchLength> micro_batch_lengths;  // by micro-batch (empty: all are equal)
+    std::vector<int> replicas;                          // holders per stage (empty: `copies` each)
     int copies = 1;                                     // of the whole pipeline
     Recomputation recompute;
-    std::vector<std::string> recompute_layers;  // names of layers or blocks, with '*'; empty: all layers of the stages
+    std::vector<std::string> recompute_layers;  // names of layers or blocks, with '*' (empty: all layers of the stages)
     enum class Recompute { None, All };         // values of `recompute` that are not a list
     std::optional<WeightPolicy> weights;        // absent: the schedule's default
-    std::optional<Prediction> prediction;       // of the policy latest; absent: the schedule's
+    std::optional<Prediction> prediction;       // of the policy latest (absent: the schedule's)
     enum class Rules { None, MindSpore } rules = Rules::None;  // MindSpore's are stricter
     double pair_exposed = 1;                                   // Costs::pair_exposed
     ScheduleOptions options;                                   // of the schedule
-    std::string current_plan;                                  // for auto: the absolute path of a *.csv; empty: none
+    std::string current_plan;                                  // for auto: the absolute path of a *.csv (empty: none)
     int slices = 2;                                            // for seq1f1b: of each micro-batch
 };
 
@@ -167,7 +165,7 @@ struct ClusterRanks {
     std::vector<DeviceConfig> devices;  // as the file has them
     std::vector<Bytes> usable;          // memory that a program can use
     std::vector<int> host;              // by number
-    bool are_alike = true;              // all have one make, speed and memory
+    bool are_alike = true;              // all have the same make, speed and memory
 };
 
 // The devices that have the stages of a device of the plan: their makes, ascending, and their degrees.
@@ -188,7 +186,7 @@ struct ParallelConfig {
     // The degrees of each device of the plan, if they differ: of tensor and context, ZeRO, and what is recomputed.
     // Empty: all have `degrees`.
     std::vector<Parallel> of_stages;
-    // The narrowest links, and shares of what messages share, between ranks of one stage: on a host, and between hosts.
+    // The narrowest links, and shares of what messages share, between ranks of a stage: on a host, and between hosts.
     // Infinite if nothing limits them but the links of hosts.
     double inside_limit = std::numeric_limits<double>::infinity(), between_limit = inside_limit;
     // What devices of the plan stand for: each different row. A device of the plan has the number of its row
@@ -206,19 +204,19 @@ struct TrainingConfig {
     int steps = 20;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     double learning_rate = 0.01, weight_decay = 0;
-    std::optional<int> anneal_steps;           // of the division of rates by delays; absent: anneal_steps_of()
+    std::optional<int> anneal_steps;           // of the division of rates by delays (absent: anneal_steps_of)
     double correction_decay = 0.135;           // of the steps that corrected weights average
     double momentum = 0.9;                     // of sgd
     std::vector<double> betas = {0.9, 0.999};  // two, of adamw
     double epsilon = 1e-8;                     // of adamw
-    double clip_norm = 0;                      // largest L2 norm of all gradients together; 0: no limit
+    double clip_norm = 0;                      // largest L2 norm of all gradients together (0: no limit)
     enum class Loss { CrossEntropy, MeanSquaredError } loss = Loss::CrossEntropy;
     // Running averages of batch norm are updated in the order of micro-batches, once per micro-batch, or once per
     // mini-batch (Deferred).
     enum class BatchNorm { PerMicroBatch, Deferred } batch_norm = BatchNorm::PerMicroBatch;
-    std::string initial;  // absolute path of a folder with initial parameters; empty: they are drawn from the seed
+    std::string initial;  // absolute path of a folder with initial parameters (empty: they are drawn from the seed)
     std::int64_t seed = 1;
-    Precision precision = Precision::Fp32;  // of the backend cuda; the others compute in fp32
+    Precision precision = Precision::Fp32;  // of the backend cuda (all other backends compute in fp32)
     int zero = 0;                           // what the replicas of a stage divide, 0 to 3 (held_state)
 };
 template <>
@@ -236,16 +234,16 @@ struct RunConfig {
     int threads_per_device = 1;
     Ns timeout = 30'000'000'000;
     enum class GradientOrder { Plan, MicroBatch } gradient_order = GradientOrder::Plan;
-    // Which gradients of a tensor with several readers are summed first: the gradients of one stage, which then sends
-    // one gradient, or none.
+    // Which gradients of a tensor with several readers are summed first: the gradients within a stage, which then sends
+    // a single gradient, or none.
     enum class FanOutGradients { Stage, Layer } fan_out_gradients = FanOutGradients::Stage;
     bool allow_nan = false;  // continue with losses and gradients that are not finite
     // The following keys are for the backend cuda.
     bool deterministic = true;  // chooses algorithms by shape, otherwise by timing
-    std::vector<int> gpus;      // the GPU of each device; empty: devices are distributed over all GPUs
-    std::vector<int> sms;       // multiprocessors of each device on its GPU; empty: equal shares
-    // What is launched as one CUDA graph: nothing, each F, B, I, W and R, or a step. Absent: each of these tasks, if
-    // they repeat.
+    std::vector<int> gpus;      // the GPU of each device (empty: devices are distributed over all GPUs)
+    std::vector<int> sms;       // multiprocessors of each device on its GPU (empty: equal shares)
+    // What is launched as a CUDA graph: nothing, each F, B, I, W and R, or a step. Absent: each of these tasks, if they
+    // repeat.
     enum class Graph { None, Task, Step };
     std::optional<Graph> graph;
 };
@@ -273,7 +271,7 @@ template <>
 inline constexpr Choice<RunConfig::FanOutGradients> kChoices<RunConfig::FanOutGradients>[] = {
     {"stage", RunConfig::FanOutGradients::Stage}, {"layer", RunConfig::FanOutGradients::Layer}};
 
-// What a job is made of. Reading a config makes it; a search changes copies of it.
+// What a job is made of. Reading a config makes a setup, and a search changes copies of the setup.
 struct Setup {
     WorkloadConfig workload;
     ClusterConfig cluster;
@@ -284,7 +282,7 @@ struct Setup {
     TransferMode transfer;                   // except sent_copies, which comes from the costs
     SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: the algorithm of S, for the simulator only
     double mover_share = 0;  // transfer.multiprocessors: share of a device that a message uses while it travels
-    Bytes sum_bucket = 0;    // bytes of gradients that are summed at once; 0: all of a stage
+    Bytes sum_bucket = 0;    // bytes of gradients that are summed at once (0: all of a stage)
 
     // The positions of keys in the file, for errors found after loading.
     std::shared_ptr<Source> source;
@@ -304,7 +302,7 @@ std::string print_setup(const Setup& setup);
 // then no longer valid for this process.
 Setup with_paths_from(const Setup& setup, const std::string& folder);
 
-// Returns the tokens of a sample; 0 if the model reads no tokens.
+// Returns the tokens of a sample, or 0 if the model reads no tokens.
 int tokens_per_sample(const Setup& setup);
 
 // Returns whether the workload has times of stages and no layers.
@@ -313,12 +311,12 @@ bool is_uniform(const Setup& setup);
 // Returns whether the costs of layers are computed from FLOPs and bytes by the rates of the cluster.
 bool has_analytic_costs(const Setup& setup);
 
-// Returns the rate of the named kind of devices in the precision of the training; nothing without one.
+// Returns the rate of the named kind of devices in the precision of the training, or nothing without a named kind.
 std::optional<ProductRate> rate_of_kind(const Setup& setup);
 
 // Returns the rates of products in the precision of the training: of cluster.products, else of the named kind of
-// devices; null without one or its table, and where the file has cluster.compute. Throws Error (BadInput) if there is
-// no file cluster.products, or if it has no products in this precision.
+// devices. Returns null without a named kind or its table, and where the file has cluster.compute. Throws Error
+// (BadInput) if there is no file cluster.products, or if the file has no products in this precision.
 std::shared_ptr<const ProductRates> product_rates_of(const Setup& setup);
 // Returns the rates in bf16, for what a training in low precision computes in bf16.
 std::shared_ptr<const ProductRates> head_rates_of(const Setup& setup);
@@ -326,7 +324,7 @@ std::shared_ptr<const ProductRates> head_rates_of(const Setup& setup);
 // Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Setup& setup);
 
-// Returns the sizes in a mini-batch of the plan: of one replica of a transformer.
+// Returns the sizes in a mini-batch of the plan. For a transformer this is the mini-batch of a single replica.
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline);
 
 }  // namespace pw

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMovesAtOnce = 8;
 constexpr int kMostMoves = 8;
 
-// A plan that does not fit is the nearer one if it is smaller.
+// Among plans that do not fit, the smaller plan is nearer.
 bool is_nearer(const FoundPlan& a, const FoundPlan& b) {
     return a.fits || b.fits ? is_better(a, b) : a.most_reserved() < b.most_reserved();
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kMostDivisions = 5000;  // of a search that simulates all of them, if bounds do not exclude them
 constexpr std::size_t kMostMoved = 4;          // choices whose blocks are moved
 constexpr std::size_t kMostBalancedByCosts = 4;  // choices by costs whose blocks are balanced
-constexpr std::size_t kMostBalanced = 512;       // choices of which the best ones are those
+constexpr std::size_t kMostBalanced = 512;       // choices whose blocks are balanced (the best are moved)
 
 // Returns whether the plan of this choice, with equal numbers of blocks, is known and no worse.
 bool has_better(const std::vector<FoundPlan>& plans, const PlanChoice& choice, const FoundPlan& plan) {
@@ -40,7 +40,7 @@ public:
             order.begin(), order.end(), [&](std::size_t index) { return !is_by_costs(state_.choices[index]); });
         const std::vector<std::size_t> ordered_by_costs(by_costs, order.end());
         order.erase(by_costs, order.end());
-        // On unlike devices, balanced numbers make most choices faster: the best ones are those of balanced plans.
+        // On unlike devices, balanced numbers make most choices faster: the best choices have the best balanced plans.
         const bool are_alike = state_.setup.parallel.ranks->are_alike;
         std::set<std::tuple<DegreesKey, std::string, int>> kinds;
         std::erase_if(order, [&](std::size_t index) {
@@ -90,7 +90,7 @@ private:
                 state_.add(std::move(plan));
     }
 
-    // Bounds every division of the blocks of a small space, and simulates those that may be the fastest one.
+    // Bounds every division of the blocks of a small space, and simulates the divisions that may be the fastest.
     void try_all_divisions() {
         std::vector<std::size_t> open;
         std::int64_t count = 0;
@@ -143,8 +143,8 @@ private:
             state_.bounds[index].least_moved = std::max(state_.bounds[index].least_moved, left);
     }
 
-    // Returns the plans of choices with balanced numbers of blocks, the best one first. Lists all that fit but the ones
-    // whose blocks are moved.
+    // Returns the plans of choices with balanced numbers of blocks, the best plan first. Lists all plans that fit,
+    // except the plans whose blocks are moved.
     std::vector<std::pair<std::size_t, FoundPlan>> balanced(const std::vector<std::size_t>& order) {
         std::vector<std::pair<std::size_t, FoundPlan>> plans;
         for (std::size_t next = 0; next < order.size() && !state_.is_over();) {

@@ -28,7 +28,7 @@ namespace pw {
 
 namespace {
 
-// Schedule, devices, stages and micro-batches: plans with the same ones have the same orders.
+// Schedule, devices, stages and micro-batches: plans that agree in all four have the same orders.
 using OrderKey = std::tuple<std::string, int, int, int>;
 
 OrderKey order_key(const PlanChoice& choice) {
@@ -44,7 +44,7 @@ bool same_layers(const PlanChoice& a, const PlanChoice& b) {
 }
 
 struct OrdersOfKey {
-    std::unique_ptr<const OrderFacts> facts;  // null if the schedule refuses it
+    std::unique_ptr<const OrderFacts> facts;  // null if the schedule refuses the shape
     bool too_large = false;                   // there is not the memory for its plan
 };
 
@@ -61,7 +61,7 @@ bool has_same_places(const Shape& a, const Shape& b) {
 }
 
 // The costs of choices that differ in their schedule and in the number of stages alone. Schedules that place the same
-// stages on the same devices have the same ones.
+// stages on the same devices have the same costs.
 class CostsOfGroup {
 public:
     CostsOfGroup(const SearchSetup& setup, const PlanChoice& one)

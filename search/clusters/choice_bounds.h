@@ -13,14 +13,14 @@
 namespace pw {
 
 struct ChoiceBounds {
-    bool is_defined = false;  // false: the schedule refuses it, or the time was up
+    bool is_defined = false;  // false: the schedule refuses the choice, or the time was up
     bool fits = false;
     Ns step_time = 0;
     Shortage shortage;  // of the device that lacks most
-    // With any numbers of blocks on the stages; the defaults where equal numbers are the only ones.
+    // With any numbers of blocks on the stages; the defaults where only equal numbers are possible.
     bool may_fit_moved = false;
     Ns least_moved = kNoStep;     // a lower bound on the step, if some numbers may fit
-    Ns expected_moved = kNoStep;  // about the step of balanced_blocks(), if they are worth a try
+    Ns expected_moved = kNoStep;  // about the step of balanced_blocks(), if worth a try
 
     static constexpr Ns kNoStep = std::numeric_limits<Ns>::max();
     Bytes lack() const { return shortage.needs - shortage.has; }
@@ -35,7 +35,7 @@ struct BoundsOfChoices {
     std::vector<ChoiceBounds> of;  // by choice
     int without_memory = 0;        // choices without bounds, as there is not the memory for their plans
 };
-// The processes of `team` call it together and get the same bounds.
+// The processes of `team` call this together and get the same bounds.
 BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<PlanChoice>& choices, const WorkOnAll& on_all,
                           const SearchTeam& team = {});
 
@@ -43,15 +43,15 @@ BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<PlanChoice
 std::vector<int> balanced_blocks(const SearchSetup& setup, const PlanChoice& choice);
 // Returns in how many ways a choice's stages can have the blocks, at most `most`.
 std::int64_t divisions_of(int blocks, int stages, std::int64_t most);
-// A division of the blocks of a choice. No plan of it has a shorter step.
+// A division of the blocks of a choice. No plan with this division has a shorter step.
 struct BoundedDivision {
     Ns step_time = 0;
     std::vector<int> blocks;
 };
-// Returns all divisions of a choice whose memory may fit, without those that are no faster than `limit`.
+// Returns all divisions of a choice whose memory may fit, without divisions that are no faster than `limit`.
 std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const PlanChoice& choice, Ns limit);
 
-// Returns choices with other numbers of blocks, as moves_of() does, of which it keeps `most`.
+// Returns at most `most` choices with other numbers of blocks, as moves_of() makes them.
 std::vector<PlanChoice> moves_of(const SearchSetup& setup, const PlanChoice& choice, unsigned seed, std::size_t most);
 
 // Returns the shortage of the device that lacks most, or has least left.

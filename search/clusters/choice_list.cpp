@@ -162,7 +162,7 @@ bool divides_blocks(const SearchSetup& setup, int stages) {
     return slots_of_stages(setup.workload.transformer->layers, stages) % stages == 0;
 }
 
-// Stages of equally many blocks; and powers of two, since few models have a number of blocks that clusters divide.
+// Stages of equally many blocks, and powers of two, since few models have a number of blocks that clusters divide.
 bool is_usual_pipeline(const SearchSetup& setup, int stages) {
     return divides_blocks(setup, stages) || (is_power_of_two(stages) && stages <= setup.workload.transformer->layers);
 }
@@ -208,7 +208,7 @@ std::vector<int> usual_recompute(const SearchSetup& setup) {
     for (const RecomputeKind kind :
          {RecomputeKind::None, RecomputeKind::Selective, RecomputeKind::Norms, RecomputeKind::Full})
         if (kind != RecomputeKind::Selective ||
-            setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // others save no scores
+            setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // other kernels save no scores
             values.push_back(static_cast<int>(kind));
     return values;
 }
@@ -228,7 +228,7 @@ const std::vector<std::vector<int>>& items_of(const DegreeLists& lists, Degree d
     return lists[static_cast<std::size_t>(degree)];
 }
 
-// Returns the values to try of each degree: those of the config, or else the usual values.
+// Returns the values to try of each degree: the config's values, or else the usual values.
 DegreeLists lists_of(const SearchSetup& setup) {
     DegreeLists lists = setup.search.degrees;
     for (const SearchedDegree& searched : kSearched) {

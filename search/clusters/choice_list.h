@@ -17,7 +17,8 @@ std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup);
 // Throws Error (BadInput) at the key that leaves nothing to try.
 std::vector<PlanChoice> cluster_choices(const SearchSetup& setup);
 
-// Returns the plan of a recipe for the setup's cluster; nothing if it cannot run this model, sequence or mini-batch.
+// Returns the plan of a recipe for the setup's cluster. Nothing if the cluster cannot run this model, sequence or
+// mini-batch.
 std::optional<PlanChoice> choice_of(const Recipe& recipe, const SearchSetup& setup);
 
 }  // namespace pw

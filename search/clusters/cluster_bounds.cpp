@@ -17,8 +17,8 @@ namespace {
 
 using Held = OrderFacts::Held;
 
-// Returns what a device holds when the number of its activations is largest; of several such moments that with most
-// micro-batches on the last stage, whose activations are the largest.
+// Returns what a device holds when the number of its activations is largest. Among several such moments, the moment
+// with most micro-batches on the last stage counts, since the activations of that stage are the largest.
 std::vector<Held> most_held(const Tasks& order, std::span<const int> stages) {
     std::map<int, Held> now;
     for (const int stage : stages)
@@ -51,7 +51,7 @@ std::vector<Held> most_held(const Tasks& order, std::span<const int> stages) {
     return most;
 }
 
-// In a mixed form a stage may have both kinds of backwards, or one.
+// In a mixed form a stage may have both kinds of backwards, or a single kind.
 Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
     const Bytes split = std::max(bytes.input_workspace, bytes.weight_workspace);
     const Bytes backward = form == BackwardForm::Whole   ? bytes.backward_workspace
@@ -60,7 +60,7 @@ Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
     return std::max(bytes.forward_workspace, backward);
 }
 
-// Returns the bytes of the activations; `input` brings the stage's input, null for the first stage.
+// Returns the bytes of the activations. `input` brings the stage's input, null for the first stage.
 Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes* input) {
     Bytes sum = held.until_input * bytes.until_input + held.until_weight * (bytes.until_weight + bytes.data);
     if (input != nullptr)
@@ -70,8 +70,8 @@ Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes*
     return sum;
 }
 
-// What holds for every order: a device holds one micro-batch on all its stages, or, if it serves a stage for only some
-// of them, on one stage.
+// What holds for every order: a device holds one micro-batch on all its stages. If the device serves a stage for only
+// some micro-batches, it holds one micro-batch on a single stage.
 std::vector<Held> held_in_any_order(const Shape& shape, std::span<const int> stages) {
     std::vector<Held> held;
     for (const int stage : stages) {

@@ -25,13 +25,13 @@ struct OrderFacts {
     std::vector<std::vector<Held>> held;  // by device
 };
 
-// Returns the facts of a schedule for `shape`, which is not placed; null if the schedule refuses it. If it orders tasks
-// by their costs, they hold for any order. Throws Error if there is not the memory to make and simulate its plan
-// (schedules/memory/limits.h).
+// Returns the facts of a schedule for `shape`, which is not placed. Null if the schedule refuses the shape. If the
+// schedule orders tasks by their costs, the facts hold for any order. Throws Error if there is not the memory to make
+// and simulate its plan (schedules/memory/limits.h).
 std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options);
 
-// Returns a lower bound on the step time: on each device all its passes, after the forwards that its first one waits
-// for, and before the backwards that wait for its last one, or its updates.
+// Returns a lower bound on the step time: on each device all its passes, after the forwards that its first pass waits
+// for, and before the backwards that wait for its last pass, or its updates.
 Ns least_step_time(const OrderFacts& facts, const Costs& costs);
 
 // Returns by device a lower bound on the memory that a run reserves.

@@ -30,9 +30,10 @@ namespace {
 
 // Choices of which the plans of a batch are taken.
 constexpr std::size_t kChoicesAtOnce = 64;
-// Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred others.
+// Plans of schedules that order tasks by costs that are tried. Each takes as long as about a hundred plans of other
+// schedules.
 constexpr std::size_t kMostByCosts = 40;
-// The share of a limited time that bounds may take; the rest is for plans.
+// The share of a limited time that bounds may take. The rest is for plans.
 constexpr double kShareOfBounds = 0.6;
 constexpr int kMostHostOrders = 64;  // that are searched
 
@@ -43,7 +44,7 @@ std::size_t stride_of(std::size_t count) {
     return count % kPrimes[0] == 0 ? kPrimes[1] : kPrimes[0];
 }
 
-// Returns those choices first whose degrees, sizes and memory options have the fastest plans of other schedules.
+// Orders choices by the fastest plan of other schedules with the same degrees, sizes and memory options.
 std::vector<std::size_t> in_order_of_others(const std::vector<std::size_t>& indices,
                                             const std::vector<PlanChoice>& choices,
                                             const std::vector<ChoiceBounds>& bounds,
@@ -169,7 +170,7 @@ private:
         return state_.result.vendor && state_.result.vendor->choice == choice;
     }
 
-    // Simulates choices at once, those of other processes there.
+    // Simulates choices in parallel, on all processes of the team.
     void simulate(const std::vector<std::size_t>& batch) {
         std::vector<const PlanChoice*> choices;
         for (const std::size_t index : batch)
@@ -236,7 +237,7 @@ private:
             state_.result.lower_bound = std::min({state_.result.lower_bound, state_.limit_of(1), least_left_out_});
     }
 
-    // Without a plan that fits: what the smallest ones need.
+    // Without a plan that fits: what the smallest plans need.
     void find_smallest() {
         std::vector<std::size_t> order = in_order(state_.bounds, &ChoiceBounds::is_defined, &ChoiceBounds::lack);
         std::erase_if(order, [&](std::size_t index) { return state_.refuses(state_.choices[index]); });

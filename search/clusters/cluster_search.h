@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Degrees of tensor, pipeline, context and expert: of all stages, or of each.
+// Degrees of tensor, pipeline, context and expert: of all stages, or of each stage.
 using DegreesKey = std::vector<int>;
 DegreesKey degrees_key(const PlanChoice& choice);
 
@@ -17,7 +17,7 @@ DegreesKey degrees_key(const PlanChoice& choice);
 std::vector<const FoundPlan*> best_by_degrees(const SearchResult& result, std::size_t most);
 
 // Searches. The same config gives the same result on every machine, unless time, memory or the caller ends the search:
-// then the result has the plans found so far. The processes of a team call it together, with the same `exact`. Throws
+// then the result has the plans found so far. The processes of a team call this together, with the same `exact`. Throws
 // Error (BadInput) if the setup leaves nothing to try.
 SearchResult search_cluster(const SearchSetup& setup, const PlanLimits& limits = {},
                             const SearchProgress& progress = {});

@@ -13,7 +13,7 @@ struct HostOrder {
     Ns least = 0;  // no step on these hosts is shorter, whatever the order
 };
 
-// Returns the orders to search besides that of the file: hosts that are alike follow one another, in every order of
+// Returns the orders to search besides the file's order: hosts that are alike follow one another, in every order of
 // their kinds, and some or all of each kind are used. The order with the smallest bound comes first. Empty if all hosts
 // are alike.
 std::vector<HostOrder> host_orders(const SearchSetup& setup);

@@ -53,7 +53,7 @@ Attempt attempt_at(const PlanChoice& choice, const SearchSetup& setup, const Dea
     } catch (const std::bad_alloc&) {
         return {false};
     } catch (const Error& error) {
-        return {error.code() == ExitCode::Infeasible};  // it deadlocks with the transfers of the config
+        return {error.code() == ExitCode::Infeasible};  // the plan deadlocks with the transfers of the config
     }
 }
 

@@ -44,7 +44,7 @@ struct ClusterSearchState {
     ClusterSearchState(const SearchSetup& setup, const PlanLimits& limits, const SearchProgress& progress);
 
     void show(const std::string& doing, std::size_t done, std::size_t all) const;
-    // Once true, the search ends without what is left to do, on all processes. The caller stops one or all of them.
+    // Once true, the search ends without what is left to do, on all processes. The caller stops one or all processes.
     bool is_over();
     SearchStop why_over() const;
     // Returns the reason that comes last in the enum of the reasons of all processes.
@@ -62,7 +62,7 @@ struct ClusterSearchState {
     const std::vector<PlanChoice> choices;
     std::vector<ChoiceBounds> bounds;  // by choice
     bool every_bound = true;           // false: some choice has no bound
-    Ns bound_so_far = 0;               // on all choices; 0: not known
+    Ns bound_so_far = 0;               // on all choices (0: not known)
     BestByDegrees best;
     SearchResult result;
 };

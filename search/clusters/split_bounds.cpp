@@ -88,7 +88,7 @@ public:
         return blocks;
     }
 
-    // The time that a device computes per micro-batch with these numbers of blocks; of the longest device.
+    // The time that the longest device computes per micro-batch with these numbers of blocks.
     double longest(const std::vector<int>& blocks) const {
         std::vector<int> on_device(static_cast<std::size_t>(shape_.devices), 0);
         for (int stage = 0; stage < shape_.stages; ++stage)
@@ -132,7 +132,7 @@ private:
     }
 
     // How many blocks fit a device in addition to the embedding and the head, at the moment when it holds most
-    // activations; below 0 if not even these fit.
+    // activations. Below 0 if not even embedding and head fit.
     double room_of(int device) const {
         const std::vector<StageBytes>& sizes = parts_.costs.times_on(device).sizes;
         const auto part = [&](Part of) -> const StageBytes& {
@@ -159,8 +159,8 @@ private:
         return left < 0 ? -1 : std::floor(left / each);
     }
 
-    // By device; they add up to 1. Devices follow one another by their first stage. A device that is twice as fast has
-    // twice the weight: then a block counts as much on both.
+    // By device. The weights add up to 1. Devices follow one another by their first stage. A device that is twice as
+    // fast has twice the weight: then a block counts as much on both.
     std::vector<double> weights_of(double growth) const {
         std::vector<double> weights;
         for (int device = 0; device < shape_.devices; ++device)
@@ -180,7 +180,7 @@ private:
         std::vector<double> beginning(static_cast<std::size_t>(shape_.stages), 0);  // by first stage: of its device
         for (int device = 0; device < shape_.devices; ++device)
             beginning[static_cast<std::size_t>(index_.stages_of(device).front())] += weights[device];
-        double after = 0;  // of the devices whose first stage is a later one
+        double after = 0;  // of the devices whose first stage is later
         for (int stage = shape_.stages - 1; stage >= 0; --stage) {
             const auto holders = index_.devices_of(stage);
             // What a part of the model counts on this stage.

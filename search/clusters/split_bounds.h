@@ -9,8 +9,8 @@
 
 namespace pw {
 
-// What splits divide: the costs of a pipeline whose stages are the embedding, the first block, the other blocks, and
-// the head, on any of the devices.
+// What splits divide: the costs of a pipeline whose stages are the embedding, the first block, the remaining blocks,
+// and the head, on any of the devices.
 struct SplitParts {
     Costs costs;
     int blocks = 0;
@@ -18,7 +18,7 @@ struct SplitParts {
 };
 
 struct SplitBounds {
-    Ns step_time = 0;  // no split has a shorter step; 0 if none fits
+    Ns step_time = 0;  // no split has a shorter step (0 if none fits)
     bool may_fit = false;
     // The balanced numbers, and about how much shorter they make the step. Empty if that is less than the time of a
     // block: then no move of a block shortens the longest device.
@@ -26,14 +26,14 @@ struct SplitBounds {
     Ns gain = 0;
 };
 
-// Returns all numbers in which one block is on another stage and the longest device is no longer. The numbers with the
-// shortest longest device come first; `seed` shuffles equally good numbers. Empty if a stage has several devices.
+// Returns all numbers in which a single block is on another stage and the longest device is no longer. The numbers with
+// the shortest longest device come first. `seed` shuffles equally good numbers. Empty if a stage has several devices.
 std::vector<std::vector<int>> moves_of(const std::vector<int>& blocks, const OrderFacts& facts, const Costs& costs,
                                        const SplitParts& parts, const std::vector<DeviceConfig>& devices,
                                        unsigned seed);
 
 // Bounds a choice. `costs` and `fits` describe its plan with numbers as equal as possible, `devices` the pipeline. The
-// first stage has the embedding and the last stage the head; any stage may be without a block.
+// first stage has the embedding and the last stage the head. Any stage may be without a block.
 SplitBounds bounds_of_splits(const OrderFacts& facts, const Costs& costs, const SplitParts& parts,
                              const std::vector<DeviceConfig>& devices, bool fits);
 

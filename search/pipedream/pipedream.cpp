@@ -31,7 +31,7 @@ struct Stage {
     int from = 0, to = 0, devices = 0;
 };
 
-// Best partitions of the layers between one state and each later one, on each number of devices.
+// Best partitions of the layers between a state and each later state, on each number of devices.
 struct BestPartitions {
     std::vector<std::vector<double>> best;  // [state][devices]
     std::vector<std::vector<Stage>> last;   // the stage that ends there
@@ -84,7 +84,7 @@ private:
         return in_flight * (to.outputs - from.outputs + to.weights - from.weights);
     }
 
-    // Returns the cost on one group, or device, of this level.
+    // Returns the cost on a group, or device, of this level.
     double alone(int level, int from, int to) const {
         if (level > 0)
             return below_[level - 1][index(from, to)];
@@ -135,7 +135,7 @@ private:
     std::int64_t candidates_ = 0;
 };
 
-// The graph without data sources, and the numbers of its layers in the whole one.
+// The graph without data sources, and the numbers of its layers in the whole graph.
 struct Core {
     Digraph graph;
     std::vector<int> layer;
@@ -164,9 +164,9 @@ int first_source(const Digraph& graph) {
     fail("the model has no layers to place");
 }
 
-// The layers whose outputs a cut after `layers` sends, as PipeDream counts them: the last layers, which no other one of
-// `layers` reads; and each ancestor of one of these with a reader that is not, even if no layer after the cut reads it.
-// That is more than necessary only if branches run in parallel.
+// The layers whose outputs a cut after `layers` sends, as PipeDream counts them: the last layers, which no other layer
+// of `layers` reads, and each ancestor of a last layer with a reader that is not an ancestor, even if no layer after
+// the cut reads the output. That is more than necessary only if branches run in parallel.
 Downset sent_after(const Digraph& graph, const std::vector<Downset>& ancestors, const Downset& layers) {
     Downset inner(layers.size());
     for (auto layer = layers.find_first(); layer != Downset::npos; layer = layers.find_next(layer))
@@ -253,7 +253,7 @@ bool Planner::hopeless(int level, const std::vector<double>& best, double work) 
     return true;
 }
 
-// Fills in the states between `from` and `to`; the others keep kNever.
+// Fills in the states between `from` and `to`. All other states keep kNever.
 BestPartitions Planner::row_from(int level, int from, int to) {
     const int most = devices(level);
     BestPartitions row;

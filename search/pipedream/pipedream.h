@@ -22,7 +22,7 @@ namespace pw {
 struct PipedreamLayer {
     double seconds = 0;  // forward and backward
     Bytes output = 0, weights = 0;
-    bool data_source = false;  // it costs nothing and crosses no cut: it is in the stage of its first reader
+    bool data_source = false;  // costs nothing and crosses no cut, since it is in the stage of its first reader
 };
 
 struct PipedreamGraph {
@@ -41,17 +41,17 @@ struct PipedreamOptions {
     std::vector<Level> levels;     // innermost first
     bool charge_transfers = true;  // else only computation and sums of gradients count
     bool straight = false;         // one device per stage
-    // A device holds its stage's outputs and weights once per mini-batch in flight. PipeDream's number of these is that
-    // of the level's devices in later stages, divided by the stage's own and rounded up. In its program the last stage
+    // A device holds its stage's outputs and weights once per mini-batch in flight. PipeDream counts as many as the
+    // level's devices in later stages, divided by the stage's own and rounded up. In PipeDream's program the last stage
     // holds none, here at least one. `count_own` adds the mini-batch that the stage itself works on.
     std::optional<Bytes> memory = {};
     bool count_own = false;
 };
 
-// Finds the best partition; all devices are used. It is exact, among partitions that cut the graph anywhere, up to
-// 60,000 ways to cut (4,000 with several levels); beyond that only cuts of the forward order are tried, and the lower
-// bound is that of equal shares. Without a partition that fits into the memory, `shortage` is the tightest stage of the
-// partition that needs the least. Throws Error (Infeasible) when there are fewer layers than straight stages.
+// Finds the best partition. All devices are used. The search is exact, among partitions that cut the graph anywhere, up
+// to 60,000 ways to cut (4,000 with several levels). Beyond that only cuts of the forward order are tried, and the
+// lower bound assumes equal shares. Without a partition that fits into the memory, `shortage` is the tightest stage of
+// the partition that needs the least. Throws Error (Infeasible) when there are fewer layers than straight stages.
 Partition plan_pipedream(const PipedreamGraph& graph, const PipedreamOptions& options);
 
 }  // namespace pw

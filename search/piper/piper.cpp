@@ -52,7 +52,7 @@ void keep_better(FoundSplit& found, const std::optional<PiperSplit>& split, doub
     found.goal = goal;
 }
 
-// The less a bound allows, the sooner it is tried; the first that leaves a split leaves the best one.
+// The less a bound allows, the sooner it is tried. The first bound that leaves a split leaves the best split.
 std::optional<PiperSplit> first_below(PiperSearch& search, double most, PiperGoal goal) {
     const double lower = search.work_bound();
     for (double gap = lower / 16; goal != PiperGoal::Memory && most == kNever && gap < 4 * lower; gap *= 2)

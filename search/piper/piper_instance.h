@@ -8,10 +8,10 @@
 
 namespace pw {
 
-// An option is one way to run a layer on a tensor-parallel group of devices.
+// An option is a way to run a layer on a tensor-parallel group of devices.
 struct PiperOption {
     bool recompute = false;
-    double time = 0;                    // per micro-batch, in one unit, any
+    double time = 0;                    // per micro-batch, in any common unit
     double parameters = 0;              // bytes that replicas sum up
     double memory_each = 0;             // bytes per micro-batch in flight
     double memory = 0;                  // bytes in any case
@@ -21,7 +21,7 @@ struct PiperOption {
 
 struct PiperLayer {
     std::string name;
-    std::map<int, std::vector<PiperOption>> options;  // by tensor degree; one or two, no two alike in `recompute`
+    std::map<int, std::vector<PiperOption>> options;  // by tensor degree: one or two, unlike in `recompute`
     std::vector<int> in = {}, out = {};               // edges
 };
 

@@ -233,7 +233,7 @@ void PiperSearch::offer(int next, const Load& load, int replicas) {
     const double fastest = goal_ == PiperGoal::Memory ? 0 : time_of(load, load.border, replicas);
     std::optional<PiperStage> members;
     double lower = fastest, cost = 0;
-    int known = 0, bounded = 0;  // micro-batches in flight that they are for
+    int known = 0, bounded = 0;  // micro-batches in flight of `cost`, and of `lower`
     for (const Reached& from : reached_) {
         const int in_flight = (from.replicas + 2 * replicas - 1) / replicas;
         if (lower >= bound_)

@@ -24,8 +24,8 @@ public:
     // `sets` are the downsets of the reversed graph.
     PiperSearch(const PiperInstance& instance, bool data_parallel, const Downsets& sets, Deadline& deadline);
 
-    // Returns the split that makes its worst stage least among those with all stages below `bound`. It returns nothing
-    // when there is none, or the deadline passed.
+    // Returns the split whose worst stage is least, among splits with all stages below `bound`. Returns nothing when
+    // there is none, or the deadline passed.
     std::optional<PiperSplit> below(double bound, PiperGoal goal);
     // Returns the time of the worst stage of the last split.
     double most() const { return worst_; }
@@ -40,12 +40,12 @@ private:
     struct Load {  // the load of a stage in one tensor degree, with the fastest way of each layer
         double time = 0, parameters = 0;
         double border = 0;                               // bytes over the border
-        double later = 0;                                // those of them that go to later stages
+        double later = 0;                                // bytes that go to later stages
         double memory_each = 0, memory = 0;              // by the fastest ways
         double least_memory_each = 0, least_memory = 0;  // no way needs less
         std::array<double, 8> least_with{};              // likewise, with 1, 2 .. 8 micro-batches in flight
     };
-    struct Visit {  // a set on the way from the first one
+    struct Visit {  // a set on the way from the first set
         int set;
         Load load;
         std::size_t next = 0;  // step to take

@@ -1,4 +1,4 @@
-// One stage of a Piper split, evaluated.
+// The evaluation of a stage of a Piper split.
 #pragma once
 
 #include "search/piper/piper_instance.h"
@@ -11,19 +11,19 @@ namespace pw {
 
 enum class PiperGoal {
     Part,    // least time, as if layers could be recomputed in part: a lower bound
-    Greedy,  // least time, where the layers to recompute are those that are cheapest per byte
+    Greedy,  // least time, where the cheapest layers per byte are recomputed
     Least,   // least time
     Memory,  // least memory, whatever the time
 };
 
-// The layers of a stage with the options to run them for one tensor degree and one number of replicas.
+// The layers of a stage with the options to run them for a tensor degree and a number of replicas.
 class PiperStage {
 public:
     // `own[layer]` marks the stage's layers. Each has options for that degree.
     PiperStage(const PiperInstance& instance, const std::vector<int>& layers, const std::vector<bool>& own, int degree,
                int replicas);
 
-    // Returns the value that the goal minimises, with this many micro-batches in flight; infinite if the stage does not
+    // Returns the value that the goal minimises, with this many micro-batches in flight. Infinite if the stage does not
     // fit in the memory.
     double least(PiperGoal goal, int in_flight, double memory) const;
 
@@ -41,7 +41,7 @@ private:
     };
     struct Member {
         int layer;
-        std::array<OptionCost, 2> options;  // twice the same one if there is only one
+        std::array<OptionCost, 2> options;  // twice the same option if there is one
     };
     static const OptionCost& fastest(const Member& member);
     static const OptionCost& smallest(const Member& member, int in_flight);

@@ -10,7 +10,7 @@ namespace {
 // A set of layers that may still become the cheapest.
 struct Partial {
     double cost, bytes;
-    int last;  // position in the list of decisions; -1 for none
+    int last;  // position in the list of decisions, or -1
 };
 
 struct Decision {
@@ -51,8 +51,8 @@ std::vector<int> RecomputeChoice::greedy(double bytes) const {
     return layers;
 }
 
-// Extends sets by one layer after the other. A set that costs no less than another and frees no more is dropped, and so
-// is one that cannot become cheaper than the best so far, not even in part. Sets are ascending in cost and in bytes.
+// Extends sets layer by layer. A set that costs no less than another set and frees no more is dropped, and so is a set
+// that cannot become cheaper than the best so far, not even in part. Sets are ascending in cost and in bytes.
 std::vector<int> RecomputeChoice::cheapest(double bytes) const {
     std::vector<int> best = greedy(bytes);
     double least = costs_[best.size()];

@@ -7,7 +7,7 @@ namespace pw {
 
 struct Saving {
     double cost = 0;   // not negative
-    double bytes = 0;  // bytes that it frees; positive
+    double bytes = 0;  // bytes that recomputing frees, positive
     int layer = 0;
 };
 
@@ -16,7 +16,7 @@ public:
     explicit RecomputeChoice(std::vector<Saving> savings);
 
     double most_bytes() const { return bytes_.back(); }
-    // Returns the least cost if layers could be recomputed in part: a lower bound. It needs `bytes` <= most_bytes().
+    // Returns the least cost if layers could be recomputed in part: a lower bound. Needs `bytes` <= most_bytes().
     double fractional(double bytes) const;
     // Takes layers, cheapest per byte first, until they free enough: an upper bound.
     std::vector<int> greedy(double bytes) const;

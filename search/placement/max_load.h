@@ -1,5 +1,5 @@
 // Contiguous placement with the least maximum load. The load of an accelerator is the time of its nodes plus the
-// transfer time of every tensor that crosses its border, each tensor once; a CPU's is the time of its nodes.
+// transfer time of every tensor that crosses its border, each tensor once. The load of a CPU is the time of its nodes.
 // Forward nodes of a device lie between two downsets of the forward graph, backward nodes follow their forward mates.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace pw {
 
-// Finds the best placement. It is exact unless a limit stops it; then the lower bound says how far the answer may be
-// from the best. Empty devices are left out. If nothing fits, the result has no stages, and the shortage of the
+// Finds the best placement. The search is exact unless a limit stops it. Then the lower bound says how far the answer
+// may be from the best. Empty devices are left out. If nothing fits, the result has no stages, and the shortage of the
 // placement that needs the least memory.
 Partition max_load_partition(const PlacementInstance& instance, const SearchLimits& limits = {});
 

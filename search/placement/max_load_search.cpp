@@ -10,7 +10,7 @@ namespace pw {
 
 namespace {
 
-// Work for accelerators; groups that only a CPU can run have none.
+// Work for accelerators. Groups that only a CPU can run have none.
 double work_of(const PlacementGroup& group) { return group.on_accelerator ? group.accelerator_time : 0; }
 
 // The most work that CPUs can take away in `time`, if groups could be cut.

@@ -25,14 +25,14 @@ using PlacedStages = std::vector<PlacedGroups>;  // in the order of the data
 
 // Returns the least load B for which loads up to B could hold all work if groups could be cut and transfers were free.
 double average_load(const PlacementGroups& graph, const Devices& devices);
-// Returns the load of one device that holds these groups.
+// Returns the load of a device that holds these groups.
 double load_of(const PlacementGroups& graph, const std::vector<int>& groups, bool on_cpu);
 
 class MaxLoadSearch {
 public:
     MaxLoadSearch(const PlacementGroups& graph, const Devices& devices, const Downsets& sets, Deadline& deadline);
 
-    // Returns the placement of least maximum load among those with all loads below `bound`. It returns nothing when
+    // Returns the placement of least maximum load among placements with all loads below `bound`. Returns nothing when
     // there is none, or the deadline passed.
     std::optional<PlacedStages> below(double bound);
     std::int64_t stages_seen() const { return stages_seen_; }
@@ -41,13 +41,13 @@ private:
     struct Load {  // the part of a stage's load that stays however the stage grows
         double accelerator = 0, cpu = 0, size = 0;
         double cut = 0;      // cost of nets that cross the border
-        double earlier = 0;  // cost of nets that join the stage to earlier ones
+        double earlier = 0;  // cost of nets that join the stage to earlier stages
         int cpu_only = 0;    // groups
     };
-    struct Visit {  // a downset on the way from the first one
+    struct Visit {  // a downset on the way from the first downset
         int set;
         Load load;
-        int group;             // the last one added; -1 for none
+        int group;             // the group added last, or -1
         std::size_t next = 0;  // step to take
     };
     struct Reached {  // a downset, by these devices
@@ -77,10 +77,10 @@ private:
     double bound_ = 0;
     std::vector<double> work_;          // work of accelerators, in each downset
     std::vector<double> capacity_;      // capacity of the devices that are left after (cpus, accelerators)
-    std::vector<double> most_;          // load on the way to each state; infinite: not reached
+    std::vector<double> most_;          // load on the way to each state (infinite: not reached)
     std::vector<std::int32_t> via_;     // the downset before, twice, plus one when a CPU filled the stage
     std::vector<Reached> reached_;      // states of first_ with two or more devices left
-    std::vector<Reached> last_;         // states of first_ with one device left
+    std::vector<Reached> last_;         // states of first_ with a single device left
     double least_work_ = 0;             // least work in a downset that is worth reaching
     std::vector<int> before_, inside_;  // groups of each net before the stage and in it
     std::vector<Visit> way_;

@@ -36,7 +36,7 @@ Members by_colour(const PlacementInstance& instance) {
 
 int count_of(const Members& members) { return 1 + *std::max_element(members.begin(), members.end()); }
 
-// The order of nodes: the edges into forward nodes, and the reversed edges between backward nodes if one of them has no
+// The order of nodes: the edges into forward nodes, and the reversed edges between backward nodes if either node has no
 // forward node of its colour to follow.
 std::vector<PlacementEdge> order_of(const PlacementInstance& instance) {
     const Members colours = by_colour(instance);

@@ -10,10 +10,10 @@
 namespace pw {
 
 struct PlacementGroup {
-    std::vector<int> nodes;  // nodes of the instance, ascending; backward nodes included
+    std::vector<int> nodes;  // nodes of the instance, ascending, with backward nodes
     double cpu_time = 0, accelerator_time = 0, size = 0;
     bool on_accelerator = true;
-    std::vector<int> nets;  // nets that it touches, ascending
+    std::vector<int> nets;  // nets that the group touches, ascending
 };
 
 // A net joins the maker and the readers of some tensors. A device that holds some of them, but not all, pays the cost
@@ -29,9 +29,9 @@ struct PlacementGroups {
     Successors successors;  // forward dependencies, acyclic
 };
 
-// The nodes of a group share one device. Three kinds of nodes are joined: those of a colour; those of a cycle that this
-// makes, with backward nodes without a forward mate mirrored into the forward graph; and groups that cost nothing with
-// the only group that they are connected to.
+// The nodes of a group share a device. Nodes of a colour are joined. If this makes a cycle, the nodes of the cycle are
+// joined, with backward nodes without a forward mate mirrored into the forward graph. A group that costs nothing is
+// joined with the only group that it is connected to.
 PlacementGroups group(const PlacementInstance& instance);
 
 }  // namespace pw

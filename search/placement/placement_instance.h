@@ -9,16 +9,16 @@ namespace pw {
 
 struct PlacementNode {
     std::string name;
-    double cpu_time = 0, accelerator_time = 0;  // in one unit, any
+    double cpu_time = 0, accelerator_time = 0;  // in any common unit
     double transfer_time = 0;                   // time that its output takes between two devices
     double size = 0;                            // bytes
-    int colour = -1;                            // nodes of one colour share a device; -1: free
+    int colour = -1;                            // nodes of the same colour share a device (-1: free)
     bool backward = false;
-    bool on_accelerator = true;  // whether it may be on one; a CPU runs everything
+    bool on_accelerator = true;  // whether an accelerator can run it (a CPU runs everything)
 };
 
 struct PlacementEdge {
-    int from, to;  // numbers of nodes; never from a backward to a forward node
+    int from, to;  // numbers of nodes, never from a backward to a forward node
 };
 
 struct PlacementInstance {

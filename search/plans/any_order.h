@@ -6,9 +6,9 @@
 
 namespace pw {
 
-// Returns a plan of these stages, placed as the setup's schedule does, for bounds alone: each stage has all F, then
-// all I, each after its R if there is one, then all W. In any order, the first I follows the first F and the path from
-// there and back, and the last I the last F; all I follow the first one, and all F precede the last one.
+// Returns a plan of these stages, placed as the setup's schedule does, for bounds alone: each stage has all F, then all
+// I, each after its R if there is one, then all W. In any order, the first I follows the first F and the path from
+// there and back, and the last I follows the last F. All I follow the first I, and all F precede the last F.
 Plan plan_of_any_order(const Setup& setup, const StageLinks& links);
 
 }  // namespace pw

@@ -35,7 +35,7 @@ public:
     }
 
 private:
-    // Returns the devices for one piece: one more than there are when these are not enough.
+    // Returns the devices that a piece needs, or one more than there are when these are not enough.
     int fewest(Ns time, const Piece& piece) const {
         int low = 1, high = devices_ + 1;
         while (low < high) {
@@ -48,7 +48,7 @@ private:
         return low;
     }
 
-    // Returns the devices that this stage and all later ones need from `cut` on.
+    // Returns the devices that this stage and all later stages need from `cut` on.
     int least_needs(int stage, int cut) const {
         int least = devices_ + 1;
         const std::vector<Piece>& pieces = pieces_.from(cut);
@@ -62,7 +62,7 @@ private:
     const TimeOn& time_on_;
     Deadline& deadline_;
     std::vector<std::vector<int>> fewest_;  // [cut][piece]: devices
-    std::vector<std::vector<int>> needs_;   // [stage][cut]: devices of it and all later stages
+    std::vector<std::vector<int>> needs_;   // [stage][cut]: devices of the stage and all later stages
 };
 
 }  // namespace

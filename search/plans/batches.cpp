@@ -89,7 +89,7 @@ bool Batches::attempt_shown(SearchedChoice& choice, Ns limit, const Work& work) 
     return enough;
 }
 
-// A choice that ran out of memory in parallel with others is tried again alone.
+// A choice that ran out of memory in parallel with other choices is tried again alone.
 void Batches::run(const std::string& doing, const std::vector<std::size_t>& order, const Work& work) {
     for (std::size_t begin = 0; begin < order.size() && !deadline_.passed(); begin += kBatch) {
         const std::size_t end = std::min(begin + kBatch, order.size());
@@ -109,7 +109,7 @@ void Batches::run(const std::string& doing, const std::vector<std::size_t>& orde
             for (SearchedChoice* choice : batch)
                 choice->left_out = choice->left_out && !attempt(*choice, limit, work);
         for (const SearchedChoice* choice : batch)
-            if (choice->trial->has_plan())  // else the time would be up before the first one
+            if (choice->trial->has_plan())  // else the time would be up before the first plan
                 step_lasts_ = std::max(step_lasts_, choice->trial->step_lasts());
     }
 }

@@ -1,5 +1,5 @@
-// Work on the choices of a search in batches, on several threads, until the time is up: then the work under way is
-// ended from inside.
+// Work on the choices of a search in batches, on several threads, until the time is up. Then the current work is ended
+// from inside.
 #pragma once
 
 #include "search/plans/families.h"
@@ -20,10 +20,10 @@ public:
     Batches(SearchedChoices& choices, const std::vector<Family>& families, const PlanLimits& limits,
             const SearchProgress& progress);
 
-    // Works on one choice: `limit` is the best step time before the batch. May throw TimeIsUp.
+    // Works on a choice: `limit` is the best step time before the batch. May throw TimeIsUp.
     using Work = std::function<void(SearchedChoice& choice, Ns limit, Deadline& deadline)>;
     // Works on these choices, and reports its progress. A choice for which there is not enough memory, or no time for
-    // its plan, is left out; the plans found so far stay.
+    // its plan, is left out. The plans found so far stay.
     void run(const std::string& doing, const std::vector<std::size_t>& order, const Work& work);
 
     Deadline deadline() const { return deadline_; }  // for work outside of batches
@@ -31,7 +31,7 @@ public:
     bool is_over() { return time_is_up_ || deadline_.passed(); }
 
 private:
-    // What progress says of the search; other threads change the trials in the meantime.
+    // What progress says of the search. Other threads change the trials in the meantime.
     struct Shown {
         std::string doing;
         std::size_t done = 0, all = 0;

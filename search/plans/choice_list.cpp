@@ -82,7 +82,7 @@ void for_each_recomputation(const SearchSetup& setup, PlanChoice choice, Visit v
     }
 }
 
-// Ways to give every stage one device or more, `devices` in all; the even one is empty.
+// Ways to give every stage a device or more, `devices` in all. The even way is empty.
 void share_out(int devices, int stages, std::vector<int>& shares, std::vector<std::vector<int>>& all) {
     if (stages == 1) {
         shares.push_back(devices);
@@ -108,7 +108,7 @@ bool tries_copies(const SearchSetup& setup, const Schedule& schedule) {
            !schedule.asynchronous();
 }
 
-// One stage on all devices is among the choices unless the config decides on replicas.
+// A single stage on all devices is among the choices unless the config decides on replicas.
 bool tries_data_parallelism(const SearchSetup& setup, const Schedule& schedule) {
     return setup.search.replicas == SearchConfig::Replicas::No && !setup.places.contains("search.replicas") &&
            schedule.takes_replicas() && !schedule.asynchronous();
@@ -122,7 +122,7 @@ bool has_few_shares(int devices, int stages, std::int64_t most) {
     return count <= most;
 }
 
-// Returns all ways, the one without replicas first.
+// Returns all ways, first the way without replicas.
 std::vector<std::vector<int>> all_shares(int devices, int stages) {
     std::vector<std::vector<int>> all = {{}};
     std::vector<int> shares;
@@ -131,7 +131,7 @@ std::vector<std::vector<int>> all_shares(int devices, int stages) {
     return all;
 }
 
-// Returns equal numbers of devices for all stages: all devices, half as many, a quarter, ...; or every number.
+// Returns equal numbers of devices for all stages: all devices, half as many, a quarter, ..., or every number.
 std::vector<std::vector<int>> equal_shares(int devices, int stages, bool every) {
     std::vector<std::vector<int>> all;
     for (int share = devices / stages; share > 1; share = every ? share - 1 : share / 2)
@@ -228,7 +228,7 @@ private:
         return orders.complete;
     }
 
-    // The devices are in the order of the config: it hardly matters among holders of one stage.
+    // The devices are in the order of the config: the order hardly matters among holders of a stage.
     void add_data_parallel(PlanChoice choice) {
         choice.replicas = {devices_};
         choice.devices.resize(static_cast<std::size_t>(devices_));
@@ -252,7 +252,7 @@ private:
     std::size_t numbers_ = 0;
 };
 
-// Names the requested numbers of stages that no schedule can run; otherwise reports that updates do not match the
+// Names the requested numbers of stages that no schedule can run. Otherwise reports that updates do not match the
 // sizes.
 [[noreturn]] void fail_without_choices(const SearchSetup& setup, int layers) {
     const std::vector<int>& asked = setup.search.stages;

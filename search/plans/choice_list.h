@@ -8,17 +8,17 @@
 
 namespace pw {
 
-// All choices of `setup.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are
-// not alike, recomputed stages and how, replicas. Data parallelism, one stage on all devices, is one of them unless the
-// config has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are too many ways
-// to give every stage its devices, only some are tried: orders_of() the devices; equal shares of all devices, of half
-// as many, a quarter, ...
+// All choices of `setup.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are not
+// alike, recomputed stages and how, replicas. Data parallelism, a single stage on all devices, is also a choice unless
+// the config has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are too many
+// ways to give every stage its devices, only some are tried: orders_of() the devices, and equal shares of all devices,
+// of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {
-        PlanChoice like;      // schedule, sizes and stages of which some ways are missing; on all devices
-        bool shares = false;  // some of the missing ones have replicas
-        // Every missing choice differs from one of `all` only in the order of devices that the network alone
+        PlanChoice like;      // schedule, sizes and stages of which some ways are missing, on all devices
+        bool shares = false;  // some missing choices have replicas
+        // Every missing choice differs from a choice in `all` only in the order of devices that the network alone
         // distinguishes.
         bool only_network = false;
     };

@@ -11,7 +11,7 @@
 
 namespace pw {
 
-// A split is better than another if it lacks fewer bytes, or as many and takes less time.
+// A split is better than another if it lacks fewer bytes, or as many bytes and takes less time.
 struct CutValue {
     Bytes shortage;
     Ns time;

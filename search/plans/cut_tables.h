@@ -14,7 +14,7 @@ using CutTable = std::vector<std::vector<Ns>>;  // [stage][cut]: least bottlenec
 CutTable least_bottleneck(const StageBounds& bounds, const StageSpace& space, const NumberOfStage& number,
                           Deadline& deadline);
 
-// Returns the path with the least bottleneck; among several, the one with the cheapest stages, compared from the first
+// Returns the path with the least bottleneck. Among several, the path with the cheapest stages, compared from the first
 // on. Empty if no path reaches the end.
 Cuts cuts_of(const CutTable& table, const StageBounds& bounds, const NumberOfStage& number);
 

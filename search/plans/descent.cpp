@@ -41,7 +41,7 @@ bool Descent::leaves_room(int stage, const Piece& piece) const {
         room = bounded_sum(room, std::max<Ns>(0, limit_ - 1 - has.in_all()));
         room_on_the_way = bounded_sum(room_on_the_way, std::max<Ns>(0, limit_ - 1 - has.with_way_back()));
     }
-    const int last = bounds_.stages() - 1, parts = last - stage;  // the last one runs R only where all stages do
+    const int last = bounds_.stages() - 1, parts = last - stage;  // the last stage runs R only where all stages do
     return plan.whole_time_in_parts(last, rest.back(), parts) <= room &&
            plan.until_last_backwards_in_parts(last, rest.back(), parts) <= room_on_the_way;
 }

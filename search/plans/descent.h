@@ -26,13 +26,13 @@ public:
 private:
     // The work of a device in the split under construction.
     struct Load {
-        Ns head = -1, tail = 0;  // those of its first stage; head is -1 where it has none
+        Ns head = -1, tail = 0;  // of its first stage (head is -1 without a first stage)
         Ns until_last_backward = 0, whole = 0;
         // There are two conditions: on all work, and on the path from the last backward to the first layers.
         Ns in_all() const { return std::max(head, Ns{0}) + whole; }
         Ns with_way_back() const { return std::max(head, Ns{0}) + until_last_backward + tail; }
     };
-    // A stage: the pieces that it may be, by bound, and the work of its device without the one taken.
+    // A stage: the pieces that it may be, by bound, and the work of its device without the taken piece.
     struct Level {
         std::vector<std::pair<Ns, const Piece*>> steps;
         std::size_t next = 0;
@@ -46,7 +46,7 @@ private:
     const CutTable& least_;
     Ns limit_;
     std::int64_t& spent_;
-    Cuts cuts_ = {0};  // those so far
+    Cuts cuts_ = {0};  // the cuts so far
     std::vector<Load> loads_;
 };
 

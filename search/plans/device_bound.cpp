@@ -14,10 +14,10 @@ constexpr int kRounds = 250, kRoundsInVain = 80;
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr int kUpdates = -1;
 
-// A window of a device's list goes from the first F of a stage to the last backward of one that follows, or to the
+// A window of a device's list goes from the first F of a stage to the last backward of a later stage, or to the
 // updates.
 struct Window {
-    int device, from, to;                      // stages; `to` may be kUpdates
+    int device, from, to;                      // stages (`to` may be kUpdates)
     std::vector<PlanBound::PathCounts> paths;  // by stage: its tasks in the window
 };
 
@@ -92,7 +92,7 @@ public:
     std::size_t count() const { return windows_.size() + static_cast<std::size_t>(stages_); }  // of times of a split
     bool is_of_device(std::size_t time) const { return time < windows_.size(); }
 
-    // Returns the least weighed sum of the times of a split; `times` becomes those of this split.
+    // Returns the least weighted sum of the times of a split, and sets `times` to the times of this split.
     double least(const std::vector<double>& weights, std::vector<double>& times) const {
         std::vector<double> least(cuts_, kInfinite), rest(cuts_, kInfinite), own;
         std::vector<std::size_t> chosen(static_cast<std::size_t>(stages_) * cuts_, 0);
@@ -169,7 +169,7 @@ private:
     std::size_t cuts_;
     int stages_;
     std::vector<Window> windows_;
-    std::vector<std::vector<std::size_t>> own_windows_;  // by stage: those of its device
+    std::vector<std::vector<std::size_t>> own_windows_;  // by stage: the windows of its device
     std::vector<std::size_t> first_;                     // by stage and cut: its first piece
     std::vector<int> to_;                                // by piece
     std::vector<float> times_;                           // by piece: of each own window, and of the stage
@@ -204,7 +204,7 @@ Ns bound_of_devices(const Plan& plan, const StageBounds& bounds, const StageSpac
         for (std::size_t time = 0; time < weights.size(); ++time)
             weights[time] *= std::exp(rate * (times[time] / std::max(1.0, least) - 1));
     }
-    // Its parts are rounded; splits with a piece that was left out take at least `limit`.
+    // The parts are rounded. Splits with a piece that was left out take at least `limit`.
     return std::clamp<Ns>(static_cast<Ns>(best * (1 - 1e-6)), 0, limit);
 }
 

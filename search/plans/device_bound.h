@@ -12,11 +12,11 @@ namespace pw {
 // of more. Adds the number of evaluated pieces to `looked`. Throws TimeIsUp.
 //
 // The step of a split is at least as long as the longest of many times, each of which is a sum over its stages: the
-// time of a stage; or the tasks in a device's list from the first F of one stage, which waits for a path of layers, to
-// the last backward of another, after which a path back remains, or to the updates. Weights that add up to 1 give a
-// mean of these times, which is no longer than the longest. Dynamic programming over the cuts finds the split with the
-// least mean, which bounds every split. Then the weights move towards the times that are long in that split
-// (multiplicative weights: Arora, Hazan, Kale 2012, section 3.2); the greatest bound counts.
+// time of a stage, or the tasks in a device's list from the first F of a stage, which waits for a path of layers, to
+// the last backward of another stage, after which a path back remains, or to the updates. Weights that add up to 1 give
+// a mean of these times, which is no longer than the longest. Dynamic programming over the cuts finds the split with
+// the least mean, which bounds every split. Then the weights move towards the times that are long in that split
+// (multiplicative weights: Arora, Hazan, Kale 2012, section 3.2). The greatest bound counts.
 Ns bound_of_devices(const Plan& plan, const StageBounds& bounds, const StageSpace& space, Ns limit,
                     std::int64_t& looked, Deadline& deadline);
 

@@ -1,4 +1,4 @@
-// The orders in which devices of a cluster can take the stages of a plan, one of each set of equivalent ones.
+// The orders in which devices of a cluster can take the stages of a plan: an order from each set of equivalent orders.
 #pragma once
 
 #include "job/setup/setup.h"
@@ -23,8 +23,7 @@ public:
     // Returns whether all have the same speed and memory, so that only the network distinguishes them.
     bool all_equal() const { return all_equal_; }
     bool alike(int a, int b) const { return class_of_[a] == class_of_[b]; }
-    // Returns whether exchanging the devices of two hosts, and then perhaps two devices, only makes one of these
-    // replace the other.
+    // Returns whether exchanging the devices of two hosts, and then perhaps two devices, only makes `a` replace `b`.
     bool alike_by_hosts(int a, int b) const;
 
 private:
@@ -45,18 +44,18 @@ private:
     std::set<std::pair<int, int>> linked_;                         // pairs with a link of their own
     std::multiset<std::pair<std::vector<int>, double>> shared_;    // devices, bandwidth
     std::multiset<std::pair<std::vector<int>, double>> switches_;  // hosts, bandwidth
-    std::vector<int> class_of_, class_of_host_;                    // the first one that is alike
+    std::vector<int> class_of_, class_of_host_;                    // the first alike device or host
     bool all_alike_ = true, all_equal_ = true;
 };
 
 struct DeviceOrders {
-    std::vector<std::vector<int>> all;  // the first one takes the devices as the setup lists them
+    std::vector<std::vector<int>> all;  // the first order takes the devices as the setup lists them
     bool complete = true;
 };
 
 // Returns every choice of `count` devices in every order, with alike devices in the order of the setup. If there are
 // more than `most`: the order of the setup and the order by hosts if only the network distinguishes devices, else the
-// first ones.
+// first orders.
 DeviceOrders orders_of(const AlikeDevices& devices, int count, std::size_t most);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// The families of a search: choices that differ only in their devices, where there are too many to list them all.
+// The families of a search: choices that differ only in their devices, where there are too many to list all choices.
 #pragma once
 
 #include "search/plans/choice_list.h"
@@ -14,8 +14,8 @@ struct Family {
     Ns bound = 0;  // of every way
 };
 
-// Bounds the families with open members, and adds to those that share out devices a choice that shares them by work.
-// Returns the indices of the added choices.
+// Bounds the families with open members, and adds to the families that share out devices a choice that shares devices
+// by work. Returns the indices of the added choices.
 std::vector<std::size_t> add_balanced(std::vector<Family>& families, SearchedChoices& choices,
                                       const std::vector<DeviceConfig>& devices, int threads, const Deadline& deadline);
 

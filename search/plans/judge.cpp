@@ -64,7 +64,7 @@ void Judge::set_effort(double effort) {
     ordered_layers_.clear();
 }
 
-// Keeps the plan of the last split alone: others have other orders.
+// Keeps the plan of the last split alone: other splits have other orders.
 Judge::Candidate* Judge::ordered_for(const StageSplit& split) {
     if (ordered_layers_ != split.layers) {
         ordered_ = candidate_of(links_of(problem_.model.layers, split), [&](const Shape& shape) {

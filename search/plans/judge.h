@@ -22,11 +22,12 @@ public:
     const Setup& setup() const { return setup_; }
     // Sets the effort with which orders are found that depend on the split.
     void set_effort(double effort);
-    // Returns the plan for stages that feed only the next one; plan_of_any_order() if its order depends on the split.
+    // Returns the plan for stages that feed only the next stage, or plan_of_any_order() if the order depends on the
+    // split.
     const Plan& plan() const { return chain_; }
 
-    // Numbers of the simulated plan, as `simulate` reports them; nothing if the schedule refuses the edges of the
-    // split.
+    // Returns the step time of the simulated plan, as `simulate` reports it. Nothing if the schedule refuses the edges
+    // of the split.
     std::optional<Ns> step_time(const StageSplit& split);
     std::optional<double> bubble_rate(const StageSplit& split);
     // Returns the plan of the split, or null if the schedule refuses its edges.

@@ -12,7 +12,8 @@
 
 namespace pw {
 
-// Returns the number of micro-batches of length 1 that take no longer than those of a step, whatever the operation.
+// Returns the number of micro-batches of length 1 that take no longer than the micro-batches of a step, whatever the
+// operation.
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
 
 // Returns a lower bound on the step time if devices whose speeds add up to `speeds` share `work` per micro-batch.
@@ -20,7 +21,7 @@ double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int mic
 // their length is not 1.
 Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded);
 
-// The best properties of some devices, which may come from different ones.
+// The best properties of some devices, which may come from different devices.
 struct BestDevice {
     double speed = 0;
     Bytes memory = 0;
@@ -30,19 +31,19 @@ BestDevice best_of(const std::vector<DeviceConfig>& devices);
 
 class PlanBound {
 public:
-    // The numbers of tasks of a stage on one path through its device's list: in list order, or from F, forward, over
-    // the later stages to the backward of the same micro-batch.
+    // The numbers of tasks of a stage on a path through its device's list: in list order, or from F, forward, over the
+    // later stages to the backward of the same micro-batch.
     struct PathCounts {
         int forwards = 0, backwards = 0, weights = 0, recomputes = 0;
-        int wholes = 0;  // B, if the plan also has I and W; for any order, W or the rest of B
+        int wholes = 0;  // B, if the plan also has I and W (for any order, W or the rest of B)
         int jumps = 0;
         int hidden = 0;  // the F in pairs, of which only the exposed share counts: the B of a pair counts as a whole
-        // The lengths of their micro-batches, added up; used where these are unequal.
+        // The lengths of their micro-batches, added up. Used where these are unequal.
         double forward = 0, backward = 0, weight = 0, recompute = 0, whole = 0, jump = 0, hidden_length = 0;
     };
     void count(const Task& task, PathCounts& counts) const;
 
-    // `plan` gives the order of tasks, whatever its edges, or is plan_of_any_order(); `setup` gives the schedule, the
+    // `plan` gives the order of tasks, whatever its edges, or is plan_of_any_order(). `setup` gives the schedule, the
     // devices and the sharding of the optimizer.
     PlanBound(const Plan& plan, Ns dispatch, const Setup& setup);
 
@@ -60,23 +61,23 @@ public:
     // cut into them: up to their last backwards, and in all.
     Ns until_last_backwards_in_parts(int stage, const Piece& piece, int parts) const;
     Ns whole_time_in_parts(int stage, const Piece& piece, int parts) const;
-    // Returns a lower bound on the step time of plans with the tasks of this one in which some stage is this piece and
-    // has `replicas` devices of its own, none of them better than `best`.
+    // Returns a lower bound on the step time of plans with this plan's tasks in which some stage is this piece and has
+    // `replicas` devices of its own, none better than `best`.
     Ns time_on(int replicas, const Piece& piece, const BestDevice& best) const;
     // Returns the bytes that the device needs for this stage alone.
     Bytes memory(int stage, const Piece& piece) const;
     Bytes available(int stage) const { return stages_[stage].available; }
     // Returns a lower bound on the step time of all splits of the whole model: all devices share its work.
     Ns of_work(const Pieces& pieces) const;
-    Ns work_of(const Piece& model) const;    // work of a micro-batch; 0 when it is not bounded
+    Ns work_of(const Piece& model) const;    // work of a micro-batch (0: not bounded)
     Ns passes_of(const Piece& piece) const;  // time of the passes of a micro-batch that the plan runs
     // Returns a bound that holds for any speeds of the other devices: a micro-batch takes the longest path on the
-    // fastest.
+    // fastest device.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
     bool trains() const { return stages_.front().all.backwards > 0; }
     // Return the time of a path of layers on the fastest devices: of the shortest micro-batch, of the stage's first
-    // one, and of the one whose backward the stage runs last.
+    // micro-batch, and of the micro-batch whose backward the stage runs last.
     Ns path(Ns time) const { return path(time, shortest_); }
     Ns head(int stage, const Piece& piece) const { return path(piece.head, stages_[stage].first); }
     Ns tail(int stage, const Piece& piece) const { return path(piece.tail, stages_[stage].last); }
@@ -89,13 +90,13 @@ private:
         int device = 0;
         double speed = 1;
         Bytes available = kUnlimited;
-        std::vector<PathCounts> paths;  // paths to the last backward; the first is the list itself
+        std::vector<PathCounts> paths;  // paths to the last backward, first the list itself
         PathCounts all;                 // the path to the update
         bool updates = false;
         int versions = 1;
         double held = 0;             // micro-batches whose activations are held at once, as the sum of their lengths
-        double first = 1, last = 1;  // lengths of the first F's micro-batch, and of that of the last backward
-        int shards = 1;              // of the optimizer's states; a device keeps and updates one of them
+        double first = 1, last = 1;  // lengths of the micro-batches of the first F and the last backward
+        int shards = 1;              // of the optimizer's states (a device keeps and updates one shard)
     };
     struct Scale {
         double speed;
@@ -131,15 +132,15 @@ private:
     bool any_order_ = false;  // the bounds hold for any order: a stage may hold one micro-batch, and run I and W as B
     bool moves_recomputes_ = false;  // the costs, or an order that is not known, decide where R run
     bool mixed_ = false;
-    std::vector<MicroBatchLength> lengths_;  // Costs::lengths; empty where all are alike
-    double shortest_ = 1, longest_ = 1;      // of any operation; no operation is longer than the longest
+    std::vector<MicroBatchLength> lengths_;  // Costs::lengths (empty where all are alike)
+    double shortest_ = 1, longest_ = 1;      // of any operation: none is longer than the longest
     double longest_bytes_ = 1;
     double least_ = 1;  // least_micro_batches()
     Ns calls_ = 0;
     int micro_batches_ = 1;
     Ns dispatch_ = 0;
     double exposed_ = 1;     // the share of an F in a pair that counts
-    std::set<Task> hidden_;  // those F; empty if all of them counts
+    std::set<Task> hidden_;  // the F in pairs (empty if each F counts as a whole)
     BestDevice best_;        // of the plan's devices
     double all_speeds_ = 0;
     double rounded_ = 0;  // see time_of_shared_work

@@ -16,7 +16,7 @@ namespace pw {
 
 namespace {
 
-// Times of any size would make the largest micro-batches the best ones.
+// Times of any size would make the largest micro-batches the best.
 [[noreturn]] void refuse_several_sizes(const SearchSetup& setup, int one, int other) {
     setup.fail_at(
         "search.micro_batch_sizes",

@@ -11,7 +11,7 @@ namespace pw {
 
 namespace {
 
-// Choices are left out if some split could exceed the limits of integers, although others may be faster plans.
+// Choices are left out if some split could exceed the limits of integers, although other splits may be faster plans.
 void note_beyond_limit(const SearchedChoices& choices, std::vector<std::string>& notes) {
     const auto is_beyond = [best = choices.best()](const SearchedChoice& choice) {
         return choice.trial->is_beyond() && choice.trial->bound() < best;

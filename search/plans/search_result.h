@@ -1,4 +1,4 @@
-// The result of a search: its plans, the best one first, and the bound on all others.
+// The result of a search: its plans, the best plan first, and the bound on all remaining plans.
 #pragma once
 
 #include "search/plans/families.h"

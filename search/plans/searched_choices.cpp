@@ -63,7 +63,7 @@ std::size_t SearchedChoices::prune() {
     return open;
 }
 
-// Returns the best choice of each schedule and number of stages first, then the others.
+// Returns the best choice of each schedule and number of stages first, then the remaining choices.
 std::vector<std::size_t> SearchedChoices::by_kind_first() const {
     std::vector<std::size_t> order =
         ordered_by([](const Trial& trial) { return std::pair(!trial.fits(), trial.step_time()); });
@@ -95,7 +95,7 @@ void SearchedChoices::settle(int threads, const std::function<bool()>& should_st
             choice.trial->settle();
         } catch (const std::bad_alloc&) {
             choice.left_out = true;
-        } catch (const TimeIsUp&) {  // it is not among the plans
+        } catch (const TimeIsUp&) {  // the choice is not among the plans
         }
         choice.trial->close();
     });

@@ -14,7 +14,7 @@ namespace pw {
 
 struct SearchedChoice {
     std::unique_ptr<Trial> trial;
-    bool left_out = false;  // there was not enough memory for it, or no time for its plan
+    bool left_out = false;  // there was not enough memory, or no time for its plan
     bool proven = false;    // no cuts of the space are faster than the best plan
 };
 
@@ -42,7 +42,7 @@ public:
     std::int64_t candidates() const;
     // Returns whether no split of the choice is faster than the best plan.
     bool is_closed(const SearchedChoice& choice) const { return choice.proven && space_.complete(); }
-    // Closes the choices whose bound is not below the best; returns how many are left that can be proven.
+    // Closes the choices whose bound is not below the best. Returns how many are left that can be proven.
     std::size_t prune();
     // Returns the indices of all choices by a key of their trials.
     template <class Key>
@@ -57,7 +57,7 @@ public:
     // Computes the reserved memory of all plans, of the best of each schedule and number of stages first. A plan is
     // left out if there is no memory to compute its own, or if should_stop() has been true for a moment.
     void settle(int threads, const std::function<bool()>& should_stop);
-    // Frees the memory of the models; afterwards only numbers can be read.
+    // Frees the memory of the models. Afterwards only numbers can be read.
     void forget_models() { sized_.clear(); }
 
 private:
@@ -65,7 +65,7 @@ private:
 
     const SearchProblem& problem_;
     StageSpace space_;
-    // by micro-batch size and recomputed layers; none: there was no memory for it
+    // by micro-batch size and recomputed layers (none: there was no memory for it)
     std::map<std::pair<int, std::vector<std::string>>, std::unique_ptr<SizedModel>> sized_;
     std::vector<SearchedChoice> choices_;
     int unknown_ = 0;

@@ -8,13 +8,13 @@
 
 namespace pw {
 
-// Returns a number of a stage that is this piece, such as a time; kNeverFits if it cannot be.
+// Returns a number of a stage that is this piece, such as a time, or kNeverFits if the stage cannot be this piece.
 using NumberOfStage = std::function<Ns(int stage, const Piece& piece)>;
 
 // It refers to the pieces.
 class StageBounds {
 public:
-    // `plan` gives the order of tasks, whatever its edges; `setup` has the choice.
+    // `plan` gives the order of tasks, whatever its edges. `setup` has the choice.
     StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces);
 
     int stages() const { return stages_; }
@@ -25,11 +25,12 @@ public:
     const PlanBound& plan() const { return plan_; }
     const Pieces& pieces() const { return pieces_; }
 
-    // Returns the bytes that the device lacks; 0 if no memory is limited.
+    // Returns the bytes that the device lacks, or 0 if no memory is limited.
     Bytes shortage(int stage, const Piece& piece) const;
-    // Returns a lower bound on the step time of splits in which `stage` is this piece; kNeverFits if it does not fit.
+    // Returns a lower bound on the step time of splits in which `stage` is this piece, or kNeverFits if it does not
+    // fit.
     Ns step_time(int stage, const Piece& piece) const;
-    // Returns the time of its passes on its device; kNeverFits if it does not fit.
+    // Returns the time of the stage's passes on its device, or kNeverFits if the stage does not fit.
     Ns work(int stage, const Piece& piece) const;
 
 private:

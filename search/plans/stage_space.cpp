@@ -120,7 +120,7 @@ public:
 };
 
 // The tensor that a layer makes is held for the backward by the stage of its last reader that reads it again. Counted
-// there alone, it is counted at most once per stage.
+// there alone, the tensor is counted at most once per stage.
 std::vector<Bytes> held_by_layer(const LayerGraph& graph, const std::vector<LayerBytes>& bytes) {
     std::vector<Bytes> held;
     for (const LayerBytes& layer : bytes)
@@ -196,7 +196,7 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
     const Successors readers_of = successors_of(graph);
     const int cuts = space.cuts();
     std::vector<Piece> before(static_cast<std::size_t>(cuts));  // sums over the layers before a cut
-    std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed one after it
+    std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed a layer after it
     for (int cut = 0; cut < cuts; ++cut) {
         deadline.check();
         for (int layer = 0; layer < space.layers(); ++layer) {

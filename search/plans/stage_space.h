@@ -14,9 +14,9 @@ namespace pw {
 // The time of a stage or plan that does not fit, or has not been found.
 inline constexpr Ns kNeverFits = std::numeric_limits<Ns>::max() / 4;
 
-// The cuts are downsets of the graph of units, numbered by size: 0 is before the first layer, the last one after all
-// layers. A unit is a layer, or with places of cuts the layers between two of them. If there are too many cuts, only
-// the prefixes of the forward order are used.
+// The cuts are downsets of the graph of units, numbered by size: 0 is before the first layer, the last cut after all
+// layers. A unit is a layer, or with places of cuts the layers between two places. If there are too many cuts, only the
+// prefixes of the forward order are used.
 class StageSpace {
 public:
     StageSpace(const LayerGraph& graph, std::size_t most_cuts, const CutPlaces& places = {});
@@ -30,7 +30,7 @@ public:
     bool contains(int cut, int layer) const { return downsets_.contains(cut, unit_of_[layer]); }
     bool precedes(int cut, int later) const;  // some layers lie between them, and none is lost
 
-    // These return the cuts that one unit more, or less, makes.
+    // These return the cuts with one unit more, or less.
     const std::vector<int>& grown(int cut) const { return grown_[cut]; }
     const std::vector<int>& shrunk(int cut) const { return shrunk_[cut]; }
 
@@ -46,7 +46,7 @@ private:
     std::vector<std::vector<int>> grown_, shrunk_;
 };
 
-// A piece is the layers between two cuts, at one micro-batch size: every number is a lower bound over all schedules,
+// A piece is the layers between two cuts, at a micro-batch size: every number is a lower bound over all schedules,
 // device orders and splits of the other layers. Times are for a device of speed 1, without dispatch.
 struct Piece {
     int from = 0, to = 0;  // cuts
@@ -55,7 +55,7 @@ struct Piece {
     Ns weight = 0;    // time of W, backward for weights, if the backward is split
     Ns rest = 0;      // the least time of B in addition to `backward`, and of W, if the plan has B, I and W
     Ns recompute = 0, update = 0, accumulate = 0;
-    Ns head = 0;  // forward of the longest path of layers that it waits for
+    Ns head = 0;  // forward of the longest path of layers that the piece waits for
     Ns mid = 0;   // forward and backward of the longest path of layers after it
     Ns tail = 0;  // backward of the longest path of layers before it
     Bytes weights = 0, statistics = 0;
@@ -75,7 +75,7 @@ public:
     // Return the least of all stages that begin at the cut or after it.
     Ns least_head(int cut) const { return least_head_[cut]; }
     Ns least_tail(int cut) const { return least_tail_[cut]; }
-    // Return the time of one micro-batch along the longest path of layers: forwards only, and to the loss and back.
+    // Return the time of a micro-batch along the longest path of layers: forwards only, and to the loss and back.
     Ns longest_forward() const { return longest_forward_; }
     Ns longest_round() const { return longest_round_; }
 

@@ -75,7 +75,7 @@ Judge& Trial::judge() {
 // end too late.
 void Trial::check_time_for_plan(const Deadline& deadline) {
     constexpr int kPlanAndSteps = 4;  // the time for its plan, its simulation and its buffers, in times for the plan
-    constexpr int kFirst = 8192, kTimes = 8;  // forwards of the first plan, growth of the next ones
+    constexpr int kFirst = 8192, kTimes = 8;  // forwards of the first plan, growth of the next plans
     const std::chrono::duration<double> left = deadline.left();
     const PlanChoice& choice = found_.choice;
     const auto devices = static_cast<int>(choice.devices.size());
@@ -167,7 +167,7 @@ Ns Trial::bound_of_any_devices(double speeds) const {
     return time_of_shared_work(work_, least, speeds, rounded_tasks(speeds));
 }
 
-// Other ways to share out the devices may use other devices.
+// Different ways to share out the devices may use different devices.
 TimeOn Trial::time_on() const {
     return [this, best = best_of(problem_.setup.cluster.devices)](int replicas, const Piece& piece) {
         return bounds_->plan().time_on(replicas, piece, best);
@@ -254,7 +254,7 @@ StageSplit Trial::split_of(const Cuts& cuts) const {
     return split;
 }
 
-// Returns the value of the cuts where it is below this one.
+// Returns the value of the cuts if it is below this value.
 std::optional<CutValue> Trial::try_cuts(const Cuts& cuts, const CutValue& above) {
     const StageSplit split = split_of(cuts);
     const std::optional<Ns> time = judge().step_time(split);
@@ -263,7 +263,7 @@ std::optional<CutValue> Trial::try_cuts(const Cuts& cuts, const CutValue& above)
     if (!time || (above.shortage == 0 && *time >= above.time))
         return std::nullopt;
     if (best_.shortage == 0 && *time >= best_.time)
-        return CutValue{0, *time};  // on the way to better ones, whether or not it fits
+        return CutValue{0, *time};  // on the way to better cuts, whether or not the split fits
     std::optional<Shortage> shortage;
     if (bounds_->limited()) {
         shortage = judge().shortage(split);
@@ -298,9 +298,10 @@ void Trial::keep(const Cuts& cuts, const StageSplit& split, const CutValue& valu
     found_.effort.reset();
 }
 
-// Climbs from the best cuts, and then from cuts near them, however bad these are: further away after more failures.
+// Climbs from the best cuts, and then from cuts near the best, however bad the near cuts are: further away after more
+// failures.
 void Trial::climb(std::int64_t tasks, Deadline& deadline) {
-    constexpr int kTries = 50;  // at one distance
+    constexpr int kTries = 50;  // per distance
     const std::int64_t end = spent_ + tasks;
     const auto is_over = [&] {
         return spent_ >= end || deadline.passed() || (orders_by_costs_ && candidates_ >= kMostOrderedSplits);

@@ -1,4 +1,4 @@
-// One choice under search: its bounds, and the best split so far.
+// A choice under search: its bounds, and the best split so far.
 #pragma once
 
 #include "search/plans/balance.h"
@@ -20,12 +20,12 @@ public:
     // At first a trial only has cheap estimates: a bound, and the expected time. It refers to its arguments.
     Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice);
 
-    // Computes the bounds, once; refused() if the schedule is not defined for the choice. Throws TimeIsUp, as the
+    // Computes the bounds, once. Sets refused() if the schedule is not defined for the choice. Throws TimeIsUp, as the
     // functions below may.
     void open(Deadline& deadline);
-    bool is_too_long() const { return too_long_; }  // there was no time to make its plan: it cannot be opened
+    bool is_too_long() const { return too_long_; }  // there was no time for its plan: it cannot be opened
     bool is_open() const { return open_; }
-    const std::optional<Error>& refused() const { return refused_; }  // why; absent when it is not refused
+    const std::optional<Error>& refused() const { return refused_; }  // why (absent when not refused)
     bool is_beyond() const { return beyond_; }  // refused because some of its splits go beyond what is counted
     void close() { judge_.reset(); }            // gives the simulators back until they are needed again
 
@@ -33,10 +33,11 @@ public:
     void propose(Deadline& deadline);
     // Moves cuts while that helps, for about `tasks` simulated tasks.
     void climb(std::int64_t tasks, Deadline& deadline);
-    // Raises the bound if devices have several stages; once, and not beyond `limit`.
+    // Raises the bound if devices have several stages. Once, and not beyond `limit`.
     void sharpen(Ns limit, Deadline& deadline);
     bool is_sharp() const { return sharp_; }
-    // Whether the order depends on the split: a better one may remain, so that no split is proven, and few are tried.
+    // Whether the order depends on the split: a better order may remain, so that no split is proven, and few splits are
+    // tried.
     bool orders_by_costs() const { return orders_by_costs_; }
     // Tries the split of a plan with as many stages.
     void adopt(const Trial& other, Deadline& deadline);
@@ -45,7 +46,7 @@ public:
     // Tries every split whose bound is below `limit`. True when none is left.
     bool prove(Ns limit, std::int64_t tasks, Deadline& deadline);
 
-    // Returns a lower bound on the step time of all splits of this choice; kNeverFits if none fits.
+    // Returns a lower bound on the step time of all splits of this choice, or kNeverFits if none fits.
     Ns bound() const { return found_.lower_bound; }
     // Returns about the time of even stages, or kNeverFits if they could not fit. Choices with the least are tried
     // first.
@@ -101,11 +102,11 @@ private:
     Ns work_ = 0;  // least work of a micro-batch
     Ns expected_ = 0;
     bool sharp_ = false;
-    bool any_order_ = false;  // of all tasks; otherwise the costs may decide where R run
+    bool any_order_ = false;  // of all tasks (otherwise the costs may decide where R run)
     bool orders_by_costs_ = false;
     FoundPlan found_;
     Cuts cuts_;             // cuts of the plan found
-    bool at_rest_ = false;  // no move of one of them helps
+    bool at_rest_ = false;  // no move of a single cut helps
     CutValue best_ = kWorstCuts;
     int tries_in_vain_ = 0;  // to find better cuts near them
     CutMoves moves_;
