@@ -1,4 +1,4 @@
-// The commands of `pipewright`. Each adds its options to a sub-command and returns its action.
+// The commands of `pipewright`. Each function adds the options of a command to a sub-command and returns its action.
 #pragma once
 
 #include "job/job.h"
@@ -38,7 +38,7 @@ inline constexpr const char* kVerbose = "-v,--verbose";
 
 // The arguments of all commands that take a config: its path and the overrides.
 struct ConfigArguments : ConfigSource {
-    void read_pipe();     // if the config comes from one, so that it can be loaded again
+    void read_pipe();     // if the config comes from a pipe, so that it can be loaded again
     Config load() const;  // throws Error (BadInput) with the kind of the file if it is not a config
 };
 
@@ -47,9 +47,9 @@ void add_config(CLI::App& command, ConfigArguments& arguments);  // CONFIG and -
 
 // --csv, the table of the results as CSV (report/csv_table.h).
 void add_csv(CLI::App& command, std::string& file);
-// Writes the rows; "-" is standard output, an empty name no file.
+// Writes the rows. "-" is standard output, an empty name no file.
 void write_csv(const std::string& file, const Json& rows);
-// Refuses two results on one standard output.
+// Refuses two results on standard output.
 void check_csv(const std::string& file, bool json);
 
 // Called before long work. Throws Error if the config cannot be written to the file, or if the file's suffix is neither
@@ -59,7 +59,7 @@ void check_config_target(const std::string& path);
 // Makes a job, and prints its notes about the plan to stderr.
 Job job_of(Config config);
 
-// Reads a trace, of one file or of one per rank, and prints the notes on it to stderr.
+// Reads a trace, from one file or a file per rank, and prints the notes on the trace to stderr.
 Report report_in(const std::vector<std::string>& paths);
 
 }  // namespace pw

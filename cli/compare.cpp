@@ -1,4 +1,4 @@
-// compare: predicted against measured, from a config or from two traces; or two plans next to each other.
+// compare: predicted against measured, from a config or from two traces, or two plans side by side.
 #include "cli/compare.h"
 #include "cli/command.h"
 #include "cli/file_kind.h"
@@ -35,7 +35,7 @@ namespace {
 
 struct CompareArguments {
     ConfigArguments config;
-    std::vector<std::string> others;  // one: the measured trace, and config.path is the predicted one
+    std::vector<std::string> others;  // one: the measured trace, and config.path is the predicted trace
     std::string max_error, plot, schedules, folder, csv;
     View view;
     std::optional<int> turns;
@@ -57,7 +57,7 @@ double parse_percent(const std::string& text) {
     return value / 100;
 }
 
-// Whether a file is to be read as a config; a trace is recognised by its beginning.
+// Whether a file is to be read as a config. A trace is recognised by its beginning.
 bool is_config_file(const std::string& path) { return kind_of(path) == FileKind::Unknown && names_workload(path); }
 
 // The prediction of a config, or a trace.
@@ -163,7 +163,7 @@ std::string parts_text(const Comparison& comparison, bool with_why) {
     return fmt::format("\n{}\n{}{}", to_text(*comparison.parts), first, why(*comparison.parts));
 }
 
-// Replays one trace.
+// Replays a trace.
 void replay_trace(const CompareArguments& arguments) {
     if (!arguments.schedules.empty() || !arguments.max_error.empty() || !arguments.plot.empty() || arguments.why ||
         !arguments.csv.empty() || !arguments.config.set.empty())
@@ -221,8 +221,8 @@ std::vector<std::string> inputs_of_two(const CompareArguments& arguments) {
     return inputs;
 }
 
-// Two traces of one plan, or the prediction of a config and a trace of its plan, are compared as prediction and
-// measurement; other files are shown next to each other.
+// Two traces of the same plan, or the prediction of a config and a trace of its plan, are compared as prediction and
+// measurement. All other files are shown side by side.
 void compare_two(const CompareArguments& arguments, double limit) {
     refuse_of_files(arguments);
     const std::string& second = arguments.others.front();

@@ -1,4 +1,4 @@
-// Functions shared by the comparison of one schedule and of several.
+// Functions shared by the comparison of a single schedule and of several.
 #pragma once
 
 #include "cli/command.h"
@@ -13,14 +13,15 @@ namespace pw {
 void note_on_measuring(const Config& config);
 
 struct SchedulesOutput {
-    // For accuracy.json, table.txt, profile.yaml if there is one, a timeline per schedule and the losses; empty: none.
+    // For accuracy.json, table.txt, profile.yaml if costs are measured, a timeline per schedule and the losses. Empty:
+    // no files.
     std::string folder;
     std::string csv;  // as --csv
     bool json = false;
     std::optional<int> turns;
 };
 
-// Compares several schedules of one config. Prints a table to stdout.
+// Compares several schedules of a config. Prints a table to stdout.
 void compare_shown(const ConfigArguments& arguments, const std::vector<std::string>& schedules,
                    const SchedulesOutput& output);
 

@@ -1,4 +1,4 @@
-// compare --schedules: several schedules of one config, with one profile, in one table.
+// compare --schedules: several schedules of a config, with the same profile, in a table.
 #include "cli/compare.h"
 #include "cli/outputs.h"
 #include "cli/streams.h"
@@ -27,7 +27,7 @@ void show(const std::string& text) {
     finish_results();
 }
 
-// Writes one line per point, so that a changed point is a changed line.
+// Writes a line per point, so that a changed point is a changed line.
 std::string lines_of(const Json& comparison) {
     std::string points;
     for (const Json& point : comparison["points"])

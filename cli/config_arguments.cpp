@@ -26,7 +26,7 @@ std::string in_small_letters(std::string text) {
     return text;
 }
 
-// Returns the config in the folder of `path` whose name is nearest to its own; empty if none is near.
+// Returns the config in the folder of `path` whose name is nearest to the name in `path`. Empty if none is near.
 std::string nearest_config(const std::string& path) {
     const std::filesystem::path wanted(path);
     const std::filesystem::path folder = wanted.has_parent_path() ? wanted.parent_path() : ".";

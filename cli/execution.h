@@ -16,7 +16,7 @@ struct RunArguments {
     View view;  // of the losses
     int steps = 0, checkpoint_every = 0, keep = 2;
     bool reference = false, json = false, dry = false;
-    bool say_started = false;  // rank 0 writes kStartedLine first; for `launch`
+    bool say_started = false;  // rank 0 writes kStartedLine first, for `launch`
 
     Config load() const;  // with `steps`, if given
 };

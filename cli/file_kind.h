@@ -21,7 +21,7 @@ bool names_workload(const std::string& path);  // as a config does
 
 // Throws Error (BadInput) with the kind of the file and how to use it, unless the file may be a config.
 void require_config(const std::string& path);
-// The same for a file that must be a trace; `command` makes one, or its picture, from a config.
+// The same for a file that must be a trace. `command` makes a trace, or its picture, from a config.
 void require_trace(const std::string& path, const std::string& command);
 
 }  // namespace pw

@@ -34,7 +34,7 @@ using Words = std::vector<std::string>;
 // A path as a word that is no option.
 std::string path_word(const std::string& path) { return path.starts_with('-') ? "./" + path : path; }
 
-// Returns those options that were given, as words of a command line.
+// Returns the given options, as words of a command line.
 Words words_of(const std::vector<CLI::Option*>& options) {
     Words words;
     for (const CLI::Option* option : options)
@@ -69,7 +69,7 @@ void check_checkpoints_are_own(const RunArguments& run) {
     const FolderLock lock(run.checkpoints);  // no other process writes to it
 }
 
-// Returns where the next attempt starts; empty: from the beginning. If a run failed after its last step, that step is
+// Returns where the next attempt starts. Empty: from the beginning. If a run failed after its last step, that step is
 // repeated for its results.
 std::string start_of(const RunArguments& run, int steps) {
     Words left_out;

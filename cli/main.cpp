@@ -1,4 +1,4 @@
-// Parses the command line, runs one command and maps exceptions to the exit code.
+// Parses the command line, runs a command and maps exceptions to the exit code.
 #include "cli/command.h"
 #include "cli/streams.h"
 #include "cli/version.h"
@@ -176,7 +176,7 @@ std::string help_for_option(const CLI::App& command, const std::vector<std::stri
 
 // Reports the word that neither an option nor a command takes.
 [[noreturn]] void fail_leftover(const CLI::App& app, const std::vector<std::string>& words) {
-    // A sub-command has its own leftovers; `app` has those of the whole line.
+    // A sub-command has its own leftovers. `app` has the leftovers of the whole line.
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     const std::string word = words.empty() ? "?" : words.front();
     if (chosen.empty()) {
@@ -253,7 +253,7 @@ int report_error(std::string_view text, ExitCode code, const std::string& stages
     const std::string prefix =
         ranks > 1 ? fmt::format("[rank {}/{}{}{}] ", rank, ranks, stages.empty() ? "" : " ", stages) : "";
     write_message(fmt::format("{}{}{}", prefix, text.starts_with("error: ") ? "" : "error: ", text));
-    if (rank_0_prints_help)  // a launcher may end all ranks as soon as this one has ended
+    if (rank_0_prints_help)  // a launcher may end all ranks as soon as this rank has ended
         sleep_for(kTimeForRank0);
     return static_cast<int>(code);
 }
@@ -264,8 +264,8 @@ int report_error(std::string_view text, ExitCode code, const std::string& stages
 
 int main(int argc, char** argv) {
     try {
-        // Large blocks go back to the system when they are freed. By itself glibc raises the bound with the first of
-        // them, and then the heap of every thread keeps some.
+        // Large blocks go back to the system when they are freed. By default, glibc raises the bound with the first
+        // large block, and then the heap of every thread keeps some of them.
         mallopt(M_MMAP_THRESHOLD, 4 << 20);
         pw::keep_standard_streams();
         pw::fit_tables_to_terminal();
@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
         const auto* const of_rank = dynamic_cast<const pw::ErrorOfRank*>(&error);
         const int code = pw::report_error(error.what(), error.code(), of_rank == nullptr ? "" : of_rank->stages());
         if (error.code() == pw::ExitCode::PeerSilent || pw::launched_ranks().size > 1)
-            std::_Exit(code);  // a silent thread may still exist, and other ranks may not end with this one
+            std::_Exit(code);  // a silent thread may still exist, and other ranks may not end with this rank
         return code;
     } catch (const std::bad_alloc&) {
         return pw::report_error(pw::kOutOfMemory, pw::ExitCode::RunFailed);

@@ -16,8 +16,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// Returns the pages of data and stack (proc(5)), which are slightly more than RLIMIT_DATA counts; 0 if the system does
-// not have the number.
+// Returns the pages of data and stack (proc(5)), which are slightly more than RLIMIT_DATA counts, or 0 if the system
+// does not have the number.
 Bytes data_of_process() {
     std::ifstream file("/proc/self/statm");
     Bytes pages = 0;

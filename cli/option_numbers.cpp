@@ -20,7 +20,7 @@ std::optional<T> number_in(const std::string& text) {
     return error == std::errc{} && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Returns what is wrong with a text; empty: it is a number in the range.
+// Returns what is wrong with a text. Empty: the text is a number in the range.
 std::string refuse_number(const std::string& text, std::int64_t least, std::int64_t most) {
     const std::optional<std::int64_t> number = number_in<std::int64_t>(text);
     if (number && *number >= least && *number <= most)

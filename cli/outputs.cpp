@@ -13,7 +13,7 @@ namespace pw {
 
 namespace {
 
-// Rank 0 writes files and pictures; every rank writes its own part of a folder.
+// Rank 0 writes files and pictures. Every rank writes its own part of a folder.
 void check_target(const Output& output) {
     if (output.kind != Output::Kind::Folder && !is_first_rank())
         return;

@@ -25,7 +25,7 @@ void check_outputs(const std::vector<Output>& outputs, const std::vector<std::st
 std::vector<std::string> inputs_of(const ConfigArguments& arguments, const Config& config,
                                    const std::vector<std::string>& more = {});
 
-// The file of --csv; none for standard output.
+// The file of --csv, none for standard output.
 Output csv_output(const std::string& file);
 
 }  // namespace pw

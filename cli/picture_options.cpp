@@ -19,7 +19,7 @@ namespace pw {
 
 namespace {
 
-// "1.2ms..3ms", "..3ms" or "1.2ms.."; absent if it is none of these.
+// "1.2ms..3ms", "..3ms" or "1.2ms..". Absent if the text is none of these.
 struct TimeRange {
     std::optional<Ns> from, to;
 };
@@ -92,7 +92,7 @@ std::string refuse_font(std::string& text) {
 struct PictureOption {
     const char *name, *type, *help;
     bool of_charts;
-    std::string (*refuse)(std::string& text);  // returns what is wrong; empty if nothing is
+    std::string (*refuse)(std::string& text);  // returns what is wrong, empty if nothing is
     void (*set)(View& view, const std::string& text);
 };
 constexpr PictureOption kPictureOptions[] = {

@@ -39,7 +39,7 @@ namespace pw {
 
 namespace {
 
-// Returns the steps that remain after those of the checkpoint.
+// Returns the steps that remain after the steps of the checkpoint.
 int steps_left(const Config& config, const FoundCheckpoint& found) {
     const int left = config.training.steps - found.checkpoint.step;
     if (left <= 0)
@@ -103,7 +103,7 @@ RunOptions options_of(const RunArguments& arguments, int steps) {
     RunOptions options;
     options.checkpoint_every = arguments.checkpoint_every;
     if (options.checkpoint_every > 0)
-        keep_freed_memory();  // one checkpoint reuses the memory of the previous one
+        keep_freed_memory();  // a checkpoint reuses the memory of the previous checkpoint
     if (!arguments.checkpoints.empty()) {
         options.checkpoints = std::make_shared<CheckpointFolder>(arguments.checkpoints, arguments.keep, steps);
         for (const int signal : {SIGINT, SIGTERM})
@@ -138,7 +138,7 @@ void check_end(const RunResult& result, const std::string& checkpoints) {
         fail_with(ExitCode::RunFailed, "{}{}", what, resume_help(checkpoints));
 }
 
-// Adds how to resume to errors of a run that had started; a config that is refused cannot be resumed.
+// Adds how to resume to errors of a run that had started. A refused config cannot be resumed.
 Error with_resume_help(const Error& error, const std::string& checkpoints) {
     const std::string what = error.what();
     const bool has_run = error.code() == ExitCode::RunFailed || error.code() == ExitCode::PeerSilent;

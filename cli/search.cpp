@@ -1,4 +1,4 @@
-// search: finds the best stage split and plan, with a bound on how much better another one could be.
+// search: finds the best stage split and plan, with a bound on how much better another plan could be.
 #include "cli/command.h"
 #include "cli/memory_cap.h"
 #include "cli/option_numbers.h"
@@ -47,7 +47,7 @@ struct SearchArguments {
     View view;
     double time_limit = 0;     // seconds; 0: none
     std::string memory_limit;  // empty: a quarter of the machine's
-    int threads = 0;           // 0: one per core
+    int threads = 0;           // 0: a thread per core
     int top = 10;
     int row = 1;  // of the table: the plan that is written
 
@@ -129,7 +129,7 @@ bool is_runnable(const Job& job) {
     }
 }
 
-// A machine that the config describes by rates may not be this one.
+// A machine that the config describes by rates may differ from this machine.
 bool is_for_this_machine(const Job& job) {
     const Setup& setup = job.setup;
     if (is_emulated(setup))
@@ -140,7 +140,7 @@ bool is_for_this_machine(const Job& job) {
     return is_here && is_runnable(job);
 }
 
-// What trains by the plan in `file`: a training program if the plan is of a transformer and one runs it.
+// What trains by the plan in `file`: a training program if the plan is of a transformer and a program runs it.
 std::string next_command(const Job& job, const Config& searched, const std::string& file) {
     const std::vector<std::string> programs = programs_that_run(job.setup);
     if (programs.empty())

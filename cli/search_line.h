@@ -12,7 +12,7 @@
 
 namespace pw {
 
-// Shows the latest state with the time that has passed, at least once per second; or that the search is about to stop.
+// Shows the latest state with the time that has passed, at least once per second, or that the search is about to stop.
 class SearchLine {
 public:
     explicit SearchLine(std::function<bool()> is_stopping);

@@ -39,7 +39,7 @@ OptionFacts facts_of(const CLI::Option& option) {
     return facts;
 }
 
-// Text of a man page: no line begins a request, and hyphens are those that a shell takes.
+// Text of a man page: no line begins a request, and hyphens are ASCII hyphens, which a shell takes.
 std::string roff(std::string_view text) {
     std::string made;
     for (const char letter : text) {
@@ -79,7 +79,7 @@ std::vector<std::string> names_of(const std::vector<CommandFacts>& commands) {
     return names;
 }
 
-// What completes a word that begins with a dash, and any other: without words a shell completes files.
+// What completes a word that begins with a dash, and any other word. Without words, a shell completes files.
 struct Completions {
     std::vector<std::string> options, others;
 };
@@ -95,8 +95,8 @@ Completions words_of(const CommandFacts& command) {
 
 std::string assignments(const std::vector<std::string>& keys) { return fmt::format("{}=", fmt::join(keys, "= ")); }
 
-// The body of a completion function of bash: `cur` is the word to complete, `prev` the one before, `command` the chosen
-// one.
+// The body of a completion function of bash: `cur` is the word to complete, `prev` the word before, `command` the
+// chosen command.
 std::string bash_cases(const std::vector<CommandFacts>& commands, const std::vector<std::string>& keys) {
     std::string text = "    case \"$command $prev\" in\n";
     for (const CommandFacts& command : commands)
@@ -234,8 +234,8 @@ complete -o default -F _pipewright pipewright
                        fmt::join(names_of(commands), " "), bash_cases(commands, keys));
 }
 
-// zsh has an emulation of bash's completion, which takes the same function. Loaded by the first completion, the script
-// also does that one.
+// zsh has an emulation of bash's completion, which takes the same function. The first completion loads the script,
+// which then also does this completion.
 std::string zsh_completion(const std::vector<CommandFacts>& commands, const std::vector<std::string>& keys) {
     const std::string for_bash = bash_completion(commands, keys);
     return "#compdef pipewright\n# Completion of pipewright for zsh, printed by: pipewright help --completion zsh\n"

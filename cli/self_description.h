@@ -14,7 +14,7 @@ namespace pw {
 // An option, or a positional argument, whose name then has no dashes.
 struct OptionFacts {
     std::vector<std::string> names;   // "-o", "--output"
-    std::string value;                // "FILE"; empty for a flag
+    std::string value;                // "FILE", empty for a flag
     std::vector<std::string> values;  // if only these are accepted
     std::string help;
 };

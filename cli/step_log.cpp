@@ -22,7 +22,7 @@ namespace pw {
 
 namespace {
 
-// Returns the step of the last line, of a file that may be anything; 0 if there is none.
+// Returns the step of the last line, of a file that may be anything, or 0 if there is no such line.
 int last_step_in(const std::string& path) {
     constexpr std::streamoff kMost = 4096;  // bytes of a line
     std::ifstream file(path, std::ios::binary | std::ios::ate);

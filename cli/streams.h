@@ -16,11 +16,11 @@
 
 namespace pw {
 
-// Protects the standard streams; call it before any file is opened. A stream that the caller closed stays unusable, and
+// Protects the standard streams. Call it before any file is opened. A stream that the caller closed stays unusable, and
 // no file gets its number.
 void keep_standard_streams();
 
-// Makes tables as narrow as the terminal, if stdout is one. Files and pipes get whole rows.
+// Makes tables as narrow as the terminal, if stdout is a terminal. Files and pipes get whole rows.
 void fit_tables_to_terminal();
 
 // Writes the text as it is. Throws Error (RunFailed) if stdout cannot be written.
@@ -34,8 +34,8 @@ void print_json(const Json& json);
 // Flushes all results. Throws as write_result() does.
 void finish_results();
 
-// The outputs of one command. Each is attempted even if others fail, and done() throws the first failure: a full disk
-// does not cost the results on stdout.
+// The outputs of a command. Each output is attempted even if other outputs fail, and done() throws the first failure: a
+// full disk does not cost the results on stdout.
 class Outputs {
 public:
     template <class Act>
@@ -68,8 +68,8 @@ void print_notes(const std::vector<std::string>& notes);    // each as print_not
 void print_warning(const std::string& text);                // "warning: ..." on stderr
 void print_warnings(const std::vector<std::string>& warnings);
 
-// One line on stderr that is rewritten in place. If stderr is not a terminal, it shows nothing, or if the program is
-// verbose, a line per second and the last one.
+// A line on stderr that is rewritten in place. If stderr is not a terminal, nothing is shown. If the program is also
+// verbose, a line per second and the last line are shown.
 class ProgressLine {
 public:
     ProgressLine();

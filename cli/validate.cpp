@@ -121,8 +121,8 @@ std::vector<TransferMode> lane_modes() {
     return modes;
 }
 
-// Returns whether the plan deadlocks under each protocol. The transfers of a file are used as they are; those of a file
-// without any are added for the mode.
+// Returns whether the plan deadlocks under each protocol. The transfers of a file are used as they are. If the file has
+// no transfers, they are added for the mode.
 std::vector<std::string> verdicts(const std::string& path, TransferMode mode) {
     const CsvPlan read = read_csv(path, mode);
     const PlanGraph graph(read.plan);
@@ -231,7 +231,7 @@ void validate_results(const ValidateArguments& arguments) {
         print_result("{}", to_text(accuracy));
 }
 
-// Returns the first tensor of a checkpoint with a value that is not finite; empty if there is none.
+// Returns the first tensor of a checkpoint with a value that is not finite, or an empty name.
 std::string not_finite_in(const Checkpoint& checkpoint) {
     for (const auto* tensors : {&checkpoint.parameters, &checkpoint.states})
         for (const NamedTensor& tensor : *tensors)

@@ -55,7 +55,7 @@ std::set<pid_t> children() {
     return found;
 }
 
-// Kills all children. A killed process leaves its children to this one, so that in the end all are killed.
+// Kills all children. A killed process leaves its children to this process, so that in the end all are killed.
 void kill_children_but(const std::set<pid_t>& kept) {
     for (bool found = true; found;) {
         found = false;
@@ -68,7 +68,7 @@ void kill_children_but(const std::set<pid_t>& kept) {
     }
 }
 
-// The signals that end a program, except those that this process ignores (nohup), and the end of a child.
+// The signals that end a program, except signals that this process ignores (nohup), and the end of a child.
 sigset_t awaited_signals() {
     sigset_t signals;
     sigemptyset(&signals);

@@ -12,10 +12,11 @@ struct ProgramEnd {
     std::string results;   // its stdout
 };
 
-// Runs the first of `words`, which is searched in PATH, with the others as arguments, in a session of its own and with
-// an empty stdin. It shares the stderr of this process. The first SIGINT, SIGTERM or SIGHUP is passed on to it, the
-// second kills it. If this process itself is killed, the program gets SIGTERM. After its end, all processes that it
-// started are killed, whatever process group they are in. Throws Error (RunFailed) if it cannot be started.
+// Runs the first of `words`, which is searched in PATH, with the remaining words as arguments, in a session of its own
+// and with an empty stdin. The program shares the stderr of this process. The first SIGINT, SIGTERM or SIGHUP is passed
+// on to the program, the second kills it. If this process itself is killed, the program gets SIGTERM. After the
+// program's end, all processes that it started are killed, whatever process group they are in. Throws Error (RunFailed)
+// if the program cannot be started.
 ProgramEnd run_whole_program(const std::vector<std::string>& words);
 
 }  // namespace pw

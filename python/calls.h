@@ -1,5 +1,5 @@
-// The calls of the Python module, without Python: each loads a config and returns an outcome. Notes are those that the
-// command of the same name prints. All throw Error as the functions of report/ do.
+// The calls of the Python module, without Python: each call loads a config and returns an outcome, with the notes that
+// the command of the same name prints. All throw Error as the functions of report/ do.
 #pragma once
 
 #include "python/outcome.h"
@@ -15,20 +15,20 @@
 
 namespace pw {
 
-// Returns the prediction of a config; with events, its report has the whole trace.
+// Returns the prediction of a config. With events, its report has the whole trace.
 Outcome simulated(const ConfigSource& source, bool with_events);
-// Returns the predictions of configs, or the error of each, on `threads` threads; 0: one per core. Stopped, the rest
-// has errors.
+// Returns the predictions of configs, or the error of each, on `threads` threads. 0: a thread per core. If the call is
+// stopped, the remaining configs have errors.
 std::vector<std::variant<Outcome, Error>> all_simulated(const std::vector<ConfigSource>& sources, int threads,
                                                         const Hooks& hooks);
-// Simulates all combinations of the values; without axes those of the block `sweep`.
+// Simulates all combinations of the values, without axes the combinations of the block `sweep`.
 Outcome swept(const ConfigSource& source, std::vector<SweepAxis> axes, const Hooks& hooks);
-// Returns answers about the plan of a config; `text` has the slack of all tasks (CSV) where that is asked.
+// Returns answers about the plan of a config. `text` has the slack of all tasks (CSV) if asked.
 Outcome answered(const ConfigSource& source, const Questions& questions, const Hooks& hooks);
 
 struct SearchEffort {
-    std::optional<double> seconds = {};  // absent: none for plans, 60 for the objectives of other planners
-    int threads = 0;                     // 0: one per core
+    std::optional<double> seconds = {};  // absent: no limit for plans, 60 for the objectives of other planners
+    int threads = 0;                     // 0: a thread per core
 };
 Outcome searched(const ConfigSource& source, const SearchEffort& effort, const Hooks& hooks);
 
@@ -37,7 +37,7 @@ Outcome executed(const ConfigSource& source, const Hooks& hooks);
 Outcome compared(const ConfigSource& source, std::optional<int> turns, const Hooks& hooks);
 Outcome compared(const Report& predicted, const Report& measured);
 
-// Reads a trace of any program, of one file or of one per rank.
+// Reads a trace of any program, from one file or a file per rank.
 Outcome imported(const std::vector<std::string>& files);
 // Replays the plan of a measured trace with its own times.
 Outcome replayed_with(const Report& measured, bool explained);
@@ -55,7 +55,7 @@ std::string summary_of(const ConfigSource& source);
 std::shared_ptr<const Report> read_own_report(const std::string& file, const std::vector<std::string>& names,
                                               const std::vector<Bytes>& limits);
 
-// Draws traces one above the other, of runs the step that their numbers are of.
+// Draws traces in a column. For a run, draws the step that its metrics describe.
 void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, const std::vector<std::string>& titles,
                   const std::string& file);
 

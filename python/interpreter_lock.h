@@ -1,7 +1,7 @@
 // The interpreter's lock, given back while a thread computes, and the end of the interpreter in the meantime.
 //
 // A thread that asks for the lock after the end of the interpreter never gets it. Before Python 3.14, Python would end
-// that thread by unwinding its stack, which C++ does not allow in destructors; here the thread waits until the process
+// that thread by unwinding its stack, which C++ does not allow in destructors. Here the thread waits until the process
 // has ended, as threads do since Python 3.14.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace pw {
 
-// Gives the lock back until it is destroyed.
+// Gives the lock back until the object is destroyed.
 class Unlocked {
 public:
     Unlocked();
@@ -26,7 +26,7 @@ private:
 };
 
 // Work that must be over when the process ends. `stop` becomes true when it should end soon. It begins on a thread that
-// called from Python and does not hold the lock; it may end on another.
+// called from Python and does not hold the lock. It may end on another thread.
 class Work {
 public:
     explicit Work(std::atomic<bool>* stop);

@@ -16,8 +16,8 @@ enum class OnProgress { States, StatesWithTime };
 
 // Calls `work` on a thread of its own, without the interpreter's lock. Meanwhile this thread calls `progress`, unless
 // it is None, with the latest state, and lets signals be handled. Ctrl-C and an exception of `progress` stop the work.
-// Rethrows what `work` throws; KeyboardInterrupt is raised where Ctrl-C has stopped it before there were results.
-// Returns whether Ctrl-C has stopped it.
+// Rethrows what `work` throws. If Ctrl-C has stopped the work before there were results, KeyboardInterrupt is raised.
+// Returns whether Ctrl-C has stopped the work.
 bool call_long(const pybind11::object& progress, OnInterrupt on_interrupt,
                const std::function<void(const Hooks&)>& work, OnProgress on_progress = OnProgress::States);
 

@@ -1,4 +1,4 @@
-// What a call from Python returns: functions of what report/ returned, whatever it is.
+// What a call from Python returns: functions of what report/ returned, of whatever type.
 #pragma once
 
 #include "report/json.h"
@@ -21,8 +21,9 @@ struct Outcome {
     std::function<Json()> json = {};
     std::function<std::string(std::size_t most)> text = {};  // a table has at most this many rows
     std::function<Chart()> chart = {};                       // null where there is none
-    std::function<void(const std::string& file)> plot = {};  // a picture that is no chart; null for none
-    // The best plan's config, as YAML for that file, or with whole paths for none; null where there is none.
+    std::function<void(const std::string& file)> plot = {};  // a picture that is no chart, null for none
+    // The best plan's config, as YAML for that file, or with whole paths if `file` is empty. Null where there is no
+    // plan.
     std::function<std::string(const std::string& file)> config = {};
     std::vector<std::shared_ptr<const Report>> reports = {};  // of one plan each
     std::vector<std::optional<Error>> errors = {};            // of points that have no report, by point

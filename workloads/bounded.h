@@ -13,7 +13,7 @@ inline constexpr std::int64_t kBeyond = std::int64_t{1} << 62;
 // Returns the nearest integer, and of two the larger one: also for a half of which sums in another order lost a little.
 inline std::int64_t nearest_integer(double value) { return std::llround(value + 1e-6); }
 
-// Returns the nearest integer of [0, kBeyond]; for NaN, kBeyond.
+// Returns the nearest integer of [0, kBeyond], for NaN kBeyond.
 inline std::int64_t bounded(double value) {
     if (!(value < static_cast<double>(kBeyond)))
         return kBeyond;

@@ -1,4 +1,4 @@
-// The one exception of the project. `main` maps it to an exit code; nothing below `main` exits.
+// The only exception of the project. `main` maps it to an exit code. Nothing below `main` exits.
 #pragma once
 
 #include "workloads/setting.h"
@@ -24,17 +24,17 @@ enum class ExitCode {
 // what() is the text for people: the fact, with its place if known, and the help.
 class Error : public std::runtime_error {
 public:
-    // `text` is "fact" or "fact\n  help: way out"; `settings` are those to change, the likeliest mistake first.
+    // `text` is "fact" or "fact\n  help: way out". `settings` are the settings to change, the likeliest mistake first.
     Error(ExitCode code, const std::string& text, std::vector<Setting> settings = {});
-    // An error of a file or of a config; `text` has the place, too.
+    // An error of a file or of a config. `text` has the place, too.
     Error(ExitCode code, std::string fact, std::string help, std::string key, std::string place,
           const std::string& text);
 
     ExitCode code() const { return code_; }
     const std::string& fact() const { return fact_; }
     const std::string& help() const { return help_; }  // empty: none
-    const std::string& key() const { return key_; }    // of the config: "pipeline.stages"; empty: not known
-    // "cfg.yaml:14:13", the file with line and column, or the key of an override; empty: not known.
+    const std::string& key() const { return key_; }    // of the config: "pipeline.stages", empty: not known
+    // "cfg.yaml:14:13", the file with line and column, or the key of an override. Empty: not known.
     const std::string& place() const { return place_; }
     const std::vector<Setting>& settings() const { return settings_; }
 

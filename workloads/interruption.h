@@ -6,8 +6,8 @@
 
 namespace pw {
 
-// While it exists, interruption points in the work of its thread call `ask`. It throws to end the work, which is
-// useless then; what the work changes must not be used either.
+// While an Interruption exists, interruption points in the work of its thread call `ask`. `ask` throws to end the work.
+// The work is useless then, and what it changes must not be used either.
 class Interruption {
 public:
     explicit Interruption(std::function<void()> ask) : ask_(std::move(ask)), outer_(std::exchange(innermost, this)) {}

@@ -61,8 +61,8 @@ Bytes left_in_group(const std::filesystem::path& group, const GroupFiles& files)
     return use ? std::max<Bytes>(*limit - std::max<Bytes>(*use - caches_of(group, files), 0), 0) : *limit;
 }
 
-// The groups of a path, "/a/b", "/a" and "/". In a container the path may be that of the host; then only the last group
-// exists.
+// The groups of a path, "/a/b", "/a" and "/". In a container the path may be the path on the host. Then only the last
+// group exists.
 Bytes left_in_path(const std::filesystem::path& root, const std::filesystem::path& path, const GroupFiles& files) {
     Bytes left = kNoLimit;
     for (std::filesystem::path group = path;; group = group.parent_path()) {

@@ -17,7 +17,7 @@ Bytes memory_left_in_system(const std::string& facts);
 
 // Returns the memory left by the control groups under `root` (/sys/fs/cgroup) that `own` (/proc/self/cgroup) names, and
 // by their parents: the least of limit minus memory in use. Caches of files do not count. A group whose use cannot be
-// read has its whole limit. Versions 1 and 2 of control groups; without any limit, the largest number.
+// read has its whole limit. Versions 1 and 2 of control groups. Without any limit, the largest number.
 Bytes memory_left_in_groups(const std::string& root, const std::string& own);
 
 // Returns the memory for a plan and everything that is computed from it: half of that.

@@ -18,14 +18,14 @@ Value value_of_rank(std::vector<Value> values, std::size_t rank) {
     return *at;
 }
 
-// Returns one of the values: of two in the middle, the smaller one.
+// Returns one of the values: the smaller of two in the middle.
 template <class Value>
 Value lower_median(std::vector<Value> values) {
     const std::size_t middle = (values.size() - 1) / 2;
     return value_of_rank(std::move(values), middle);
 }
 
-// Returns one of the values: of two in the middle, the larger one.
+// Returns one of the values: the larger of two in the middle.
 template <class Value>
 Value upper_median(std::vector<Value> values) {
     const std::size_t middle = values.size() / 2;

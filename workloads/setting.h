@@ -1,4 +1,4 @@
-// What a user can change, as errors of floors that know no config say it; those that know one have its key
+// What a user can change, as errors of floors without a config say it. Errors of floors with a config have its key
 // (job/settings.h).
 #pragma once
 

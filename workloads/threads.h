@@ -12,8 +12,8 @@
 
 namespace pw {
 
-// Threads share the indices below `count`; the work on one index must not depend on another. If there is no memory for
-// a thread, fewer threads do the work.
+// Threads share the indices below `count`. The work on an index must not depend on another index. If there is no memory
+// for a thread, fewer threads do the work.
 template <class Work>
 void for_each_index(std::size_t count, int threads, Work work) {
     std::atomic<std::size_t> next = 0;

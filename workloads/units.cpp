@@ -74,7 +74,7 @@ std::string_view take_digits(std::string_view& rest) {
     return digits;
 }
 
-// "e-3"; an "e" that no digit follows belongs to the unit. False when the exponent is out of reason.
+// "e-3". An "e" without a digit after it belongs to the unit. False when the exponent is out of reason.
 bool take_exponent(std::string_view& rest, int& exponent) {
     if (rest.empty() || (rest[0] != 'e' && rest[0] != 'E'))
         return true;
@@ -114,7 +114,7 @@ std::optional<Quantity> split_quantity(std::string_view text) {
     return quantity;
 }
 
-// mantissa x 10^exponent x factor, rounded half up; exact, hence no double. Digits after the 25th that counts change
+// mantissa x 10^exponent x factor, rounded half up. Exact, hence no double. Digits after the 25th that counts change
 // nothing that an integer could hold.
 std::optional<std::int64_t> exact_integer(const Quantity& quantity, std::int64_t factor) {
     constexpr Wide kRoom = ~Wide{0} / 10;
@@ -193,7 +193,7 @@ std::string plain_unit(std::string_view unit) {
     return plain;
 }
 
-// The units that equal the text's unit with a missing `ending`, else those that differ only in spelling.
+// The units that equal the text's unit with a missing `ending`, else the units that differ only in spelling.
 template <class T>
 std::string meant(std::string_view text, std::initializer_list<std::span<const Unit<T>>> tables,
                   std::initializer_list<std::string_view> endings) {

@@ -1,4 +1,4 @@
-// Times are integer nanoseconds, sizes are bytes, everywhere; text carries units.
+// Times are integer nanoseconds, sizes are bytes, everywhere. Text carries units.
 #pragma once
 
 #include <cstdint>

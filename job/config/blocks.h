@@ -82,7 +82,7 @@ DeviceConfig usual_device(const ClusterConfig& cluster);
 
 // Hosts that differ: the rows of cluster.hosts.
 struct HostConfig {
-    std::string name;  // of a host, whose devices name it (empty: `count` hosts with `devices` devices)
+    std::string name;  // of a host, whose devices name it, empty: `count` hosts with `devices` devices
     int count = 1, devices = 0;
     std::string device, profile;  // of the devices
     double speed = 1;
@@ -125,17 +125,18 @@ std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
 // Reads a list of names of layers, which must not be empty.
 std::vector<std::string> read_layer_names(const Yaml& at);
-// Read and print Recomputation::ahead: a number, or the word for a choice by costs.
+// Read and print Recomputation::ahead: a number, or a word for by costs.
 int read_ahead(const KeyDomain& domain, const Yaml& at);
 std::string print_ahead(int ahead);
 // Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 
-// Makes the plan's devices from the cluster's: a device for each stage of the pipeline. Notes mistakes of degrees that
-// do not fit the cluster, the model or the mini-batch.
+// Makes the plan's devices from the cluster's devices: a device for each stage of the pipeline. Notes mistakes of
+// degrees that do not fit the cluster, the model or the mini-batch.
 void group_devices(const Yaml& root, Config& config);
 
-// Reads the block `sweep`. Every axis has values. Whether its key exists is checked when an override is loaded.
+// Reads the block `sweep`. Every axis has values. Whether the key of an axis exists is checked when an override is
+// loaded.
 std::vector<SweepAxis> read_sweep(const Yaml& sweep);
 
 }  // namespace pw

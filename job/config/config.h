@@ -11,11 +11,11 @@ namespace pw {
 // One key of the block `sweep` with its values.
 struct SweepAxis {
     std::string key;                 // "pipeline.micro_batches"
-    std::vector<std::string> texts;  // YAML, a line each (key=text is an override)
+    std::vector<std::string> texts;  // YAML of one line each (key=text is an override)
 };
 
 struct Config : SearchSetup {
-    std::vector<SweepAxis> sweep;    // in the order of the file (empty if there is none)
+    std::vector<SweepAxis> sweep;    // in the order of the file, empty without a sweep
     std::vector<std::string> paths;  // the absolute paths of all files and folders that the config names
 };
 

@@ -1,4 +1,4 @@
-// Values of degrees in a file: in `parallel` a value, or a value for each device of the pipeline, and in `search` the
+// Values of degrees in a file: in `parallel` a value, or a value for each device of the pipeline, in `search` the
 // values to try.
 #pragma once
 

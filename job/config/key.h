@@ -1,6 +1,6 @@
-// A key of the config is one row: its name, the values it takes, the member it sets, when it is printed, and what it
-// means. The reader, the printer, the list of allowed keys, `list keys`, the JSON Schema and the tables of
-// docs/config.md come from the rows. A new key needs a member in config.h and a row in the table of its block.
+// A key of the config is a row: the key's name, values, member, when it is printed, and its meaning. The reader, the
+// printer, the list of allowed keys, `list keys`, the JSON Schema and the tables of docs/config.md come from the rows.
+// A new key needs a member in config.h and a row in the table of its block.
 #pragma once
 
 #include "job/config/read.h"
@@ -40,7 +40,7 @@ enum class KeyKind {
 // The values of a key. Bounds are included.
 struct KeyDomain {
     KeyKind kind = KeyKind::Special;
-    std::int64_t least = 0, most = 0;                    // of Integer, of each of Integers, and of Time in ns
+    std::int64_t least = 0, most = 0;                    // of Integer, of each of Integers, of Time in ns
     double lowest = 0, highest = 0;                      // of Number, and of each of Numbers
     std::vector<std::string_view> (*names)() = nullptr;  // of Choice
     std::string_view takes = {}, schema = {};            // of Special: in words, and as JSON Schema
@@ -62,7 +62,7 @@ struct KeyReading {
 template <class Owner>
 struct KeyValue {
     KeyDomain domain;
-    // Null if the block reads the key together with other keys.
+    // Null if the block reads the key together with others.
     void (*read)(const KeyDomain& domain, const Yaml& at, Owner& owner, KeyReading& reading) = nullptr;
     // Returns the value as YAML, on the key's line or on lines below the key. Empty if there is nothing to print.
     std::string (*print)(const Owner& owner) = nullptr;
@@ -71,14 +71,14 @@ struct KeyValue {
 
 enum class KeyShown { Always, IfSet };  // IfSet: if it is not the default
 
-// What happens to a key in a config that the key is not for. The key is a mistake, and its value is read or not. Or the
-// key has no effect (job/idle_keys.h), and is printed all the same or not.
+// What happens to a key in a config that the key is not for. Refused: the key is a mistake, and its value is read or
+// not. Idle: the key has no effect (job/idle_keys.h), and is printed or not.
 enum class Elsewhere { Refused, RefusedUnread, Idle, IdleUnprinted };
 constexpr bool is_idle(Elsewhere elsewhere) {
     return elsewhere == Elsewhere::Idle || elsewhere == Elsewhere::IdleUnprinted;
 }
 
-// The configs that a key is for. All null: it is for all.
+// The configs that a key is for. All null: the key is for all configs.
 template <class Owner>
 struct KeyLimit {
     bool (*is_for)(const Owner& owner, std::string_view key) = nullptr;
@@ -96,8 +96,8 @@ struct KeyOf {
     std::string_view name;
     KeyValue<Owner> value;
     KeyShown shown = KeyShown::Always;
-    std::string_view fallback = {};  // the default in words (empty: the member's default)
-    std::string_view help = {};      // Markdown, with links from docs/ (empty: the key is not in this version)
+    std::string_view fallback = {};  // the default in words, empty: the member's default
+    std::string_view help = {};      // Markdown, with links from docs/, empty: the key is not in this version
     KeyLimit<Owner> limit = {};
     KeyReader reader = KeyReader::OfBlock;
 
@@ -128,7 +128,7 @@ std::string object_schema() {
     return object_schema<Owner>(keys);
 }
 
-// Returns a text as YAML on a single line: plain if YAML reads the text as nothing else, otherwise in JSON's quotes.
+// Returns a text as YAML on a single line: plain if YAML cannot read it as anything else, otherwise in JSON's quotes.
 std::string quoted(const std::string& text);
 std::string absolute_path(const std::string& folder, const std::string& path);
 
@@ -140,10 +140,11 @@ std::vector<std::string_view> names_of_keys(std::span<const KeyOf<Owner>> keys) 
     return names;
 }
 
-// Returns whether a key that takes one value has several. Notes the mistake, the reason, and that a sweep takes them.
+// Refuses several values of a key that takes a single value: notes the mistake, its reason, and that a sweep takes
+// several values. Returns whether the key has several values.
 bool refuse_several(const Yaml& at, std::string_view why = {});
 
-// Returns whether a key of this kind takes one value.
+// Returns whether a key of this kind takes a single value.
 constexpr bool is_single(KeyKind kind) {
     return kind != KeyKind::Integers && kind != KeyKind::Numbers && kind != KeyKind::Special;
 }
@@ -175,7 +176,7 @@ void print_keys(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Ow
     }
 }
 
-// Prints a map on a single line: "{name: a, speed: 2}".
+// Prints a map on one line: "{name: a, speed: 2}".
 template <class Owner>
 std::string print_map(std::span<const KeyOf<Owner>> keys, const Owner& owner, const Owner& usual) {
     std::vector<std::string> texts;
@@ -185,7 +186,7 @@ std::string print_map(std::span<const KeyOf<Owner>> keys, const Owner& owner, co
     return fmt::format("{{{}}}", fmt::join(texts, ", "));
 }
 
-// Prints a list on a single line.
+// Prints a list on one line.
 template <class T, class Print>
 std::string print_list(const std::vector<T>& values, Print print) {
     std::vector<std::string> texts;

@@ -23,7 +23,7 @@ constexpr double kAdapterShare = 0.96;
 struct AllReduceTable {
     std::string link;
     int ranks = 0;
-    double gather_bandwidth = 0;                  // of all-gathers; 0: half of an all-reduce
+    double gather_bandwidth = 0;                  // of all-gathers, 0: half of an all-reduce
     std::vector<std::pair<double, double>> rows;  // bytes, seconds
 };
 
@@ -56,7 +56,8 @@ const AllReduceTable* nearest_table(const std::string& link, int ranks) {
     return nearest;
 }
 
-// Returns the time on the line through the neighbours by logarithms; beyond the largest size at its bandwidth.
+// Returns the time on the line through the neighbours by logarithms. Beyond the largest size, returns the time at its
+// bandwidth.
 double seconds_at(const std::vector<std::pair<double, double>>& rows, double bytes) {
     const auto high = std::lower_bound(rows.begin(), rows.end(), std::pair(bytes, 0.0));
     if (high == rows.begin())

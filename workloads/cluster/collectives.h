@@ -14,13 +14,13 @@ enum class Collective : std::uint8_t { AllReduce, AllGather, ReduceScatter, AllT
 
 // What connects equal devices.
 struct Fabric {
-    // The named link inside a domain, or the one that `inside` is like, whose collectives may have been measured; may
-    // be empty. If `inside` has another bandwidth or latency, measured times are scaled.
+    // The name of the link inside a domain, or of the link that `inside` resembles. Collectives may have been measured
+    // on the named link. May be empty. If `inside` has another bandwidth or latency, measured times are scaled.
     std::string inside_name;
     Link inside;                  // between two devices of a domain
     int domain = 1;               // devices that `inside` connects, a host or several
     int per_host = 1;             // devices of a host
-    std::optional<Link> between;  // of one adapter; absent: there is one domain
+    std::optional<Link> between;  // of one adapter, absent: there is a single domain
     int adapters = 1;             // of every host
 
     // Returns the bandwidth that leads out of a domain, in bytes per second.
@@ -32,7 +32,7 @@ struct RankGroup {
     int ranks = 1;
     int stride = 1;
 
-    // Returns the number of the group's ranks in one domain.
+    // Returns the number of the group's ranks in a domain.
     int in_domain(const Fabric& fabric) const;
 };
 
@@ -41,7 +41,7 @@ struct RankGroup {
 // what a rank has before an all-to-all.
 double collective_seconds(Collective kind, double bytes, const RankGroup& group, const Fabric& fabric);
 
-// Returns the seconds of a message to the device that is `stride` devices away, if all devices send one.
+// Returns the seconds of a message to the device that is `stride` devices away, if all devices send a message.
 double message_seconds(double bytes, int stride, const Fabric& fabric);
 
 }  // namespace pw

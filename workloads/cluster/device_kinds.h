@@ -1,4 +1,4 @@
-// Kinds of devices by name: what one computes, stores and sends, each figure with its source.
+// Kinds of devices by name: what a device computes, stores and sends, each figure with its source.
 #pragma once
 
 #include "workloads/cluster/link.h"
@@ -19,16 +19,16 @@ using RatesByPrecision = std::map<std::string, double, std::less<>>;
 struct DeviceKindFacts {
     std::string name;
     RatesByPrecision peak;        // of dense products, as the vendor states it
-    RatesByPrecision best;        // of the fastest product that was measured; where there is none, none was found
+    RatesByPrecision best;        // of the fastest product that was measured, none if no measurement was found
     Bytes memory = 0;             // available to a program, or as sold
     double memory_bandwidth = 0;  // B/s
-    double power = 0;             // watts that the device may take; 0: not known
+    double power = 0;             // watts that the device may take, 0: not known
     Link link;                    // between two devices of a host
-    std::string products;  // the kind whose table of products (workloads/costs/products.yaml) holds; empty: none does
+    std::string products;  // the kind whose table of products (workloads/costs/products.yaml) holds, empty: none does
     std::string source;
 };
 
-// Returns the name of a precision's rate; numbers with scales of blocks have those of their width.
+// Returns the name of a precision's rate. Numbers with scales of blocks have the rate of numbers of their width.
 std::string_view rate_name(Precision precision);
 
 // The rate at which a kind of device computes products.
@@ -36,11 +36,12 @@ struct ProductRate {
     double flops = 0;
     bool is_measured = false;  // else it is the vendor's peak, which no product reaches
 };
-// Returns the rate of the fastest measured product, else the peak; nothing if the device has no such arithmetic.
+// Returns the rate of the fastest measured product, else the peak, or nothing if the device has no such arithmetic.
 std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision precision);
 
-// Returns the kinds of the table of this build (workloads/cluster/device_kinds.yaml), and those of the file if it is
-// not empty; a kind of the file replaces one of the same name. Throws Error (BadInput) with the mistakes of the file.
+// Returns the kinds of the table of this build (workloads/cluster/device_kinds.yaml), and the kinds of the file if
+// `file` is not empty. A kind of the file replaces a kind of the same name. Throws Error (BadInput) with the mistakes
+// of the file.
 std::vector<DeviceKindFacts> device_kinds(const std::string& file = "");
 const DeviceKindFacts* find_device_kind(const std::vector<DeviceKindFacts>& kinds, std::string_view name);
 

@@ -17,12 +17,12 @@ struct SizedBandwidth {
 // A transfer occupies its lane for bytes / bandwidth and arrives `latency` later.
 struct Link {
     Ns latency = 0;
-    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second; infinite if pointers are passed
-    // A message of s bytes has bandwidth * s / (s + half_size) of it: half at this size, which is Hockney's n-half
-    // (R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994).
+    double bandwidth = std::numeric_limits<double>::infinity();  // bytes per second, infinite if pointers are passed
+    // A message of s bytes has the bandwidth `bandwidth` * s / (s + half_size): half at this size, which is Hockney's
+    // n-half (R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994).
     Bytes half_size = 0;
-    // Or this table, by ascending sizes; `bandwidth` is then the largest in it. Between two entries the time is that on
-    // the line through both, before the first and after the last the bandwidth stays.
+    // Or this table, by ascending sizes. `bandwidth` is then the largest bandwidth in the table. Between two entries
+    // the time is on the line through both. Before the first and after the last entry the bandwidth stays.
     std::vector<SizedBandwidth> by_size = {};
     bool operator==(const Link&) const = default;
 };

@@ -12,7 +12,7 @@ namespace pw {
 // (`bandwidths`, which replaces `bandwidth`). Mistakes are noted in the source.
 void read_sizes(const Yaml& at, Link& link);
 
-Link read_named_link(const Yaml& at);  // a text; notes a mistake if it names no link
+Link read_named_link(const Yaml& at);  // a text, notes a mistake if the text names no link
 
 std::string print_link(const Link& link);  // "bandwidth: 10000000000 B/s, latency: 5000 ns"
 

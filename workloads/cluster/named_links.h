@@ -10,8 +10,8 @@ namespace pw {
 
 // A named link has the bandwidth in one direction that its makers state, of all links of a device together, and the
 // latency that NCCL assumes for one hop of its kind: the constants of its ring algorithm and simple protocol, 3.4 us
-// for NVLink, 5.7 us for PCIe and 14 us for a network (src/graph/tuning.cc of NCCL). xGMI has that of NVLink, as which
-// RCCL treats it.
+// for NVLink, 5.7 us for PCIe and 14 us for a network (src/graph/tuning.cc of NCCL). xGMI has the latency of NVLink,
+// because RCCL treats xGMI as NVLink.
 struct NamedLink {
     std::string_view name;
     Link link;

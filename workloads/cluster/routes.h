@@ -1,4 +1,4 @@
-// The route of a message from one device to another: capacities that it may have to share, and its link.
+// The route of a message from one device to another: capacities that the message may have to share, and its link.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace pw {
 
-// A bandwidth that some messages share while they are under way: those that leave a group of devices, those that enter
-// it, or those with an end in it in either direction, as on a bus.
+// A bandwidth that some messages share while they are under way: the messages that leave a group of devices, the
+// messages that enter the group, or the messages with an end in the group in either direction, as on a bus.
 struct Capacity {
     enum class Of : std::uint8_t { Leaving, Entering, Touching } of = Of::Touching;
     std::vector<int> devices;  // ascending
@@ -22,7 +22,7 @@ public:
 
     const std::vector<double>& capacities() const { return capacities_; }  // bytes per second
     std::vector<int> takes(int from, int to) const;                        // numbers of capacities, ascending
-    // Returns the largest rate of a message over the capacities that it takes; infinite if it takes none.
+    // Returns the largest rate of a message over the capacities that the message takes, infinite if it takes none.
     double most(int from, int to) const;
 
 private:

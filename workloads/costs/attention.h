@@ -18,7 +18,7 @@ inline constexpr Choice<AttentionKernels> kChoices<AttentionKernels>[] = {
     {"flash", AttentionKernels::Flash}, {"cudnn", AttentionKernels::Cudnn}, {"unfused", AttentionKernels::Unfused}};
 
 struct AttentionShape {
-    double sequences = 1, heads = 1, tokens = 1, width = 128;  // heads of queries on the device; width of a key
+    double sequences = 1, heads = 1, tokens = 1, width = 128;  // heads of queries on the device, width of a key
 };
 
 struct AttentionRates {
@@ -39,7 +39,7 @@ struct AttentionTable {
     AttentionRates rates(const AttentionShape& shape) const;
 };
 
-// Returns the table of this kind of device for these kernels, else for other fused kernels; null if there is none.
+// Returns the table of this kind of device for these kernels, else for other fused kernels, or null if there is none.
 const AttentionTable* attention_table(std::string_view device, AttentionKernels kernels);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Sums of all parts of a cost, as doubles, which do not overflow; limits are checked against them.
+// Sums of all parts of a cost, as doubles, which do not overflow. Limits are checked against these sums.
 #pragma once
 
 #include "workloads/costs/costs.h"

@@ -57,13 +57,13 @@ Ns backward_of(const LayerTimes& times) {
     return bounded_sum(times.backward_input.median, times.backward_weight.median);
 }
 
-// Returns the measured time of recomputation, else that of a forward.
+// Returns the measured time of recomputation, else the time of a forward.
 Ns recompute_of(const LayerTimes& times) {
     return times.recompute.median > 0 ? times.recompute.median : times.forward.median;
 }
 
-// The value at `samples` on the line through the two nearest measured sizes; with one size, through
-// zero. Never below 0.
+// The value at `samples` on the line through the two nearest measured sizes; with a single size, through zero. Never
+// below 0.
 template <class Value, class Get>
 std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) {
     auto high = by_size.lower_bound(samples);
@@ -114,7 +114,7 @@ bool has_neighbours(const std::vector<LayerProfile>& layers) {
     return std::none_of(layers.begin(), layers.end(), [](const LayerProfile& layer) { return layer.busy.empty(); });
 }
 
-// Shortens the times of `least` to those of `costs`.
+// Shortens the times of `least` to the times of `costs`.
 void shorten(std::vector<StageCost>& least, const std::vector<StageCost>& costs) {
     for (std::size_t layer = 0; layer < least.size(); ++layer)
         least[layer] = shorter_of(least[layer], costs[layer]);
@@ -156,7 +156,7 @@ MicroBatchLength Costs::length_of(int microbatch, int on_stage) const {
     return length;
 }
 
-// Digits beyond the last one of a double do not round a size up.
+// Digits beyond the last digit of a double do not round a size up.
 Bytes scaled_bytes(Bytes bytes, double length) {
     return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
 }

@@ -30,7 +30,7 @@ struct Measured {
 
 struct LayerTimes {
     Measured forward, backward_input, backward_weight;
-    Measured backward;    // B as one pass; not always I + W, for inputs and for weights
+    Measured backward;    // B as a whole, not always I + W (for inputs and for weights)
     Measured accumulate;  // additional time of weight gradients that are added instead of written
     Measured recompute;
     bool operator==(const LayerTimes&) const = default;
@@ -39,14 +39,14 @@ struct LayerTimes {
 struct LayerProfile {
     std::string name;
     std::map<int, LayerTimes> times = {};  // by micro-batch size
-    std::map<int, LayerTimes> busy = {};   // while other devices compute; empty if that makes no difference
+    std::map<int, LayerTimes> busy = {};   // while other devices compute, empty if that makes no difference
     std::map<int, LayerBytes> bytes = {};
     Measured update = {};  // optimizer, per step
     bool operator==(const LayerProfile&) const = default;
 };
 
-// Returns whether a layer's times at a size were measured. Times of other sizes are interpolated linearly between
-// neighbours, and extrapolated from the nearest two; from a single size they are proportional.
+// Returns whether a layer's times at a size were measured. Times at other sizes are interpolated linearly between
+// neighbours, and extrapolated from the nearest two. With a single size, times are proportional to the size.
 bool has_times(const LayerProfile& layer, int samples);
 
 // A profile is a versioned file.
@@ -56,25 +56,24 @@ struct Profile {
     Dims input;
     int classes = 0;
     int threads_per_device = 1;
-    int neighbours = 0;  // devices that computed during the busy times; 0: not known, all others of a plan's host
+    int neighbours = 0;  // devices that computed during the busy times (0: not known, the rest of a plan's host)
     std::optional<Precision> precision;            // absent when not known
     OptimizerKind optimizer = OptimizerKind::Sgd;  // whose updates were measured
-    double cpu_share = 1;  // share of its cores that the measurement had; less than 1 when other programs were running
+    double cpu_share = 1;              // share of its cores that the measurement had, less than 1 if other programs ran
     std::vector<LayerProfile> layers;  // in forward order
     std::map<int, Measured> data;      // one micro-batch of input data, by its size
     std::map<int, Bytes> data_bytes;
-    Measured
-        reference;      // a fixed piece of work (exec/measuring/reference_work.h), during the measurement; 0: not known
-    Measured dispatch;  // per task, whatever it does
-    Link link;          // between two devices; of one host, if `between_hosts` is another link
+    Measured reference;  // fixed work (exec/measuring/reference_work.h), during the measurement (0: not known)
+    Measured dispatch;   // per task, whatever it does
+    Link link;           // between two devices, of the same host if `between_hosts` is given
     std::optional<Link> between_hosts;
-    Link sums;  // a ring over it takes as long as S, the sum of gradients; devices may sum without messages
+    Link sums;  // a ring over this link takes as long as S, the sum of gradients (maybe without messages)
     bool sent_copies = false;                     // a transport that copies out of the sender
-    std::vector<ConvolutionChoice> convolutions;  // choices of this precision; each shape once
+    std::vector<ConvolutionChoice> convolutions;  // choices of this precision, each shape once
     std::vector<std::string> notes;               // for the user; files do not contain them
-    bool any_size = false;  // times are of one micro-batch, whatever its size; only model files have such times
-    // Times on every make of devices (DeviceKind::times), instead of `layers`, which has sizes. Empty if makes differ
-    // by no more than their speed. Files do not contain them.
+    bool any_size = false;  // times are of a micro-batch, whatever its size (only model files have such times)
+    // The times on every make of devices (DeviceKind::times), instead of the times in `layers`, which has the sizes.
+    // Empty if makes differ in speed only. Files do not contain these times.
     std::vector<std::vector<LayerProfile>> of_makes;
     bool operator==(const Profile&) const = default;
 };
@@ -89,55 +88,57 @@ std::string text_of(const Profile& profile);
 // links.
 Ns ring_sum(int holders, Bytes bytes, const Link& link);
 
-// Returns a size of a micro-batch that is this long.
+// Returns a size, scaled to a micro-batch of this length.
 Bytes scaled_bytes(Bytes bytes, double length);
 
-// Returns the cluster of costs that say nothing of it: equal devices on one host, whose messages take no time.
+// Returns the cluster of costs that name no cluster: equal devices on one host, whose messages take no time.
 std::shared_ptr<const Cluster> default_cluster();
 
-// The costs of the stages of a plan on devices of one make.
+// The costs of the stages of a plan on devices of a single make.
 struct MakeCosts {
     std::vector<StageCost> stage;
-    std::vector<StageCost> busy;  // the same while `neighbours` or more devices compute; empty if they are no slower
-    // Those of a mini-batch's last micro-batch if it is smaller, else empty. Its buffers are as large as the others'.
+    std::vector<StageCost> busy;  // the same while `neighbours` or more devices compute, empty if no slower
+    // The costs of a mini-batch's last micro-batch if it is smaller, else empty. Its buffers are as large as a full
+    // micro-batch's.
     std::vector<StageCost> last, busy_last;
-    std::vector<StageBytes> sizes;  // of stages on these devices, where they differ from Costs::bytes; else empty
+    std::vector<StageBytes> sizes;  // of stages on these devices if they differ from Costs::bytes, else empty
 };
 
 // Costs are separate from a plan: they are the simulator's second argument.
 struct Costs : MakeCosts {
-    // The times on every make of devices (DeviceKind::times), if makes differ by more than their speed; else empty. The
-    // times above are then the shortest ones.
+    // The times on every make of devices (DeviceKind::times), if makes differ in more than speed, else empty. The times
+    // above are then the shortest of all makes.
     std::vector<MakeCosts> of_makes;
     std::vector<StageBytes> bytes;      // per stage
-    std::vector<EdgeBytes> edges;       // per boundary; absent pairs carry nothing
+    std::vector<EdgeBytes> edges;       // per boundary, absent pairs carry nothing
     std::vector<EdgeBytes> last_edges;  // of the last micro-batch if it is smaller, else empty
-    // By micro-batch of a step, the same in every step; if empty, all micro-batches have length 1.
+    // By micro-batch of a step, the same in every step. If empty, all micro-batches have length 1.
     std::vector<MicroBatchLength> lengths;
-    // [slice][stage]: the length of a slice of a micro-batch as a share of the whole; if empty, micro-batches are
+    // [slice][stage]: the length of a slice of a micro-batch as a share of the whole. If empty, micro-batches are
     // whole.
     std::vector<std::vector<MicroBatchLength>> slices;
-    std::vector<StageCost> attention;  // by stage: the part of `stage` that is causal attention; empty if not known
+    std::vector<StageCost> attention;  // by stage: the part of `stage` that is causal attention, empty if not known
     std::shared_ptr<const Cluster> cluster = default_cluster();
-    // How S of each stage moves its bytes; if empty, S is a task of a known length that shares nothing.
+    // How S of each stage moves its bytes. If empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
-    Bytes sum_bucket = 0;  // gradients that are summed at once, as soon as they are ready; 0: all, at the end
-    // The share of a device's multiprocessors that a message under way takes at both of its ends, and a sum of
-    // gradients on each of its devices, if kernels move them, as NCCL's do. Tasks that compute meanwhile have the rest.
+    Bytes sum_bucket = 0;  // gradients that are summed at once, as soon as they are ready (0: all, at the end)
+    // The share of a device's multiprocessors that move data, if kernels move it, as NCCL's do. A message under way
+    // takes this share at both ends, and a sum of gradients takes it on each of its devices. Tasks that compute
+    // meanwhile have the rest.
     double mover_share = 0;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     bool has_arena = true;                // whether the program that runs the plan has all its tensors in one arena
     int zero = 0;                         // what the holders of a stage divide, 0 to 3 (held_state)
-    std::vector<StageSum> stage_gathers;  // the end of U with ZeRO-1 and 2; empty without, or if they share nothing
+    std::vector<StageSum> stage_gathers;  // the end of U with ZeRO-1 and 2, empty without or if gathers share nothing
     // With ZeRO-2 and 3, by stage: the bytes in memory during a pass of what the pass exchanges. Else empty.
     struct Exchanged {
-        Bytes weights = 0, gradients = 0;  // weights gathered for F, R, B and I; gradients made by B and W
+        Bytes weights = 0, gradients = 0;  // weights gathered for F, R, B and I, gradients made by B and W
     };
     std::vector<Exchanged> exchanged;
-    int neighbours = 0;  // devices of a host that slow each other down (busy); 0: all of the host
+    int neighbours = 0;  // devices of a host that slow each other down (busy), 0: all of the host
     Ns dispatch = 0;     // per task
-    // A pair of overlapped tasks takes as long as the longer one and this share of the shorter one, where its time is
-    // not measured (StageCost::pair). 1: as long as one after the other.
+    // A pair of overlapped tasks takes as long as the longer task and this share of the shorter task, where the pair's
+    // time is not measured (StageCost::pair). 1: as long as both in sequence.
     double pair_exposed = 1;
     bool sent_copies = true;    // the sender keeps a copy until the next send of its lane
     bool interpolated = false;  // some time was not measured at this micro-batch size
@@ -150,7 +151,7 @@ struct Costs : MakeCosts {
     MicroBatchLength length_of(int microbatch, int on_stage) const;
 };
 
-// Calls visit() with the times of costs, and with those of every make.
+// Calls visit() with the times of costs, and with the times of every make.
 template <class Visit>
 void for_each_make(Costs& costs, Visit visit) {
     visit(static_cast<MakeCosts&>(costs));
@@ -158,10 +159,10 @@ void for_each_make(Costs& costs, Visit visit) {
         visit(times);
 }
 
-// Returns whether some pair of tasks takes another time than one task after the other.
+// Returns whether some pair of tasks takes a time that differs from both tasks in sequence.
 bool overlaps_pairs(const Costs& costs);
 
-// Changes the cluster of costs, which get a new one at the end of the edit: `ClusterEdit(costs)->link = link;`.
+// Changes the cluster of costs. The costs get a new cluster at the end of the edit: `ClusterEdit(costs)->link = link;`.
 class ClusterEdit {
 public:
     explicit ClusterEdit(Costs& costs) : costs_(costs), facts_(*costs.cluster) {}
@@ -178,7 +179,7 @@ private:
 struct DeviceRates {
     double flops = 150e9;            // FLOP/s
     double memory_bandwidth = 15e9;  // B/s
-    // Linear layers have these rates, by the shapes of their products; if it is null, they have the rate `flops`, too.
+    // The rates of linear layers, by the shapes of their products. If null, linear layers have the rate `flops`, too.
     std::shared_ptr<const ProductRates> products = nullptr;
 };
 
@@ -188,7 +189,7 @@ struct TrainingKind {
     OptimizerKind optimizer = OptimizerKind::Sgd;
 };
 
-inline constexpr Bytes kAlignment = 64;  // alignment of every buffer, and of what lies in one
+inline constexpr Bytes kAlignment = 64;  // alignment of every buffer, and of what a buffer contains
 constexpr Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Returns the sizes of a layer in plain layout, each aligned.
@@ -200,7 +201,7 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
 inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that were not measured
 bool is_measured(const Profile& profile);             // neither analytic nor times of a model's file
 
-// Makes a profile of `model` from analytic costs at one micro-batch size.
+// Makes a profile of `model` from analytic costs at a micro-batch size.
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates, const TrainingKind& training = {});
 
 // Returns a layer's sizes as the profile has them, scaled to `samples` and not aligned.
@@ -222,10 +223,10 @@ public:
 
     // These are costs by layer, without fetching the data batch. Each time is the shortest of all makes.
     const std::vector<StageCost>& alone() const { return shortest_.alone; }
-    const std::vector<StageCost>& busy() const { return shortest_.busy; }  // empty when they are no slower
+    const std::vector<StageCost>& busy() const { return shortest_.busy; }  // empty when no slower
     const std::vector<LayerBytes>& bytes() const { return bytes_; }
 
-    // Returns costs without links and speeds; of the stages' bytes they have only the weights.
+    // Returns costs without links and speeds. Their bytes of stages have only the weights.
     Costs times_of(const StageSplit& split) const;
     // Returns all costs but links and speeds.
     Costs costs_of(const StageSplit& split) const;
@@ -233,7 +234,7 @@ public:
 private:
     struct LayerCosts {
         std::vector<StageCost> alone, busy;
-        std::vector<LayerBytes> bytes;  // empty: those of all makes
+        std::vector<LayerBytes> bytes;  // empty: the sizes of all makes
     };
     LayerCosts costs_of(const std::vector<LayerProfile>& layers, int samples) const;
     std::vector<const LayerCosts*> all_costs() const;
@@ -251,7 +252,7 @@ private:
     bool interpolated_ = false;
 };
 
-// Returns the costs of one split.
+// Returns the costs of a split.
 Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, int samples);
 
 }  // namespace pw

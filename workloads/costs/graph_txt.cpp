@@ -29,7 +29,7 @@ struct Node {
     std::vector<int> inputs, readers;
 };
 
-// One line, read from left to right; the first mistake is noted and ends it.
+// A line, read from left to right. The first mistake is noted and ends the line.
 class Line {
 public:
     Line(Source& source, std::string_view text, int number) : source_(source), text_(text), number_(number) {}
@@ -99,7 +99,7 @@ private:
 Ns read_milliseconds(Line& line) { return std::llround(line.amount(kLongestLayer / 1e6) * 1e6); }
 Bytes read_size(Line& line) { return std::llround(line.amount(static_cast<double>(kLargestLayer))); }
 
-// Reads one size, or those of several tensors: [64.0; 32.0].
+// Reads the size of one tensor, or the sizes of several: [64.0; 32.0].
 Bytes read_sizes(Line& line) {
     if (!line.skip("["))
         return read_size(line);
@@ -229,8 +229,8 @@ private:
     std::vector<TextEdge> edges_;
 };
 
-// Indices of the nodes, each after its inputs, the smallest first among those that are ready; shorter if the rest
-// depends on a cycle.
+// Indices of the nodes, each after its inputs, the smallest first among the ready nodes. Shorter if the rest depends on
+// a cycle.
 std::vector<int> forward_order(const std::vector<Node>& nodes) {
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;
     std::vector<std::size_t> missing;

@@ -1,13 +1,13 @@
-// A chain of layers in CSV, one per row. The first row names the columns, with the keys of a layer graph; a unit in it
-// holds for all numbers below:
+// A chain of layers in CSV, a layer per row. The first row names the columns, with the keys of a layer graph. A unit in
+// a column's name holds for all numbers below:
 //
 //     name, forward (ms), backward (ms), output (MB), weights
 //     conv1, 3, 6, 12, 3 MB
 //
 // Tables that programs write have the unit after the name, as in forward_ms, or call a column as other programs do.
 // Spreadsheets write blanks and capitals into names, quotes around cells (RFC 4180), a byte-order mark at the
-// beginning, and semicolons or tabs between cells; with these a comma is a decimal point. The first column may count
-// the rows.
+// beginning, and semicolons or tabs between cells. With these separators, a comma is a decimal point. The first column
+// may count the rows.
 #include "workloads/costs/profiled_layers.h"
 #include "workloads/text/yaml.h"
 
@@ -42,12 +42,12 @@ struct Cell {
 
 struct Column {
     std::string_view key;
-    std::string unit;  // of its numbers; empty: each cell has its own
+    std::string unit;  // of the column's numbers, empty: each cell has its own
 };
 
 using Row = std::vector<Cell>;
 
-// Returns the character between the cells of the first row: the most frequent one outside of quotes.
+// Returns the character between the cells of the first row: the most frequent separator outside of quotes.
 char separator_of(std::string_view text) {
     std::map<char, int> counts;
     bool quoted = false;
@@ -70,7 +70,7 @@ public:
         separator_ = separator_of(text_.substr(at_));
     }
 
-    // Returns the next row that is not blank; empty at the end.
+    // Returns the next row that is not blank, empty at the end.
     Row next() {
         Row row;
         while (row.empty() && at_ < text_.size()) {
@@ -112,7 +112,7 @@ private:
                 ++at_;
                 return text;
             }
-            at_ += text_[at_] == '"' ? 1 : 0;  // two are one
+            at_ += text_[at_] == '"' ? 1 : 0;  // two quotes are one
             text += text_[at_] == '\n' ? ' ' : text_[at_];
             if (text_[at_] == '\n')
                 begin_line();
@@ -150,7 +150,7 @@ std::string plain_name(std::string name) {
     return name;
 }
 
-// Returns the column of that name; empty if there is none.
+// Returns the column of that name, empty if there is none.
 std::string_view known_column(std::string_view name) {
     for (const auto& [other, column] : kOtherColumns)
         if (name == other)

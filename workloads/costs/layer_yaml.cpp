@@ -55,7 +55,7 @@ Times read_times(const Yaml& at, int samples) {
     return times;
 }
 
-// The passes in the layer's keys, by samples; passes that are left out take no time.
+// The passes in the layer's keys, by samples. Passes that are left out take no time.
 class PassReader {
 public:
     PassReader(const Yaml& layer, int samples) : layer_(layer), samples_(samples) {}

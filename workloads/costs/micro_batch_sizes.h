@@ -1,5 +1,5 @@
 // The samples of the micro-batches of a training. Mini-batches follow each other in the endless sequence of samples
-// without gaps; the last micro-batch of each may be smaller than the others.
+// without gaps. The last micro-batch of a mini-batch may be smaller than the rest.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -15,8 +15,8 @@ struct MicroBatchSizes {
     int per_mini_batch = 1;       // micro-batches
     std::int64_t mini_batch = 1;  // samples
 
-    // Returns the number of a micro-batch's first sample in the endless sequence. Micro-batches count on from one
-    // mini-batch to the next.
+    // Returns the number of a micro-batch's first sample in the endless sequence. Micro-batches count on from
+    // mini-batch to mini-batch.
     std::int64_t first_sample(std::int64_t microbatch) const {
         return microbatch / per_mini_batch * mini_batch + microbatch % per_mini_batch * full;
     }
@@ -30,11 +30,11 @@ struct MicroBatchSizes {
 
 std::string print(const MicroBatchSizes& sizes);  // "4 micro-batches of 3, the last of 1"
 
-// Adds the costs of a mini-batch's last micro-batch if it is smaller; `last` are costs at its size. Its buffers are as
-// large as the others'.
+// Adds the costs of a mini-batch's last micro-batch if it is smaller. `last` are costs at its size. Its buffers are as
+// large as a full micro-batch's.
 void add_last(Costs& costs, const Costs& last);
 
-// Returns the costs of one split, with a smaller last micro-batch where there is one.
+// Returns the costs of a split, with a smaller last micro-batch if the mini-batch has one.
 Costs costs_of(const Model& model, const StageSplit& split, const Profile& profile, const MicroBatchSizes& sizes);
 
 }  // namespace pw

@@ -1,4 +1,4 @@
-// Tables of products: those of this build, and files of the same form.
+// Tables of products: the tables of this build, and files of the same form.
 #include "workloads/costs/products.h"
 #include "workloads/costs/products_text.h"
 #include "workloads/text/embedded.h"

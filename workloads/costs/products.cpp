@@ -33,7 +33,7 @@ const ProductTable* find_table(std::string_view device, Precision precision) {
     return found == tables.end() ? nullptr : &*found;
 }
 
-// Returns the vendor's rate; the fastest measured one where there is no other.
+// Returns the vendor's rate, or the fastest measured rate if the vendor states none.
 double peak_of(const DeviceKindFacts& kind, Precision precision) {
     for (const std::string_view name : {rate_name(precision), name_of(Precision::Bf16)})
         if (const auto peak = kind.peak.find(name); peak != kind.peak.end())

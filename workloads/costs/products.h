@@ -17,20 +17,20 @@
 
 namespace pw {
 
-// Which matrices are transposed: in the forward, for the gradient of the inputs, for that of the weights.
+// Which matrices are transposed: in the forward, for the gradient of the inputs, for the gradient of the weights.
 enum class ProductLayout : std::uint8_t { TN, NN, NT };
 template <>
 inline constexpr Choice<ProductLayout> kChoices<ProductLayout>[] = {
     {"TN", ProductLayout::TN}, {"NN", ProductLayout::NN}, {"NT", ProductLayout::NT}};
 
-// C[m, n] = A[m, k] B[k, n], in one call for each of `groups` groups of matrices with these shapes.
+// C[m, n] = A[m, k] B[k, n], in one call for all of `groups` groups of matrices with these shapes.
 struct Product {
     std::int64_t m = 1, k = 1, n = 1;
     ProductLayout layout = ProductLayout::TN;
     std::int64_t groups = 1;
     auto operator<=>(const Product&) const = default;
 
-    // Returns the product of one group.
+    // Returns the product of a single group.
     Product single() const { return {m, k, n, layout}; }
     double flops() const {
         return static_cast<double>(groups) * 2.0 * static_cast<double>(m) * static_cast<double>(k) *
@@ -45,7 +45,7 @@ struct LinearShape {
 
     Product product(ProductLayout layout, std::int64_t groups = 1) const;
 };
-// Returns the layer of which a product is a pass; of a grouped one, that of a group.
+// Returns the layer of which a product is a pass. For a grouped product, returns the layer of a single group.
 LinearShape linear_of(const Product& product);
 
 struct MeasuredProduct {
@@ -53,7 +53,7 @@ struct MeasuredProduct {
     double efficiency;  // share of the peak
 };
 
-// The products that were measured on one kind of device in one precision.
+// The products that were measured on a kind of device in a precision.
 struct ProductTable {
     std::string device, source;
     Precision precision = Precision::Bf16;
@@ -61,33 +61,34 @@ struct ProductTable {
     bool accumulates = true;  // whether gradients of weights (NT) were added to fp32 sums
     std::vector<MeasuredProduct> rows, grouped;
 
-    // Returns the share of the peak at which a product is computed: that of its row, else the geometric mean of the
-    // four nearest rows of its layout, each with the weight 1 / (d + 0.05)^2, where d is the distance between the
-    // logarithms of m, k and n. A grouped product has grouped rows, whose groups count in the distance.
+    // Returns the share of the peak at which a product is computed: the share in its row, else the geometric mean of
+    // the four nearest rows of its layout, each with the weight 1 / (d + 0.05)^2, where d is the distance between the
+    // logarithms of m, k and n. For a grouped product, the rows are the grouped rows, and the number of groups counts
+    // in the distance.
     double efficiency(const Product& product) const;
-    // Returns the rate of a grouped product relative to the product of one group; where no grouped product of its
-    // layout was measured, that of the forward of its layer.
+    // Returns the rate of a grouped product relative to the product of a single group. If no grouped product of its
+    // layout was measured, returns the relative rate of the forward of its layer.
     double rate_of_groups(const Product& product) const;
 };
 
 // Returns the tables of this build (workloads/costs/products.yaml).
 const std::vector<ProductTable>& product_tables();
 // Returns the table that has the rates of grouped products for devices with this chip (DeviceKindFacts::products) where
-// a table has none: that of the chip in bf16, else that of an A100.
+// a table has none: the chip's table in bf16, else an A100's.
 const ProductTable& table_with_groups(std::string_view chip);
 // Reads a file of the same form, with the products of one device: a table for each precision. Throws Error (BadInput)
-// with its mistakes.
+// with the mistakes of the file.
 std::vector<ProductTable> read_products(const std::string& path);
-// Returns the text of such a file with one table; each of the remarks is a comment at its top.
+// Returns the text of such a file with a single table. Each remark is a comment at the top of the file.
 std::string text_of(const ProductTable& table, const std::vector<std::string>& remarks);
 
-// The shares of products of one table that were computed before: searches ask for the same ones again and again, from
-// several threads.
+// The computed shares of the products of a table: searches ask for the same products again and again, from several
+// threads.
 class KnownEfficiencies {
 public:
     // `with_groups` has the rates of grouped products.
     double of(const Product& product, const ProductTable& table, const ProductTable& with_groups);
-    std::vector<Product> products() const;  // for which of() was called, each once
+    std::vector<Product> products() const;  // products for which of() was called, each once
 
 private:
     mutable std::mutex mutex_;
@@ -97,10 +98,10 @@ private:
 // The rates of products on a kind of device.
 struct ProductRates {
     ProductTable table;
-    double scale = 1;  // of the device to the table's: of their fastest products, or of their peaks where none is known
+    double scale = 1;       // device to table: of their fastest products, or of their peaks where none is known
     double chip_scale = 1;  // the same for tables of other kernels, whose device has the same chip
 
-    const ProductTable* with_groups = nullptr;  // of this build; null: the table has grouped products itself
+    const ProductTable* with_groups = nullptr;  // of this build, null if the table has grouped products itself
 
     std::shared_ptr<KnownEfficiencies> known = std::make_shared<KnownEfficiencies>();
 
@@ -108,8 +109,8 @@ struct ProductRates {
         return scale * table.peak * known->of(product, table, with_groups ? *with_groups : table);
     }
 };
-// Returns the rates by the table that the kind names, in this precision; null if there is none. On the device of the
-// table they are the measured ones.
+// Returns the rates by the table that the kind names, in this precision. Null if there is none. On the device of the
+// table, the rates are the measured rates.
 std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, Precision precision);
 
 // The products of a layer for a micro-batch: a linear layer's three passes.

@@ -21,7 +21,7 @@ struct PassTimes {
 // Divides B, a whole backward, into I and W, backwards for inputs and for weights.
 void share_backward(PassTimes& times, Bytes weights);
 ProfiledModel empty_profiled_model(const std::string& path);
-// Adds a layer that reads layers `inputs`; sizes are for `samples`.
+// Adds a layer that reads layers `inputs`. Sizes are for `samples`.
 void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,
                         const std::map<int, PassTimes>& times, const LayerBytes& bytes, int samples);
 

@@ -1,5 +1,5 @@
-// Models from files, whose layers have only times and sizes. No backend can compute them; they are simulated, searched
-// and emulated.
+// Models from files, whose layers have only times and sizes. No backend can compute them. Such models are simulated,
+// searched and emulated.
 #pragma once
 
 #include "workloads/costs/costs.h"
@@ -12,7 +12,7 @@ namespace pw {
 struct ProfiledModel {
     Model model;               // layers of kind Profiled
     Profile profile;           // sizes as the file has them, not aligned
-    bool says_samples = true;  // whether the number of samples of its times and sizes is in the file
+    bool says_samples = true;  // whether the file has the number of samples of its times and sizes
 };
 
 enum class ModelFile {
@@ -23,8 +23,8 @@ enum class ModelFile {
     Table,     // *.csv: layers, a row for each
 };
 ModelFile model_file(const std::string& model);
-// Returns whether a model's name is that of a JSON file with an instance of a partitioning problem instead of layers
-// with times of their passes. False for a file that cannot be read.
+// Returns whether a model's name is the name of a JSON file with an instance of a partitioning problem instead of
+// layers with times of their passes. False for a file that cannot be read.
 bool is_instance(const std::string& model);
 
 // Returns whether a JSON text is a profile of Galvatron, which is not read.
@@ -34,15 +34,15 @@ bool is_galvatron(std::string_view text);
 // (BadInput) with every mistake of the file and its line.
 //
 // PipeDream: times in ms and bytes of one mini-batch. Data sources (`Input...`) stay as layers of no cost, since their
-// time is that of loading; sinks (`__getitem__...`) go. Layers keep their names (`node12`) and are listed in
+// time is the loading time. Sinks (`__getitem__...`) go. Layers keep their names (`node12`) and are listed in
 // topological order, the smallest number first.
 //
 // YAML and JSON: {samples, layers: [{name, inputs, forward, backward | backward_input, backward_weight, output,
-// weights, saved}]}. `inputs` defaults to the layer above; times are one value, or {samples: time}. CSV: the same keys
+// weights, saved}]}. `inputs` defaults to the layer above. Times are one value, or {samples: time}. CSV: the same keys
 // as columns, a chain of layers.
 //
-// Metis: execution_time.layer_compute_total_ms and model.parameters.parameters_per_layer_bytes, a chain of layers; a
-// third of each time is the forward. The number of samples is that of the file's name (`..._bs4.json`).
+// Metis: execution_time.layer_compute_total_ms and model.parameters.parameters_per_layer_bytes, a chain of layers. A
+// third of each time is the forward. The number of samples is in the file's name (`..._bs4.json`).
 //
 // A whole backward is halved between I and W where the layer has weights, else it is all I. Inputs stay until I.
 ProfiledModel read_profiled_model(const std::string& path, int samples);

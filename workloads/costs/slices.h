@@ -1,5 +1,5 @@
-// The costs of slices: the sequences of a micro-batch are cut into equal parts, which pass through the stages one by
-// one.
+// The costs of slices: the sequences of a micro-batch are cut into equal parts, which pass through the stages in
+// sequence.
 #pragma once
 
 #include "workloads/costs/costs.h"

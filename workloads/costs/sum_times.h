@@ -10,7 +10,7 @@
 namespace pw {
 
 const Link& sum_link_of(const SumRound::Pair& pair, const Cluster& cluster);
-int adapters_of(const SumRound::Pair& pair, const Cluster& cluster);  // those that it has; 1 inside a host
+int adapters_of(const SumRound::Pair& pair, const Cluster& cluster);  // adapters of the pair, 1 inside a host
 // Returns the capacities that a message of `bytes` takes, in bytes per second.
 Demand demand_of_sum(const SumRound::Pair& pair, double bytes, const Cluster& cluster);
 

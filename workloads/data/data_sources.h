@@ -14,13 +14,13 @@ namespace pw {
 struct DataSource {
     std::string_view name;
     std::optional<Labels> labels;  // absent for a set that is generated for the model
-    Dims image;                    // as stored, for models that take images of any size; sequences have none
-    int classes;                   // number of classes, or of tokens; 0: as many as the model has
-    // Opens the data set from files; it is null when there are none. Throws Error (BadInput).
+    Dims image;                    // as stored, for models that take images of any size (none for sequences)
+    int classes;                   // number of classes, or of tokens, 0: as many as the model has
+    // Opens the data set from files, null if the data set has no files. Throws Error (BadInput).
     Dataset (*open)(const std::string& path, const Model& model, std::int64_t seed);
 };
 
-// Returns all rows, in the order in which they are listed; the first is the default.
+// Returns all rows, in the order in which they are listed. The first is the default.
 std::span<const DataSource> data_sources();
 // Returns the row of a name. Throws Error (BadInput) where none has this name.
 const DataSource& data_source(std::string_view name);

@@ -1,5 +1,5 @@
-// Images and labels, one per sample or one per pixel; sequences of tokens. The order of samples depends on the seed
-// alone.
+// Images with a label per sample or a label per pixel, and sequences of tokens. The order of samples depends on the
+// seed alone.
 #pragma once
 
 #include "workloads/data/sample.h"
@@ -18,7 +18,7 @@ namespace pw {
 struct ImageChanges {
     int crop_padding = 0;                 // a random crop of the stored size out of the image with this border of zeros
     bool flip = false;                    // left to right, every other time
-    std::vector<double> mean, deviation;  // per channel, of values in [0, 1]; when empty, the data set's own
+    std::vector<double> mean, deviation;  // per channel, of values in [0, 1], the data set's own if empty
     bool operator==(const ImageChanges&) const = default;
 };
 
@@ -30,28 +30,28 @@ public:
     // is found too.
     static Dataset cifar10(const std::string& folder, int image_size, std::int64_t seed);
     // Reads MNIST's IDX files train-images-idx3-ubyte and train-labels-idx1-ubyte in `folder`, or in its MNIST/raw.
-    // Where `input` has three channels, each is the one plane. Throws Error (BadInput) that names the file and what its
-    // header or size should be, or the byte with a label above 9.
+    // Where `input` has three channels, each is the image's only plane. Throws Error (BadInput) that names the file and
+    // the header or size expected, or the byte with a label above 9.
     static Dataset mnist(const std::string& folder, Dims input, std::int64_t seed);
-    // Makes learnable classes in the layout of CIFAR-10 (or of `input` when it has one channel): a fixed smooth random
-    // pattern per class plus noise. 2048 samples.
+    // Makes learnable classes in the layout of CIFAR-10 (or of `input` when `input` has one channel): a fixed smooth
+    // random pattern per class plus noise. 2048 samples.
     static Dataset synthetic(Dims input, int classes, std::int64_t seed);
     // Makes images with a label per pixel: discs on a background, each filled with the pattern of its class, plus
-    // noise. The background is class 0. Images above 64 pixels are enlarged ones. 1024 samples.
+    // noise. The background is class 0. Images above 64 pixels are enlarged from smaller images. 1024 samples.
     static Dataset segmentation(Dims input, int classes, std::int64_t seed);
 
-    // Makes a data set from a stream of tokens cut into sequences of `length`, the label of each token being the next
-    // one; `tokens` are below the vocabulary and at least one more than `length`.
+    // Makes a data set from a stream of tokens cut into sequences of `length`, where the label of each token is the
+    // next token. `tokens` has at least `length` + 1 tokens, all below the vocabulary.
     static Dataset sequences(std::vector<std::int32_t> tokens, int length, int vocabulary, std::int64_t seed);
-    // Makes a stream that can be learned: each token is followed by one of four others, with probabilities of 4, 2, 1
-    // and 1 in 8.
+    // Makes a stream that can be learned: each token has four possible successors, with probabilities of 4, 2, 1 and 1
+    // in 8.
     static Dataset synthetic_text(int length, int vocabulary, std::int64_t seed);
-    // Reads the bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few of them.
+    // Reads the bytes of a file. Throws Error (BadInput) for a file that cannot be read or has too few bytes.
     static Dataset text(const std::string& file, int length, int vocabulary, std::int64_t seed);
-    // Sets the changes from now on; values of `changes.mean` and of `deviation` are one per channel, or none.
+    // Sets the changes from now on. `changes.mean` and `changes.deviation` have a value per channel, or none.
     void change(const ImageChanges& changes);
 
-    // Cuts sequences into equal slices: from now on one of them is read, from token Sample::first on.
+    // Cuts sequences into equal slices: from now on a single slice is read, from token Sample::first on.
     void cut(int slices);
 
     Dims input() const { return input_; }
@@ -68,15 +68,15 @@ public:
     // epoch.
     Sample sample(std::int64_t index) const;
     // Reads the image of a sample as plain CHW floats: cropped, flipped, resized, rescaled to [0, 1] and normalised per
-    // channel. Allocates nothing; any number of threads may call it.
+    // channel. Allocates nothing. Any number of threads may call it.
     void read_at(const Sample& sample, std::span<float> image) const;
-    // Reads the labels of a sample, `labels_per_sample` of them, row by row: the nearest stored ones. Those of pixels
-    // are cropped and flipped with them, and 0 outside the image. Allocates nothing.
+    // Reads the `labels_per_sample` labels of a sample, row by row: the nearest stored labels. Labels of pixels are
+    // cropped and flipped with the pixels, and are 0 outside the image. Allocates nothing.
     void labels_at(const Sample& sample, std::span<int> labels) const;
     void read(std::int64_t index, std::span<float> image) const { read_at(sample(index), image); }
-    int label(std::int64_t index) const;  // label of a sample that has one
+    int label(std::int64_t index) const;  // label of a sample with a single label
 
-    // The parts of read_at's computation, for devices that do it themselves: value = interpolated pixel * scale +
+    // The parts of read_at's computation, for devices that compute it themselves: value = interpolated pixel * scale +
     // shift. A tap is the bilinear interpolation between two pixels of a row or column of the crop, which is as large
     // as stored().
     struct Tap {
@@ -91,7 +91,7 @@ public:
     std::span<const Tap> rows() const { return rows_; }               // taps of the image as delivered
     std::span<const Tap> columns() const { return columns_; }
     Normalisation normalisation(int channel) const;
-    // Returns the tokens of sequences, which have no pixels: number `place` starts at place x length. They are empty
+    // Returns the tokens of sequences, which have no pixels: sequence number `place` starts at place x length. Empty
     // for images.
     std::span<const std::int32_t> tokens() const { return tokens_; }
 

@@ -17,7 +17,7 @@ constexpr const char* kUnpack = "unpack the file again, or correct the path";
 struct IdxFile {
     fs::path path;
     std::ifstream stream;
-    std::vector<std::uint32_t> lengths;  // of the dimensions; the first counts samples
+    std::vector<std::uint32_t> lengths;  // of the dimensions (the first counts samples)
 };
 
 fs::path mnist_folder(const std::string& folder) {
@@ -52,7 +52,7 @@ std::uint32_t next_word(IdxFile& file) {
     return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-// Opens an array of bytes with this number of dimensions, and reads its header: their lengths.
+// Opens an array of bytes with this number of dimensions, and reads the header: the lengths of the dimensions.
 IdxFile open_idx(const fs::path& path, std::uint32_t dimensions) {
     IdxFile file{path, std::ifstream(path, std::ios::binary), {}};
     if (!file.stream)
@@ -73,7 +73,7 @@ IdxFile open_idx(const fs::path& path, std::uint32_t dimensions) {
     return file;
 }
 
-// The data after the header; the file is as long as the header says.
+// The data after the header. The file is as long as the header says.
 std::vector<std::uint8_t> read_rest(IdxFile& file, std::uint64_t bytes_per_sample) {
     const std::uint64_t bytes = file.lengths[0] * bytes_per_sample, header = 4 + 4 * file.lengths.size();
     std::error_code error;

@@ -17,7 +17,7 @@ void add_noise(std::uint64_t key, std::uint64_t first, std::span<const std::uint
     constexpr std::uint64_t kLow32 = 0xFFFFFFFFu, kOf32 = (kLow32 + 1) % kValues;
     constexpr std::uint32_t kLow20 = 0xFFFFFu, kOf20 = (kLow20 + 1) % kValues;
     for (std::size_t k = 0; k < clean.size(); ++k) {
-        // No instruction divides vectors: the remainder is that of a sum of parts, below 2^39 and then below 2^26.
+        // No instruction divides vectors: the remainder is taken of a sum of parts, below 2^39 and then below 2^26.
         const std::uint64_t drawn = mixed(key ^ (first + k));
         const std::uint64_t sum = (drawn >> 32) * kOf32 + (drawn & kLow32);
         const std::uint32_t small =

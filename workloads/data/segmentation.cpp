@@ -8,7 +8,7 @@ namespace pw {
 namespace {
 
 constexpr int kSamples = 1024;
-constexpr int kLargestStored = 64;  // pixels along a side; larger images are enlarged when read
+constexpr int kLargestStored = 64;  // pixels along a side (larger images are enlarged when read)
 constexpr int kMostDiscs = 4;       // of an image
 constexpr int kStripes = 24;        // brightness of a class's stripes, of 255
 constexpr int kColourNoise = 32;    // largest deviation from colour and stripe, of 255
@@ -21,7 +21,7 @@ struct Disc {
     }
 };
 
-// Numbers below a bound, one after the other.
+// Numbers below a bound, in sequence.
 class Draws {
 public:
     explicit Draws(std::uint64_t key) : key_(key) {}

@@ -1,4 +1,4 @@
-// Sequences of tokens: a stream cut into windows; each also has the token that follows each of its own.
+// Sequences of tokens: a stream cut into windows. Each window also has the successors of its tokens.
 #include "workloads/data/dataset.h"
 #include "workloads/error.h"
 #include "workloads/random.h"
@@ -20,7 +20,7 @@ std::int64_t synthetic_sequences(int length) {
     return std::clamp(kEnoughTokens / length, kFewestSequences, kMostSequences);
 }
 
-// Each token is followed by one of four others, half of the time by the first of them.
+// Each token has four possible successors, and the first follows half of the time.
 std::vector<std::int32_t> chain(std::int64_t count, int vocabulary, std::uint64_t key) {
     std::vector<std::int32_t> tokens{0};
     tokens.reserve(static_cast<std::size_t>(count));
@@ -68,7 +68,8 @@ Dataset Dataset::text(const std::string& file, int length, int vocabulary, std::
     return sequences(std::move(tokens), length, vocabulary, seed);
 }
 
-// Sequence `place` starts at the end of the previous one; the label of its last token is the first token of the next.
+// Sequence `place` starts at the end of the previous sequence. The label of its last token is the first token of the
+// next.
 void Dataset::read_tokens(const Sample& sample, std::span<float> out) const {
     std::copy_n(tokens_.begin() + sample.place * stored_.elements() + sample.first, out.size(), out.begin());
 }

@@ -16,8 +16,9 @@ bool is_number(std::string_view text);                            // digits only
 // up to the first component that ends with a digit, "down1" of "down1.conv1". Any other layer is a block of its own.
 std::string block_of(const std::string& name);
 
-// Returns the layers before which a cut is between blocks, ascending from 0. A block is a range of the forward order;
-// blocks whose layers alternate count as one, and a loss or a function outside of blocks belongs to the layer above it.
+// Returns the layers before which a cut is between blocks, ascending from 0. A block is a range of the forward order.
+// Blocks whose layers alternate count as a single block. A loss or a function outside of blocks belongs to the layer
+// above it.
 std::vector<int> starts_of_blocks(const LayerGraph& graph);
 
 }  // namespace pw

@@ -1,6 +1,6 @@
-// A model as a graph of layers. Vertices are numbered in forward order, which is a topological
-// order; edges run from the layer that makes a tensor to the layer that reads it. A layer without
-// in-edges reads the data batch; the loss layer is the last one and reads the labels too.
+// A model as a graph of layers. Vertices are numbered in forward order, which is a topological order. Edges run from
+// the layer that makes a tensor to the layer that reads the tensor. A layer without in-edges reads the data batch. The
+// loss layer is the last layer and reads the labels, too.
 // A sequence of tokens is a tensor of one channel: a row per token, as wide as the token's vector.
 #pragma once
 
@@ -37,8 +37,8 @@ struct Layer {
     std::string name;  // torchvision's for built-in models: "layer3.0.downsample.0"
     LayerKind kind;
     Dims input;                               // shape of the first input, per sample
-    Dims output;                              // per sample; the loss has {1, 1, 1}
-    int kernel = 1, stride = 1, padding = 0;  // square; convolution and max pool
+    Dims output;                              // per sample, {1, 1, 1} for the loss
+    int kernel = 1, stride = 1, padding = 0;  // square: of convolution and max pool
     bool relu = false;                        // batch norm and add: ReLU on the output
     bool bias = true;                         // row linear
     int heads = 1;                            // attention, rotary
@@ -46,14 +46,14 @@ struct Layer {
     double rotary_base = 0;                   // rotary: angles of a pair fall from 1 to nearly 1 / base per position
     int vocabulary = 0;                       // embedding: rows of its table
     double probability = 0;                   // dropout
-    int slices = 1;                           // of a sequence; input and output are those of one slice
+    int slices = 1;                           // of a sequence: input and output are of a single slice
     std::string tied_to = {};                 // row linear without bias: the embedding whose table it shares
     // `finish_layer` derives the rest from the fields above.
-    std::int64_t parameters = 0;  // trained numbers; a shared table counts, because the layer has a copy
-    // FLOPs per sample: 2 per multiply-accumulate of convolutions and linear layers; other layers are bound by memory.
+    std::int64_t parameters = 0;  // trained numbers, with a shared table, because the layer has a copy
+    // FLOPs per sample: 2 per multiply-accumulate of convolutions and linear layers. Memory bounds all other layers.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
     std::optional<LayerPart> part = {};  // as its file says
-    // Whether R makes again what its F saves, in a stage that is recomputed; else what F saves is kept.
+    // Whether R remakes the tensors that the layer's F saves, in a recomputed stage. Else the tensors are kept.
     bool recomputed = true;
 };
 
@@ -79,13 +79,12 @@ LossShape loss_shape(const Layer& loss);
 
 void finish_layer(Layer& layer, bool reads_data);  // fills the derived fields
 
-// Adds a layer that reads `inputs` in this order (none: the data batch) and returns its number.
-// Throws Error (BadInput) when the name is taken, a shape does not fit, or `tied_to` names no embedding
-// of that shape.
+// Adds a layer that reads `inputs` in this order (none: the data batch) and returns its number. Throws Error (BadInput)
+// when the name is taken, a shape does not fit, or `tied_to` names no embedding of this shape.
 int add_layer(LayerGraph& graph, Layer layer, const std::vector<int>& inputs);
 
-// Returns the shape of input `position`: that of `Layer::input`, except for a concat's second, and keys and values of
-// grouped attention.
+// Returns the shape of input `position`: `Layer::input`, except for the second input of a concat, and for keys and
+// values of grouped attention.
 Dims input_dims(const Layer& layer, int position);
 std::vector<int> inputs_of_layer(const LayerGraph& graph, int layer);   // by position
 std::vector<int> readers_of_layer(const LayerGraph& graph, int layer);  // ascending, each once
@@ -98,9 +97,9 @@ struct Model {
     LayerGraph layers;
 };
 
-int labels_per_sample(const Model& model);  // as many as its loss takes
+int labels_per_sample(const Model& model);  // as many as the model's loss takes
 
-// Returns the model of one of equal slices of its sequences; its parameters are those of the whole model.
+// Returns the model of one of equal slices of the sequences. It has the parameters of the whole model.
 Model cut_in_slices(const Model& model, int slices);
 
 }  // namespace pw

@@ -20,7 +20,7 @@ Start constant(double value) { return {Start::Spread::Constant, value}; }
 Start normal(double deviation) { return {Start::Spread::Normal, deviation}; }
 Start uniform(double bound) { return {Start::Spread::Uniform, bound}; }
 
-// GPT-2's choice for its tables and linear layers; the others start as torchvision's do.
+// GPT-2's choice for its tables and linear layers. All other layers start as torchvision's do.
 Start sequence_start() { return normal(0.02); }
 
 ParameterShape weight(const Layer& layer, std::vector<int> shape, Start start) {
@@ -86,7 +86,7 @@ double by_row_linear(const Layer& layer) {
     return static_cast<double>(layer.input.height) * layer.input.width * layer.output.width;
 }
 
-// Scores and their products with the values; a row reads half of the others.
+// Scores and their products with the values. A row reads half of the other rows.
 double by_attention(const Layer& layer) {
     const auto rows = static_cast<double>(layer.input.height);
     return rows * (rows + 1) * layer.output.width;

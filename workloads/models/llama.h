@@ -9,8 +9,8 @@ struct LlamaShape {
     int sequence_length = 64, vocabulary = 256;
     int width = 128;  // width of a token's vector
     int blocks = 4, heads = 4;
-    int key_value_heads = 0;  // each is read by heads / key_value_heads heads; 0: as many as heads
-    int inner = 0;            // width between the linear layers of a block; 0: usual_inner_width(width)
+    int key_value_heads = 0;  // heads / key_value_heads heads read each, 0: as many as heads
+    int inner = 0;            // width between the linear layers of a block, 0: usual_inner_width(width)
     double rotary_base = 10'000;
 };
 
@@ -20,9 +20,9 @@ int usual_inner_width(int width);
 
 // Builds a decoder with RMS norm before attention and before the gated linear layers of a block, rotary positions, no
 // biases and a last layer with a table of its own. Layers carry the names of Hugging Face's LlamaForCausalLM, linear
-// layers PyTorch's layouts; the halves of a head are the pairs that rotary positions turn, as there. Throws Error
-// (BadInput) for extents below 1, heads that do not divide the width or have an odd one, and heads of keys that do not
-// divide the others.
+// layers PyTorch's layouts. Rotary positions turn pairs made of the two halves of a head, as in LlamaForCausalLM.
+// Throws Error (BadInput) for extents below 1, heads that do not divide the width or have an odd width, and heads of
+// keys that do not divide the heads of queries.
 Model build_llama(const LlamaShape& shape, LayerKind loss = LayerKind::CrossEntropy);
 
 }  // namespace pw

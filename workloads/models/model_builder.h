@@ -1,4 +1,4 @@
-// A builder that adds layers one after the other; the built-in models use it.
+// A builder that adds layers in sequence. The built-in models use the builder.
 #pragma once
 
 #include "workloads/error.h"
@@ -12,7 +12,7 @@ namespace pw {
 
 constexpr int kData = -1;  // as an input: the data batch
 
-// Adds layers to a model; each call returns the number of the new layer.
+// Adds layers to a model. Each call returns the number of the new layer.
 class Builder {
 public:
     explicit Builder(Model& model) : model_(model), graph_(model.layers) {}

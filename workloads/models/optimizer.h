@@ -16,7 +16,7 @@ template <>
 inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd},
                                                                     {"adamw", OptimizerKind::AdamW}};
 
-// What training programs call an optimizer; empty: they do not have it.
+// What training programs call an optimizer. Empty: the program does not have it.
 struct OptimizerNames {
     std::string_view megatron = {}, deepspeed = {}, torchtitan = {};
 };

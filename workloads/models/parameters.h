@@ -13,7 +13,7 @@ namespace pw {
 struct Start {
     enum class Spread { Constant, Normal, Uniform };
     Spread spread = Spread::Constant;
-    double size = 0;  // by spread: the value; the deviation from 0; the bound on both sides of 0
+    double size = 0;  // by spread: the value, the deviation from 0, the bound on both sides of 0
 };
 
 struct ParameterShape {
@@ -25,13 +25,13 @@ struct ParameterShape {
 };
 
 // Returns the parameters in the order weight, bias, running_mean, running_var, as far as the layer has them
-// (LayerFacts::parameters); there are none for a layer that shares another's table.
+// (LayerFacts::parameters). A layer that shares another layer's table has none.
 std::vector<ParameterShape> parameters_of(const Layer& layer);
 
-// Returns initial values by ParameterShape::start; random ones depend only on the name and the seed.
+// Returns initial values by ParameterShape::start. Random values depend only on the name and the seed.
 std::vector<float> initial_values(const ParameterShape& parameter, std::int64_t seed);
 
-// Tensors in plain layout, ordered by name; the hash and the dumps consist of them.
+// Tensors in plain layout, ordered by name. The hash and the dumps consist of them.
 struct NamedTensor {
     std::string name;
     std::vector<int> shape;

@@ -10,11 +10,11 @@
 namespace pw {
 
 // With Fp32, there is no TF32 anywhere. With Tf32, matrix products and convolutions are in TF32. With Bf16, tensors and
-// the weights that products read are bf16; sums, master weights, batch norm and gradients of weights are fp32.
+// the weights that products read are bf16. Sums, master weights, batch norm and gradients of weights are fp32.
 //
-// The rest is for costs only, no backend computes in them: Fp16 has the sizes and rates of bf16. With Fp8, Mxfp8 and
-// Nvfp4, products of linear layers are in 8 or 4 bits, by scales of tensors or of blocks; everything else is as in
-// bf16.
+// The remaining precisions are for costs only, no backend computes in them: Fp16 has the sizes and rates of bf16. With
+// Fp8, Mxfp8 and Nvfp4, products of linear layers are in 8 or 4 bits, by scales of tensors or of blocks. Everything
+// else is as in bf16.
 enum class Precision { Fp32, Tf32, Bf16, Fp16, Fp8, Mxfp8, Nvfp4 };
 template <>
 inline constexpr Choice<Precision> kChoices<Precision>[] = {
@@ -23,11 +23,11 @@ inline constexpr Choice<Precision> kChoices<Precision>[] = {
 
 inline constexpr Bytes kFloatBytes = 4;  // bytes of an fp32 number: statistics, losses, probabilities
 
-// The bytes of one number, by what it belongs to.
+// The bytes of a number, by what the number belongs to.
 struct NumberBytes {
     Bytes activation;  // tensors between layers, and their gradients
     Bytes weight;      // weights as products read them
-    Bytes master;      // the copy that the optimizer updates; 0 where it updates the weights themselves
+    Bytes master;      // the copy that the optimizer updates, 0 where it updates the weights themselves
     bool has_kernels;  // of a backend
 
     // Returns the bytes of one trained parameter.

@@ -9,12 +9,12 @@
 
 namespace pw {
 
-// Returns whether `pattern` is the layer's name, or that of a block that it is in: "layer3" matches "layer3.0.conv1". A
-// '*' matches any characters.
+// Returns whether `pattern` is the layer's name, or the name of a block that contains the layer: "layer3" matches
+// "layer3.0.conv1". A '*' matches any characters.
 bool matches(std::string_view name, std::string_view pattern);
 
-// Sets Layer::recomputed of all layers: of those that match a pattern, or of all if there is no pattern. Throws Error
-// (BadInput) if a pattern matches no layer.
+// Sets Layer::recomputed of all layers: true for layers that match a pattern, or for all layers without patterns.
+// Throws Error (BadInput) if a pattern matches no layer.
 void set_recomputed(LayerGraph& graph, const std::vector<std::string>& patterns);
 
 }  // namespace pw

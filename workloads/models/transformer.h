@@ -28,10 +28,10 @@ struct LatentAttention {
 // Layers whose MLP is a mixture of experts.
 struct Experts {
     int count = 0;         // routed experts of a layer
-    int active = 0;        // of them, for each token
+    int active = 0;        // routed experts that compute each token
     int width = 0;         // of an expert's MLP
-    int shared_width = 0;  // of the MLP that every token takes in addition; 0: none
-    int first = 0;         // the first layer that has experts; those before are dense
+    int shared_width = 0;  // of the MLP that every token takes in addition, 0: none
+    int first = 0;         // the first layer that has experts, earlier layers are dense
     int every = 1;         // distance of layers with experts, from `first` on
     bool operator==(const Experts&) const = default;
 };
@@ -44,8 +44,8 @@ struct Transformer {
     int head_width = 0;  // of a head's query and key
     int ffn = 0;         // width of a dense layer's MLP
     bool gated = false;  // the MLP multiplies two products (SwiGLU): three matrices, else two
-    int vocabulary = 0;  // as the model has it; frameworks may pad it
-    int positions = 0;   // longest sequence, 0: not said; rows of the table where positions are learned
+    int vocabulary = 0;  // as the model has it (frameworks may pad it)
+    int positions = 0;   // longest sequence (0: not said), rows of the table where positions are learned
     NormKind norm = NormKind::LayerNorm;
     PositionKind position = PositionKind::Learned;
     bool bias = false;            // of all linear layers but the head
@@ -54,8 +54,8 @@ struct Transformer {
     bool tied = false;            // the head shares the table of the embedding
     std::optional<LatentAttention> latent = {};
     std::optional<Experts> experts = {};
-    int window = 0;        // tokens that attention reaches back in some layers; 0: all
-    int window_every = 1;  // of `window_every` layers in sequence one has the window, beginning with the first
+    int window = 0;        // tokens that attention reaches back in some layers, 0: all
+    int window_every = 1;  // distance of layers with the window, from the first on
     bool operator==(const Transformer&) const = default;
 
     bool has_experts(int layer) const;
@@ -71,7 +71,7 @@ struct TransformerParameters {
     std::int64_t shared = 0;     // of a layer with experts: router and shared MLP
     std::int64_t routed = 0;     // of a layer with experts: all routed experts
     std::int64_t total = 0;      // of the model
-    std::int64_t active = 0;     // used for one token: `total` without the experts that it does not take
+    std::int64_t active = 0;     // used for one token: `total` without the experts that the token does not take
 };
 TransformerParameters parameters_of(const Transformer& model);
 
@@ -83,7 +83,7 @@ const Transformer* find_transformer(std::string_view name);  // null when there 
 // read.
 bool is_transformer_config(const std::string& path);
 // Reads a config.json as Hugging Face's models have it, of the families gpt2, llama, mistral, mixtral, qwen2, qwen3,
-// qwen3_moe, deepseek_v2, deepseek_v3, kimi, gpt_oss, mpt, bloom, nemotron, grok and those with the layers of llama.
+// qwen3_moe, deepseek_v2, deepseek_v3, kimi, gpt_oss, mpt, bloom, nemotron, grok and families with the layers of llama.
 // Throws Error (BadInput) with every mistake of the file and its line.
 Transformer read_transformer_config(const std::string& path);
 

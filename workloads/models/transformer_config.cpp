@@ -28,7 +28,7 @@ struct Family {
     bool attention_bias = false;
     bool normed_heads = false;
     bool tied = false;
-    int ffn_of_hidden = 0;  // width of the MLP in hidden sizes; 0: files say it
+    int ffn_of_hidden = 0;  // width of the MLP in hidden sizes, 0: files say it
     int window_every = 1;
 };
 constexpr Family gpt_family(std::string_view type, PositionKind position) {
@@ -40,7 +40,7 @@ constexpr Family gpt_family(std::string_view type, PositionKind position) {
             .tied = true,
             .ffn_of_hidden = 4};
 }
-// The first row that fits counts; the last one is for other types, which are taken to have the layers of llama.
+// The first row that fits counts. The last row is for unknown types, which are assumed to have the layers of llama.
 constexpr Family kFamilies[] = {
     gpt_family("gpt2", PositionKind::Learned),
     gpt_family("mpt", PositionKind::Learned),
@@ -58,7 +58,7 @@ constexpr Family kFamilies[] = {
     {.type = ""},
 };
 
-// Keys of models whose layers are not those of a decoder-only transformer here.
+// Keys of models whose layers differ from a decoder-only transformer's here.
 struct OtherKind {
     std::string_view key, words;
 };
@@ -89,7 +89,7 @@ Yaml first_of(const Yaml& at, KeyNames names) {
     return at[*names.begin()];
 }
 
-// The same; values under the other names must be equal.
+// The same, and the values under the remaining names must be equal.
 Yaml only_of(const Yaml& at, KeyNames names) {
     const Yaml found = first_of(at, names);
     for (const std::string_view name : names)
@@ -172,7 +172,7 @@ struct Spacing {
     int first = 0, every = 1;
 };
 
-// Returns the spacing of the marked layers, of which there is one or more; nothing if they are not spaced evenly.
+// Returns the spacing of the marked layers, of which there is at least one, or nothing if the spacing is uneven.
 std::optional<Spacing> spacing_of(const std::vector<bool>& marked) {
     const auto layers = static_cast<int>(marked.size());
     const auto next = [&](int from) {

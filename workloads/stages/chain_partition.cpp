@@ -44,7 +44,7 @@ struct Problem {
             cost += (from > 0 ? cut[from] : 0) + (to < layers ? cut[to] : 0);
         return cost;
     }
-    // The latest end and the earliest begin of a part, so that no other part is empty.
+    // The latest end and the earliest begin of a part with which no other part is empty.
     int latest_end(int part) const { return layers - (parts - 1 - part); }
 
     int layers, parts;
@@ -112,7 +112,7 @@ Ns least_imaginable(const Problem& problem) {
         if (problem.devices[part].speed > problem.devices[fastest].speed)
             fastest = part;
     }
-    // Each part's time is rounded by half a nanosecond at most; the factor is for this sum's own rounding.
+    // Each part's time is rounded by half a nanosecond at most. The factor is for this sum's own rounding.
     Ns least = static_cast<Ns>((static_cast<double>(problem.time_sums.back()) / speeds - 1) * (1 - 1e-12));
     for (int layer = 0; layer < problem.layers; ++layer)
         least = std::max(least, problem.compute(fastest, layer, layer + 1));
@@ -120,8 +120,8 @@ Ns least_imaginable(const Problem& problem) {
 }
 
 // Bisection that keeps `high` feasible and everything below `low` infeasible. A feasible limit lowers `high` to the
-// bottleneck that it led to, an infeasible one raises `low` to the smallest limit that changes anything: both are
-// realised sums, so few probes are needed. Returns nothing if a probe is inconclusive.
+// resulting bottleneck, an infeasible limit raises `low` to the smallest limit that changes anything. Both are realised
+// sums, so few probes are needed. Returns nothing if a probe is inconclusive.
 std::optional<Ns> least_by_probing(const Problem& problem) {
     const Probe loosest = probe(problem, kNever - 1);
     if (!loosest.complete)
@@ -139,7 +139,7 @@ std::optional<Ns> least_by_probing(const Problem& problem) {
     return high;
 }
 
-// Fills parts from the last one, which makes every cut as early as possible. Returns nothing if a part is stuck.
+// Fills parts from the last part on, which makes every cut as early as possible. Returns nothing if a part is stuck.
 std::vector<int> earliest_starts(const Problem& problem, Ns limit) {
     std::vector<int> starts(static_cast<std::size_t>(problem.parts), 0);
     int to = problem.layers;
@@ -156,7 +156,7 @@ std::vector<int> earliest_starts(const Problem& problem, Ns limit) {
     return problem.compute(0, 0, to) <= limit && problem.holds(0, 0, to) ? starts : std::vector<int>{};
 }
 
-// table[part][from]: the least bottleneck of `part` and all later ones when `part` starts at layer `from`.
+// table[part][from]: the least bottleneck of `part` and all later parts when `part` starts at layer `from`.
 using Table = std::vector<std::vector<Ns>>;
 
 Ns best_from(const Problem& problem, const Table& table, int part, int from) {

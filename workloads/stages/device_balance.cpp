@@ -19,8 +19,8 @@ constexpr int kMostOfEveryCut = 256;  // stages: more have too many ways anyway
 constexpr double kClose = 0.02;
 constexpr int kMostShifts = 10'000;  // chains of them, where rounded times would go round in a circle
 
-// Every stage takes the layers whose work is nearest to an equal part of the rest of its device's share; of two
-// candidates that are equally near, the one with more layers.
+// Every stage takes the layers whose work is nearest to an equal part of the rest of its device's share. Of two
+// candidates that are equally near, the stage takes the candidate with more layers.
 std::vector<int> proportional_cuts(const BalanceProblem& problem) {
     const double speeds = std::accumulate(problem.holders.speed.begin(), problem.holders.speed.end(), 0.0);
     std::vector<double> lacks;
@@ -46,13 +46,13 @@ std::vector<int> proportional_cuts(const BalanceProblem& problem) {
 }
 
 // A chain of shifts moves layers from a stage over one of its cuts to its neighbour, from a stage of that device to the
-// next, and so on, until a device can keep them. It uses a cut and a device once.
+// next, and so on, until a device can keep them. A chain uses a cut and a device once.
 class Shifts {
 public:
     Shifts(const BalanceProblem& problem, const std::vector<int>& cuts)
         : problem_(problem), cuts_(cuts), work_(work_of(problem, cuts)), length_(length_of(problem, work_)) {}
 
-    // Returns the cuts with fewer devices at the longest time of one, or nothing. `limits` is by stage, in time.
+    // Returns the cuts with fewer devices at the longest device time, or nothing. `limits` is by stage, in time.
     std::vector<int> relieve_device(const std::vector<double>& limits) {
         int most = 0;
         while (problem_.time_on(most, work_.device[most]) != length_.first)
@@ -62,7 +62,8 @@ public:
         return shift_from(problem_.stages_of[most]);
     }
 
-    // Returns the cuts with fewer stages at the longest time of one, and no device above the longest, or nothing.
+    // Returns the cuts with fewer stages at the longest stage time, and no device above the longest device time, or
+    // nothing.
     std::vector<int> relieve_stage() {
         int most = 0;
         while (problem_.time_on(problem_.holders.device_of[most], work_.stage[most]) != length_.second)
@@ -73,13 +74,13 @@ public:
     }
 
 private:
-    // Layers go over `cut` to the later stage, or to the earlier one.
+    // Layers go over `cut` to the later or to the earlier stage.
     struct Shift {
         int cut;
         bool later;
         int layers;
         double work;
-        int before;  // the shift that brings what this one makes room for; -1: none
+        int before;  // the shift that brings the layers for which this shift makes room, -1: none
         int from() const { return later ? cut - 1 : cut; }
         int to() const { return later ? cut : cut - 1; }
     };
@@ -187,7 +188,7 @@ std::vector<int> shifted(const BalanceProblem& problem, std::vector<int> cuts) {
     return cuts;
 }
 
-// Tries all cuts, long early stages first, as far as they may be shorter than the best ones by more than kClose: a
+// Tries all cuts, long early stages first, as far as they may be shorter than the best cuts by more than kClose: a
 // smaller gain is not worth a longer stage.
 class EveryCut {
 public:

@@ -14,7 +14,7 @@ struct EdgeOffsets {
     Bytes forward_bytes = 0, backward_bytes = 0;
 };
 
-// Returns the offsets; `bytes` is by layer.
+// Returns the offsets. `bytes` is by layer.
 EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes);
 
 }  // namespace pw

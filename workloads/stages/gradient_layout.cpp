@@ -57,8 +57,8 @@ private:
         return last;
     }
 
-    // Returns, by input of an add that joins, whether its gradient has the home of the add's. Both have it if neither
-    // is changed before the other has been read.
+    // Returns, by input of an add that joins, whether the input's gradient has the home of the add's gradient. Both
+    // inputs have it if neither gradient is changed before the other has been read.
     std::array<bool, 2> shared_homes(int add) const {
         const std::vector<int> inputs = inputs_of_layer(view_.graph, add);
         if (view_.kind(add) != LayerKind::Add || !view_.bytes[add].joins || inputs[0] == inputs[1] ||
@@ -168,7 +168,7 @@ private:
     Bytes& gradient_kept_;
     PassLayout pass_;
     std::vector<Transient> transients_;
-    std::vector<int> home_of_;  // by layer: the one whose gradient's home its own shares; itself, or an add
+    std::vector<int> home_of_;  // by layer: the layer (itself, or an add) whose gradient's home its own shares
     std::vector<int> needed_;   // the first layer, in backward order the last, for which a home is needed
 };
 

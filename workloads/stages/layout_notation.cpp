@@ -66,8 +66,9 @@ std::optional<LayerPart> part_by_name(const std::string& name) {
 
 char letter_of(LayerPart part) { return part == LayerPart::Embedding ? 'E' : part == LayerPart::Block ? 't' : 'L'; }
 
-// Returns a letter per layer; a blank has none of its own. What only its name says is an end of the model is one where
-// all layers outside it are. Empty where the letters are not in the order of Megatron: embedding, blocks, loss.
+// Returns a letter per layer, a blank for a layer without a letter of its own. A layer that is an end (E or L) by its
+// name only is an end if all layers outside it are ends. Empty where the letters are not in the order of Megatron:
+// embedding, blocks, loss.
 std::string letters_of_layers(const LayerGraph& graph, bool decoder) {
     const auto count = num_vertices(graph);
     std::string letters(count, ' '), by_name(count, ' ');
@@ -122,7 +123,7 @@ public:
     }
 
 private:
-    // Returns the next letter; nothing for a character that only separates.
+    // Returns the next letter, nothing for a character that only separates.
     std::string letter() {
         const char letter = text_[at_++];
         if (letter == ',' || letter == ' ')

@@ -1,5 +1,5 @@
 // Stages in the notation of Megatron-LM's --pipeline-model-parallel-layout: E the embedding, t a transformer layer, L
-// the loss, with the last norm and the output layer; stages split by '|'.
+// the loss, with the last norm and the output layer. '|' separates stages.
 #pragma once
 
 #include "workloads/stages/stage_split.h"
@@ -13,16 +13,17 @@ namespace pw {
 // Returns whether a text is meant as a layout: it has no other characters, and a transformer layer.
 bool is_layout(std::string_view text);
 // Returns the letters of every stage of a layout, such as "Et*2|(tt|)*3L". A number repeats a letter or what is in
-// parentheses. Throws Error (BadInput) at an end at another place, and a layer of another kind.
+// parentheses. Throws Error (BadInput) if an end of the model is elsewhere, and for another kind of layer.
 std::vector<std::string> stages_of_layout(std::string_view layout);
 
-// Makes the split of a layout's stages: each has the layers between its first and its last block. `is_decoder` as
+// Makes the split of a layout's stages. Each stage has the layers between its first and its last block. `is_decoder` as
 // below. Throws Error (BadInput) where the model has another number of blocks, or none.
 StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::string>& stages, bool is_decoder);
 
-// Returns the layout of stages that are ranges of the forward order. Which layer is what, its `part` says, else its
-// name; the remaining layers of each block are one t, in a decoder only if the block has a number. The last stage has
-// the L of a graph without one. There is none where a block is cut, or where a stage has only layers without a letter.
+// Returns the layout of stages that are ranges of the forward order. The `part` of a layer gives its letter, else its
+// name does. The remaining layers of each block are one t, in a decoder only if the block has a number. If no layer of
+// the graph is L, the last stage has an L. Returns an empty text where a block is cut, or where a stage has only layers
+// without a letter.
 std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_decoder);
 
 }  // namespace pw

@@ -62,8 +62,8 @@ private:
 
     int first_stage(int round) const { return std::min(round * devices_, problem_.stages); }
 
-    // Returns the ends of the stages of a round, as long as the limit allows from the first one on; empty where the
-    // last one does not reach `to`.
+    // Returns the ends of the stages of a round, each as long as the limit allows, from the first stage on. Empty where
+    // the last stage does not reach `to`.
     std::vector<int> filled(int round, int from, int to, double limit) const {
         std::vector<int> ends;
         const int last = first_stage(round + 1);
@@ -86,7 +86,7 @@ private:
         return longest;
     }
 
-    // By bisection, to a millionth; a smaller rest does not count.
+    // By bisection, to a millionth. A smaller rest does not count.
     std::vector<int> cuts_of(int round, int from, int to) const {
         constexpr double kEnough = 1e-6;
         double slowest = std::numeric_limits<double>::infinity();
@@ -133,7 +133,8 @@ private:
         std::size_t begin = 0;
     };
 
-    // Tries begins of the round, first those that would be best for a round without remainders; of equals, the last.
+    // Tries begins of the round, first the begins that would be best for a round without remainders. Of equals, takes
+    // the last.
     Sum least_sum(int round, const std::vector<Sum>& before, int end) const {
         double speeds = 0;
         for (int device = 0; device < first_stage(round + 1) - first_stage(round); ++device)
@@ -161,7 +162,7 @@ private:
         return least;
     }
 
-    // No stage of the round or of a later one is empty, and the last round ends with the chain.
+    // No stage of the round or of a later round is empty, and the last round ends with the chain.
     bool is_legal(int round, int from, int to) const {
         return to - from >= first_stage(round + 1) - first_stage(round) &&
                problem_.layers - to >= problem_.stages - first_stage(round + 1) &&

@@ -14,17 +14,18 @@ struct StageBytes {
     Bytes weights = 0;                        // one version of the trainable parameters
     Bytes statistics = 0;                     // running averages
     Bytes data = 0;                           // from F to W
-    Bytes until_input = 0, until_weight = 0;  // activations taken at F, or at R if there is one, freed at I and at W
-    Bytes gradient_kept = 0;                  // taken at I, freed at W; B needs none
-    // Tensors of layers that R does not run, in stages that it recomputes in part: taken at F, freed at R, I and W.
+    Bytes until_input = 0, until_weight = 0;  // activations taken at F, or at R if the stage has R, freed at I and at W
+    Bytes gradient_kept = 0;                  // taken at I, freed at W (B needs none)
+    // Tensors of layers that R does not run, in stages that R recomputes in part: taken at F, freed at R, I and W.
     Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
-    // The workspaces are by pass: F, B, I, W, R. A device reserves the largest of those that its list holds.
+    // The workspaces are by pass: F, B, I, W, R. A device reserves the largest workspace of the passes in its list.
     Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
     Bytes recompute_workspace = 0;
-    // Gradients of keys and values, which later slices of a micro-batch add to before the slice's own I; only with
+    // Gradients of keys and values, which later slices of a micro-batch add to before the slice's own I. Only with
     // slices.
     Bytes slice_gradients = 0;
-    // Gradients and states of the optimizer, if they are not as large as the weights and by the optimizer's row.
+    // Gradients and states of the optimizer, if the optimizer's row and the size of the weights do not give their
+    // sizes.
     std::optional<TrainingBytes> training = {};
 };
 inline constexpr std::array kStageSizes = {

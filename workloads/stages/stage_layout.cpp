@@ -38,8 +38,8 @@ Slot slot_until_weight(const StageView& view, int layer, Bytes bytes, StageLayou
                                         : slot_at_end(layout.first_until_weight, Region::FirstUntilWeight, bytes);
 }
 
-// A tensor lives as long as the last pass of this stage that reads it; one that only other stages read is written
-// straight into the first one's landing buffer.
+// A tensor lives as long as the last pass of this stage that reads the tensor. A tensor that only other stages read is
+// written straight into the landing buffer of the first of them.
 void place_outputs(const StageView& view, StageLayout& layout) {
     std::vector<Transient> transients;
     for (const int layer : view.layers) {

@@ -9,18 +9,18 @@
 
 namespace pw {
 
-// The sizes of one layer at one micro-batch size in a backend's own layout. Every size is a multiple of 64, so that
-// offsets stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for weights.
+// The sizes of a layer at a micro-batch size in a backend's own layout. Every size is a multiple of 64, so that offsets
+// stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for weights.
 struct LayerBytes {
     Bytes weights = 0;                // trainable parameters
     Bytes statistics = 0;             // running averages: neither trained nor versioned
-    Bytes output = 0;                 // the tensor it makes; its gradient has the same size
+    Bytes output = 0;                 // the tensor that the layer makes, with a gradient of the same size
     Bytes saved_until_input = 0;      // own state written by F (and R), read by I: masks, statistics
     Bytes kept_until_weight = 0;      // own state written by F (and R), read by W
-    Bytes gradient_until_weight = 0;  // own state written by I, read by W, without output gradients; B needs none
+    Bytes gradient_until_weight = 0;  // own state written by I, read by W, without output gradients (B needs none)
     Bytes scratch = 0;                // largest need of any pass
-    // For an add, its I changes its output gradient into that of its inputs in place. When a batch norm and the add
-    // that alone reads it both join, they are run as one, see PassLayout::joined.
+    // The I of an add changes its output gradient into the gradient of its inputs in place. When a batch norm and the
+    // only layer that reads it, an add, both join, the two run as one, see PassLayout::joined.
     bool joins = false;
     bool operator==(const LayerBytes&) const = default;
 };
@@ -28,14 +28,14 @@ struct LayerBytes {
 enum class Region {
     None,         // does not exist: a gradient that no layer needs, the output of the loss
     Data,         // the data batch of the stage's data-reading layers: from F to W
-    UntilInput,   // from F, or from R if there is one, to I or B
-    UntilWeight,  // from F, or from R if there is one, to W or B
+    UntilInput,   // from F, or from R if the stage has R, to I or B
+    UntilWeight,  // from F, or from R if the stage has R, to W or B
     // Of layers that R does not run, from F on:
     FirstUntilAgain,   // to R
     FirstUntilInput,   // to I or B
     FirstUntilWeight,  // to W or B
     GradientKept,      // output gradients kept from I to W (empty in B)
-    SliceGradients,    // from the I or B of the last slice to that of the own one
+    SliceGradients,    // from the last slice's I or B to the own slice's
     Workspace,         // dies with the task
     Inbox,             // a landing buffer on this stage's device: Slot.edge says which boundary
     Outbox,            // the other end's landing buffer, written in place
@@ -48,21 +48,21 @@ struct Slot {
     bool operator==(const Slot&) const = default;
 };
 
-// A sum does to += from, elementwise, `bytes` long.
+// A sum does to += from, elementwise, on `bytes` bytes.
 struct Sum {
     Slot from, to;
     Bytes bytes;
 };
 
-// This is one backward pass of a stage. Vectors are indexed by layer number of the whole graph; entries of layers
-// outside the stage are unused. The pass walks the stage's layers in reverse order: for each it does the sums of
-// `before`, runs the layer, does the sums of `after`.
+// A backward pass of a stage. Vectors are indexed by layer number of the whole graph. Entries of layers outside the
+// stage are unused. The pass walks the stage's layers in reverse order: for each layer it does the sums of `before`,
+// runs the layer, does the sums of `after`.
 struct PassLayout {
     std::vector<Slot> output_gradient;              // gradient of the tensor that the layer made, summed
     std::vector<std::vector<Slot>> input_gradient;  // [layer][position]: where the layer writes
     std::vector<std::vector<Sum>> before, after;    // by layer: the sums of fan-outs
-    // joined[add] is the batch norm below the add whose I includes the add's I and the last sum of the add's `before`;
-    // -1 if there is none.
+    // joined[add] is the batch norm below the add whose I includes the add's I and the last sum of the add's `before`,
+    // or -1.
     std::vector<int> joined;
     Bytes workspace = 0;  // bytes, scratch included
     Bytes scratch = 0;    // offset of the scratch in the workspace
@@ -72,19 +72,19 @@ struct StageLayout {
     int stage = 0;
     std::vector<int> layers;                           // ascending
     std::vector<Slot> output;                          // tensors made here
-    std::vector<std::vector<Slot>> input;              // [layer][position]: where F, I and W read it
+    std::vector<std::vector<Slot>> input;              // [layer][position]: where F, I and W read the tensor
     std::vector<std::vector<Slot>> copies;             // [layer]: further homes of the tensor, filled by F
-    std::vector<std::vector<int>> norms;               // [add][position]: the batch norm that it is run with, or -1
+    std::vector<std::vector<int>> norms;               // [add][position]: the batch norm that runs with the add, or -1
     std::vector<Slot> saved;                           // LayerBytes::saved_until_input
     std::vector<Slot> kept;                            // LayerBytes::kept_until_weight
-    std::vector<Slot> slice_gradient;                  // of attention: gradients of keys, then values; only with slices
+    std::vector<Slot> slice_gradient;                  // of attention: gradients of keys, then values (with slices)
     std::vector<Bytes> weight_offset;                  // in the stage's block of weights (and gradients, momentum)
     std::vector<Bytes> statistics_offset;              // in the stage's block of running averages
-    Bytes forward_workspace = 0, forward_scratch = 0;  // size; offset of the scratch in it
-    // R makes what F wrote to an Outbox there, each tensor in turn, where F's workspace ends.
+    Bytes forward_workspace = 0, forward_scratch = 0;  // size, and offset of the scratch in it
+    // R remakes the tensors that F wrote to an Outbox, each in turn, where F's workspace ends.
     Bytes recompute_workspace = 0;
-    PassLayout backward;         // B: I and W in one go
-    PassLayout backward_input;   // I; W reads the same output gradients
+    PassLayout backward;         // B: I and W together
+    PassLayout backward_input;   // I (W reads the same output gradients)
     Bytes weight_workspace = 0;  // W: scratch only
     // Region sizes.
     Bytes weights = 0, statistics = 0;
@@ -92,19 +92,19 @@ struct StageLayout {
     Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
 };
 
-// The bytes of a boundary's landing buffers at one micro-batch size, and how long they are read.
+// The bytes of a boundary's landing buffers at a micro-batch size, and how long the buffers are read.
 struct EdgeBytes {
     int from, to;
     Bytes forward = 0, backward = 0;
-    bool forward_until_weight = false;   // the receiver's W reads the tensors; else
-    bool forward_until_input = false;    // its I does; else they die with F
+    bool forward_until_weight = false;   // the receiver's W reads the tensors, else
+    bool forward_until_input = false;    // its I does, else the tensors die with F
     bool backward_until_weight = false;  // the gradient is an output gradient that W reads
 };
 
 std::vector<EdgeBytes> edge_bytes(const LayerGraph& graph, const StageSplit& split,
                                   const std::vector<LayerBytes>& bytes);
 
-// Lays out a stage. `data_bytes` is that of one micro-batch of input data in the backend's layout.
+// Lays out a stage. `data_bytes` is the size of a micro-batch of input data in the backend's layout.
 StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes);
 

@@ -51,7 +51,7 @@ std::string nearest_name(const LayerGraph& graph, std::string_view word) {
     return close ? fmt::format("did you mean '{}'? ", *close) : "";
 }
 
-// "layers h.0 to h.3": those that differ from the word in its last number; empty where there are none.
+// "layers h.0 to h.3": the layers that differ from the word in its last number. Empty if there are none.
 std::string numbered_like(const LayerGraph& graph, const std::string& word) {
     const std::size_t end = word.find_last_not_of("0123456789");
     if (end == std::string::npos || end + 1 == word.size())

@@ -1,4 +1,4 @@
-// A stage among the others of its split: its layers, and the tensors and gradients that cross its cuts.
+// A stage of a split: its layers, and the tensors and gradients that cross its cuts.
 #pragma once
 
 #include "workloads/stages/edge_offsets.h"
@@ -22,22 +22,22 @@ struct SplitBoundaries {
     std::vector<Boundary> all;
     std::vector<EdgeOffsets> offsets;  // by boundary
     struct Crossing {
-        std::size_t boundary, tensor;  // in `all`, and in its tensors
+        std::size_t boundary, tensor;  // in `all`, and in the boundary's tensors
     };
-    std::vector<std::vector<Crossing>> crossings;  // by layer: where its tensor crosses a cut, nearest stage first
+    std::vector<std::vector<Crossing>> crossings;  // by layer: the cuts that its tensor crosses, nearest stage first
 };
 
-// It refers to the arguments of its constructor.
+// The view refers to the arguments of its constructor.
 struct StageView {
     StageView(const LayerGraph& graph, const StageSplit& split, int stage, const std::vector<LayerBytes>& bytes,
               const SplitBoundaries& of_split);
 
     bool local(int layer) const { return split.stage_of[layer] == stage; }
     LayerKind kind(int layer) const { return graph[layer].kind; }
-    // Returns the position of a layer among those of the stage.
+    // Returns the position of a layer among the stage's layers.
     int step(int layer) const;
     Bytes largest_scratch() const;
-    // Returns whether the input of an add is a batch norm that it is run with.
+    // Returns whether an input of an add is a batch norm that runs with the add.
     bool joins(int norm, int add) const;
 
     // Returns where a tensor of another stage arrives here.
@@ -53,13 +53,13 @@ struct StageView {
     const StageSplit& split;
     const std::vector<LayerBytes>& bytes;  // by layer
     int stage;
-    const std::vector<int>& layers;  // those of the stage, ascending
+    const std::vector<int>& layers;  // of the stage, ascending
     const std::vector<Boundary>& boundaries;
     const std::vector<EdgeOffsets>& offsets;  // by boundary
     const std::vector<std::vector<SplitBoundaries::Crossing>>& crossings;
 };
 
-// Returns a slot at the end of a region of a stage, which grows by it.
+// Returns a slot at the end of a region of a stage, and adds the slot to the region's size.
 inline Slot slot_at_end(Bytes& region_size, Region region, Bytes bytes) {
     const Slot slot{region, region_size, -1};
     region_size += bytes;

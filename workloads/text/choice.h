@@ -1,5 +1,5 @@
 // Closed choices: an enum, and one table of the names of its values. Code that reads, prints or lists the values takes
-// the names from there; code that decides compares values, never names.
+// the names from the table. Code that decides compares values, never names.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Choice {
 template <class E>
 inline constexpr Choice<E> kChoices[1] = {{"", E{}}};
 
-// Returns the name of a value that has a row; it is empty for others.
+// Returns the name of a value that has a row, an empty name for values without a row.
 template <class E>
 constexpr std::string_view name_of(E value) requires(std::is_enum_v<E> && !kChoices<E>[0].name.empty()) {
     for (const Choice<E>& choice : kChoices<E>)

@@ -10,7 +10,7 @@
 
 namespace pw {
 
-// Parses a table's text, which is in pieces; `name` is what errors call it. Its reader throws the mistakes.
+// Parses a table's text, which is in pieces. Errors call the text `name`. The reader of the table throws the mistakes.
 inline Yaml parse_embedded(std::string name, std::span<const char* const> pieces) {
     std::string text;
     for (const char* piece : pieces)

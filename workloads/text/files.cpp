@@ -90,7 +90,7 @@ std::string folder_of(const std::string& path) {
 }
 
 // Linux follows no link of a stranger in a sticky folder that all may write to, such as /tmp (fs.protected_symlinks):
-// the link could name any file of this user. What is renamed onto a link's target escapes that rule.
+// the link could name any file of this user. A rename onto a link's target escapes that rule.
 bool is_link_of_a_stranger(const std::string& link) {
     struct stat state {};
     struct stat folder {};
@@ -271,7 +271,7 @@ void NewFile::write_plain(std::string_view bytes) {
     }
 }
 
-// Only whole blocks bypass the cache; a rest, also after a short write, goes through it.
+// Only whole blocks bypass the cache. A rest, also after a short write, goes through the cache.
 void NewFile::flush() {
     for (std::size_t done = 0; done < buffered_;) {
         const std::size_t left = buffered_ - done;
@@ -340,7 +340,7 @@ void NewFolder::finish() {
     sync_folder(renamed ? folder_of(path_) : path_);
 }
 
-// One process at a time: the files of one folder are of one run.
+// One process at a time: all files of a folder are of the same run.
 void NewFolder::move_files() {
     const Descriptor target(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     while (target >= 0 && flock(target, LOCK_EX) != 0 && errno == EINTR) {

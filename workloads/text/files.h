@@ -69,18 +69,17 @@ private:
 void write_file(const std::string& path, std::string_view text);
 
 void sync_folder(const std::string& folder);  // the names in it reach the disk
-// Makes a folder and those above it that are missing, each of which reaches the disk. Returns whether it made the
-// folder.
+// Makes a folder and its missing parents, each of which reaches the disk. Returns whether it made the folder.
 bool make_folder(const std::string& path, std::error_code& error);
 
-// A new folder's files appear all together: the folder is written as a draft and renamed at the end. Into an existing
-// folder the files are moved once all are written, by one process at a time; its other files stay.
+// A new folder's files appear all together: the folder is written as a draft and renamed at the end. If the folder
+// exists, the files are moved into it once all are written, by one process at a time. Its other files stay.
 class NewFolder {
 public:
     explicit NewFolder(std::string path);
 
     const std::string& draft() const { return draft_->path(); }  // where to write
-    // Calls `write` with the draft; its errors name the folder.
+    // Calls `write` with the draft. Errors of `write` name the folder.
     void fill(const std::function<void(const std::string& draft)>& write) const { draft_->fill(write); }
     void finish();
 

@@ -37,7 +37,7 @@ public:
     Inflater(const Inflater&) = delete;
     Inflater& operator=(const Inflater&) = delete;
 
-    // Returns how many bytes were written to `to`; 0 at the end.
+    // Returns how many bytes were written to `to`, 0 at the end.
     std::size_t read(char* to, std::size_t size) {
         stream_.next_out = reinterpret_cast<Bytef*>(to);
         stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(size, 1 << 30));

@@ -13,7 +13,7 @@
 
 namespace pw {
 
-bool is_gzip(std::string_view text);  // its first bytes are those of gzip
+bool is_gzip(std::string_view text);  // the first bytes are gzip's
 inline bool is_gzip_name(std::string_view path) { return path.ends_with(".gz"); }
 
 // Returns the decompressed text of a file. Throws Error (BadInput) with the file, the byte and `help` if it is not
@@ -28,7 +28,7 @@ std::unique_ptr<std::istream> open_text(const std::string& path, std::string_vie
 // read only once and may never end. Throws as open_text does.
 std::string beginning_of(const std::string& path);
 
-// Compresses the text that is written; the same text gives the same bytes.
+// Compresses the text that is written. The same text gives the same bytes.
 class GzipWriter {
 public:
     explicit GzipWriter(std::function<void(std::string_view)> write);

@@ -16,8 +16,8 @@ bool is_control(std::string_view character) {
     return character.size() == 1 && (first < 0x20 || first == 0x7F);
 }
 
-// The first and the last of characters that are not seen, or that change the order in which others are seen: names
-// could look like other names, and a line like other lines.
+// The first and the last of characters that are invisible, or that change the order in which characters are shown. Two
+// names, or two lines, could look alike.
 struct Unseen {
     std::string_view first, last;  // of one length
 };

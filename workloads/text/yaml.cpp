@@ -30,7 +30,7 @@ std::string_view line_of(std::string_view text, int line) {
     return found.ends_with('\r') ? found.substr(0, found.size() - 1) : found;
 }
 
-// Returns one byte or more per character; characters that a terminal would act on become question marks.
+// Returns one byte or more per character. Characters that a terminal would act on become question marks.
 std::string printable(std::string_view text) {
     std::string result(text);
     for (char& c : result)
@@ -56,7 +56,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string joined(const std::vector<std::string_view>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
-// A sign only at the front; no leading zeros, which some readers take for octal.
+// A sign only at the front, no leading zeros, which some readers take for octal.
 bool leading_zero(std::string_view digits) {
     if (digits.starts_with('-'))
         digits.remove_prefix(1);
@@ -240,7 +240,7 @@ std::vector<std::pair<std::string, Yaml>> Yaml::entries() const {
 
 namespace {
 
-// Returns the key for a foreign name in the block `path`, with its block if that is another one.
+// Returns the key for a foreign name in the block `path`, with its block if the block differs from `path`.
 std::string name_here(std::string_view name, const std::string& path, std::span<const OtherName> others) {
     const auto other = std::find_if(others.begin(), others.end(), [&](const OtherName& one) {
         return one.name == name && (one.follows.empty() || one.key == path);

@@ -1,6 +1,6 @@
-// The one strict reader of YAML (and JSON, which is YAML). On top of yaml-cpp it rejects repeated
-// keys, further documents, cyclic aliases, unknown keys and numbers without a unit, and it collects
-// every mistake of a file before it throws.
+// The only reader of YAML (and JSON, which is YAML). It is strict: on top of yaml-cpp, it rejects repeated keys,
+// further documents, cyclic aliases, unknown keys and numbers without a unit, and collects every mistake of a file
+// before it throws.
 #pragma once
 
 #include "workloads/error.h"
@@ -19,12 +19,12 @@
 namespace pw {
 
 struct Place {
-    int line = 0;    // from 1; 0 when not from the file (a --set or a default)
+    int line = 0;    // from 1, 0 when not from the file (a --set or a default)
     int column = 0;  // from 1, in bytes
-    int set = 0;     // from 1: the n-th --set, and `column` counts in its text; 0 for none
+    int set = 0;     // from 1: the n-th --set, and `column` counts in its text, 0 for none
 };
 
-// A source is one file's text and the mistakes found in it so far. Shared by all readers on it.
+// A source is a file's text and the mistakes found in the text so far. All readers of the text share the source.
 class Source {
 public:
     Source(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {}
@@ -32,12 +32,12 @@ public:
     const std::string& text() const { return text_; }
 
     int add_override(std::string text);  // returns its Place::set
-    // `key` is that of the config, where it is one.
+    // `key` is the key of the config if the file is a config.
     void complain(Place place, const std::string& fact, const std::string& help, const std::string& key = "");
     bool clean() const { return mistakes_.empty(); }
     bool is_mistaken(const std::string& block) const;  // whether a key of the block has a mistake
-    // Throws Error (BadInput) with every mistake, in the order of the file, at most 20; its fields are those of the
-    // first:
+    // Throws Error (BadInput) with every mistake, in the order of the file, at most 20. The fields of the Error
+    // describe the first mistake:
     //   error: stage 2 gets no layer
     //    --> cfg.yaml:14:13
     //      |
@@ -60,7 +60,7 @@ private:
     std::vector<Mistake> mistakes_;
 };
 
-// A node is one value of a document, with aliases expanded. Scalars are text; their meaning is up to the reader.
+// A node is a value of a document, with aliases expanded. Scalars are text, and the reader decides their meaning.
 struct YamlNode {
     enum class Kind { Null, Text, List, Map } kind = Kind::Null;
     struct Key {
@@ -70,7 +70,7 @@ struct YamlNode {
     Place place;
     std::string text;
     std::vector<Key> keys;        // keys of a map, in the order of the file
-    std::vector<YamlNode> items;  // items of a list, or the values of a map, one per key
+    std::vector<YamlNode> items;  // items of a list, or the values of a map, by key
 };
 
 // The name of a key elsewhere, and the key here: "pipeline.micro_batches". Or a name in the block `key` whose value
@@ -79,11 +79,11 @@ struct OtherName {
     std::string_view name, key, follows = {};
 };
 
-// A cursor on one value of the document. Reading a wrong type notes a mistake and returns the
-// fallback, so that one pass finds all mistakes.
+// A cursor on a value of the document. Reading a wrong type notes a mistake and returns the fallback, so that a single
+// pass finds all mistakes.
 class Yaml {
 public:
-    // Both read a document. `set` is "key.path=value" overrides, which are applied before anything is read.
+    // Both read a document. `set` has "key.path=value" overrides, which are applied before anything is read.
     static Yaml parse(std::shared_ptr<Source> source, const std::vector<std::string>& set = {});
     static Yaml load(const std::string& path, const std::vector<std::string>& set = {});
     static Yaml of(std::shared_ptr<Source> source, YamlNode root);  // a tree that was made of another format
@@ -93,9 +93,9 @@ public:
     bool is_map() const { return node_ && node_->kind == YamlNode::Kind::Map; }
     bool is_text() const { return node_ && node_->kind == YamlNode::Kind::Text; }
 
-    // Returns the value under `key`; it is absent when missing.
+    // Returns the value under `key`, an absent value when missing.
     Yaml operator[](std::string_view key) const;
-    std::vector<Yaml> items() const;                            // items of a list; a mistake otherwise
+    std::vector<Yaml> items() const;                            // items of a list, a mistake otherwise
     std::vector<std::pair<std::string, Yaml>> entries() const;  // keys and values of a map
     // Notes a mistake for every key that is not allowed, with its name here or the nearest allowed key.
     void allow(const std::vector<std::string_view>& known, std::span<const OtherName> others = {}) const;
@@ -108,9 +108,9 @@ public:
     Bytes bytes(Bytes fallback) const;
     double bandwidth(double fallback) const;
     double flops(double fallback) const;
-    // Reads one of `choices`; a mistake lists them.
+    // Reads one of `choices`. A mistake lists the choices.
     std::string choice(std::string_view fallback, const std::vector<std::string_view>& choices) const;
-    // Reads a value of a closed choice, by the names in its table; it is nothing when absent or mistaken.
+    // Reads a value of a closed choice, by the names in its table. Returns nothing when absent or mistaken.
     template <class E>
     std::optional<E> choice() const {
         return parse_choice<E>(choice("", names_of<E>()));
@@ -146,14 +146,14 @@ std::string yaml_text(const std::string& text);
 
 inline constexpr Ns kLongestTime = 1'000'000'000'000'000;  // 11 days: sums of times stay far from overflow
 
-// Reads a time of at least `least` and at most kLongestTime; a mistake otherwise.
+// Reads a time of at least `least` and at most kLongestTime, a mistake otherwise.
 Ns read_time(const Yaml& at, Ns fallback, Ns least = 0);
 
 // Returns the candidate with the smallest edit distance (two swapped letters are one edit), if it is close enough to be
 // a typing mistake.
 std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates);
 // Returns the choice that a wrong value means: by another word for it ("bfloat16", "True"), by other letters, or the
-// nearest one; empty if there is none.
+// nearest choice. Empty if there is none.
 std::string_view meant_by(std::string_view word, const std::vector<std::string_view>& choices);
 
 }  // namespace pw

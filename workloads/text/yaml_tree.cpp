@@ -98,7 +98,7 @@ private:
         YAML::anchor_t anchor;
         std::size_t size = 1, depth = 1;
         bool key_read = false;                  // of a map: the next value belongs to the last key
-        bool dropped = false;                   // the last key is a repeated or an impossible one
+        bool dropped = false;                   // the last key is repeated or impossible
         std::map<std::string, int> known = {};  // keys of a map and their lines
     };
     struct Anchored {
@@ -133,7 +133,7 @@ private:
             if (quote == '"' && text_[at] == '\\')
                 ++at;
             else if (text_[at] == quote && quote == '\'' && at + 1 < text_.size() && text_[at + 1] == quote)
-                ++at;  // '' is one apostrophe
+                ++at;  // '' is an apostrophe
             else if (text_[at] == quote)
                 return true;
         }
@@ -206,7 +206,7 @@ private:
     std::size_t aliased_ = 0;
 };
 
-// Text after the end of the one document.
+// Text after the end of the first document.
 class NothingMore final : public YAML::EventHandler {
 public:
     explicit NothingMore(Origin origin) : origin_(origin) {}
@@ -257,7 +257,7 @@ bool begins_with_tab(const std::string& text, const YAML::Mark& mark) {
     return first != std::string::npos && text[first] == '\t';
 }
 
-// Whether a file has the name of YAML or JSON, or none that says what it is.
+// Whether a file's name is of YAML or JSON, or gives no format.
 bool has_yaml_name(std::string_view name) {
     const std::size_t dot = name.rfind('.'), folder = name.rfind('/');
     if (dot == std::string_view::npos || (folder != std::string_view::npos && dot < folder))
@@ -287,7 +287,7 @@ YamlNode read_document(Source& source, const std::string& text, Origin origin) {
     return builder.take();
 }
 
-// One step of a key path: a key, or a number in a list.
+// A step of a key path: a key, or a number in a list.
 struct Step {
     std::string name;
     bool bracketed = false;

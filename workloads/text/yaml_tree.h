@@ -12,7 +12,7 @@ namespace pw {
 // them at once if the text is not YAML.
 YamlNode parse_tree(Source& source);
 
-// Applies "key.path=value" to the tree, in order; later ones win.
+// Applies "key.path=value" to the tree, in order. Later overrides win.
 void apply_overrides(Source& source, YamlNode& root, const std::vector<std::string>& overrides);
 
 }  // namespace pw

@@ -41,9 +41,9 @@ inline constexpr Choice<Release> kChoices<Release>[] = {
 struct Overlap {
     // All-gathers and reduce-scatters of tensor parallelism overlap the products that they belong to, in pieces.
     bool tensor = false;
-    // Those of the backward overlap the gradients of weights.
+    // All-gathers and reduce-scatters of the backward overlap the gradients of weights.
     bool tensor_backward = false;
-    bool data = false;      // sums of gradients overlap the last backward; gathers of weights overlap the first forward
+    bool data = false;      // sums of gradients overlap the last backward, gathers of weights the first forward
     bool pipeline = false;  // messages between stages of interleaved schedules overlap passes
     bool expert = false;    // all-to-alls of one micro-batch overlap the passes of another
     bool operator==(const Overlap&) const = default;
@@ -69,12 +69,12 @@ struct ReleaseFacts {
     Overlap overlap = {};
     bool fuses = true;             // activations and rotations are one kernel each
     bool fuses_norms = true;       // norms are
-    bool dropout = false;          // values are dropped; masks are saved
+    bool dropout = false;          // values are dropped, and masks are saved
     Bytes gradient = 4;            // bytes of a number in sums of gradients
-    Bytes divided_gradient = 0;    // the same with ZeRO-2 and 3; 0: no other. Megatron FSDP's guide recommends bf16
+    Bytes divided_gradient = 0;    // the same with ZeRO-2 and 3, 0: unchanged. Megatron FSDP's guide recommends bf16
     bool copies_gathered = false;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
     bool sends_once = false;       // a token goes once to each NVLink domain that has some of its experts
-    bool splits_logits = true;     // each tensor rank has the logits of its part of the vocabulary; else all have all
+    bool splits_logits = true;     // each tensor rank has the logits of its part of the vocabulary, else all logits
     LossBytes loss = kLossInPlace;
 };
 const ReleaseFacts& facts_of(Release release);

@@ -19,8 +19,8 @@ class KernelTimes {
 public:
     explicit KernelTimes(const TransformerJob& job);
 
-    // Returns the products of `rows` tokens with a matrix [inputs, outputs], and in low precision the conversions.
-    // Those of inputs are in `pieces` of rows, if messages arrive or leave meanwhile.
+    // Returns the products of `rows` tokens with a matrix [inputs, outputs], and in low precision the conversions. The
+    // forward and the gradient of the inputs are in `pieces` of rows, if messages arrive or leave meanwhile.
     LinearSeconds linear(double rows, double inputs, double outputs, int pieces = 1) const;
     // The same for the head, which is not in low precision.
     LinearSeconds head(double rows, double inputs, double outputs) const;
@@ -31,7 +31,7 @@ public:
     // Returns the seconds of a kernel that moves these bytes.
     double moved(double bytes) const { return bytes / memory_rate_; }
     // Returns the causal attention of `heads` heads of queries on the device, which has the queries of 1/context of the
-    // tokens. A window is the number of tokens that it reaches back; 0: all.
+    // tokens. A window is the number of tokens that attention reaches back. 0: all.
     PassSeconds attention(double sequences, double heads, double key_width, double value_width, int window) const;
 
 private:

@@ -20,7 +20,7 @@ constexpr double kRouting = 40;
 // The share of the bandwidth of plain kernels that sorting reaches: 0.5 of 0.67 on a B200
 // (MooreThreads/SimuMax@4dcaae5, configs/system/b200_bf16_ceperm.json).
 constexpr double kSorting = 0.5 / 0.67;
-// How often a checkpointed block reads or sets a state of random numbers: those of the CPU, of the GPU and of the
+// How often a checkpointed block reads or sets a state of random numbers: the states of the CPU, of the GPU and of the
 // tensor ranks, and twice in each of two dropouts of attention and MLP.
 constexpr double kRandomStates = 7;
 
@@ -31,7 +31,7 @@ constexpr double kUnaccounted = 1 / (1 - 0.0368);
 // (host_us_per_kernel).
 constexpr double kLaunch = 27.45e-6;
 // By how much a kernel takes longer than its bytes do: a copy of 4 MB on an H100 takes 3.6 us, and 1.4 us at the rate
-// of large ones (results/h100).
+// of large copies (results/h100).
 constexpr double kKernelEnds = 2.2e-6;
 
 double per_rank(double count, int ranks) { return count / ranks; }
@@ -48,7 +48,7 @@ double collective_seconds(Collective kind, double bytes_per_number, const LayerP
 struct TransformerLayers::Sum {
     double sequences = 1;
     double rows = 0;     // tokens of a device
-    double divided = 0;  // of them, those outside of products: divided by the tensor ranks with sequence parallelism
+    double divided = 0;  // tokens outside of products: divided by the tensor ranks with sequence parallelism
     LinearSeconds products;
     double forward = 0, backward = 0;  // other kernels
     double attention = 0;              // of them, forward and backward
@@ -57,7 +57,7 @@ struct TransformerLayers::Sum {
     double kernels = 0;  // of a forward
     double scratch = 0;
     double saved = 0, recomputed_saved = 0;
-    double recomputed = 0;  // seconds of what recomputation repeats, unless it is full
+    double recomputed = 0;  // seconds that recomputation repeats, unless it is full
     LayerParameters parameters;
 
     // Adds by how much messages of a kind make the passes longer.
@@ -84,7 +84,7 @@ void TransformerLayers::add_norms(Sum& sum) const {
     const bool fused =
         release.fuses_norms || job_.model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
     const double hidden = job_.model.hidden, values = sum.divided * hidden;
-    // Two norms, each reads and writes the residual stream; in fp32 with separate kernels where they are not fused.
+    // Two norms, each reads and writes the residual stream. If not fused, norms are in fp32 with separate kernels.
     const double norms = kernels_.moved(2 * values * (fused ? 4 : 30));
     sum.forward += norms;
     if (job_.parallel.recompute == RecomputeKind::Norms)
@@ -149,7 +149,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     sum.attention += core.forward + core.backward;
     sum.kernels += 4;
     sum.saved += kValue * rows * (made + out);
-    if (kernels_.input_bytes() < kValue)  // attention keeps its output, the product after it has a copy of its own
+    if (kernels_.input_bytes() < kValue)  // attention keeps its output, the next product has a copy of its own
         sum.saved += kernels_.input_bytes() * rows * out;
     const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
     const double scores = sum.sequences * heads * job_.tokens * static_cast<double>(job_.tokens) / parallel.context;
@@ -168,15 +168,15 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         sum.backward += kernels_.moved(bytes);
         sum.kernels += parallel.program().fuses ? 2 : 8;
     }
-    if (parallel.context > 1) {  // keys and values go round, those of the next part while one is computed
+    if (parallel.context > 1) {  // keys and values of the next part arrive while attention computes
         const double bytes = kValue * rows * keys_and_values * (parallel.context - 1);
         const double seconds = message_seconds(bytes, tensor, job_.fabric);
         sum.expose(&PassParts::context, exposed(seconds, core.forward), exposed(2 * seconds, core.backward));
     }
 }
 
-// Returns the copies that leave with a dispatch that sends a token once to every domain that has one of its experts,
-// from where it is copied to them (DeepEP). Experts are equally likely.
+// Returns the copies that leave with a dispatch that sends a token once to every domain with one of its experts, and
+// copies the token to its experts inside the domain (DeepEP). Experts are equally likely.
 double TransformerLayers::copies_to_domains(double copies) const {
     const int ranks = job_.parallel.expert, in_domain = RankGroup{ranks, 1}.in_domain(job_.fabric);
     const int domains = job_.fabric.between ? (ranks + in_domain - 1) / in_domain : 1;
@@ -220,7 +220,7 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     if (experts.shared_width > 0)
         dense(sum.rows, per_rank(experts.shared_width, parallel.tensor));
     const double tokens = sum.rows / parallel.tensor;  // whose experts this device chooses
-    const double copies = tokens * experts.active;     // also those that its experts compute: loads are equal
+    const double copies = tokens * experts.active;     // also what the device's experts compute: loads are equal
     const double own = per_rank(experts.count, parallel.expert);
     sum.products += kernels_.experts(own, copies / own, hidden, matrices * experts.width);
     sum.products += kernels_.experts(own, copies / own, experts.width, hidden);
@@ -264,8 +264,8 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     cost.saved = kept;
     cost.scratch = sum.scratch;
     if (parallel.recompute == RecomputeKind::Full) {
-        // A checkpointed block saves the states of its random numbers; to compute it again they are saved, set, and set
-        // back (Megatron-LM, tensor_parallel/random.py).
+        // A checkpointed block saves the states of its random numbers. Recomputation saves them, sets them, and sets
+        // them back (Megatron-LM, tensor_parallel/random.py).
         const double states = release.dropout ? kRandomStates * kLaunch : 0;
         const double launched_forward = sum.kernels * kLaunch + states;
         cost.parts.launches += std::max(0.0, launched_forward - forward);
@@ -288,7 +288,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
         const double gather = collective_seconds(Collective::AllGather, kValue, sum.parameters, sharers, job_.fabric);
         const double scatter =
             collective_seconds(Collective::ReduceScatter, gradient, sum.parameters, sharers, job_.fabric);
-        if (release.copies_gathered) {  // FSDP2 of PyTorch; sums are in fp32
+        if (release.copies_gathered) {  // FSDP2 of PyTorch, sums are in fp32
             const double in_forward = kernels_.moved(2 * kValue * numbers);
             const double in_backward = kernels_.moved((2 * kValue + kValue + kFloat) * numbers);
             forward += in_forward;
@@ -327,17 +327,18 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
         const double gather = collective_seconds(Collective::AllGather, bytes, group, job_.fabric);
         const double scatter = collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric);
         const LinearSeconds& products = parts == 1 ? of_attention : sum.products;
-        const double each = products.weight / 2 / parts;  // gradients of weights while one message is under way
+        const double each = products.weight / 2 / parts;  // gradients of weights while a message is under way
         if (parallel.sequence) {
             const double messages = gather + scatter;
             if (release.overlap.tensor) {
-                // Messages and products alternate in as many pieces as there are ranks; the first piece is not hidden.
+                // Messages and products alternate in as many pieces as there are ranks. The first piece is not hidden.
                 const double first = messages / parallel.tensor;
                 sum.expose(
                     &PassParts::tensor, parts * (first + exposed(messages - first, products.forward / parts)),
                     parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts)));
             } else {
-                // The input is gathered again and the gradient scattered; the gradient of the output is gathered first.
+                // First, the gradient of the output is gathered. Then the input is gathered again and the gradient
+                // scattered.
                 const double hidden_ones =
                     release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
                 sum.expose(&PassParts::tensor, parts * messages, parts * (gather + hidden_ones));
@@ -414,7 +415,7 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
 
 std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
     std::vector<TransformerLayerCost> costs{embedding(sequences)};
-    std::map<std::pair<bool, bool>, TransformerLayerCost> blocks;  // equal ones are computed once
+    std::map<std::pair<bool, bool>, TransformerLayerCost> blocks;  // equal blocks are computed once
     for (int layer = 0; layer < job_.model.layers; ++layer) {
         const std::pair kind{job_.model.has_experts(layer), job_.model.has_window(layer)};
         auto found = blocks.find(kind);

@@ -1,4 +1,4 @@
-// Seconds and bytes of the layers of a transformer on one device of its group, with the messages of its group.
+// Seconds and bytes of the layers of a transformer on a device of a group, with the messages of the group.
 #pragma once
 
 #include "workloads/transformers/kernel_times.h"
@@ -8,7 +8,7 @@
 
 namespace pw {
 
-// The parameters of a layer that one device has.
+// The parameters of a layer that a device has.
 struct LayerParameters {
     double dense = 0;    // the same on all replicas
     double experts = 0;  // the same on replicas / experts
@@ -24,7 +24,7 @@ struct TransformerLayerCost {
     double scratch = 0;  // bytes during a pass
     PassParts parts;     // of forward and backward
     LayerParameters parameters;
-    double gathered = 0;  // bytes of the weights of one layer that ZeRO-3 gathers
+    double gathered = 0;  // bytes of the layer's weights that ZeRO-3 gathers
 };
 
 // For a micro-batch of `sequences` sequences.

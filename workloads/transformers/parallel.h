@@ -23,9 +23,9 @@ inline constexpr Choice<RecomputeKind> kChoices<RecomputeKind>[] = {
     {"norms", RecomputeKind::Norms},          // norms and activations
     {"full", RecomputeKind::Full}};           // blocks
 
-// Degrees. Ranks are numbered with tensor innermost, then context, data and pipeline, as Megatron-LM does; experts are
+// Degrees. Ranks are numbered with tensor innermost, then context, data and pipeline, as Megatron-LM does. Experts are
 // divided among the ranks of tensor x context x data of a stage.
-// Ranks that have the same parameters: those with the same part of a layer, and those with the same experts.
+// Ranks that have the same parameters: ranks with the same part of a layer, and ranks with the same experts.
 struct ParameterRanks {
     RankGroup dense, experts;
 };
@@ -36,32 +36,32 @@ struct Parallel {
     // What is divided among the replicas (ZeRO, arXiv 1910.02054): 1 the optimizer's states, 2 gradients in addition, 3
     // weights in addition, which are gathered for each pass.
     int zero = 0;
-    int zero_group = 0;  // replicas that divide it; 0: all
+    int zero_group = 0;  // replicas that divide the state (`zero`), 0: all
     RecomputeKind recompute = RecomputeKind::None;
-    double recomputed = 1;  // share of the blocks for which that holds
+    double recomputed = 1;  // share of the blocks for which `recompute` holds
     Release release = Release::NeMo2025;
-    std::optional<AttentionKernels> attention = {};  // absent: those of the release
+    std::optional<AttentionKernels> attention = {};  // absent: the release's
     std::optional<Overlap> overlap = {};             // the same
     std::optional<bool> fuses_norms = {};            // the same
 
     bool operator==(const Parallel&) const = default;
     int devices() const { return tensor * context * data * pipeline; }
     int holders() const { return tensor * context * data; }  // devices of a stage
-    int replicas() const { return context * data; }          // devices with the same weights, but those of experts
+    int replicas() const { return context * data; }          // devices with the same weights, except experts
     int expert_replicas() const { return std::max(1, replicas() * tensor / expert); }
     int sharers() const { return zero_group > 0 ? zero_group : replicas(); }
     int expert_sharers() const { return std::max(1, sharers() * tensor / expert); }
     ParameterRanks all_replicas() const { return {{replicas(), tensor}, {expert_replicas(), expert}}; }
-    // Those that divide what ZeRO divides, and one of each such group.
+    // The ranks that share one ZeRO group. `ranks_of_groups()` returns one rank of every group.
     ParameterRanks sharing_ranks() const { return {{sharers(), tensor}, {expert_sharers(), expert}}; }
     ParameterRanks ranks_of_groups() const {
         return {{replicas() / sharers(), tensor * sharers()},
                 {std::max(1, expert_replicas() / expert_sharers()), expert * expert_sharers()}};
     }
-    // In how many pieces products are computed while messages of tensor parallelism are under way.
+    // The number of pieces in which products are computed while messages of tensor parallelism are under way.
     int pieces() const { return sequence && program().overlap.tensor ? tensor : 1; }
 
-    // Returns the facts of the release, with what is given instead.
+    // Returns the facts of the release, with the given values instead of the release's.
     ReleaseFacts program() const {
         ReleaseFacts facts = facts_of(release);
         facts.attention = attention.value_or(facts.attention);
@@ -80,9 +80,9 @@ struct TransformerJob {
     Precision precision = Precision::Bf16;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     DeviceKindFacts device;
-    double flops = 0;  // of products that have no table
+    double flops = 0;  // of products without a table
     std::shared_ptr<const ProductRates> products;
-    std::shared_ptr<const ProductRates> head_products;  // in low precision: of what is in bf16 nevertheless
+    std::shared_ptr<const ProductRates> head_products;  // of products that stay in bf16 in low precision
     Fabric fabric;
 };
 

@@ -8,8 +8,9 @@ namespace pw {
 // The seconds of a layer's passes by what takes them.
 struct PassParts {
     double products = 0, attention = 0, moved = 0;  // moved: kernels bound by memory
-    // Messages as far as nothing hides them, with what they slow down: of tensor parallelism; of the keys and values of
-    // other parts of a sequence; of tokens to their experts and back; of weights and their gradients with ZeRO-3.
+    // Messages as far as nothing hides them, with the computation that they slow down. `tensor`: tensor parallelism,
+    // `context`: keys and values of other parts of a sequence, `experts`: tokens to their experts and back, `weights`:
+    // weights and their gradients with ZeRO-3.
     double tensor = 0, context = 0, experts = 0, weights = 0;
     double launches = 0;  // while the device waits for its host
     double again = 0;     // recomputed
@@ -17,7 +18,7 @@ struct PassParts {
 };
 
 struct PassPart {
-    std::string_view name;  // in JSON, in the seconds of a cluster; messages of all kinds have one name
+    std::string_view name;  // in JSON, in the seconds of a cluster (the same for messages of all kinds)
     double PassParts::*seconds;
 };
 inline constexpr PassPart kPassParts[] = {{"products", &PassParts::products},  {"attention", &PassParts::attention},

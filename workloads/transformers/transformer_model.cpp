@@ -16,7 +16,7 @@ namespace {
 Ns nanoseconds(double seconds) { return bounded(std::ceil(seconds * 1e9)); }
 Bytes whole_bytes(double bytes) { return bounded(std::ceil(bytes)); }
 
-// Sharded parameters: those of a layer on one device, and how many devices share their state.
+// Sharing of parameters: the number of devices that share the state of a layer's parameters.
 struct Sharing {
     double dense = 1, experts = 1;
 };
@@ -74,9 +74,10 @@ std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, co
     return ends;
 }
 
-// Returns the seconds of the sums of gradients and of the gathers of weights at the end of a step. Where only some
-// replicas share the state, they divide the sums, add theirs to those of the others, and gather among themselves; with
-// ZeRO-3 they have divided the sums in every pass, and gather in the next one.
+// Returns the seconds of the sums of gradients and of the gathers of weights at the end of a step. Replicas that share
+// the state divide the sums. If only some replicas share it, they add their parts to the parts of the remaining groups.
+// Weights are gathered among the replicas that share. With ZeRO-3, the sums have been divided in every pass, and the
+// next pass gathers.
 std::pair<double, double> exchanges(double gradient, double weight, const StepEnd& end, const TransformerJob& job) {
     const Parallel& parallel = job.parallel;
     const auto among = [&](const ParameterRanks& ranks, Collective kind, double bytes, const LayerParameters& of) {
@@ -93,7 +94,7 @@ std::pair<double, double> exchanges(double gradient, double weight, const StepEn
             among(parallel.sharing_ranks(), Collective::AllGather, weight, end.parameters)};
 }
 
-// Returns the part of a message that no pass hides. The last bucket, of one block, is never hidden.
+// Returns the part of a message that no pass hides. The last bucket, of a single block, is never hidden.
 double exposed_sum(double seconds, double pass, double blocks, bool overlaps) {
     if (!overlaps)
         return seconds;
@@ -106,7 +107,7 @@ double state_bytes(const TransformerJob& job) {
     return static_cast<double>(bytes_of(job.precision).master + facts_of(job.optimizer).states * kFloatBytes);
 }
 
-// The plan has one replica, whose update waits for the sums.
+// The plan has a single replica, whose update waits for the sums.
 StageParts parts_of_end(const StepEnd& end, const StageCost& passes, const TransformerJob& job) {
     const Parallel& parallel = job.parallel;
     const ReleaseFacts release = parallel.program();
@@ -114,8 +115,8 @@ StageParts parts_of_end(const StepEnd& end, const StageCost& passes, const Trans
     const auto gradient = static_cast<double>(release.gradient);
     const auto weight = static_cast<double>(bytes_of(job.precision).weight);
     const auto [sum, gather] = exchanges(gradient, weight, end, job);
-    // The update reads gradients, master weights and states and writes all but gradients, and the weights; the norm of
-    // the gradients reads them before, and they are set to zero.
+    // The update reads gradients, master weights and states, and writes master weights, states and weights. Before the
+    // update, the norm reads the gradients. The gradients are also set to zero.
     const double touched = 2 * gradient + 2 * state_bytes(job) + weight;
     const double held = shared(end.parameters, sharing, parallel.zero >= 1);
     const double all = shared(end.parameters, sharing, parallel.zero == 3);
@@ -146,7 +147,7 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
     return result;
 }
 
-// The products are those whose rates the layers ask for; the rates do not matter.
+// The layers ask for the rates of their products. The rates do not matter.
 std::vector<Product> products_of(TransformerJob job, int samples) {
     ProductRates asked;
     asked.table.rows = {{Product{}, 1}};
@@ -166,7 +167,7 @@ TrainingBytes training_of(const StepEnd& end, const TransformerJob& job) {
             whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
 }
 
-// Adds them to the costs on one make. `sizes` are those of its stages.
+// Adds the replicas to the costs on a make. `sizes` are the sizes of the stages on this make.
 void add_replicas_on(MakeCosts& costs, std::vector<StageBytes>& sizes, const std::vector<TransformerJob>& together,
                      const StageSplit& split, int samples) {
     const std::vector<StepEnd> ends = ends_of(TransformerLayers(together.front()).all(samples), split);
@@ -227,7 +228,7 @@ ClusterFacts pipeline_cluster(const TransformerJob& job) {
         facts.link = out;
         return facts;
     }
-    // Some neighbours are in one domain, and the ranks of others share what leads out of it.
+    // Some neighbours are in the same domain. The ranks of the rest share the bandwidth out of the domain.
     out.bandwidth = fabric.way_out() / stride;
     const auto domain_of = [&](int stage) { return std::int64_t{stage} * stride / fabric.domain; };
     for (int from = 0; from < stages; ++from)
@@ -240,7 +241,7 @@ ClusterFacts pipeline_cluster(const TransformerJob& job) {
 ClusterFacts pipeline_cluster(const RankLinks& links) {
     const auto stages = static_cast<int>(links.first_rank.size()) - 1;
     const auto ranks_of = [&](int stage) { return links.first_rank[stage + 1] - links.first_rank[stage]; };
-    // The link of one of `together` messages that leave at once.
+    // The link of a message if `together` messages leave at once.
     const auto link_of = [&](int from, int to, int together) {
         if (const auto own = links.own_links.find({from, to}); own != links.own_links.end())
             return own->second;
@@ -274,7 +275,7 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
                 facts.own_links[{from, to}] = slowest;
             }
     for (const Capacity& shared : links.shared) {
-        // A message of the plan stands for one from each rank of a stage.
+        // A message of the plan stands for a message from each rank of a stage.
         Capacity of_stages{shared.of, {}, shared.bandwidth};
         int most = 1;
         for (int stage = 0; stage < stages; ++stage) {
@@ -295,7 +296,7 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
 double model_flops_per_token(const Transformer& model, int tokens) {
     const TransformerParameters parameters = parameters_of(model);
     const double positions = model.position == PositionKind::Learned ? 1.0 * model.positions * model.hidden : 0;
-    // The table of tokens is looked up; the head multiplies with a matrix of its size.
+    // The table of tokens is looked up, and the head multiplies with a matrix of its size.
     const double table = 1.0 * model.vocabulary * model.hidden;
     const double multiplied = static_cast<double>(parameters.active) - positions - (model.tied ? 0 : table);
     double pairs = 0;  // of queries and keys, per token, over the layers

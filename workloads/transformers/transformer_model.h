@@ -11,20 +11,19 @@
 
 namespace pw {
 
-// Layers `embedding`, `block.0`, .., `head`, for micro-batches of `samples` sequences. The last one has the loss.
+// Layers `embedding`, `block.0`, .., `head`, for micro-batches of `samples` sequences. `head` has the loss.
 ProfiledModel transformer_model(const TransformerJob& job, int samples);
 
 // Returns the products that a device computes for a micro-batch, each once.
 std::vector<Product> products_of(TransformerJob job, int samples);
 
 // Adds to the costs of a split what the replicas add: the state of the training by the stage of ZeRO, sums of gradients
-// and gathers of weights as far as no pass hides them, and the update. `jobs` are by make of the costs; a device of the
-// plan stands for devices of several jobs, and the slowest one counts.
+// and gathers of weights as far as no pass hides them, and the update. `jobs` are by make of the costs. A device of the
+// plan stands for devices of several jobs, and the slowest device counts.
 void add_replicas(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs, const StageSplit& split,
                   int samples);
 
-// The seconds of a stage: those of the passes of one micro-batch, and of the end of a step as far as no pass hides
-// them.
+// The seconds of a stage: the passes of one micro-batch, and the end of a step as far as no pass hides it.
 struct StageParts {
     PassParts passes;
     double sums = 0, update = 0, gathers = 0;  // of gradients, of the optimizer, of weights
@@ -33,21 +32,21 @@ struct StageParts {
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
                                     const std::vector<StageCost>& passes, int samples);
 
-// Returns the cluster in which the plan's devices send their messages, one for each stage of the pipeline.
+// Returns the cluster in which the plan's devices, a device for each stage of the pipeline, send their messages.
 ClusterFacts pipeline_cluster(const TransformerJob& job);
 // The same where ranks differ in their links, or stages in their numbers of ranks. As many messages travel between two
-// stages as the smaller one has ranks; the slowest message counts.
+// stages as the smaller stage has ranks. The slowest message counts.
 struct RankLinks {
-    std::vector<int> host, fabric;  // by rank; its fabric by number
+    std::vector<int> host, fabric;  // by rank, the fabric by number
     std::vector<Fabric> fabrics;
     std::vector<int> first_rank;                         // of each stage, and the number of all ranks
-    std::map<std::pair<int, int>, Link> own_links = {};  // instead of those of hosts
+    std::map<std::pair<int, int>, Link> own_links = {};  // instead of the links of hosts
     std::vector<Capacity> shared = {};                   // by messages between these ranks
 };
 ClusterFacts pipeline_cluster(const RankLinks& links);
 
 // FLOPs of the model for one token, forward and backward, by the products of its matrices and half of the scores of
-// attention; nothing that is computed again counts.
+// attention. Recomputation does not count.
 double model_flops_per_token(const Transformer& model, int tokens);
 
 }  // namespace pw
