@@ -55,7 +55,8 @@ std::set<pid_t> children() {
     return found;
 }
 
-// Kills all children. A killed process leaves its children to this process, so that in the end all are killed.
+// Kills all children except the kept ones. A killed process leaves its children to this process, so that in the end all
+// are killed.
 void kill_children_but(const std::set<pid_t>& kept) {
     for (bool found = true; found;) {
         found = false;

@@ -198,8 +198,9 @@ void Replay::wait_at_barriers(Intervals& intervals) const {
 }
 
 // A message takes until it arrives: a RECV ends then, or when its receiver comes to it. If the receiver came after the
-// SEND had ended, a message takes as long as messages of its kind whose receivers came earlier, at most until its
-// receiver came. Without such messages, it takes the time after that.
+// SEND had ended, a message takes as long as messages of its kind whose receivers came earlier, if it then arrives
+// before its receiver came, or else until the RECV ended. Without such messages, it takes the time from its receiver's
+// coming to the end of the RECV.
 void Replay::add_latencies(const Intervals& intervals, bool predicted, TaskTimes& times) const {
     struct Message {
         int send;

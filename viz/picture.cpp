@@ -138,8 +138,9 @@ Timeline timeline_of(const Panel& panel, int most) {
     return timeline;
 }
 
-// Predicted curves are dashed if there are measured curves. If two curves are of the same kind, the later curve is
-// dashed. Traces of the same kind have the names of their schedules, or numbers.
+// Of two curves, a predicted curve is dashed next to a measured curve, and the later one of two curves of the same
+// kind. Of more curves, the curves are dashed that repeat a colour. Traces of the same kind have the names of their
+// schedules, or numbers.
 void choose_dashes(std::vector<Timeline>& timelines, const std::vector<Panel>& panels) {
     const auto same = [&](const Timeline& timeline) { return timeline.name == timelines[0].name; };
     const bool alike = std::all_of(timelines.begin(), timelines.end(), same);

@@ -128,7 +128,7 @@ void ProgressMonitor::check(const Limits& limits, Ns passed) {
         fail_with(ExitCode::PeerSilent, "no device has worked for {}{}", print_time(no_work_), waiting());
 }
 
-// Returns the waits of all devices: Returns the waits of all devices: "; device 0 waits at 0RECV_B1<1"..
+// Returns the waits of all devices: "; device 0 waits at 0RECV_B1<1".
 std::string ProgressMonitor::waiting() const {
     std::string text;
     for (std::size_t device = 0; device < seen_.size(); ++device) {

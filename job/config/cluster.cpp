@@ -102,7 +102,7 @@ std::optional<DeviceKindFacts> read_kind_of(const Yaml& key, const std::string& 
 
 namespace {
 
-// Finds the kind of the devices, whose memory and link are those of devices that the file gives none.
+// Finds the kind of the devices. Devices without memory or links of their own in the file take them from the kind.
 void read_kind(const Yaml& at, ClusterConfig& cluster) {
     if (std::error_code error;
         !cluster.device_kinds.empty() && !std::filesystem::is_regular_file(cluster.device_kinds, error)) {
@@ -134,7 +134,7 @@ void read_measured_products(ClusterConfig& cluster) {
 
 constexpr auto kCluster = &Config::cluster;
 
-// The rates are printed if costs are computed from them, except those of a named kind.
+// The rates are printed if costs are computed from them, unless a named kind has them.
 std::string print_compute(const Config& config) {
     const double rate = config.cluster.rates.flops;
     if (const std::optional<ProductRate> own = rate_of_kind(config); own && own->flops == rate)

@@ -12,7 +12,7 @@
 namespace pw {
 namespace {
 
-// Ranks of a launcher use MPI, or NCCL on GPUs; devices of one process need neither.
+// Ranks of a launcher use MPI, or NCCL on GPUs. Devices of one process need neither.
 RunConfig::Transport usual_transport(RunConfig::Backend backend, int ranks) {
     if (ranks <= 1)
         return RunConfig::Transport::Threads;
@@ -83,7 +83,7 @@ void check_lengths(const Yaml& at, const PipelineConfig& pipeline) {
         fmt::format("write one length per micro-batch, or micro_batches: {}", count));
 }
 
-// The first claim is used; the others must agree with it. Without claims, every device has `chunks` stages.
+// The first claim is used, and later claims must agree with it. Without claims, every device has `chunks` stages.
 int resolve_stages(const std::vector<StageClaim>& claims, std::size_t devices, int chunks) {
     const StageClaim* first = nullptr;
     for (const StageClaim& claim : claims) {

@@ -28,7 +28,7 @@ void refuse_no_memory(const Yaml& at, Bytes memory) {
                     "write the memory of a device, such as 16 GB, or remove the key");
 }
 
-// Reads the devices; none if the file does not have their number.
+// Reads the devices. There are none if the file does not have their number.
 std::vector<DeviceConfig> read_list(const Yaml& devices, const ClusterConfig& cluster, KeyReading& reading) {
     if (!devices.is_list()) {
         const std::int64_t count = devices.integer(devices.present() ? 1 : 0, 1, kMostDevices);
@@ -50,7 +50,7 @@ std::vector<DeviceConfig> read_list(const Yaml& devices, const ClusterConfig& cl
     return result;
 }
 
-// The names of devices from a rank table are their ranks, and their hosts its servers; `devices` may add the rest.
+// The names of devices from a rank table are their ranks, and their hosts its servers. `devices` may add the rest.
 void read_ranks(const Yaml& at, ClusterConfig& cluster) {
     std::error_code error;
     if (cluster.rank_table.empty())
@@ -119,7 +119,7 @@ void read_hosts(const Yaml& at, ClusterConfig& cluster) {
 }
 
 // Makes the devices of rows of hosts, or places the devices of the file on the named hosts. Returns the row of each
-// device; -1 for a host without a row.
+// device, and -1 for a host without a row.
 std::vector<int> place_on_rows(const Yaml& at, const std::vector<HostConfig>& rows, ClusterConfig& cluster) {
     const std::vector<Yaml> items = at["hosts"].items();
     std::vector<int> row_of_device(cluster.devices.size(), -1);

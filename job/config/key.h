@@ -1,6 +1,6 @@
 // A key of the config is a row: the key's name, values, member, when it is printed, and its meaning. The reader, the
 // printer, the list of allowed keys, `list keys`, the JSON Schema and the tables of docs/config.md come from the rows.
-// A new key needs a member in config.h and a row in the table of its block.
+// A new key needs a member in job/setup and a row in the table of its block.
 #pragma once
 
 #include "job/config/read.h"

@@ -1,6 +1,7 @@
-// Chrome traces of any program whose events name their tasks, in the name (task_names.h) or in args. If all names have
-// a rank, a device is a rank. Otherwise it is a process, or a thread if all tasks are of the same process. A task that
-// names no stage has the device's number as its stage.
+// Chrome traces of any program whose events name their tasks, in the name (task_names.h) or in args. In several
+// files, each file is a device. In a single file a device is a rank if all names have a rank. Otherwise it is a
+// process, or a thread if all tasks are of the same process. A task that names no stage has the device's number as its
+// stage.
 #include "schedules/import/recorded_ranks.h"
 #include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"

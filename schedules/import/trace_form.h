@@ -29,7 +29,7 @@ const char* help_on_annotations();
 class SeenNames {
 public:
     void see(const nlohmann::json& event);
-    std::string print() const;  // "its names are 'aten::mm', ...", of annotations if there are any
+    std::string print() const;  // "it has events 'aten::mm', ...", or its annotations
     bool has_annotations() const { return !annotations_.empty(); }  // as torch.profiler writes them
 
 private:

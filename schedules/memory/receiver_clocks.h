@@ -13,7 +13,7 @@ namespace pw {
 // Every device has a vector clock of the progress of devices. Progress of a device reaches its neighbour directly, or
 // around within a block (biconnected component) of the graph of devices that wait for each other: a path that leaves
 // the block returns through the device where it left. So a clock contains only the devices of a device's blocks. In a
-// chain of any length, a device has two blocks. Tasks that no later SEND depends on are left out.
+// chain of any length, a device has at most two blocks. Tasks that no later SEND depends on are left out.
 class ReceiverClocks {
 public:
     // The plan completes and has its transfers. In `order` its nodes come after their inputs, and tasks that compute in

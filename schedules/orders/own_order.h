@@ -12,7 +12,8 @@ namespace pw {
 using OrderTasks = std::function<std::vector<Tasks>(const Request& request)>;
 
 // Returns the tasks of a request whose costs have lengths in the best order of its micro-batches that is found: the
-// given order, a sorted order, or an order made from the best of these by exchanges of two, as long as they help.
+// given order, an order by length, an order with the longest or the shortest micro-batches in the middle, or an order
+// made from the best of these by exchanges of two, as long as they help.
 std::vector<Tasks> in_own_order(const Request& request, const OrderTasks& order);
 
 }  // namespace pw

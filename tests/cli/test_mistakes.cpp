@@ -67,7 +67,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
          {"there is no file 'FOUR.yaml'", "did you mean 'four.yaml'?"},
          2,
          "A file that is not there",
-         "Look at the name that is offered; paths in a config start at the folder of the config."},
+         "Look at the name that is offered. Paths in a config start at the folder of the config."},
         {"simulate fuor.yaml", {"did you mean 'four.yaml'?"}},
         {"simulate four", {"did you mean 'four.yaml'?"}},
         {"simulate readme.md", {"this is not YAML", "name a config, a YAML file: is 'readme.md' one?"}},
@@ -92,7 +92,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
          {"the profile is of model 'mlp', not 'gpt'", "--> cluster.profile\n", "`pipewright profile`"},
          2,
          "A profile of another model",
-         "Measure one for this config, or leave `cluster.profile` out."},
+         "Measure a profile for this config, or leave `cluster.profile` out."},
         // keys
         {"simulate four.yaml --set micro_batches=4",
          {"unknown key 'micro_batches'", "here it is 'pipeline.micro_batches'"},
@@ -173,7 +173,7 @@ const std::vector<TypedMistake>& typed_mistakes() {
          {"zb-v places two stages on each device", "set workload.stages to 8, or cluster.devices to 2"},
          2,
          "A schedule that needs another number of stages",
-         "Change one of the numbers that the help names. `simulate --schedules all` shows which schedules fit as they "
+         "Change a number that the help names. `simulate --schedules all` shows which schedules fit as they "
          "are."},
         {"simulate four.yaml --set pipeline.replicas=2",
          {"pipeline.replicas=2", "--> pipeline.replicas\n", "cluster.devices to 8"}},

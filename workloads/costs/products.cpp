@@ -33,7 +33,7 @@ const ProductTable* find_table(std::string_view device, Precision precision) {
     return found == tables.end() ? nullptr : &*found;
 }
 
-// Returns the vendor's rate, or the fastest measured rate if the vendor states none.
+// Returns the vendor's rate of the precision, else the vendor's rate of bf16, else the fastest measured rate.
 double peak_of(const DeviceKindFacts& kind, Precision precision) {
     for (const std::string_view name : {rate_name(precision), name_of(Precision::Bf16)})
         if (const auto peak = kind.peak.find(name); peak != kind.peak.end())
