@@ -21,6 +21,7 @@ void interleave_stages(const Holding& own, int group, int ahead, Tasks& order, c
     const std::vector<VirtualMicrobatch> sequence = virtual_microbatches(v, own.shape.microbatches, group);
     const auto all = static_cast<int>(sequence.size());
     ahead = std::min(ahead, all);
+    order.reserve(order.size() + 2 * sequence.size());
     const auto forward = [&](int k) {
         order.push_back({Op::Forward, sequence[k].chunk * p + device, sequence[k].microbatch});
     };

@@ -13,6 +13,7 @@ namespace {
 void alternate(int stage, std::span<const int> microbatches, int warmup, Tasks& order) {
     const auto all = static_cast<int>(microbatches.size());
     warmup = std::min(warmup, all);
+    order.reserve(order.size() + 2 * microbatches.size());
     for (int k = 0; k < warmup; ++k)
         order.push_back({Op::Forward, stage, microbatches[k]});
     for (int k = 0; k < all; ++k) {
