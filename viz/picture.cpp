@@ -138,8 +138,8 @@ Timeline timeline_of(const Panel& panel, int most) {
     return timeline;
 }
 
-// Of two curves, a predicted curve is dashed next to a measured curve, and the later one of two curves of the same
-// kind. Of more curves, the curves are dashed that repeat a colour. Traces of the same kind have the names of their
+// If there are two curves, a predicted curve next to a measured curve is dashed, or the later curve if both are of a
+// kind. If there are more, the curves that repeat a colour are dashed. Traces of the same kind have the names of their
 // schedules, or numbers.
 void choose_dashes(std::vector<Timeline>& timelines, const std::vector<Panel>& panels) {
     const auto same = [&](const Timeline& timeline) { return timeline.name == timelines[0].name; };

@@ -43,7 +43,7 @@ std::string comment_of(const std::string& line) {
 }
 
 // Returns the comments of a source, or a page without its code.
-std::string prose_of(const fs::path& path, const std::string& text) {
+std::string prose_in(const fs::path& path, const std::string& text) {
     std::istringstream lines(text);
     std::string prose;
     bool is_fenced = false;
@@ -64,7 +64,7 @@ std::string prose_of(const fs::path& path, const std::string& text) {
 }
 
 // Returns the words without capitals, and semicolons.
-std::vector<std::string> words_in(const std::string& prose) {
+std::vector<std::string> words_of_prose(const std::string& prose) {
     std::vector<std::string> words = {""};
     for (const char c : prose) {
         const auto letter = static_cast<unsigned char>(c);
@@ -90,7 +90,7 @@ int count_of(const std::vector<std::string>& words, const std::vector<std::vecto
 
 // Returns a line for each budget that the file exceeds.
 std::string excess_of(const fs::path& path, const std::string& text) {
-    const std::vector<std::string> words = words_in(prose_of(path, text));
+    const std::vector<std::string> words = words_of_prose(prose_in(path, text));
     std::string excess;
     for (const auto& [phrases, per_thousand, least] : kBudgets) {
         const int most = least + static_cast<int>(static_cast<double>(words.size()) * per_thousand / 1000);

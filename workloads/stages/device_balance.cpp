@@ -19,8 +19,8 @@ constexpr int kMostOfEveryCut = 256;  // stages: more have too many ways anyway
 constexpr double kClose = 0.02;
 constexpr int kMostShifts = 10'000;  // chains of them, where rounded times would go round in a circle
 
-// Every stage takes the layers whose work is nearest to an equal part of the rest of its device's share. Of two
-// candidates that are equally near, the stage takes the candidate with more layers.
+// Every stage takes the layers whose work is nearest to an equal part of the rest of its device's share. If two
+// candidates are equally near, the stage takes the candidate with more layers.
 std::vector<int> proportional_cuts(const BalanceProblem& problem) {
     const double speeds = std::accumulate(problem.holders.speed.begin(), problem.holders.speed.end(), 0.0);
     std::vector<double> lacks;
