@@ -38,19 +38,19 @@ std::optional<std::vector<ChainStage>> chain_of(const OrderModel& model, Aim aim
     for (int stage = 0; stage < model.stages(); ++stage) {
         const int first = model.number(stage, 0, 0);
         ChainStage own{model.device_of(first), {}, 0, 0, 0, 0, model.held(first)};
-        own.added = model.added(2 * (first + 2));
+        own.added = model.added(OrderPass(first + 2));
         if (aim == Aim::Step || model.updates_follow_passes())
             own.update = model.update_after(stage, own.device, model.microbatches() - 1);
         for (int kind = 0; kind < 3; ++kind)
-            own.times[kind] = model.time(2 * (first + kind));
+            own.times[kind] = model.time(OrderPass(first + kind));
         for (int mb = 0; mb < model.microbatches(); ++mb) {
             const int number = model.number(stage, mb, 0);
-            const Pass whole = 2 * (number + 1) + 1;
+            const OrderPass whole(number + 1, true);
             const Ns more = model.time(whole) - own.times[1] - own.times[2];
             if (model.device_of(number) != own.device || more < 0 || more + model.added(whole) < own.added)
                 return std::nullopt;
             for (int kind = 0; kind < 3; ++kind) {
-                if (model.time(2 * (number + kind)) != own.times[kind])
+                if (model.time(OrderPass(number + kind)) != own.times[kind])
                     return std::nullopt;
                 for (const OrderModel::Message& message : model.messages(number + kind)) {
                     const int reader = model.stage_of(message.reader), of_kind = message.reader % 3;
@@ -180,14 +180,14 @@ private:
     bool has_room(const ChainDevice& device, int stage, int kind) const {
         const OrderModel::Amounts& room = model_.room(chain_[stage].device);
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            if (device.used[limit] + chain_[stage].held.needed(2 * kind, limit) > room[limit])
+            if (device.used[limit] + chain_[stage].held.needed(OrderPass(kind), limit) > room[limit])
                 return false;
         return true;
     }
 
     void take(ChainDevice& device, int stage, int kind) const {
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-            device.used[limit] += chain_[stage].held.change(2 * kind, limit);
+            device.used[limit] += chain_[stage].held.change(OrderPass(kind), limit);
     }
 
     // Whether the work that is left takes too long on a device, or the way back from there to the first stage.
@@ -303,8 +303,8 @@ private:
                 own.passes = false;
                 const std::vector<ChainDevice*> woken = wake(own, before.at);
                 take(own, stage, kind);
-                std::vector<Pass>& list = lists_[chain_[stage].device];
-                list.push_back(2 * model_.number(stage, done_[stage][kind], kind));
+                std::vector<OrderPass>& list = lists_[chain_[stage].device];
+                list.push_back(OrderPass(model_.number(stage, done_[stage][kind], kind)));
                 ends_[stage][kind].push_back(own.at);
                 ++done_[stage][kind];
                 if (runs())

@@ -102,21 +102,21 @@ bool has_pairs(const std::vector<Tasks>& order) {
 // Returns the lists with the micro-batches of each stage in ascending order, F, I or B, and W. Equally long
 // micro-batches are interchangeable, and sums of gradients then have the same order.
 PassLists in_ascending_order(const OrderModel& model, PassLists lists) {
-    for (std::vector<Pass>& list : lists) {
+    for (std::vector<OrderPass>& list : lists) {
         std::map<int, std::vector<int>> forwards, separate;  // by stage: micro-batches in order; those with I and W
-        for (const Pass pass : list)
-            if (pass / 2 % 3 == 0)
-                forwards[model.stage_of(pass / 2)].push_back(model.microbatch_of(pass / 2));
+        for (const OrderPass pass : list)
+            if (pass.kind() == OrderPass::F)
+                forwards[model.stage_of(pass.number())].push_back(model.microbatch_of(pass.number()));
         for (auto& [stage, microbatches] : forwards)
             std::ranges::sort(microbatches);
         std::map<int, std::array<std::size_t, 3>> done;  // by stage and kind
-        for (Pass& pass : list) {
-            const int stage = model.stage_of(pass / 2), kind = pass / 2 % 3;
+        for (OrderPass& pass : list) {
+            const int stage = model.stage_of(pass.number()), kind = pass.kind();
             const std::size_t next = done[stage][kind]++;
-            const int mb = kind == 2 ? separate[stage][next] : forwards[stage][next];
-            if (kind == 1 && pass % 2 == 0)
+            const int mb = kind == OrderPass::W ? separate[stage][next] : forwards[stage][next];
+            if (kind == OrderPass::I && !pass.whole())
                 separate[stage].push_back(mb);
-            pass = 2 * model.number(stage, mb, kind) + pass % 2;
+            pass = OrderPass(model.number(stage, mb, kind), pass.whole());
         }
     }
     return lists;

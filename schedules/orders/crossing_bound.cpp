@@ -63,7 +63,7 @@ std::vector<LineStage> line_of(const OrderModel& model) {
             const int forward = model.number(stage, mb, 0), input = forward + 1;
             if (model.device_of(forward) != device)
                 return {};
-            own.forward = std::min(own.forward, model.time(2 * forward));
+            own.forward = std::min(own.forward, model.time(OrderPass(forward)));
             own.input = std::min(own.input, model.least_input(input));
             own.hold = std::min(own.hold, model.least_backward(input));
             own.added = std::min(own.added, model.least_added(input));

@@ -19,7 +19,7 @@ struct Change {
 
 // Time may run backwards: then all times are negative, and I and W take what F frees.
 struct PlacedPass {
-    Pass pass;
+    OrderPass pass;
     Ns start, end;
     Change change;
     OrderModel::Amounts held;  // while it runs
@@ -34,7 +34,7 @@ public:
 
     // Places a pass at the first time from `from` on at which the device is idle for its length and has room for it,
     // also during later passes. Returns its end, or none if there is no such time.
-    std::optional<Ns> place(Pass pass, Ns from, Ns length, const Change& change) {
+    std::optional<Ns> place(OrderPass pass, Ns from, Ns length, const Change& change) {
         const OrderModel::Amounts& amount = change.amount;
         std::size_t at = 0;
         if (change.takes())
@@ -94,9 +94,9 @@ public:
         is_possible_ = all.step != StepTimes{}.step;
         for (std::size_t device = 0; is_possible_ && device < lists.size(); ++device) {
             bound_[device] = aim == Aim::Step ? all.step : timer.begin(static_cast<int>(device)) + all.span;
-            for (const Pass pass : lists[device]) {
-                length_[pass / 2] = model.time(pass);
-                times_[pass / 2] = timer.end(pass / 2);
+            for (const OrderPass pass : lists[device]) {
+                length_[pass.number()] = model.time(pass);
+                times_[pass.number()] = timer.end(pass.number());
                 passes_.push_back(pass);
             }
         }
@@ -107,7 +107,7 @@ public:
             return {};
         PassLists lists;
         for (const DeviceLine& line : lines_) {
-            std::vector<Pass>& list = lists.emplace_back();
+            std::vector<OrderPass>& list = lists.emplace_back();
             for (const PlacedPass& placed : line.passes())
                 list.push_back(placed.pass);
         }
@@ -118,12 +118,14 @@ private:
     static constexpr Ns kAbsent = -1;  // the W of a B
 
     // Orders passes that begin and end at the same time.
-    int depth(Pass pass) const {
-        const int stage = model_.stage_of(pass / 2), kind = pass / 2 % 3;
-        return kind == 0 ? stage : kind == 1 ? 2 * model_.stages() - stage : 2 * model_.stages() + 1;
+    int depth(OrderPass pass) const {
+        const int stage = model_.stage_of(pass.number()), kind = pass.kind();
+        return kind == OrderPass::F   ? stage
+               : kind == OrderPass::I ? 2 * model_.stages() - stage
+                                      : 2 * model_.stages() + 1;
     }
-    Change change_of(Pass pass, bool backwards) const {
-        const OrderModel::Held& held = model_.held(pass / 2);
+    Change change_of(OrderPass pass, bool backwards) const {
+        const OrderModel::Held& held = model_.held(pass.number());
         Change change;
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
             const std::int64_t amount = held.change(pass, limit);
@@ -136,9 +138,9 @@ private:
     // Places all passes anew: backwards, by their ends, or forwards, by their starts. Sets times_ to the starts, or to
     // the ends.
     bool place_all(bool backwards) {
-        std::ranges::stable_sort(passes_, [&](Pass one, Pass other) {
-            const auto key = [&](Pass pass) {
-                const Ns time = times_[pass / 2], length = length_[pass / 2];
+        std::ranges::stable_sort(passes_, [&](OrderPass one, OrderPass other) {
+            const auto key = [&](OrderPass pass) {
+                const Ns time = times_[pass.number()], length = length_[pass.number()];
                 return backwards ? std::tuple(-time, length - time, -depth(pass))
                                  : std::tuple(time, time + length, depth(pass));
             };
@@ -150,8 +152,8 @@ private:
         std::vector<Ns> from(length_.size(), 0);
         std::vector<bool> is_placed(length_.size(), false);
         std::vector<int> missing = model_.inputs();
-        for (const Pass pass : passes_) {
-            const int number = pass / 2, device = model_.device_of(number);
+        for (const OrderPass pass : passes_) {
+            const int number = pass.number(), device = model_.device_of(number);
             Ns first = backwards ? -bound_[device] : from[number];
             for (const OrderModel::Message& message : model_.messages(number)) {
                 if (!backwards || length_[message.reader] == kAbsent)
@@ -179,7 +181,7 @@ private:
     const OrderModel& model_;
     std::vector<Ns> length_, times_;  // by number
     std::vector<Ns> bound_;           // by device: the latest end
-    std::vector<Pass> passes_;
+    std::vector<OrderPass> passes_;
     std::vector<DeviceLine> lines_;
     bool is_possible_ = false;
 };

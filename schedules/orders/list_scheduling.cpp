@@ -82,8 +82,8 @@ private:
     Choice weight_of(const Device& own) const;
     // Returns the first position from `at` on of an F or I in the list whose order is kept.
     std::size_t kept_from(int device, std::size_t at) const {
-        const std::vector<Pass>& list = (*kept_)[device];
-        while (at < list.size() && list[at] / 2 % 3 == 2)
+        const std::vector<OrderPass>& list = (*kept_)[device];
+        while (at < list.size() && list[at].kind() == 2)
             ++at;
         return at;
     }
@@ -109,7 +109,7 @@ private:
     Ns slowest_forward(int stage) const {
         Ns slowest = 1;
         for (int before = 0; before <= stage; ++before)
-            slowest = std::max(slowest, model_.time(2 * model_.number(before, 0, 0)));
+            slowest = std::max(slowest, model_.time(OrderPass(model_.number(before, 0, 0))));
         return slowest;
     }
     int weight_kind() const { return rules_.whole ? 1 : 2; }
@@ -142,8 +142,8 @@ ListScheduling::ListScheduling(const OrderModel& model, const OrderRules& rules,
       lists_(devices_.size()) {
     const std::vector<Ns> trips = model.round_trips(0);
     for (int stage = 0; stage < model.stages(); ++stage)
-        longest_path_ = std::max(longest_path_, model.time(2 * model.number(stage, 0, 0)) + trips[stage] +
-                                                    model.time(2 * model.number(stage, 0, 1)));
+        longest_path_ = std::max(longest_path_, model.time(OrderPass(model.number(stage, 0, 0))) + trips[stage] +
+                                                    model.time(OrderPass(model.number(stage, 0, 1))));
     for (int device = 0; device < model.devices(); ++device)
         prepare(device, trips);
 }
@@ -164,8 +164,8 @@ void ListScheduling::prepare(int device, const std::vector<Ns>& trips) {
             }
         own.stages.push_back(std::move(queue));
         const int number = model_.number(stage, 0, 0);
-        const Ns own_path = model_.time(2 * number) + trips[stage] + model_.time(2 * (number + 1));
-        const Ns weight = std::max<Ns>(1, model_.time(2 * (number + 2)));
+        const Ns own_path = model_.time(OrderPass(number)) + trips[stage] + model_.time(OrderPass(number + 1));
+        const Ns weight = std::max<Ns>(1, model_.time(OrderPass(number + 2)));
         own.lag +=
             static_cast<int>(rules_.lag * static_cast<double>(longest_path_ - own_path) / static_cast<double>(weight));
         const auto trip = static_cast<double>(trips[stage]);
@@ -232,7 +232,7 @@ bool ListScheduling::has_room(const Device& own, const StageQueue& queue) const 
 bool ListScheduling::has_room_for(const Device& own, int number) const {
     const OrderModel::Held& held = model_.held(number);
     for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit)
-        if (own.used[limit] + held.needed(2 * number, limit) > room(own)[limit])
+        if (own.used[limit] + held.needed(OrderPass(number), limit) > room(own)[limit])
             return false;
     return true;
 }
@@ -320,10 +320,10 @@ Options ListScheduling::by_rules(int device) const {
 
 Options ListScheduling::by_kept_order(int device) const {
     const Device& own = devices_[device];
-    const std::vector<Pass>& list = (*kept_)[device];
+    const std::vector<OrderPass>& list = (*kept_)[device];
     if (own.at_kept == list.size())
         return {};
-    const int kept = list[own.at_kept] / 2, stage = model_.stage_of(kept), kind = kept % 3;
+    const int kept = list[own.at_kept].number(), stage = model_.stage_of(kept), kind = kept % 3;
     const auto queue = std::ranges::find_if(own.stages, [&](const StageQueue& one) { return one.stage == stage; });
     const int number = number_of(*queue, kind);
     if (!has_room_for(own, number))
@@ -357,7 +357,7 @@ Choice ListScheduling::choice_of(int device) const {
     const Choice weight = rules_.whole ? Choice{} : weight_of(own);
     if (weight.start == kNever || (own.left_over <= own.lag && !options.lacks_room && has_more(own)))
         return best;
-    const Ns time = model_.time(2 * number_of(own.stages[weight.queue], 2));
+    const Ns time = model_.time(OrderPass(number_of(own.stages[weight.queue], 2)));
     const auto delay = static_cast<Ns>(rules_.patience * static_cast<double>(time));
     const bool fills = best.start == kNever || own.free_at + time <= best.start + delay ||
                        (rules_.level && own.waited + best.start - own.free_at > longest_wait_);
@@ -386,7 +386,7 @@ void ListScheduling::run(int device, const Choice& choice) {
     if (!lists_[device].empty())
         own.waited += choice.start - own.free_at;
     longest_wait_ = std::max(longest_wait_, own.waited);
-    const Pass pass = 2 * number + (choice.kind == 1 && rules_.whole ? 1 : 0);
+    const OrderPass pass(number, choice.kind == 1 && rules_.whole);
     lists_[device].push_back(pass);
     Ns end = choice.start + model_.time(pass), update = 0;
     const OrderModel::Held& held = model_.held(number);
@@ -451,7 +451,7 @@ PassLists scheduled(const OrderModel& model, const OrderRules& rules, const Exce
 PassLists refilled(const OrderModel& model, const OrderRules& rules, const PassLists& lists) {
     PassLists filled = ListScheduling(model, rules, nullptr, &lists).lists();
     std::ptrdiff_t passes = 0;
-    for (const std::vector<Pass>& list : filled)
+    for (const std::vector<OrderPass>& list : filled)
         passes += std::ssize(list);
     return passes == model.passes() ? filled : PassLists{};
 }

@@ -38,7 +38,7 @@ std::vector<Ns> heads(const OrderModel& model) {
     const auto from = [&](int number) {
         for (const OrderModel::Message& message : model.messages(number))
             heads[message.reader] =
-                std::max(heads[message.reader], heads[number] + model.time(2 * number) + message.time());
+                std::max(heads[message.reader], heads[number] + model.time(OrderPass(number)) + message.time());
     };
     for (int stage = 0; stage < model.stages(); ++stage)
         for (int mb = 0; mb < model.microbatches(); ++mb)
@@ -125,7 +125,8 @@ std::vector<Ns> paths_from(const OrderModel& model, int first, int mb) {
         for (const OrderModel::Message& message : model.messages(model.number(stage, mb, 0)))
             if (message.reader % 3 == 0 && paths[stage] >= 0) {
                 Ns& path = paths[model.stage_of(message.reader)];
-                path = std::max(path, paths[stage] + model.time(2 * model.number(stage, mb, 0)) + message.time());
+                path =
+                    std::max(path, paths[stage] + model.time(OrderPass(model.number(stage, mb, 0))) + message.time());
             }
     return paths;
 }
@@ -257,12 +258,12 @@ Ns span_of_room(const OrderModel::Amounts& room, const std::vector<StageVisits>&
 
 Visit visit_of(const OrderModel& model, int forward, Ns head, Ns trip) {
     const int input = forward + 1;
-    const Pass weight = 2 * (forward + 2), whole = 2 * input + 1;
+    const OrderPass weight(forward + 2), whole(input, true);
     return {.held = model.held(forward),
-            .forward = model.time(2 * forward),
+            .forward = model.time(OrderPass(forward)),
             .input = model.least_input(input),
             .backward = model.least_backward(input),
-            .longest = std::max(model.time(2 * input) + model.time(weight), model.time(whole)),
+            .longest = std::max(model.time(OrderPass(input)) + model.time(weight), model.time(whole)),
             .longest_weight = model.time(weight),
             .added = model.least_added(input),
             .most_added = std::max(model.added(weight), model.added(whole)),

@@ -69,15 +69,15 @@ void Changes::find_critical() {
     int number = 0;
     Ns longest = 0;
     for (int device = 0; device < model_.devices(); ++device) {
-        const std::vector<Pass>& list = current_.lists[device];
+        const std::vector<OrderPass>& list = current_.lists[device];
         if (list.empty())
             continue;
         for (std::size_t at = 0; at < list.size(); ++at)
-            position_[list[at] / 2] = static_cast<int>(at);
+            position_[list[at].number()] = static_cast<int>(at);
         const Ns begin = aim_ == Aim::Step ? 0 : timer_.begin(device);
-        if (const Ns time = timer_.end(list.back() / 2) - begin; time > longest) {
+        if (const Ns time = timer_.end(list.back().number()) - begin; time > longest) {
             longest = time;
-            number = list.back() / 2;
+            number = list.back().number();
         }
     }
     // A pass waits for the previous one of its list, or for the message that came last.
@@ -85,7 +85,7 @@ void Changes::find_critical() {
     while (number >= 0) {
         const int device = model_.device_of(number), at = position_[number];
         critical_.push_back({device, at});
-        const int before = at > 0 ? current_.lists[device][at - 1] / 2 : -1;
+        const int before = at > 0 ? current_.lists[device][at - 1].number() : -1;
         number = before >= 0 && timer_.end(before) >= timer_.ready(number) ? before : timer_.last_sender(number);
     }
 }
@@ -101,7 +101,7 @@ public:
         const int size = static_cast<int>(lists()[from.device].size());
         const int to = std::clamp(draw(2) == 0 ? from.at - distance : from.at + distance, 0, size - 1);
         PassLists moved = lists();
-        std::vector<Pass>& list = moved[from.device];
+        std::vector<OrderPass>& list = moved[from.device];
         const auto first = list.begin();
         if (from.at < to)
             std::rotate(first + from.at, first + from.at + 1, first + to + 1);
@@ -118,7 +118,7 @@ class MadeExceptions : public Changes {
 public:
     MadeExceptions(const OrderModel& model, OrderTimer& timer, TimedOrder order, Aim aim, const OrderRules& rules)
         : Changes(model, timer, std::move(order), aim), rules_(rules) {
-        for (const std::vector<Pass>& list : lists())
+        for (const std::vector<OrderPass>& list : lists())
             exceptions_.emplace_back(list.size() + 1, kByRules);
     }
 
@@ -143,7 +143,7 @@ public:
 private:
     // Draws a kind that does not run there now.
     PassKind other_kind(const ListPosition& where) {
-        const int number = lists()[where.device][where.at] / 2;
+        const int number = lists()[where.device][where.at].number();
         const std::vector<int>& stages = model_.stages_on(where.device);
         const auto stage = std::ranges::find(stages, model_.stage_of(number)) - stages.begin();
         const std::size_t kinds = 3 * std::min(stages.size(), kExceptedStages);

@@ -31,20 +31,20 @@ void raise(OrderModel::Amounts& amounts, const OrderModel::Amounts& others) {
 
 }  // namespace
 
-std::int64_t OrderModel::Held::needed(Pass pass, std::size_t limit) const {
-    const int kind = pass / 2 % 3;
-    return kind == 0       ? after_forward[limit] + by_forward[limit]
-           : pass % 2 == 1 ? by_backward[limit]
-           : kind == 1     ? by_input[limit]
-                           : 0;
+std::int64_t OrderModel::Held::needed(OrderPass pass, std::size_t limit) const {
+    const int kind = pass.kind();
+    return kind == OrderPass::F   ? after_forward[limit] + by_forward[limit]
+           : pass.whole()         ? by_backward[limit]
+           : kind == OrderPass::I ? by_input[limit]
+                                  : 0;
 }
 
-std::int64_t OrderModel::Held::change(Pass pass, std::size_t limit) const {
-    const int kind = pass / 2 % 3;
-    return kind == 0       ? after_forward[limit]
-           : pass % 2 == 1 ? -after_forward[limit]
-           : kind == 1     ? after_input[limit] - after_forward[limit]
-                           : -after_input[limit];
+std::int64_t OrderModel::Held::change(OrderPass pass, std::size_t limit) const {
+    const int kind = pass.kind();
+    return kind == OrderPass::F   ? after_forward[limit]
+           : pass.whole()         ? -after_forward[limit]
+           : kind == OrderPass::I ? after_input[limit] - after_forward[limit]
+                                  : -after_input[limit];
 }
 
 OrderModel::OrderModel(const Request& request)
@@ -94,7 +94,7 @@ void OrderModel::connect(const Shape& shape) {
         for (int mb = 0; mb < microbatches_; ++mb) {
             const int forward = number(stage, mb, 0), input = forward + 1, weight = forward + 2;
             ++served_[static_cast<std::size_t>(stage * devices_ + device_of(forward))];
-            set_times(2 * forward, costs_.times.at({stage, device_of(forward)})[costs_.class_of(mb)]);
+            set_times(forward, costs_.times.at({stage, device_of(forward)})[costs_.class_of(mb)]);
             send(forward, input, false);
             send(input, weight, false);
             for (const int peer : index.after(stage))
@@ -105,13 +105,13 @@ void OrderModel::connect(const Shape& shape) {
     lanes_ = static_cast<int>(lanes.size());
     std::vector<Ns> work(static_cast<std::size_t>(devices_), 0);
     for (int pass = 0; pass < passes(); ++pass)
-        work[device_of(pass)] += time(2 * pass);
+        work[device_of(pass)] += time(OrderPass(pass));
     for (const Ns time : work)
         slowest_work_ = std::max(slowest_work_, time / microbatches_);
 }
 
-void OrderModel::set_times(Pass forward, const OrderCosts::Times& times) {
-    const auto at = static_cast<std::size_t>(forward);
+void OrderModel::set_times(int forward, const OrderCosts::Times& times) {
+    const std::size_t at = OrderPass(forward).index();
     times_[at] = times.forward;
     times_[at + 2] = times.backward_input + times.recompute;
     times_[at + 3] = times.backward + times.recompute;
@@ -247,11 +247,11 @@ void OrderModel::spare_early_messages(const PassLists& lists, std::vector<Bytes>
     for (int device = 0; device < devices_; ++device) {
         std::map<int, int> now;  // by stage
         int sum = 0;
-        for (const Pass pass : lists[device])
-            if (const int kind = pass / 2 % 3, stage = stage_of(pass / 2); kind < 2) {
+        for (const OrderPass pass : lists[device])
+            if (const int kind = pass.kind(), stage = stage_of(pass.number()); kind < 2) {
                 int& most = in_flight[{stage, device}];
-                most = std::max(most, now[stage] += kind == 0 ? 1 : -1);
-                all[device] = std::max(all[device], sum += kind == 0 ? 1 : -1);
+                most = std::max(most, now[stage] += kind == OrderPass::F ? 1 : -1);
+                all[device] = std::max(all[device], sum += kind == OrderPass::F ? 1 : -1);
             }
     }
     struct Received {
@@ -289,13 +289,13 @@ bool OrderModel::exchange(const OrderCosts::Holder& one, const OrderCosts::Holde
 PassLists OrderModel::lists_of(const std::vector<Tasks>& order) const {
     PassLists lists;
     for (const Tasks& tasks : order) {
-        std::vector<Pass>& list = lists.emplace_back();
+        std::vector<OrderPass>& list = lists.emplace_back();
         for (const Task& task : tasks) {
             const int forward = number(task.stage, task.microbatch, 0);
-            list.push_back(task.op == Op::Forward         ? 2 * forward
-                           : task.op == Op::BackwardInput ? 2 * (forward + 1)
-                           : task.op == Op::Backward      ? 2 * (forward + 1) + 1
-                                                          : 2 * (forward + 2));
+            list.push_back(task.op == Op::Forward         ? OrderPass(forward)
+                           : task.op == Op::BackwardInput ? OrderPass(forward + 1)
+                           : task.op == Op::Backward      ? OrderPass(forward + 1, true)
+                                                          : OrderPass(forward + 2));
         }
     }
     return lists;
@@ -304,11 +304,11 @@ PassLists OrderModel::lists_of(const std::vector<Tasks>& order) const {
 std::vector<Tasks> OrderModel::order_of(const PassLists& lists) const {
     constexpr Op kSeparate[] = {Op::Forward, Op::BackwardInput, Op::BackwardWeight};
     std::vector<Tasks> order;
-    for (const std::vector<Pass>& list : lists) {
+    for (const std::vector<OrderPass>& list : lists) {
         Tasks& tasks = order.emplace_back();
-        for (const Pass pass : list)
-            tasks.push_back(
-                {pass % 2 == 1 ? Op::Backward : kSeparate[pass / 2 % 3], stage_of(pass / 2), microbatch_of(pass / 2)});
+        for (const OrderPass pass : list)
+            tasks.push_back({pass.whole() ? Op::Backward : kSeparate[pass.kind()], stage_of(pass.number()),
+                             microbatch_of(pass.number())});
     }
     return order;
 }
@@ -320,7 +320,7 @@ std::vector<Ns> OrderModel::round_trips(int microbatch) const {
             if (message.reader % 3 != 0)
                 continue;
             const int peer = stage_of(message.reader), input = message.reader + 1;
-            Ns trip = message.time() + time(2 * message.reader) + trips[peer] + least_input(input);
+            Ns trip = message.time() + time(OrderPass(message.reader)) + trips[peer] + least_input(input);
             for (const Message& back : messages(input))
                 if (back.reader == number(stage, microbatch, 1))
                     trip += back.time();
@@ -354,18 +354,18 @@ void OrderTimer::send(int number, Ns end) {
     }
 }
 
-void OrderTimer::run(int device, const std::vector<Pass>& list) {
+void OrderTimer::run(int device, const std::vector<OrderPass>& list) {
     waiting_[device] = -1;
     for (std::size_t& next = next_[device]; next < list.size(); ++next) {
-        const Pass pass = list[next];
-        const int number = pass / 2;
+        const OrderPass pass = list[next];
+        const int number = pass.number();
         if (missing_[number] > 0) {
             waiting_[device] = number;
             return;
         }
         const Ns start = std::max(free_at_[device], ready_[number]);
         Ns end = start + model_.time(pass), update = 0;
-        if (pass % 2 == 1 || number % 3 == 2) {
+        if (pass.whole() || pass.kind() == OrderPass::W) {
             const int stage = model_.stage_of(number);
             int& done = weights_[stage * model_.devices() + device];
             end += done > 0 ? model_.added(pass) : 0;
@@ -405,16 +405,16 @@ StepTimes OrderTimer::times(const PassLists& lists) {
             return {};
         all.step = std::max(all.step, free_at_[device]);
         if (!lists[device].empty())
-            all.span = std::max(all.span, end_[lists[device].back() / 2] - begin_[device]);
+            all.span = std::max(all.span, end_[lists[device].back().number()] - begin_[device]);
     }
     return all;
 }
 
-bool fits(const OrderModel& model, int device, const std::vector<Pass>& list) {
+bool fits(const OrderModel& model, int device, const std::vector<OrderPass>& list) {
     OrderModel::Amounts used{};
     const OrderModel::Amounts& room = model.room(device);
-    for (const Pass pass : list) {
-        const OrderModel::Held& held = model.held(pass / 2);
+    for (const OrderPass pass : list) {
+        const OrderModel::Held& held = model.held(pass.number());
         for (std::size_t limit = 0; limit < OrderModel::kLimits; ++limit) {
             if (used[limit] + held.needed(pass, limit) > room[limit])
                 return false;

@@ -10,15 +10,32 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace pw {
 
-// A pass is 2 * its number + 1 where I and W run as a B. Its number is the number of its (stage, micro-batch) pair
-// times three, plus 0 for F, 1 for I and 2 for W.
-using Pass = int;
-using PassLists = std::vector<std::vector<Pass>>;  // by device
+// A pass of an order: F, I or W of a stage and a micro-batch, or B, which runs I and W together in place of I.
+class OrderPass {
+public:
+    enum Kind : std::uint8_t { F, I, W };
+
+    OrderPass() = default;
+    // `number` is the number of the (stage, micro-batch) pair times three, plus the kind.
+    constexpr explicit OrderPass(int number, bool is_whole = false) : code_(2 * number + (is_whole ? 1 : 0)) {}
+
+    constexpr int number() const { return code_ / 2; }
+    constexpr int kind() const { return number() % 3; }
+    constexpr bool whole() const { return code_ % 2 == 1; }  // a B
+    constexpr std::size_t index() const { return static_cast<std::size_t>(code_); }
+    auto operator<=>(const OrderPass&) const = default;
+
+private:
+    int code_ = 0;
+};
+using PassLists = std::vector<std::vector<OrderPass>>;  // by device
 
 using Aim = ScheduleOptions::Aim;
 constexpr Ns main_time(const StepTimes& times, Aim aim) { return aim == Aim::Step ? times.step : times.span; }
@@ -45,9 +62,9 @@ public:
         Amounts after_forward{}, after_input{};  // until I, or B, and until W
         // The room that a pass needs in addition to what is held before it. For F, `after_forward` is also held.
         Amounts by_forward{}, by_input{}, by_backward{};
-        std::int64_t needed(Pass pass, std::size_t limit) const;  // 0 for W
+        std::int64_t needed(OrderPass pass, std::size_t limit) const;  // 0 for W
         // Returns how much more is held when a pass has ended.
-        std::int64_t change(Pass pass, std::size_t limit) const;
+        std::int64_t change(OrderPass pass, std::size_t limit) const;
     };
     struct Message {
         int reader;            // the number of the pass that reads it
@@ -70,9 +87,9 @@ public:
     int microbatch_of(int number) const { return number / 3 % microbatches_; }
     int device_of(int number) const { return device_[static_cast<std::size_t>(number) / 3]; }
     // Returns the time of a pass whose gradients are not added to earlier gradients.
-    Ns time(Pass pass) const { return times_[static_cast<std::size_t>(pass)]; }
+    Ns time(OrderPass pass) const { return times_[pass.index()]; }
     // Returns the additional time of a B or W that adds to gradients: of all but the first of a stage on a device.
-    Ns added(Pass pass) const { return added_[static_cast<std::size_t>(pass)]; }
+    Ns added(OrderPass pass) const { return added_[pass.index()]; }
     // Returns the time of the update that follows the k-th B or W of a stage on a device, counted from 0: of the last.
     Ns update_after(int stage, int device, int k) const {
         const auto at = static_cast<std::size_t>(stage * devices_ + device);
@@ -84,12 +101,12 @@ public:
     // Whether the update of each stage follows the stage's last B or W on the device.
     bool updates_follow_passes() const { return updates_follow_; }
     // Return the least time of I alone or B, and of I and W together or B.
-    Ns least_input(int input) const { return std::min(time(2 * input), time(2 * input + 1)); }
+    Ns least_input(int input) const { return std::min(time(OrderPass(input)), time(OrderPass(input, true))); }
     Ns least_backward(int input) const {
-        return std::min(time(2 * input) + time(2 * (input + 1)), time(2 * input + 1));
+        return std::min(time(OrderPass(input)) + time(OrderPass(input + 1)), time(OrderPass(input, true)));
     }
     // Returns the least that is added to the gradients of a micro-batch, by B or by W.
-    Ns least_added(int input) const { return std::min(added(2 * input + 1), added(2 * (input + 1))); }
+    Ns least_added(int input) const { return std::min(added(OrderPass(input, true)), added(OrderPass(input + 1))); }
     Ns slowest_work() const { return slowest_work_; }  // of a device for a micro-batch, at least 1
     const std::vector<Message>& messages(int number) const { return messages_[static_cast<std::size_t>(number)]; }
     const std::vector<int>& inputs() const { return inputs_; }  // by number: how many messages it waits for
@@ -122,7 +139,7 @@ public:
 
 private:
     void connect(const Shape& shape);
-    void set_times(Pass forward, const OrderCosts::Times& times);
+    void set_times(int forward, const OrderCosts::Times& times);
     void set_updates(const Shape& shape);
     void limit(const Request& request);
     void add_microbatch(int device);
@@ -165,7 +182,7 @@ public:
     Ns begin(int device) const { return begin_[static_cast<std::size_t>(device)]; }
 
 private:
-    void run(int device, const std::vector<Pass>& list);
+    void run(int device, const std::vector<OrderPass>& list);
     void send(int number, Ns end);
 
     const OrderModel& model_;
@@ -177,7 +194,7 @@ private:
 };
 
 // Returns whether a device's list keeps its limits.
-bool fits(const OrderModel& model, int device, const std::vector<Pass>& list);
+bool fits(const OrderModel& model, int device, const std::vector<OrderPass>& list);
 bool fits(const OrderModel& model, const PassLists& lists);
 
 }  // namespace pw

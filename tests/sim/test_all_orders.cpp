@@ -95,7 +95,7 @@ PassLists drawn_order(Random& random, const OrderModel& model) {
             return lists;
         const auto [stage, kind] = next[static_cast<std::size_t>(pick(random, 0, static_cast<int>(next.size()) - 1))];
         const int number = model.number(stage, done[stage][kind]++, kind);
-        lists[static_cast<std::size_t>(model.device_of(number))].push_back(2 * number);
+        lists[static_cast<std::size_t>(model.device_of(number))].push_back(OrderPass(number));
     }
 }
 

@@ -376,11 +376,11 @@ TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
     }
 }
 
-std::vector<Pass> without_weights(const std::vector<Pass>& list) {
-    std::vector<Pass> passes;
-    for (const Pass pass : list)
-        if (pass / 2 % 3 != 2)
-            passes.push_back(pass / 2);
+std::vector<int> without_weights(const std::vector<OrderPass>& list) {
+    std::vector<int> passes;
+    for (const OrderPass pass : list)
+        if (pass.kind() != OrderPass::W)
+            passes.push_back(pass.number());
     return passes;
 }
 
@@ -414,7 +414,7 @@ TEST(Auto, SchedulesWithAnyExceptions) {
         const PassLists lists = scheduled(model, rules, &exceptions);
         EXPECT_TRUE(fits(model, lists)) << "round " << round;
         EXPECT_LT(OrderTimer(model).times(lists).step, StepTimes{}.step) << "round " << round;
-        for (const std::vector<Pass>& list : lists)
+        for (const std::vector<OrderPass>& list : lists)
             EXPECT_EQ(std::ssize(list), passes) << "round " << round;
         const PassLists filled = refilled(model, {.patience = 0.25 * pick(random, 0, 4), .level = rules.level}, lists);
         ASSERT_EQ(std::ssize(filled), p) << "round " << round;

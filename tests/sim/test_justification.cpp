@@ -48,7 +48,8 @@ Ends ends_of(const Pipeline& of, const OrderModel& model, const PassLists& lists
         moves = false;
         for (std::size_t device = 0; device < lists.size(); ++device)
             for (; at[device] < lists[device].size(); moves = true, ++at[device]) {
-                const int number = lists[device][at[device]] / 2, stage = model.stage_of(number), kind = number % 3;
+                const int number = lists[device][at[device]].number(), stage = model.stage_of(number),
+                          kind = number % 3;
                 const int mb = model.microbatch_of(number);
                 const auto after = [&](int from, int of_kind) {
                     const Ns sent = end[model.number(from, mb, of_kind)];
@@ -78,10 +79,10 @@ Ends ends_of(const Pipeline& of, const OrderModel& model, const PassLists& lists
     return ends;
 }
 
-int most_held(const std::vector<Pass>& list) {
+int most_held(const std::vector<OrderPass>& list) {
     int held = 0, most = 0;
-    for (const Pass pass : list) {
-        held += pass / 2 % 3 == 0 ? 1 : pass / 2 % 3 == 2 ? -1 : 0;
+    for (const OrderPass pass : list) {
+        held += pass.kind() == 0 ? 1 : pass.kind() == 2 ? -1 : 0;
         most = std::max(most, held);
     }
     return most;

@@ -88,7 +88,7 @@ TEST(RecomputedOrders, TakeTheTimeAndTheMemoryOfTheSimulator) {
         OrderTimer timer(model);
         const StepTimes least = least_times(model);
         const auto check = [&](const PassLists& lists, const char* from) {
-            for (const std::vector<Pass>& list : lists)
+            for (const std::vector<OrderPass>& list : lists)
                 ASSERT_GE(std::ssize(list), 2 * m * schedule.chunks) << from << " round " << round;
             ASSERT_TRUE(fits(model, lists)) << from << " round " << round;
             const StepTimes times = timer.times(lists);
