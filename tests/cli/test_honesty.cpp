@@ -23,8 +23,8 @@ TEST_F(Cli, AStoredProfileOfAnotherMachineHasAWayOutFirst) {
     const std::string reference = " --set run.backend=reference";
     run_well("profile mlp.yaml -o profile.yaml" + reference);
     std::string profile = read("profile.yaml");
-    for (std::size_t at = profile.find(" us"); at != std::string::npos; at = profile.find(" us", at + 1))
-        profile.replace(at, 3, " ms");
+    for (std::size_t at = profile.find(" ns"); at != std::string::npos; at = profile.find(" ns", at + 1))
+        profile.replace(at, 3, " us");  // a machine that is a thousand times slower
     write("slow.yaml", profile);
     const std::string compare = "compare mlp.yaml --why --set cluster.profile=slow.yaml" + reference;
     expect_says(run_well(compare).out,
