@@ -47,7 +47,7 @@ private:
 };
 
 // Units of 2p micro-batches in which forwards come in twos, so that a slot of F is as long as a slot of B = 2F. The
-// loops are those of the authors' training program (chimera_bert, forward doubling).
+// loops are taken from the authors' training program (chimera_bert, forward doubling).
 Tasks forward_doubling(const Holding& own) {
     const int p = own.shape.devices, half = p / 2, d = own.device;
     if (own.shape.microbatches % (2 * p) != 0)

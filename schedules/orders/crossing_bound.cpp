@@ -242,8 +242,8 @@ private:
                no_more(one.passed, other.passed);
     }
 
-    // Leaves out states if a kept state is better. If more than `most` states remain, merges those with the longest
-    // steps into a single state.
+    // Leaves out states if a kept state is better. If more than `most` states remain, merges the states with the
+    // longest steps into a single state.
     void merge_beyond(std::size_t most) {
         std::stable_sort(next_.begin(), next_.end(),
                          [](const State& one, const State& other) { return one.least < other.least; });

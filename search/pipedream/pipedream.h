@@ -41,9 +41,9 @@ struct PipedreamOptions {
     std::vector<Level> levels;     // innermost first
     bool charge_transfers = true;  // else only computation and sums of gradients count
     bool straight = false;         // one device per stage
-    // A device holds its stage's outputs and weights once per mini-batch in flight. PipeDream counts as many as the
-    // level's devices in later stages, divided by the stage's own and rounded up. In PipeDream's program the last stage
-    // holds none, here at least one. `count_own` adds the mini-batch that the stage itself works on.
+    // A device holds its stage's outputs and weights once per mini-batch in flight. PipeDream counts the level's
+    // devices in later stages, divided by the stage's own devices and rounded up. In PipeDream's program the last stage
+    // holds no mini-batch, here at least one. `count_own` adds the mini-batch that the stage itself works on.
     std::optional<Bytes> memory = {};
     bool count_own = false;
 };

@@ -15,7 +15,7 @@ struct DataSource {
     std::string_view name;
     std::optional<Labels> labels;  // absent for a set that is generated for the model
     Dims image;                    // as stored, for models that take images of any size (none for sequences)
-    int classes;                   // number of classes, or of tokens, 0: as many as the model has
+    int classes;                   // number of classes, or of tokens, 0: the model's number
     // Opens the data set from files, null if the data set has no files. Throws Error (BadInput).
     Dataset (*open)(const std::string& path, const Model& model, std::int64_t seed);
 };

@@ -97,7 +97,7 @@ struct Model {
     LayerGraph layers;
 };
 
-int labels_per_sample(const Model& model);  // as many as the model's loss takes
+int labels_per_sample(const Model& model);  // the number of labels that the model's loss takes
 
 // Returns the model of one of equal slices of the sequences. It has the parameters of the whole model.
 Model cut_in_slices(const Model& model, int slices);
