@@ -1,58 +1,17 @@
 #include "workloads/text/yaml.h"
 
 #include "workloads/text/files.h"
-#include "workloads/text/printable.h"
 #include "workloads/text/yaml_tree.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <numeric>
-#include <tuple>
 #include <utility>
 
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostMistakes = 20;
-constexpr std::size_t kExcerpt = 120;     // longest piece of a line that is shown
-constexpr std::size_t kLongestWord = 64;  // no key, name or number is longer
-
-std::string_view line_of(std::string_view text, int line) {
-    for (int i = 1; i < line; ++i) {
-        const std::size_t end = text.find('\n');
-        if (end == std::string_view::npos)
-            return {};
-        text.remove_prefix(end + 1);
-    }
-    const std::string_view found = text.substr(0, text.find('\n'));
-    return found.ends_with('\r') ? found.substr(0, found.size() - 1) : found;
-}
-
-// Returns one byte or more per character. Characters that a terminal would act on become question marks.
-std::string printable(std::string_view text) {
-    std::string result(text);
-    for (char& c : result)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
-            c = c == '\t' ? ' ' : '?';
-    return result;
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        before = std::exchange(above, row);
-        row[0] = i + 1;
-        for (std::size_t j = 0; j < b.size(); ++j) {
-            row[j + 1] = std::min({above[j] + (a[i] == b[j] ? 0 : 1), row[j] + 1, above[j + 1] + 1});
-            if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
-                row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
-        }
-    }
-    return row.back();
-}
+constexpr std::size_t kLongestWord = 64;  // no key or number is longer
 
 std::string joined(const std::vector<std::string_view>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
@@ -89,24 +48,6 @@ std::string help_for_integer(const std::string& text, std::int64_t least, std::i
     return fmt::format("write {}", static_cast<std::int64_t>(value));
 }
 
-// What people type for a value here: words of YAML 1.1, PyTorch and Megatron-LM, in small letters.
-struct OtherWord {
-    std::string_view word, value;
-};
-constexpr OtherWord kOtherWords[] = {
-    {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
-    {"float8", "fp8"},    {"true", "true"},    {"yes", "true"},  {"on", "true"},      {"1", "true"},
-    {"false", "false"},   {"no", "false"},     {"off", "false"}, {"0", "false"},      {"true", "full"},
-    {"yes", "full"},      {"true", "all"},     {"yes", "all"},   {"full", "all"},     {"all", "full"},
-    {"false", "none"},    {"no", "none"},      {"off", "none"},  {"null", "none"},    {"true", "auto"},
-};
-
-std::string in_small_letters(std::string_view text) {
-    std::string small(text);
-    std::ranges::transform(small, small.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return small;
-}
-
 std::string in_range(double value, double least, double most) {
     if (value < least)
         return fmt::format("at least {}", least);
@@ -114,67 +55,6 @@ std::string in_range(double value, double least, double most) {
 }
 
 }  // namespace
-
-int Source::add_override(std::string text) {
-    overrides_.push_back(std::move(text));
-    return static_cast<int>(overrides_.size());
-}
-
-void Source::complain(Place place, const std::string& fact, const std::string& help, const std::string& key) {
-    mistakes_.push_back({place, fact, help, key});
-}
-
-std::string Source::excerpt(Place place) const {
-    std::string_view line = place.set > 0 ? std::string_view(overrides_.at(static_cast<std::size_t>(place.set) - 1))
-                                          : line_of(text_, place.line);
-    const std::size_t at = std::min(line.size(), static_cast<std::size_t>(std::max(place.column - 1, 0)));
-    std::size_t begin = at > kExcerpt / 2 && line.size() > kExcerpt ? at - kExcerpt / 2 : 0;
-    while (begin > 0 && continues_character(line[begin]))
-        --begin;
-    std::size_t end = std::min(line.size(), begin + kExcerpt);
-    while (end < line.size() && continues_character(line[end]))
-        ++end;
-    const std::string number = place.set > 0 ? " " : std::to_string(place.line);
-    const std::string gutter(number.size(), ' ');
-    const auto width =
-        std::count_if(line.begin() + static_cast<std::ptrdiff_t>(begin), line.begin() + static_cast<std::ptrdiff_t>(at),
-                      [](char c) { return !continues_character(c); });
-    std::string text = fmt::format("{} |\n{} | {}\n", gutter, number, printable(line.substr(begin, end - begin)));
-    if (place.column > 0)
-        text += fmt::format("{} | {}^\n", gutter, std::string(static_cast<std::size_t>(width), ' '));
-    return text;
-}
-
-std::string Source::print(Place place) const {
-    if (place.set > 0) {
-        const std::string_view override = overrides_.at(static_cast<std::size_t>(place.set) - 1);
-        return printable(override.substr(0, std::min(override.find('='), kExcerpt)));
-    }
-    return place.line > 0 ? fmt::format("{}:{}:{}", name_, place.line, place.column) : name_;
-}
-
-std::string Source::print(const Mistake& mistake) const {
-    const Place place = mistake.place;
-    return fmt::format("error: {}\n --> {}\n{}  help: {}", mistake.fact, print(place),
-                       place.set > 0 || place.line > 0 ? excerpt(place) : "", mistake.help);
-}
-
-void Source::throw_if_mistaken() const {
-    if (clean())
-        return;
-    std::vector<Mistake> sorted = mistakes_;
-    std::stable_sort(sorted.begin(), sorted.end(), [](const Mistake& a, const Mistake& b) {
-        return std::tie(a.place.set, a.place.line, a.place.column) <
-               std::tie(b.place.set, b.place.line, b.place.column);
-    });
-    std::string text;
-    for (std::size_t i = 0; i < std::min(sorted.size(), kMostMistakes); ++i)
-        text += (i == 0 ? "" : "\n") + print(sorted[i]);
-    if (sorted.size() > kMostMistakes)
-        text += fmt::format("\nand {} more mistakes", sorted.size() - kMostMistakes);
-    const Mistake& first = sorted.front();
-    throw Error(ExitCode::BadInput, first.fact, first.help, first.key, print(first.place), text);
-}
 
 Yaml Yaml::parse(std::shared_ptr<Source> source, const std::vector<std::string>& set) {
     auto root = std::make_shared<YamlNode>(parse_tree(*source));
@@ -427,41 +307,10 @@ std::string Yaml::choice(std::string_view fallback, const std::vector<std::strin
     return std::string(fallback);
 }
 
-bool Source::is_mistaken(const std::string& block) const {
-    return std::any_of(mistakes_.begin(), mistakes_.end(),
-                       [&](const Mistake& mistake) { return mistake.key.starts_with(block + '.'); });
-}
-
 Place Yaml::place() const { return node_ && (node_->place.line > 0 || node_->place.set > 0) ? node_->place : parent_; }
 
 void Yaml::complain(const std::string& fact, const std::string& help) const {
     source_->complain(place(), fact, help, path_);
-}
-
-std::optional<std::string_view> nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
-    std::optional<std::string_view> best;
-    std::size_t smallest = std::max<std::size_t>(1, std::min<std::size_t>(word.size() / 3, 3)) + 1;
-    for (const std::string_view candidate : candidates) {
-        if (word.size() > kLongestWord)  // the distance takes the product of the lengths
-            break;
-        const std::size_t distance = edit_distance(word, candidate);
-        if (distance < smallest) {
-            smallest = distance;
-            best = candidate;
-        }
-    }
-    return best;
-}
-
-std::string_view meant_by(std::string_view word, const std::vector<std::string_view>& choices) {
-    const std::string small = in_small_letters(word);
-    for (const OtherWord& other : kOtherWords)
-        if (other.word == small && std::ranges::count(choices, other.value) > 0)
-            return other.value;
-    for (const std::string_view choice : choices)
-        if (in_small_letters(choice) == small)
-            return choice;
-    return nearest(word, choices).value_or("");
 }
 
 std::string yaml_text(const std::string& text) {
