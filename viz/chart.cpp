@@ -12,7 +12,7 @@ namespace {
 
 using Style = Curve::Style;
 
-constexpr Colour kGrey = 0xb4bac1, kRed = 0xb3261e, kInk = 0x1f2328;
+constexpr Colour kGrey = 0x858d96, kRed = 0xb3261e, kInk = 0x1f2328;
 constexpr double kLine = 18;        // height of a row of the legend
 constexpr double kField = 340;      // height of the field of the curves
 constexpr double kEndHeight = 13;   // of the name of a line

@@ -31,6 +31,12 @@ pipeline: {schedule: dualpipe-v, micro_batches: 5, pair_exposed: 0.25}
 """
 
 
+HUNDREDS = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms}
+cluster: {devices: 300}
+pipeline: {schedule: gpipe, micro_batches: 10}
+"""
+
+
 def main():
     if not chromium():
         print("skipped: no chromium; apt-get install chromium")
@@ -43,7 +49,7 @@ def main():
         def run(*arguments):
             return subprocess.run([binary, *arguments], check=True, capture_output=True, text=True).stdout
 
-        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY), ("pairs.yaml", PAIRS)):
+        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY), ("pairs.yaml", PAIRS), ("hundreds.yaml", HUNDREDS)):
             with open(name, "w") as file:
                 file.write(text)
         report = json.loads(run("simulate", "four.yaml", "--explain", "--json", "--trace", "four.json", "--plot", "four.html"))
@@ -51,6 +57,7 @@ def main():
         run("plot", "four.json", "gpipe.json", "-o", "two.html")
         run("simulate", "many.yaml", "--plot", "many.html")
         run("simulate", "pairs.yaml", "--plot", "pairs.html")
+        run("simulate", "hundreds.yaml", "--plot", "hundreds.html")
         with open("four.json") as file:
             trace = json.load(file)
         with open(os.path.join(HERE, "page_tests.js")) as file:
@@ -67,6 +74,7 @@ def main():
                     print(f"{page}: {error['exception']['description']}")
                     failed += 1
             failed += input_tests(browser)
+            failed += overview_tests(browser)
             failed += chart_tests(browser, run)
     sys.exit(1 if failed else 0)
 
@@ -137,6 +145,41 @@ def input_tests(browser):
     browser.resize(360, 640)
     expect("no sideways scrolling in a narrow window", "document.documentElement.scrollWidth <= 360 && view.width === 360")
     expect("cards are no taller than the window", "getComputedStyle(card).maxHeight !== 'none'")
+    return checks.failed_in_all()
+
+
+def overview_tests(browser):
+    """The overview of rows that a window has no room for, in a plan whose times are known: 300 stages, GPipe, 10
+    micro-batches. Forwards take 309 ms of 927 ms, and row k of the overview is busy from k ms on."""
+    checks = Checks(browser, "overview")
+    expect = checks.expect
+    browser.resize(1200, 800)
+    browser.theme("light")
+    browser.open("four.html")
+    expect("none where all rows are seen", "overview.hidden && view.right === kMargin")
+    browser.open("hundreds.html")
+    expect("beside rows that are cut", "!overview.hidden && overview.getBoundingClientRect().left >= view.width - view.right")
+    browser.run("""window.at = (device, ms) => { const {width, height} = overview, pixel = overview.getContext("2d").getImageData(
+        Math.floor((ms / 927) * width), Math.floor(panels[0].rows[device].item.top / view.height * height) + 1, 1, 1).data;
+        return [...pixel.slice(0, 3)].join(); }; window.plain = letters => unpack(colours.ops[ops.findIndex(
+        op => op.letters === letters)][0].plain).join(); 0""")
+    expect("no task before the first message", "at(250, 100) === unpack(colours.track).join()")
+    expect("backwards where they are", "at(200, 518) === plain('B')")
+    box = "overview.getBoundingClientRect()"
+    x, y = browser.run(f"[{box}.left + 48, {box}.top + {box}.height / 2]")
+    browser.mouse("mousePressed", x, y, button="left", clickCount=1)
+    browser.mouse("mouseReleased", x, y, button="left", clickCount=1)
+    expect("a press shows the rows pressed", "Math.abs(view.scroll + view.stage / 2 - view.height / 2) < 20")
+    expect("and pins no card", "pinned.hidden")
+    browser.run("zoomBy(0.1); 0")
+    x = browser.run(f"{box}.left + 72")
+    browser.mouse("mousePressed", x, y, button="left", clickCount=1)
+    expect("a press shows the time pressed", "Math.abs((view.from + view.to) / 2 / facts.length - 0.75) < 0.02")
+    browser.mouse("mouseMoved", x - 48, y, button="left", buttons=1)
+    expect("a drag goes on", "Math.abs((view.from + view.to) / 2 / facts.length - 0.25) < 0.02")
+    browser.mouse("mouseReleased", x - 48, y, button="left", clickCount=1)
+    browser.resize(420, 800)
+    expect("none in a narrow window", "overview.hidden && view.right === kMargin")
     return checks.failed_in_all()
 
 

@@ -178,5 +178,11 @@ function revealRow(row) {
   const top = view.scroll + Math.max(bar - place.top, 0);  // of what is seen of the rows
   const bottom = view.scroll + Math.min(view.stage, innerHeight - place.top);
   if (item && (item.top < top + 8 || item.top + item.height > bottom - 8))
-    scrollTo({top: byId("rows").getBoundingClientRect().top + scrollY - bar + item.top - view.stage / 2});
+    scrollToRows(item.top);
+}
+
+// Scrolls to where a height of the rows is in the middle of the stage.
+function scrollToRows(height) {
+  const bar = byId("bar").offsetHeight + kAxis + 1;
+  scrollTo({top: byId("rows").getBoundingClientRect().top + scrollY - bar + height - view.stage / 2});
 }

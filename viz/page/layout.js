@@ -1,7 +1,7 @@
 // Where everything is: the time axis from left to right, panels and rows from top to bottom.
 const view = {
   from: 0, to: 1,              // the time shown
-  width: 0, left: 0, right: 20,  // of the canvases, and around the time axis
+  width: 0, left: 0, right: 0,   // of the canvases, and around the time axis
   stage: 0, scroll: 0,         // height of the canvas of rows, and how far it is below their top
   items: [], height: 0,        // titles and rows with their tops, and all of them together
   row: 24, transfers: true, paired: false,
@@ -9,7 +9,7 @@ const view = {
   hair: null,                  // where the line under the pointer is
   hovered: null, selected: null, cursor: null, range: null,  // {panel, box} or {panel, gap}; a range is {from, to}
 };
-const kTitle = 30, kLane = 4, kFoldedRow = 7, kAxis = 30, kMemory = 132;
+const kTitle = 30, kLane = 4, kFoldedRow = 7, kAxis = 30, kMemory = 132, kMargin = 20, kOverview = 96;
 
 const plotWidth = () => view.width - view.left - view.right;
 const xOf = time => view.left + (time - view.from) / (view.to - view.from) * plotWidth();

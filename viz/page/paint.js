@@ -122,12 +122,13 @@ function boxStrip(strip, lane, panel, first, last, scale, seams) {
 }
 
 // What boxes thinner than a pixel are drawn as: their parts of the time around each column, by operation, smoothed twice
-// over some six boxes, so that pixels and boxes make no pattern together.
+// over some six boxes, in quarters of columns, so that pixels and boxes make no pattern together.
+const kQuarters = 4;
 const shares = {sums: new Float64Array(0), used: new Uint8Array(2 * 256)};
 let smoothed = new Float64Array(0);
-function sharesOf(lane, panel, first, last, scale, columns) {
+function sharesOf(lane, panel, first, last, scalePerColumn, shownColumns) {
   const {boxes, lit} = panel, {op} = boxes, {start, finish} = lane, {from} = view, {used} = shares;
-  const kinds = 2 * ops.length, stride = columns + 1;
+  const scale = scalePerColumn * kQuarters, columns = shownColumns * kQuarters, kinds = 2 * ops.length, stride = columns + 1;
   if (shares.sums.length < kinds * stride)
     shares.sums = new Float64Array(kinds * stride);
   if (smoothed.length < stride)
@@ -159,12 +160,13 @@ function sharesOf(lane, panel, first, last, scale, columns) {
       sums[at] = sum += sums[at];
     busy += sum;
   }
-  const width = Math.min(Math.max(Math.round(6 * busy / (last - first)), 2), 16);
+  const width = Math.max(Math.round(6 * busy / (last - first)), 2);
   for (const kind of kept) {
     smooth(sums, kind * stride, columns, width);
     smooth(sums, kind * stride, columns, width);
   }
-  return {kept, share: (kind, column) => sums[kind * stride + column + 1] - sums[kind * stride + column]};
+  const until = (kind, column) => sums[kind * stride + column * kQuarters] / kQuarters;
+  return {kept, share: (kind, column) => until(kind, column + 1) - until(kind, column)};
 }
 
 // Replaces the sums up to each column by those of means over `width` columns.

@@ -17,6 +17,7 @@ function redraw() {
   if (all || rows) {
     const marks = ticks();
     drawRows(marks);
+    drawOverview();
     if (all) {
       drawAxis(marks);
       drawMemory(marks);
@@ -40,6 +41,8 @@ function measure() {
   stage.style.height = view.stage + "px";
   if (document.documentElement.clientWidth !== view.width)  // a vertical scroll bar has come
     view.width = document.documentElement.clientWidth;
+  overview.hidden = narrow() || view.height < 2 * view.stage;
+  view.right = kMargin + (overview.hidden ? 0 : kOverview);
   measureScroll();
 }
 
@@ -81,6 +84,7 @@ async function start() {
   layOut();
   listenToKeys();
   listenToPointer();
+  listenToOverview();
   byId("fold-memory").onclick = event => {
     curves.hidden = !curves.hidden;
     event.currentTarget.setAttribute("aria-expanded", !curves.hidden);
