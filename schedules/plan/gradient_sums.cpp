@@ -22,6 +22,10 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
 
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
+Ns part_of(Ns time, const std::vector<int>& holders) {
+    return (time + std::ssize(holders) - 1) / std::ssize(holders);
+}
+
 // Returns by how much a message lengthens a pass. The pass overlaps all buckets but one.
 Ns exposed(Ns message, Ns pass, int buckets) {
     const Ns alone = message / buckets;
@@ -78,14 +82,16 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
                 if (all->empty())
                     continue;
                 StageCost& cost = (*all)[stage];
-                if (zero >= 2)
+                if (zero >= 2) {
                     add_messages(cost, gathered, in_passes, buckets);
+                    cost.accumulate = part_of(cost.accumulate, holders);  // to the gradients that a replica keeps
+                }
                 if (all == &times.last || all == &times.busy_last)
                     continue;
                 cost.sum_gradients = time;
                 cost.gather_weights = costs.stage_gathers.back().alone;
                 if (zero > 0)
-                    cost.update = (cost.update + std::ssize(holders) - 1) / std::ssize(holders);
+                    cost.update = part_of(cost.update, holders);
             }
         });
     }

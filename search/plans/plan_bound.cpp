@@ -77,14 +77,18 @@ Ns PlanBound::time_of(const PathCounts& counts, const Piece& piece, const Stage&
     const bool split = stage.all.weights > 0;
     const int makers = any_order_ ? counts.wholes : split ? counts.weights : counts.backwards;
     const int adding = std::max(0, makers - 1);  // to earlier gradients
-    const Ns own = split ? piece.weight : piece.backward;
-    const Ns more = lengths_.empty() && !any_order_ ? scale(own + piece.accumulate) - scale(own)
-                                                    : std::max<Ns>(0, scale(piece.accumulate) - dispatch_ - 2);
+    const Ns own = split ? piece.weight : piece.backward, accumulate = accumulation(piece, stage.shards);
+    const Ns more = lengths_.empty() && !any_order_ ? scale(own + accumulate) - scale(own)
+                                                    : std::max<Ns>(0, scale(accumulate) - dispatch_ - 2);
     return forwards(counts, piece.forward, stage) + passes(counts.backwards, counts.backward, piece.backward, stage) +
            passes(counts.weights, counts.weight, piece.weight, stage) +
            rests(counts.wholes, counts.whole, piece.rest, stage) +
            passes(counts.recomputes, counts.recompute, piece.recompute, stage) + (asynchronous_ ? 0 : adding * more) +
            round_trips(counts, mid);
+}
+
+Ns PlanBound::accumulation(const Piece& piece, int shards) const {
+    return zero_ >= 2 ? piece.accumulate / shards : piece.accumulate;
 }
 
 Ns PlanBound::between_updates(const Piece& piece) const {
@@ -158,7 +162,7 @@ Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) 
     if (!lengths_.empty())
         return time_on_average(replicas, piece, best, update);
     const Ns passes = served * (exposed(piece.forward) + (trains ? piece.backward : 0));
-    const Ns adding = trains ? (served - 1) * piece.accumulate : 0;
+    const Ns adding = trains ? (served - 1) * accumulation(piece, shards) : 0;
     const Ns whole = passes + adding + (split ? served * piece.weight : 0) + update;
     const Ns time = piece.head + std::max(whole, passes + std::max(trains ? piece.tail : 0, update));
     const Ns rounding = 3 * served + static_cast<Ns>(stages_.size()) + 2;
@@ -172,7 +176,7 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice
     const double served = least_ / replicas, tasks = 3.0 * micro_batches_ / replicas;
     const double passes = served * static_cast<double>(exposed(piece.forward) + (trains ? piece.backward : 0));
     const double adding = trains ? std::max(0.0, static_cast<double>(micro_batches_) / replicas - 1) *
-                                       static_cast<double>(piece.accumulate)
+                                       static_cast<double>(accumulation(piece, zero_ > 0 ? replicas : 1))
                                  : 0;
     const double whole = passes + adding + (split ? served * static_cast<double>(piece.weight) : 0);
     const auto least = [&](double time) {

@@ -123,6 +123,7 @@ private:
     std::vector<PathCounts> paths_through(const std::vector<Task>& tasks) const;
     Ns time_of(const PathCounts& counts, const Piece& piece, const Stage& stage, Ns mid) const;
     Ns between_updates(const Piece& piece) const;
+    Ns accumulation(const Piece& piece, int shards) const;  // replicas add to the gradients that they keep
     Ns time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 

@@ -1,12 +1,14 @@
 // What the replicas of a stage divide (training.zero): which plans take it, and where refusals point.
 #include "job/config/config.h"
 #include "job/job.h"
+#include "schedules/plan/gradient_sums.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -57,6 +59,18 @@ TEST(Zero, IsAlsoWrittenAsAShardedOptimizer) {
     EXPECT_EQ(job_with({"training.shard_optimizer=true"}).costs.zero, 1);
     EXPECT_EQ(job_with({"training.shard_optimizer=true", "training.zero=3"}).costs.zero, 3);
     EXPECT_EQ(job_with({"training.shard_optimizer=false"}).costs.zero, 0);
+}
+
+// Replicas add to the gradients that they keep: three replicas to a third each with ZeRO-2 and 3.
+TEST(Zero, DividesTheTimeOfAccumulation) {
+    const Job job = job_with({"cluster.devices=6", "pipeline.replicas=3"});
+    for (const auto& [zero, accumulate] : {std::pair{0, 100}, {1, 100}, {2, 34}, {3, 34}}) {
+        Costs costs = job.costs;
+        costs.zero = zero;
+        costs.stage[0].accumulate = 100;
+        add_gradient_sums(costs, job.plan.shape, {}, SumAlgorithm::Ring);
+        EXPECT_EQ(costs.stage[0].accumulate, accumulate) << zero;
+    }
 }
 
 }  // namespace pw
