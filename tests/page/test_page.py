@@ -158,7 +158,7 @@ def overview_tests(browser):
     browser.open("four.html")
     expect("none where all rows are seen", "overview.hidden && view.right === kMargin")
     browser.open("hundreds.html")
-    expect("beside rows that are cut", "!overview.hidden && overview.getBoundingClientRect().left >= view.width - view.right")
+    expect("next to rows that are cut", "!overview.hidden && overview.getBoundingClientRect().left >= view.width - view.right")
     browser.run("""window.at = (device, ms) => { const {width, height} = overview, pixel = overview.getContext("2d").getImageData(
         Math.floor((ms / 927) * width), Math.floor(panels[0].rows[device].item.top / view.height * height) + 1, 1, 1).data;
         return [...pixel.slice(0, 3)].join(); }; window.plain = letters => unpack(colours.ops[ops.findIndex(

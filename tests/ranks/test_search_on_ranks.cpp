@@ -82,7 +82,7 @@ TEST_P(SearchOnRanks, FailsOnce) {
 
 TEST_P(SearchOnRanks, EndsWithTheTimeOnAllRanks) {
     Said said{};
-    for (const char* seconds : {"2", "3", "4.5", "6.75", "10", "15"}) {  // slow machines have no plan yet
+    for (const char* seconds : {"2", "4", "8", "16", "32", "64"}) {  // slow machines have no plan yet
         said = on_ranks(2, fmt::format("search large.yaml --time-limit {} --json", seconds));
         if (said.code == 0)
             break;
