@@ -83,6 +83,12 @@ void check_corrections(const Job& job) {
             "simulate it, choose another run.backend, or write none");
 }
 
+bool has_backwards(const Plan& plan) {
+    return std::ranges::any_of(plan.order, [](const std::vector<Task>& order) {
+        return std::ranges::any_of(order, [](const Task& task) { return is_in(task.op, kMakesInputGradients); });
+    });
+}
+
 // If messages go through MPI, NCCL or another device's memory, a message may wait for its receive, whatever the
 // config says. Only emulated devices follow the protocol of the config.
 void check_rendezvous(const Job& job) {
@@ -129,6 +135,14 @@ void check_runnable(const Job& job) {
     if (job.plan.shape.slices > 1 && job.setup.run.backend == RunConfig::Backend::Cuda)
         job.setup.fail_at("pipeline.slices", "devices of cuda run whole micro-batches",
                           "simulate it, choose another run.backend, or write slices: 1");
+    if (job.plan.shape.slices > 1 && !has_backwards(job.plan))
+        job.setup.fail_at("pipeline.slices", "forwards without backwards run whole micro-batches",
+                          "simulate it, set run.backend: emulated, or write slices: 1");
+    if (job.plan.shape.slices > 1 &&
+        (!job.setup.pipeline.slice_tokens.empty() || job.setup.pipeline.slice_lengths != SliceLengths::Even))
+        job.setup.fail_at(job.setup.pipeline.slice_tokens.empty() ? "pipeline.slice_lengths" : "pipeline.slices",
+                          fmt::format("devices of {} run slices of equal length", name_of(job.setup.run.backend)),
+                          "simulate it, set run.backend: emulated, or write a number of slices");
     if (job.setup.cluster.dispatcher != ClusterConfig::Dispatcher::PerDevice)
         job.setup.fail_at("cluster.dispatcher",
                           fmt::format("every device of {} has its own dispatcher", name_of(job.setup.run.backend)),

@@ -6,10 +6,10 @@
 #include "job/plan.h"
 #include "job/rules.h"
 #include "job/settings.h"
+#include "job/slices.h"
 #include "job/transformer_job.h"
 #include "schedules/plan/gradient_sums.h"
 #include "workloads/bounded.h"
-#include "workloads/costs/slices.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/models/blocks.h"
 #include "workloads/models/recomputed_layers.h"
@@ -333,7 +333,7 @@ Costs complete_costs(Costs of_stages, const Setup& setup, std::shared_ptr<const 
     costs.lengths = setup.pipeline.micro_batch_lengths;
     costs.cluster = std::move(cluster);
     add_settings(costs, setup);
-    cut_in_slices(costs, shape.slices);
+    cut_in_slices(costs, slice_ends_of(setup, shape.slices, attention_part(costs)));
     add_gradient_sums(costs, shape, ties_of(graph, split), setup.sums);
     if (const CostSourceRow& source = cost_source_of(setup); source.add_groups != nullptr)
         source.add_groups(costs, setup, split, shape);

@@ -4,6 +4,7 @@
 #include "job/cost_source.h"
 #include "job/job.h"
 #include "job/plan.h"
+#include "job/slices.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/sum_groups.h"
 #include "workloads/data/data_sources.h"
@@ -117,6 +118,16 @@ std::string no_searched_recomputation(const Config& config, const Plan*) {
 
 std::string no_synchronous_steps(const Config& config, const Plan*) {
     return config.pipeline.options.synchronous_steps == 0 ? "" : unread_option(config, "synchronous_steps");
+}
+
+std::string no_slice_lengths(const Config& config, const Plan*) {
+    if (std::string why = unread_option(config, "slices"); !why.empty())
+        return why;
+    if (!config.pipeline.slice_tokens.empty())
+        return "pipeline.slices lists the tokens of each slice";
+    if (slices_of(config, schedule_of(config)) == 1)
+        return "micro-batches are whole (pipeline.slices)";
+    return is_uniform(config) ? "a uniform workload has no attention" : "";
 }
 
 std::string no_delays(const Config& config, const Plan* plan) {
@@ -268,6 +279,7 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.recompute_layers", Read::ByPlans, no_recomputed_layers},
     {"pipeline.recompute_saved", Read::ByPlans, no_recomputed_stages},
     {"pipeline.recompute_ahead", Read::ByPlans, no_recomputed_stages},
+    {"pipeline.slice_lengths", Read::Always, no_slice_lengths},
     {"pipeline.synchronous_steps", Read::ByPlans, no_synchronous_steps},
     {"training.anneal_steps", Read::ByPlans, no_delays},
     {"training.correction_decay", Read::ByPlans, no_correction},

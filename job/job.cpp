@@ -5,10 +5,10 @@
 #include "job/plan_checks.h"
 #include "job/rules.h"
 #include "job/settings.h"
+#include "job/slices.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/passes/passes.h"
 #include "schedules/plan/traffic.h"
-#include "workloads/costs/slices.h"
 #include "workloads/size_text.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ Job uniform_job(Setup setup, Notices& notices) {
         Costs costs = uniform_costs(job.setup, stages_per_device(shape));
         costs.cluster = cluster_of(job.setup, {});
         add_settings(costs, job.setup);
-        cut_in_slices(costs, shape.slices);
+        cut_in_slices(costs, slice_ends_of(setup, shape.slices, 0));
         return costs;
     };
     add_plan(job, {}, costs_of_shape, notices);

@@ -4,6 +4,7 @@
 #include "job/plan_checks.h"
 #include "job/settings.h"
 #include "job/simulated_order.h"
+#include "job/slices.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/limits.h"
 #include "schedules/orders/order_costs.h"
@@ -284,7 +285,7 @@ Shape unplaced_shape(const Setup& setup, const Schedule& schedule, const StageLi
     shape.devices = static_cast<int>(setup.cluster.devices.size());
     shape.stages = setup.pipeline.stages;
     const int mini_batches = schedule.asynchronous() ? steps : 1;
-    shape.slices = schedule.cuts_sequences ? setup.pipeline.slices : 1;
+    shape.slices = slices_of(setup, schedule);
     shape.microbatches = at_its_place(
         setup, [&] { return microbatches_of_plan(setup.pipeline.micro_batches, mini_batches, shape.slices); });
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? setup.pipeline.micro_batches : 0;

@@ -134,53 +134,6 @@ void check_mini_batch(const Setup& setup, const Schedule& schedule) {
                                   std::int64_t{sizes.per_mini_batch} * sizes.full));
 }
 
-namespace {
-
-bool is_sequence(const Model& model) {
-    const auto reads_later_rows = [&](const auto number) {
-        const Layer& layer = model.layers[number];
-        return facts_of(layer.kind).rows == RowsRead::Any && layer.kind != LayerKind::Profiled;
-    };
-    const auto [first, end] = boost::vertices(model.layers);
-    return std::none_of(first, end, reads_later_rows);
-}
-
-// Returns the number of slices nearest to `slices` that divides a sequence.
-int nearest_divisor(int tokens, int slices) {
-    int nearest = 1;
-    for (int count = 1; count <= std::min(tokens, kMostSlices); ++count)
-        if (tokens % count == 0 && std::abs(count - slices) <= std::abs(nearest - slices))
-            nearest = count;
-    return nearest;
-}
-
-}  // namespace
-
-void check_slices(const Setup& setup, const Model* model) {
-    if (setup.pipeline.schedule.ends_with(".csv") || !schedule_of(setup).cuts_sequences)
-        return;
-    const int slices = setup.pipeline.slices;
-    if (slices == 1)
-        return;
-    if (!setup.pipeline.recompute.stages.empty())
-        setup.fail_at("pipeline.recompute",
-                      "later slices read the keys and values of earlier ones, which stages that recompute do not keep",
-                      "leave pipeline.recompute out, or write slices: 1");
-    if (model == nullptr)
-        return;
-    if (!is_sequence(*model))
-        setup.fail_at("pipeline.schedule",
-                      fmt::format("schedule {} cuts sequences into slices, and {} has layers that mix their rows other "
-                                  "than by causal attention",
-                                  setup.pipeline.schedule, model->name),
-                      "take a model such as gpt or llama, or another schedule, such as 1f1b");
-    const int tokens = setup.workload.options.sequence_length;
-    if (cost_source_of(setup).source != CostSource::File && tokens % slices != 0)
-        setup.fail_at(
-            "pipeline.slices", fmt::format("{} tokens are not {} equal slices", tokens, slices),
-            fmt::format("write slices: {}, or another workload.sequence_length", nearest_divisor(tokens, slices)));
-}
-
 bool clips_gradients(const Setup& setup) { return setup.training.clip_norm > 0; }
 
 void check_zero(const Setup& setup, const Schedule& schedule, const Shape& shape) {

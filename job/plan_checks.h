@@ -14,9 +14,6 @@ namespace pw {
 void check_stages(const Setup& setup, const Schedule& schedule, const Shape& shape);
 // Schedules that update after every micro-batch need micro-batches of one size.
 void check_mini_batch(const Setup& setup, const Schedule& schedule);
-// Schedules of slices need sequences that can be cut: no layer may read rows after the own one, unless only the layer's
-// times are known. `model` is null for a uniform workload.
-void check_slices(const Setup& setup, const Model* model);
 // If the replicas divide a mini-batch evenly, each of them has micro-batches, and the mini-batch ends with a step.
 void check_even_share(const Setup& setup, const Schedule& schedule, const Shape& shape, int steps);
 // With ZeRO-2 and 3 the devices of a stage exchange gradients or weights in each pass, and must run the same passes at

@@ -3,6 +3,7 @@
 #include "job/build.h"
 #include "job/makes.h"
 #include "job/setup/rank_groups.h"
+#include "job/slices.h"
 #include "job/transformer_job.h"
 #include "workloads/bounded.h"
 #include "workloads/transformers/layer_costs.h"
@@ -114,7 +115,14 @@ ClusterFacts pipeline_cluster_of(const Setup& setup) {
 
 void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape) {
     costs.has_arena = false;
-    add_replicas(costs, transformer_jobs_of(setup), split, setup.pipeline.micro_batch_size);
+    const std::vector<std::vector<TransformerJob>> jobs = transformer_jobs_of(setup);
+    const TransformerJob& job = jobs.front().front();
+    const int samples = setup.pipeline.micro_batch_size;
+    add_replicas(costs, jobs, split, samples);
+    if (shape.slices > 1)
+        cut_in_slices(costs, job, split, samples,
+                      slice_ends_of(setup, shape.slices, attention_part(job, samples),
+                                    job.parallel.tensor * job.parallel.context));
     // Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
     if (!setup.parallel.of_stages.empty() && shape.devices == std::ssize(setup.parallel.of_stages))
         take_sizes_of_stages(costs, setup, shape);

@@ -48,7 +48,7 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
         // all other schedules train differently, or not at all, or need slices of micro-batches
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences : schedule.usual)
+        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences() : schedule.usual)
             names.emplace_back(schedule.name);
     return names;
 }
@@ -56,7 +56,7 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
 const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name) {
     try {
         const Schedule& schedule = schedule_named(setup, name);
-        if (schedule.cuts_sequences)
+        if (schedule.cuts_sequences())
             fail(
                 "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
                 "search with another schedule, such as 1f1b",

@@ -50,6 +50,8 @@ void StageMemory::place(const Buffer& buffer, std::byte* address) {
         case BufferUse::SliceGradients:
             slice_gradients[buffer.microbatch] = address;
             break;
+        case BufferUse::KeysAndValues:  // of plans that are not run
+            break;
         case BufferUse::Dropped:
             dropped[buffer.microbatch] = address;
             break;

@@ -4,6 +4,7 @@
 #include "workloads/stages/layout_notation.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace pw {
@@ -147,6 +148,27 @@ void read_replicas(const KeyDomain&, const Yaml& at, Config& config, KeyReading&
     if (at.is_list())
         reading.claims.push_back({at, static_cast<int>(replicas.size()),
                                   fmt::format("'pipeline.replicas' has {} entries", replicas.size())});
+}
+
+void read_slices(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    PipelineConfig& pipeline = config.pipeline;
+    pipeline.slice_tokens.clear();
+    if (!at.is_list()) {
+        pipeline.slices = static_cast<int>(at.integer(1, 1, kMostSlices));
+        return;
+    }
+    for (const Yaml& item : at.items())
+        pipeline.slice_tokens.push_back(static_cast<int>(item.integer(1, 1, std::numeric_limits<int>::max())));
+    if (pipeline.slice_tokens.empty())
+        at.complain(fmt::format("'{}' is empty", at.path()), "write the tokens of each slice, or a number of slices");
+    pipeline.slices = static_cast<int>(pipeline.slice_tokens.size());
+}
+
+std::string print_slices(const Config& config) {
+    const PipelineConfig& pipeline = config.pipeline;
+    if (!pipeline.slice_tokens.empty())
+        return print_items(pipeline.slice_tokens);
+    return pipeline.slices > 0 ? print_plain(pipeline.slices) : "";
 }
 
 void read_mini_batch(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading&) {
@@ -304,8 +326,17 @@ constexpr ConfigKey kPipelineKeys[] = {
     {"synchronous_steps",
      integer_key<kPipeline, &Pipeline::options, &ScheduleOptions::synchronous_steps>(0, 1'000'000'000), KeyShown::IfSet,
      "", "pipemare: the first steps of a run, which are flushed as in 1f1b"},
-    {"slices", integer_key<kPipeline, &Pipeline::slices>(1, kMostSlices), KeyShown::IfSet, "",
-     "seq1f1b: equal parts that the sequences of every micro-batch are cut into"},
+    {"slices",
+     if_given(KeyValue<Config>{special("integer, `[tokens, …]`",
+                                       R"({"anyOf": [{"type": "integer", "minimum": 1, "maximum": 65535},
+                {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 1}}]})"),
+                               read_slices, print_slices}),
+     KeyShown::IfSet, "2, in forward-only 1",
+     "seq1f1b, forward-only: parts that the sequences of every micro-batch are cut into, as a number or as a list of "
+     "the tokens of each part. Where the tokens of a sequence are not known, the list has the proportions"},
+    {"slice_lengths", choice_key<kPipeline, &Pipeline::slice_lengths>(), KeyShown::IfSet, "",
+     "seq1f1b, forward-only with a number of slices: slices with equally many tokens, or slices that take equal time, "
+     "as later tokens attend to more keys"},
     {"recompute",
      {special(
           "`none`, `all`, `[stage, …]`",

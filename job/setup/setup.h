@@ -7,6 +7,7 @@
 #include "workloads/cluster/device_kinds.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
+#include "workloads/costs/slices.h"
 #include "workloads/data/dataset.h"
 #include "workloads/models/models.h"
 #include "workloads/models/precision.h"
@@ -141,7 +142,9 @@ struct PipelineConfig {
     double pair_exposed = 1;                                   // Costs::pair_exposed
     ScheduleOptions options;                                   // of the schedule
     std::string current_plan;                                  // for auto: the absolute path of a *.csv (empty: none)
-    int slices = 2;                                            // for seq1f1b: of each micro-batch
+    int slices = 0;                                            // of each micro-batch, 0: the schedule's number
+    SliceLengths slice_lengths = SliceLengths::Even;
+    std::vector<int> slice_tokens;  // by slice, instead of slice_lengths (empty: none)
 };
 
 template <>

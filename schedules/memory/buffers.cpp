@@ -146,7 +146,7 @@ private:
         std::size_t each = 0;  // per micro-batch
         for (const StageBytes& bytes : costs_.bytes)
             for (const Bytes size :
-                 {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept, bytes.slice_gradients,
+                 {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept, bytes.keys_and_values,
                   bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight, bytes.statistics,
                   bytes.until_input + bytes.until_weight})
                 each += size > 0 ? 1 : 0;
@@ -170,9 +170,13 @@ private:
             activation(held.use, held.kind, held.bytes, at[static_cast<std::size_t>(held.from)],
                        at[static_cast<std::size_t>(held.last)]);
         const Shape& shape = plan_.shape;
-        if (const int later = shape.slices - 1 - shape.slice_of(mb); later > 0 && input > first)
-            activation(BufferUse::SliceGradients, MemoryKind::Activations, bytes.slice_gradients,
+        const int later = shape.slices - 1 - shape.slice_of(mb);
+        if (later > 0 && input > first)
+            activation(BufferUse::SliceGradients, MemoryKind::Activations, bytes.keys_and_values,
                        positions.at(Moment::Input, mb + later), input);
+        if (shape.slices > 1 && input == first)
+            activation(BufferUse::KeysAndValues, MemoryKind::Activations, bytes.keys_and_values, first,
+                       positions.at(Moment::Forward, mb + later));
         if (bytes.statistics > 0)
             if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(mb)});
                 update != update_at_.end())

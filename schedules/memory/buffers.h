@@ -30,6 +30,7 @@ enum class BufferUse {
     UntilWeight,
     GradientKept,    // these three: workloads/stages/stage_layout.h. With R, R makes the first two
     SliceGradients,  // of the keys and values of a slice: from the backward of the last slice to its own
+    KeysAndValues,   // of a slice without a backward: until the last slice of its micro-batch has read them
     Dropped,         // UntilInput and UntilWeight together, as F makes them if R follows. It ends with F
     FirstUntilAgain,
     FirstUntilInput,

@@ -51,7 +51,7 @@ Bytes exchanged_in(const Task& task, const Costs& costs) {
 
 }  // namespace
 
-// The tensors in a workspace are as long as a slice; kernels take about as much scratch memory as for all rows.
+// The tensors in a workspace are as long as a slice.
 Bytes workspace_of(const Task& task, const Costs& costs) {
     const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(task.stage)];
     Bytes StageBytes::*const need = facts_of(task.op).workspace;
@@ -59,8 +59,8 @@ Bytes workspace_of(const Task& task, const Costs& costs) {
         return 0;
     const Bytes whole = bytes.*need;
     const double length = costs.length_of(task.microbatch, task.stage).bytes;
-    const Bytes scratch = costs.slices.empty() ? 0 : std::min(whole, bytes.weight_workspace);
-    return exchanged_in(task, costs) + scratch + scaled_bytes(whole - scratch, length);
+    const Bytes uncut = costs.slices.empty() ? 0 : std::min(whole, bytes.uncut_workspace);
+    return exchanged_in(task, costs) + uncut + scaled_bytes(whole - uncut, length);
 }
 
 }  // namespace pw

@@ -10,7 +10,7 @@ Tasks forward_only(const Holding& own, const ScheduleOptions&) {
     const auto chunks = static_cast<int>(own.stages.size()), all = static_cast<int>(own.microbatches.size());
     Tasks order;
     for (const VirtualMicrobatch& next : virtual_microbatches(chunks, all, own.shape.devices))
-        order.push_back({Op::Forward, own.stages[next.chunk], own.microbatches[next.microbatch]});
+        order.push_back(own.shape.task(Op::Forward, own.stages[next.chunk], own.microbatches[next.microbatch]));
     return order;
 }
 
@@ -23,6 +23,8 @@ extern const Schedule kForwardOnly{.name = "forward-only",
                                    .bubble = "(p-1) F / v when p divides m",
                                    .in_flight = "1",
                                    .orders = on_each_device<forward_only>,
-                                   .trains = false};
+                                   .trains = false,
+                                   .option = "slices",
+                                   .slices = 1};
 
 }  // namespace pw

@@ -93,11 +93,12 @@ struct Schedule {
     std::string_view one_stage = {};  // looped: the schedule that it equals with one stage on each device
     bool trains = true;               // has backwards, or else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
-    bool cuts_sequences = false;      // orders slices of micro-batches (Shape::slices)
-    bool needs_costs = false;         // orders by times or bytes, so that costs are computed first
-    bool usual = false;               // programs that train on clusters have it, and searches for them try it
+    int slices = 0;            // of each micro-batch unless the config says otherwise, 0: whole micro-batches only
+    bool needs_costs = false;  // orders by times or bytes, so that costs are computed first
+    bool usual = false;        // programs that train on clusters have it, and searches for them try it
     OtherPrograms elsewhere = {};
 
+    bool cuts_sequences() const { return slices > 0; }  // orders slices of micro-batches (Shape::slices)
     bool asynchronous() const { return updates != Updates::PerStep; }
     // Each stage may have its own number of holders: a device has one stage, and the holders sum their gradients before
     // each update. Shape::copies gives all stages equally many, with any schedule.

@@ -40,6 +40,6 @@ extern const Schedule kSeq1f1b{.name = "seq1f1b",
                                .in_flight = "min(m, (p-d-1+k) / k)",
                                .orders = on_each_device<seq_one_f_one_b>,
                                .option = "slices",
-                               .cuts_sequences = true};
+                               .slices = 2};
 
 }  // namespace pw

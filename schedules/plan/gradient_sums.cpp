@@ -22,9 +22,7 @@ std::vector<int> devices_of(const Shape& shape, const StageTie& tie) {
 
 bool is_of(const StageTie& tie, int stage) { return tie.from == stage || tie.to == stage; }
 
-Ns part_of(Ns time, const std::vector<int>& holders) {
-    return (time + std::ssize(holders) - 1) / std::ssize(holders);
-}
+Ns part_of(Ns time, const std::vector<int>& holders) { return (time + std::ssize(holders) - 1) / std::ssize(holders); }
 
 // Returns by how much a message lengthens a pass. The pass overlaps all buckets but one.
 Ns exposed(Ns message, Ns pass, int buckets) {

@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CudaUnderEveryMpi, testing::ValuesIn(kMpis), nam
 TEST_P(CudaUnderMpi, EverySchedule) {
     OneIn some(3);
     for (const Schedule& schedule : schedules())
-        if (schedule.trains && !schedule.cuts_sequences && some.picks())
+        if (schedule.trains && !schedule.cuts_sequences() && some.picks())
             expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages={} --set "
                                     "pipeline.prediction=none",
                                     schedule.name, 4 * schedule.chunks),

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, UnderEveryMpi, testing::ValuesIn(kMpis), name_of
 TEST_P(UnderEveryMpi, EverySchedule) {
     OneIn some(is_mpich() ? 7 : 3);
     for (const Schedule& schedule : schedules())
-        if (schedule.trains && !schedule.cuts_sequences && some.picks())
+        if (schedule.trains && !schedule.cuts_sequences() && some.picks())
             expect_same(fmt::format("four.yaml --set pipeline.schedule={} --set pipeline.stages={}", schedule.name,
                                     4 * schedule.chunks),
                         {schedule.chunks == 1 ? 4 : 2});

@@ -274,7 +274,7 @@ TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {
             continue;
         const auto time = [&](const Metrics& metrics) { return gap.aims_at_span ? metrics.span : metrics.step_time; };
         for (const Schedule& schedule : schedules()) {
-            if (schedule.needs_costs || schedule.asynchronous() || !schedule.trains || schedule.cuts_sequences)
+            if (schedule.needs_costs || schedule.asynchronous() || !schedule.trains || schedule.cuts_sequences())
                 continue;
             std::optional<Job> other;
             try {

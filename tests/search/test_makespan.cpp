@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, MakespanOfPairs, testing::Values("dualpipe",
 std::vector<std::string> all_schedules() {
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (!schedule.needs_costs && !schedule.cuts_sequences && (soaks() || schedule.name != "v-min"))
+        if (!schedule.needs_costs && !schedule.cuts_sequences() && (soaks() || schedule.name != "v-min"))
             names.emplace_back(schedule.name);
     return names;
 }

@@ -63,7 +63,7 @@ std::vector<std::string> placed_as(const std::string& name, int stages, int devi
     };
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        if (schedule.trains && !schedule.asynchronous() && !schedule.cuts_sequences &&
+        if (schedule.trains && !schedule.asynchronous() && !schedule.cuts_sequences() &&
             place(schedule) == place(schedule_named(name)))
             names.emplace_back(schedule.name);
     return names;

@@ -98,7 +98,7 @@ TEST(EarlyRecomputes, NeverLengthenAStepNorExceedTheMemory) {
     int moved = 0;
     for (int round = 0; round < rounds(40); ++round) {
         const Schedule& schedule = schedules()[static_cast<std::size_t>(round) % schedules().size()];
-        if (schedule.needs_costs || !schedule.trains || schedule.cuts_sequences)
+        if (schedule.needs_costs || !schedule.trains || schedule.cuts_sequences())
             continue;
         const Shape shape = shape_taken(schedule, pick(random, 2, 5), pick(random, 2, 12));
         const Costs costs = random_costs(random, shape.stages);

@@ -42,7 +42,7 @@ inline Shape random_shape(Random& random, const Schedule& schedule) {
     }
     if (schedule.updates == Updates::PerMiniBatch)
         shape.per_update = pick(random, shape.devices, 2 * shape.devices);
-    if (schedule.cuts_sequences) {
+    if (schedule.cuts_sequences()) {
         shape.slices = pick(random, 1, 3);
         shape.microbatches *= shape.slices;
     }
@@ -88,7 +88,7 @@ inline Costs random_costs(Random& random, const Shape& shape) {
     }
     costs.dispatch = pick(random, 0, 2);
     costs.sent_copies = pick(random, 0, 1) != 0;
-    cut_in_slices(costs, shape.slices);
+    cut_in_slices(costs, slice_ends(shape.slices, 0));
     return costs;
 }
 

@@ -52,7 +52,7 @@ public:
             own.data = data->get();
             own.until_input = take(sizes.until_input)->get();
             own.until_weight = take(sizes.until_weight)->get();
-            own.slice_gradients = slice + 1 < slices ? take(sizes.slice_gradients)->get() : nullptr;
+            own.slice_gradients = slice + 1 < slices ? take(sizes.keys_and_values)->get() : nullptr;
             own.workspace = workspace;
             own.labels = labels_[static_cast<std::size_t>(slice)];
             own.loss = &losses_[static_cast<std::size_t>(slice)];
@@ -195,7 +195,7 @@ TEST(Slices, ReserveThePredictedMemory) {
             const Job& job = execution.job();
             Costs costs = costs_of(*job.model, job.split, profile, 2);
             add_settings(costs, job.setup);
-            cut_in_slices(costs, slices);
+            cut_in_slices(costs, slice_ends(slices, 0));
             EXPECT_EQ(execution.run().arena, reserved_of(job.plan, costs, job.versions, job.setup.transfer))
                 << model << ' ' << slices;
         }

@@ -375,7 +375,7 @@ std::vector<Subject> make_subjects() {
         subjects.push_back(std::move(subject));
     };
     for (const Schedule& schedule : schedules())
-        if (schedule.trains && schedule.chunks == 1 && !schedule.cuts_sequences)
+        if (schedule.trains && schedule.chunks == 1 && !schedule.cuts_sequences())
             add(fmt::format("schedule: {}, micro_batches: {}", schedule.name, schedule.name == "dualpipe" ? 8 : 4));
     for (const Schedule& schedule : schedules())
         if (schedule.chunks > 1)

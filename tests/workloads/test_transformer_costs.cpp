@@ -60,6 +60,52 @@ TEST(TransformerCosts, SaveWhatThePaperCounts) {
     EXPECT_GT(block_of(job, 1).scratch, 0);
 }
 
+// The first n tokens of a sequence are a sequence of n tokens. Only its backward also adds the gradients of n keys and
+// values of 8 heads of 128 that later slices left: reads both and writes the sum, two bytes each, at 0.75 of 2.039
+// TB/s.
+TEST(TransformerCosts, OfTheFirstSliceAreThoseOfAShorterSequence) {
+    TransformerJob job = job_of(4096, 32, 4, 4, 1);
+    job.parallel.sequence = true;
+    job.parallel.release = Release::NeMo2025;
+    TransformerJob shorter = job;
+    job.tokens = 32'768;
+    shorter.tokens = 8192;
+    const std::vector<TransformerLayerCost> slice = TransformerLayers(job, {0, 8192}).all(1),
+                                            sequence = TransformerLayers(shorter).all(1);
+    for (std::size_t layer = 0; layer < slice.size(); ++layer) {
+        EXPECT_DOUBLE_EQ(slice[layer].forward, sequence[layer].forward);
+        const bool is_block = layer > 0 && layer + 1 < slice.size();
+        const double added = is_block ? 3 * 2.0 * 8192 * 2 * 8 * 128 / (0.75 * 2.039e12) / (1 - 0.0368) : 0;
+        EXPECT_NEAR(slice[layer].backward_input, sequence[layer].backward_input + added, 1e-12);
+        EXPECT_DOUBLE_EQ(slice[layer].backward_weight, sequence[layer].backward_weight);
+        EXPECT_DOUBLE_EQ(slice[layer].saved, sequence[layer].saved);
+    }
+}
+
+// Attention of later slices grows by their keys: n queries attend to n more keys per slice, twice the pairs of the
+// first slice. A window of w tokens ends the growth: n w pairs from the token w on.
+TEST(TransformerCosts, OfLaterSlicesGrowByTheirKeys) {
+    TransformerJob job = job_of(4096, 32, 4, 4, 1);
+    job.parallel.release = Release::NeMo2025;
+    job.tokens = 32'768;
+    const double n = 8192;
+    const KernelTimes kernels(job);
+    const PassSeconds first = kernels.attention({0, n}, 1, 8, 128, 128, 0);  // n^2 / 2 pairs
+    for (int slice = 1; slice < 4; ++slice) {
+        const PassSeconds later = kernels.attention({slice * n, (slice + 1) * n}, 1, 8, 128, 128, 0);
+        EXPECT_NEAR(later.forward, (2 * slice + 1) * first.forward, 1e-12);
+        EXPECT_NEAR(later.backward, (2 * slice + 1) * first.backward, 1e-12);
+        // A block also appends to a copy of the keys and values: read and written, two bytes each.
+        const double forward = TransformerLayers(job, {slice * n, (slice + 1) * n}).all(1)[1].forward -
+                               TransformerLayers(job, {0, n}).all(1)[1].forward;
+        const double copied = 2 * 2.0 * (slice + 1) * n * 2 * 8 * 128 / (0.75 * 2.039e12);
+        EXPECT_NEAR(forward, (2 * slice * first.forward + copied) / (1 - 0.0368), 1e-12);
+    }
+    const double rate = n * n / 2 / first.forward;  // pairs per second
+    EXPECT_NEAR(kernels.attention({n, 2 * n}, 1, 8, 128, 128, 4096).forward, n * 4096 / rate, 1e-12);
+    EXPECT_NEAR(kernels.attention({0, n}, 1, 8, 128, 128, 4096).forward, (n * 4096 - 4096 * 2048) / rate, 1e-12);
+}
+
 // Two layer norms read and write 2048 x 6144 values of two bytes, the GELU half of 2048 x 24576 ones, on an A100 at
 // 0.75 of 2.039 TB/s; each of the three kernels takes 2.2 us more.
 TEST(TransformerCosts, RecomputeNormsAndActivationsOnly) {

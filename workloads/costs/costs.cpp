@@ -122,6 +122,18 @@ void shorten(std::vector<StageCost>& least, const std::vector<StageCost>& costs)
 
 }  // namespace
 
+namespace {
+
+double attention_of(const Layer& layer) { return is_attention(layer.kind) ? 1 : layer.attention; }
+
+StageCost scaled(StageCost cost, double factor) {
+    for (Ns StageCost::*const time : kLayerTimes)
+        cost.*time = std::llround(static_cast<double>(cost.*time) * factor);
+    return cost;
+}
+
+}  // namespace
+
 StageCost& StageCost::operator+=(const StageCost& other) {
     for (Ns StageCost::*const time : kLayerTimes)
         this->*time += other.*time;
@@ -309,8 +321,7 @@ Costs CostTable::times_of(const StageSplit& split) const {
     for (const std::vector<int>& layers : split.layers) {
         StageCost& attention = costs.attention.emplace_back();
         for (const int layer : layers)
-            if (is_attention(model_.layers[layer].kind))
-                attention += shortest_.alone[layer];
+            attention += scaled(shortest_.alone[layer], attention_of(model_.layers[layer]));
         StageBytes& bytes = costs.bytes.emplace_back();
         for (const int layer : layers)
             bytes.weights += bytes_[layer].weights;

@@ -109,7 +109,7 @@ public:
 
     void read(const Yaml& layer) {
         layer.allow({"name", "inputs", "forward", "backward", "backward_input", "backward_weight", "output", "weights",
-                     "saved", "saved_until_weight", "gradient_until_weight", "part", "forward_spread",
+                     "saved", "saved_until_weight", "gradient_until_weight", "part", "attention", "forward_spread",
                      "backward_spread"});
         const int number = static_cast<int>(numbers_.size());
         const std::string name = read_name(layer);
@@ -129,10 +129,13 @@ public:
             bytes.output + bytes.saved_until_input + bytes.kept_until_weight + bytes.gradient_until_weight > 0;
         numbers_.emplace(name, number);
         const std::optional<LayerPart> part = layer["part"].choice<LayerPart>();
+        const double attention = layer["attention"].number(0, 0, 1);
         if (!layer.source().clean())
             return;
         add_profiled_layer(result_, name, inputs, times, bytes, samples_);
-        result_.model.layers[static_cast<std::size_t>(number)].part = part;
+        Layer& added = result_.model.layers[static_cast<std::size_t>(number)];
+        added.part = part;
+        added.attention = attention;
     }
     ProfiledModel take() { return std::move(result_); }
     // Whether some number is for a number of samples that is not in the layer itself.

@@ -53,6 +53,7 @@ struct Layer {
     // FLOPs per sample: 2 per multiply-accumulate of convolutions and linear layers. Memory bounds all other layers.
     double flops_forward = 0, flops_input = 0, flops_weight = 0;
     std::optional<LayerPart> part = {};  // as its file says
+    double attention = 0;                // part of a profiled layer's passes that is causal attention
     // Whether R remakes the tensors that the layer's F saves, in a recomputed stage. Else the tensors are kept.
     bool recomputed = true;
 };

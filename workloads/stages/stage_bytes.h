@@ -21,9 +21,12 @@ struct StageBytes {
     // The workspaces are by pass: F, B, I, W, R. A device reserves the largest workspace of the passes in its list.
     Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
     Bytes recompute_workspace = 0;
-    // Gradients of keys and values, which later slices of a micro-batch add to before the slice's own I. Only with
-    // slices.
-    Bytes slice_gradients = 0;
+    // The part of each workspace that is as large for a slice as for all rows: kernels need about as much scratch
+    // memory.
+    Bytes uncut_workspace = 0;
+    // Of slices: keys and values, which later slices of a micro-batch read, and as many gradients, which later slices
+    // add to before the slice's own I. 0 without slices.
+    Bytes keys_and_values = 0;
     // Gradients and states of the optimizer, if the optimizer's row and the size of the weights do not give their
     // sizes.
     std::optional<TrainingBytes> training = {};
@@ -33,6 +36,7 @@ inline constexpr std::array kStageSizes = {
     &StageBytes::until_input,       &StageBytes::until_weight,        &StageBytes::gradient_kept,
     &StageBytes::first_until_again, &StageBytes::first_until_input,   &StageBytes::first_until_weight,
     &StageBytes::forward_workspace, &StageBytes::backward_workspace,  &StageBytes::input_workspace,
-    &StageBytes::weight_workspace,  &StageBytes::recompute_workspace, &StageBytes::slice_gradients};
+    &StageBytes::weight_workspace,  &StageBytes::recompute_workspace, &StageBytes::uncut_workspace,
+    &StageBytes::keys_and_values};
 
 }  // namespace pw

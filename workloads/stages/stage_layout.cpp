@@ -174,7 +174,8 @@ StageBytes stage_bytes(const StageLayout& layout) {
             .input_workspace = layout.backward_input.workspace,
             .weight_workspace = layout.weight_workspace,
             .recompute_workspace = layout.recompute_workspace,
-            .slice_gradients = layout.slice_gradients};
+            .uncut_workspace = layout.weight_workspace,
+            .keys_and_values = layout.slice_gradients};
 }
 
 }  // namespace pw

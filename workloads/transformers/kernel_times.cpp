@@ -111,15 +111,17 @@ LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, do
                             rows, inputs, outputs, groups);
 }
 
-PassSeconds KernelTimes::attention(double sequences, double heads, double key_width, double value_width,
-                                   int window) const {
-    const double tokens = job_.tokens, queries = tokens / job_.parallel.context;
+// Rates of attention were measured on whole sequences. Queries of a slice have the rate of a sequence of as many
+// tokens.
+PassSeconds KernelTimes::attention(const TokenRange& range, double sequences, double heads, double key_width,
+                                   double value_width, int window) const {
+    const double keys = range.end, queries = range.count() / job_.parallel.context;
     const AttentionKernels kernels = job_.parallel.program().attention;
     if (kernels == AttentionKernels::Unfused) {
-        const double scores = sequences * heads * queries * tokens;
+        const double scores = sequences * heads * queries * keys;
         const double rate_shape_rows = sequences * heads * queries;
-        const LinearSeconds products_of_scores = products(rate_shape_rows, key_width, tokens, false);
-        const LinearSeconds products_of_values = products(rate_shape_rows, tokens, value_width, false);
+        const LinearSeconds products_of_scores = products(rate_shape_rows, key_width, keys, false);
+        const LinearSeconds products_of_values = products(rate_shape_rows, keys, value_width, false);
         const bool dropout = job_.parallel.program().dropout;
         // Softmax reads and writes scores, dropout reads and writes probabilities and a mask.
         const double forward = moved(scores * (dropout ? 9 : 4)), backward = moved(scores * (dropout ? 11 : 6));
@@ -127,8 +129,11 @@ PassSeconds KernelTimes::attention(double sequences, double heads, double key_wi
                 products_of_scores.input + products_of_scores.weight + products_of_values.input +
                     products_of_values.weight + backward};
     }
-    const double reach = window > 0 ? std::min<double>(window, tokens) : tokens;
-    const double pairs = queries * (reach - reach * reach / (2 * tokens));  // with all tokens: the causal half
+    const auto pairs_until = [&](double end) {  // of queries and keys: without a window the causal half
+        const double reach = window > 0 ? std::min<double>(window, end) : end;
+        return end * reach - reach * reach / 2;
+    };
+    const double pairs = (pairs_until(range.end) - pairs_until(range.begin)) / job_.parallel.context;
     const double work = 2 * sequences * heads * pairs * (key_width + value_width);
     const AttentionTable* table = attention_table(job_.device.products, kernels);
     AttentionRates rates{kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};

@@ -15,6 +15,12 @@ struct PassSeconds {
     double forward = 0, backward = 0;
 };
 
+// The tokens of a pass: a sequence, or a slice of a sequence. Queries attend to the keys of all earlier tokens.
+struct TokenRange {
+    double begin = 0, end = 0;
+    double count() const { return end - begin; }
+};
+
 class KernelTimes {
 public:
     explicit KernelTimes(const TransformerJob& job);
@@ -32,7 +38,8 @@ public:
     double moved(double bytes) const { return bytes / memory_rate_; }
     // Returns the causal attention of `heads` heads of queries on the device, which has the queries of 1/context of the
     // tokens. A window is the number of tokens that attention reaches back. 0: all.
-    PassSeconds attention(double sequences, double heads, double key_width, double value_width, int window) const;
+    PassSeconds attention(const TokenRange& range, double sequences, double heads, double key_width, double value_width,
+                          int window) const;
 
 private:
     LinearSeconds products(double rows, double inputs, double outputs, bool low, int pieces = 1) const;

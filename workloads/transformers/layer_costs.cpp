@@ -57,7 +57,8 @@ struct TransformerLayers::Sum {
     double kernels = 0;  // of a forward
     double scratch = 0;
     double saved = 0, recomputed_saved = 0;
-    double recomputed = 0;  // seconds that recomputation repeats, unless it is full
+    double keys_and_values = 0;  // bytes, part of `saved`
+    double recomputed = 0;       // seconds that recomputation repeats, unless it is full
     LayerParameters parameters;
 
     // Adds by how much messages of a kind make the passes longer.
@@ -73,9 +74,11 @@ double TransformerLayers::exposed(double messages, double computing) const {
     return std::max(0.0, messages - computing) + (kSlowedByMessages - 1) * std::min(messages, computing);
 }
 
+double TransformerLayers::rows_of(int sequences) const { return sequences * range_.count() / job_.parallel.context; }
+
 double TransformerLayers::output_bytes(int sequences) const {
     const Parallel& parallel = job_.parallel;
-    const double rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    const double rows = rows_of(sequences);
     return kValue * rows * job_.model.hidden / (parallel.sequence ? parallel.tensor : 1);
 }
 
@@ -142,19 +145,24 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     sum.products += second;
     sum.parameters.dense += out * hidden + (model.bias ? hidden : 0);
 
-    const PassSeconds core =
-        kernels_.attention(sum.sequences, heads, key_width, value_width, model.has_window(layer) ? model.window : 0);
+    const int window = model.has_window(layer) ? model.window : 0;
+    const PassSeconds core = kernels_.attention(range_, sum.sequences, heads, key_width, value_width, window);
     sum.forward += core.forward;
     sum.backward += core.backward;
     sum.attention += core.forward + core.backward;
     sum.kernels += 4;
+    // A slice appends its keys and values to a copy of the earlier ones, and its backward adds up all gradients of keys
+    // and values that later slices left (Ascend/MindSpeed and thunlp/Seq1F1B, kv_sp_flash_func).
+    const double prefix = kValue * rows * range_.end / range_.count() * keys_and_values;
+    sum.forward += range_.begin > 0 ? kernels_.moved(2 * prefix) : 0;
+    sum.backward += range_.end < job_.tokens ? kernels_.moved(3 * prefix) : 0;
     sum.saved += kValue * rows * (made + out);
+    sum.keys_and_values += kValue * rows * keys_and_values;
     if (kernels_.input_bytes() < kValue)  // attention keeps its output, the next product has a copy of its own
         sum.saved += kernels_.input_bytes() * rows * out;
     const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
-    const double scores = sum.sequences * heads * job_.tokens * static_cast<double>(job_.tokens) / parallel.context;
-    const double kept = unfused ? scores * (parallel.program().dropout ? 5 : 2)
-                                : kFloat * sum.sequences * heads * job_.tokens / parallel.context;
+    const double queries = sum.sequences * heads * range_.count() / parallel.context, scores = queries * range_.end;
+    const double kept = unfused ? scores * (parallel.program().dropout ? 5 : 2) : kFloat * queries;
     if (unfused)
         sum.kernels += 6;
     if (unfused && parallel.recompute == RecomputeKind::Selective)
@@ -169,7 +177,7 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         sum.kernels += parallel.program().fuses ? 2 : 8;
     }
     if (parallel.context > 1) {  // keys and values of the next part arrive while attention computes
-        const double bytes = kValue * rows * keys_and_values * (parallel.context - 1);
+        const double bytes = kValue * rows * keys_and_values * (range_.end / range_.count()) * (parallel.context - 1);
         const double seconds = message_seconds(bytes, tensor, job_.fabric);
         sum.expose(&PassParts::context, exposed(seconds, core.forward), exposed(2 * seconds, core.backward));
     }
@@ -262,6 +270,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     const double share = recomputes ? parallel.recomputed : 0;
     const double kept = sum.saved + sum.recomputed_saved;
     cost.saved = kept;
+    cost.keys_and_values = sum.keys_and_values;
     cost.scratch = sum.scratch;
     if (parallel.recompute == RecomputeKind::Full) {
         // A checkpointed block saves the states of its random numbers. Recomputation saves them, sets them, and sets
@@ -312,7 +321,7 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
     const ReleaseFacts release = parallel.program();
     Sum sum;
     sum.sequences = sequences;
-    sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    sum.rows = rows_of(sequences);
     sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
     add_norms(sum);
     add_attention(sum, layer);
@@ -356,7 +365,7 @@ TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
     Sum sum;
-    sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    sum.rows = rows_of(sequences);
     const double values = sum.rows * job_.model.hidden;
     sum.forward = kernels_.moved(4 * values);
     // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
@@ -384,7 +393,7 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     const ReleaseFacts release = parallel.program();
     const double hidden = job_.model.hidden;
     Sum sum;
-    sum.rows = static_cast<double>(sequences) * job_.tokens / parallel.context;
+    sum.rows = rows_of(sequences);
     sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
     const double columns = gathered_vocabulary() / parallel.tensor;
     sum.products = kernels_.head(sum.rows, hidden, columns);

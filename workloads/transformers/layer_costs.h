@@ -24,13 +24,16 @@ struct TransformerLayerCost {
     double scratch = 0;  // bytes during a pass
     PassParts parts;     // of forward and backward
     LayerParameters parameters;
-    double gathered = 0;  // bytes of the layer's weights that ZeRO-3 gathers
+    double gathered = 0;         // bytes of the layer's weights that ZeRO-3 gathers
+    double keys_and_values = 0;  // bytes that later slices of the sequences read, of those in `saved`
 };
 
-// For a micro-batch of `sequences` sequences.
+// For a micro-batch of `sequences` sequences, or for a slice of each sequence.
 class TransformerLayers {
 public:
-    explicit TransformerLayers(const TransformerJob& job) : job_(job), kernels_(job) {}
+    explicit TransformerLayers(const TransformerJob& job)
+        : TransformerLayers(job, {0, static_cast<double>(job.tokens)}) {}
+    TransformerLayers(const TransformerJob& job, TokenRange range) : job_(job), range_(range), kernels_(job) {}
 
     // Returns the costs of all layers in order: embedding, blocks, head.
     std::vector<TransformerLayerCost> all(int sequences) const;
@@ -50,7 +53,10 @@ private:
     double gathered_vocabulary() const;
     double copies_to_domains(double copies) const;
 
+    double rows_of(int sequences) const;  // tokens of a device
+
     const TransformerJob& job_;
+    TokenRange range_;
     KernelTimes kernels_;
 };
 

@@ -205,6 +205,79 @@ void add_replicas(Costs& costs, const std::vector<std::vector<TransformerJob>>& 
     }
 }
 
+double attention_part(const TransformerJob& job, int samples) {
+    double attention = 0, all = 0;
+    for (const TransformerLayerCost& layer : TransformerLayers(job).all(samples)) {
+        attention += layer.parts.attention;
+        all += layer.forward + layer.backward_input + layer.backward_weight;
+    }
+    return attention / all;
+}
+
+namespace {
+
+struct PassesOfStage {
+    double forward = 0, input = 0, weight = 0;  // seconds
+};
+
+std::vector<PassesOfStage> passes_of_stages(const std::vector<TransformerLayerCost>& layers, const StageSplit& split) {
+    std::vector<PassesOfStage> stages;
+    for (const std::vector<int>& stage : split.layers) {
+        PassesOfStage& passes = stages.emplace_back();
+        for (const int number : stage) {
+            const TransformerLayerCost& layer = layers[static_cast<std::size_t>(number)];
+            passes.forward += layer.forward;
+            passes.input += layer.backward_input;
+            passes.weight += layer.backward_weight;
+        }
+    }
+    return stages;
+}
+
+double share_of(double part, double whole, double even) { return whole > 0 ? part / whole : even; }
+
+// Later slices read a copy of keys and values, which slices keep in addition to what they save.
+void add_bytes_of_slices(std::vector<StageBytes>& sizes, const std::vector<TransformerLayerCost>& layers,
+                         const StageSplit& split) {
+    for (std::size_t stage = 0; stage < sizes.size(); ++stage) {
+        double read = 0, gathered = 0;
+        for (const int number : split.layers[stage]) {
+            const TransformerLayerCost& layer = layers[static_cast<std::size_t>(number)];
+            read += layer.keys_and_values;
+            gathered = std::max(gathered, 2 * layer.gathered);
+        }
+        sizes[stage].uncut_workspace = whole_bytes(gathered);
+        sizes[stage].keys_and_values = whole_bytes(read);
+        sizes[stage].until_input += whole_bytes(read);
+    }
+}
+
+}  // namespace
+
+void cut_in_slices(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples,
+                   const SliceEnds& ends) {
+    const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(samples);
+    const std::vector<PassesOfStage> whole = passes_of_stages(layers, split);
+    costs.slices.clear();
+    double begin = 0;
+    for (const double end : ends) {
+        const TransformerLayers slice(job, {begin * job.tokens, end * job.tokens});
+        std::vector<MicroBatchLength>& stages = costs.slices.emplace_back();
+        const std::vector<PassesOfStage> passes = passes_of_stages(slice.all(samples), split);
+        for (std::size_t stage = 0; stage < passes.size(); ++stage) {
+            const PassesOfStage &part = passes[stage], &all = whole[stage];
+            const double even = end - begin;
+            stages.push_back({share_of(part.forward, all.forward, even), share_of(part.input, all.input, even),
+                              share_of(part.weight, all.weight, even), even});
+        }
+        begin = end;
+    }
+    add_bytes_of_slices(costs.bytes, layers, split);
+    for (MakeCosts& own : costs.of_makes)
+        if (!own.sizes.empty())
+            add_bytes_of_slices(own.sizes, layers, split);
+}
+
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
                                     const std::vector<StageCost>& passes, int samples) {
     const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);

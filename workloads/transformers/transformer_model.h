@@ -3,6 +3,7 @@
 #pragma once
 
 #include "workloads/costs/profiled_model.h"
+#include "workloads/costs/slices.h"
 #include "workloads/transformers/layer_costs.h"
 
 #include <map>
@@ -22,6 +23,15 @@ std::vector<Product> products_of(TransformerJob job, int samples);
 // plan stands for devices of several jobs, and the slowest device counts.
 void add_replicas(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs, const StageSplit& split,
                   int samples);
+
+// Returns the part of the passes of all layers that is causal attention.
+double attention_part(const TransformerJob& job, int samples);
+
+// Sets Costs::slices and the bytes that slices need: a slice takes the times of its layers' kernels and messages, whose
+// attention reads the keys and values of earlier slices. Every slice keeps its keys and values until its backward, and
+// also the gradients that later slices add to.
+void cut_in_slices(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples,
+                   const SliceEnds& ends);
 
 // The seconds of a stage: the passes of one micro-batch, and the end of a step as far as no pass hides it.
 struct StageParts {
