@@ -3,6 +3,7 @@
 
 #include "job/config/config.h"
 #include "job/config/key.h"
+#include "workloads/data/data_sources.h"
 
 #include <fmt/format.h>
 
@@ -117,6 +118,10 @@ std::string between_schema();
 std::string pair_schema();
 std::string shared_schema();
 std::string switch_schema();
+
+// Note a model and a data set of which only one has tokens, and heads that do not divide a token's vector.
+void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSource& source);
+void check_heads(const Yaml& at, const BuiltInModel* model, const ModelOptions& options);
 
 // Read pipeline.micro_batch_lengths: from a CSV, or from the key, which is a list or the path of a CSV.
 std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
