@@ -86,7 +86,7 @@ Row piper_row(const PiperSetting& setting) {
 }
 
 ProfiledModel public_model(const std::string& folder, std::string_view model, int samples) {
-    return read_profiled_model(fmt::format("{}/pipedream-profiles/{}.graph.txt", folder, model), samples);
+    return read_profiled_model(fmt::format("{}/pipedream-profiles/{}.graph.txt", folder, model), {.samples = samples});
 }
 
 // Objectives in seconds.

@@ -44,9 +44,6 @@ constexpr KindText kKindTexts[] = {
     {FileKind::Ranges, "table of ranges from Nsight Systems",
      "such tables are not read; write their ranges as events of a Chrome trace, as in {{\"ph\": \"X\", \"name\": "
      "\"fwd_mb3_stage1\", \"pid\": 100, \"ts\": 10000, \"dur\": 5000}} with microseconds, and name that file"},
-    {FileKind::Galvatron, "profile of Galvatron",
-     "such profiles are not read; write a *.csv with a row for each layer, as in: name, forward (ms), weights (MiB), "
-     "and name it in a config: workload: {{model: layers.csv}}"},
 };
 
 [[noreturn]] void fail_kind(const std::string& path, FileKind kind, std::string_view expected) {
@@ -97,11 +94,9 @@ FileKind kind_of(const std::string& path) {
         return FileKind::Profile;
     if (has_key(text, "tables") && has(text, "rows"))
         return FileKind::Products;
-    if (is_json && is_galvatron(text))
-        return FileKind::Galvatron;
     const bool is_graph = text.starts_with("node") && has(text, " -- ");
     if (is_graph || has_key(text, "layers") ||
-        (is_json && (has(text, "\"nodes\"") || has(text, "\"layer_compute_total_ms\""))))
+        (is_json && (has(text, "\"nodes\"") || has(text, "\"layer_compute_total_ms\"") || has(text, "\"layertype_"))))
         return FileKind::Model;
     return FileKind::Unknown;
 }

@@ -304,7 +304,7 @@ void validate(const ValidateArguments& arguments) {
         validate_profile(arguments);
     else if (kind == FileKind::Products)
         validate_products(arguments);
-    else if (kind != FileKind::Galvatron && (suffix == ".json" || suffix == ".yaml" || suffix == ".yml"))
+    else if (suffix == ".json" || suffix == ".yaml" || suffix == ".yml")
         validate_config(arguments);
     else {
         require_config(arguments.path);

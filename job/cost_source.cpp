@@ -118,13 +118,18 @@ ProfiledModel model_from_file(const Setup& setup) {
         setup.fail_at("workload.model",
                       fmt::format("only `search` takes the instance '{}', with objective max-load or piper", path),
                       "write search.objective, or name a model with layers and the times of their passes: a "
-                      "*.graph.txt, a layer graph (*.yaml, *.json, *.csv) or a profile of Metis");
+                      "*.graph.txt, a layer graph (*.yaml, *.json, *.csv) or a profile of Metis or Galvatron");
     const std::int64_t batch = setup.workload.profile_batch;
     if (batch > std::numeric_limits<int>::max())
         setup.fail_at("search.profile_batch", fmt::format("the times of '{}' are for {} samples", path, batch),
                       "set search.profile_batch to the number of samples that they were measured with");
+    const ModelOptions& options = setup.workload.options;
     ProfiledModel read =
-        read_profiled_model(path, batch > 0 ? static_cast<int>(batch) : setup.pipeline.micro_batch_size);
+        read_profiled_model(path, {.samples = batch > 0 ? static_cast<int>(batch) : setup.pipeline.micro_batch_size,
+                                   .blocks = options.blocks,
+                                   .embedding = options.embedding,
+                                   .sequence_length = options.sequence_length,
+                                   .memory_profile = setup.workload.memory_profile});
     read.profile.any_size = !read.says_samples && batch == 0;
     if (read.profile.any_size) {
         check_graph_has_batch(setup);

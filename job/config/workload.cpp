@@ -48,6 +48,8 @@ std::string model_in(const Yaml& at, KeyReading& reading, Config& config) {
             at.complain("'workload.model' is missing",
                         fmt::format("write workload: {{model: {}}}; {}", models.front(), known));
     } else if (model_file(model) != ModelFile::None) {
+        ModelOptions& options = config.workload.options;
+        options.blocks = options.embedding = options.sequence_length = 0;  // what the file says
         return reading.path_of(model);
     } else if (find_model(model) == nullptr) {
         std::vector<std::string_view> all = models;
@@ -208,12 +210,30 @@ constexpr auto kWorkload = &Config::workload;
 constexpr auto kOptions = &Workload::options;
 constexpr auto kUniform = &Workload::uniform;
 
+constexpr const char* kGalvatron = "profiles of Galvatron";
+
+// A number of a model that a file may lack (0).
+template <auto member>
+constexpr KeyValue<Config> if_known(std::int64_t least, std::int64_t most) {
+    return printed_as(
+        integer_key<kWorkload, kOptions, member>(least, most), +[](const Config& config) {
+            const int value = config.workload.options.*member;
+            return value > 0 ? print_plain(value) : "";
+        });
+}
+
 // The models that a key is for.
 constexpr KeyLimit<Config> kOfSome{is_for_model<takes_key>, takers<takes_key>};
-constexpr KeyLimit<Config> kOfSequences{[](const Config& config, std::string_view key) {
-                                            return is_transformer(config) || is_for_model<takes_key>(config, key);
-                                        },
-                                        [](std::string_view key) { return takers<takes_key>(key) + ", transformers"; }};
+bool is_for_galvatron(const Config& config, std::string_view) { return may_be_galvatron(config.workload.model); }
+constexpr KeyLimit<Config> kOfGalvatron{is_for_galvatron, [](std::string_view) -> std::string { return kGalvatron; }};
+constexpr KeyLimit<Config> kOfBlocks{
+    [](const Config& config, std::string_view key) {
+        return is_for_model<takes_key>(config, key) || is_for_galvatron(config, key);
+    },
+    [](std::string_view key) { return fmt::format("{}, {}", takers<takes_key>(key), kGalvatron); }};
+constexpr KeyLimit<Config> kOfSequences{
+    [](const Config& config, std::string_view key) { return is_transformer(config) || kOfBlocks.is_for(config, key); },
+    [](std::string_view key) { return kOfBlocks.words(key) + ", transformers"; }};
 constexpr KeyLimit<Config> kOfImages{is_for_model<takes_images>, takers<takes_images>};
 constexpr KeyLimit<Config> kOfUniform{is_for_uniform, takers<has_own_times>, Elsewhere::RefusedUnread};
 
@@ -256,14 +276,17 @@ constexpr ConfigKey kWorkloadKeys[] = {
      kOfSome},
     {"levels", integer_key<kWorkload, kOptions, &Options::levels>(1, 8), KeyShown::Always, "",
      "how often the image is halved", kOfSome},
-    {"sequence_length", integer_key<kWorkload, kOptions, &Options::sequence_length>(1, 1'048'576), KeyShown::Always, "",
-     "tokens of a sample", kOfSequences},
+    {"sequence_length", if_known<&Options::sequence_length>(1, 1'048'576), KeyShown::Always,
+     "64, in a profile its only length", "tokens of a sample", kOfSequences},
     {"vocabulary", integer_key<kWorkload, kOptions, &Options::vocabulary>(1, 1'000'000), KeyShown::Always, "",
      "different tokens, with text at least 256", kOfSome},
-    {"embedding", integer_key<kWorkload, kOptions, &Options::embedding>(1, 65'536), KeyShown::Always, "",
-     "width of a token's vector", kOfSome},
-    {"blocks", integer_key<kWorkload, kOptions, &Options::blocks>(1, 1024), KeyShown::Always, "", "number of blocks",
-     kOfSome},
+    {"embedding", if_known<&Options::embedding>(1, 65'536), KeyShown::Always, "128, see [profiles](#models-from-files)",
+     "width of a token's vector", kOfBlocks},
+    {"blocks", if_known<&Options::blocks>(1, 1024), KeyShown::Always, "4, see [profiles](#models-from-files)",
+     "number of blocks", kOfBlocks},
+    {"memory_profile", path_key<kWorkload, &Workload::memory_profile>(), KeyShown::IfSet,
+     "`memory_*.json` next to `computation_*.json`", "file with the sizes of a profile, whose times `model` has",
+     kOfGalvatron},
     {"heads", integer_key<kWorkload, kOptions, &Options::heads>(1, 1024), KeyShown::Always, "",
      "number of heads of attention, a divisor of `embedding`", kOfSome},
     {"key_value_heads", integer_key<kWorkload, kOptions, &Options::key_value_heads>(1, 1024), KeyShown::IfSet,

@@ -48,6 +48,7 @@ struct WorkloadConfig {
     std::optional<Transformer> transformer;  // a preset, or the model of a config.json
     // search.profile_batch: samples that the times in the file `model` are for, if the file lacks them (0: not given)
     std::int64_t profile_batch = 0;
+    std::string memory_profile = {};  // absolute path of the sizes of a profile of Galvatron (empty: next to the times)
 };
 
 struct DeviceConfig {

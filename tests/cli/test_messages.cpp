@@ -140,11 +140,9 @@ TEST_F(Messages, AWrongModelIsTheOnlyMistake) {
 // Files of other programs that are not read.
 TEST_F(Messages, AFileThatIsNotReadIsNamed) {
     write("nvtx.csv", "Start (ns),End (ns),Duration (ns),Name,PID\n0,10000000,10000000,:fwd_mb0_stage0,100\n");
-    write("galvatron.json", R"({"layernum[2]_bsz1_seq4096": 17.15, "layertype_0_bsz1_seq4096": 3.757})");
     write("numbers.csv", "1,2,3\n4,5,6\n");
     run_well("plan four.yaml --format csv -o plan.csv");
     write("layers.csv", "name,forward (ms),backward (ms)\na,3,6\n");
-    write("ours.yaml", "{workload: {model: galvatron.json}, cluster: {devices: 2}}");
     expect_all(
         {{"import nvtx.csv -o t.json",
           {"is a table of ranges from Nsight Systems, not a trace", "\"name\": \"fwd_mb3"}},
@@ -153,9 +151,7 @@ TEST_F(Messages, AFileThatIsNotReadIsNamed) {
          {"import numbers.csv -o t.json", {"is a table, not a trace", "cells such as 0F0", "name, forward (ms)"}},
          {"simulate numbers.csv", {"is a table, not a config"}},
          {"import plan.csv -o t.json", {"is a plan, not a trace", "pipeline: {schedule: plan.csv}"}},
-         {"import layers.csv -o t.json", {"is a model, not a trace", "workload: {model: layers.csv}"}},
-         {"simulate ours.yaml", {"is a profile of Galvatron, which is not read", "*.csv", "layertype_other"}},
-         {"validate galvatron.json", {"is a profile of Galvatron, not a config", "*.csv"}}});
+         {"import layers.csv -o t.json", {"is a model, not a trace", "workload: {model: layers.csv}"}}});
 }
 
 // Without the list of formats, which says nothing about them.

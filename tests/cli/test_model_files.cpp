@@ -200,6 +200,95 @@ TEST_F(ModelFiles, AProfileOfMetisIsAChainOfLayers) {
                 {"bad_bs1.json:1", "1 values, but there are 2 layers"});
 }
 
+// Times and sizes of three blocks, for one and for two samples. Sizes are for longer sequences.
+constexpr const char* kGalvatronTimes = R"({"layernum[1]_bsz1_seq64": 3, "layernum[2]_bsz1_seq64": 5,
+    "layertype_0_bsz1_seq64": 2, "layertype_other_bsz1_seq64": 1,
+    "layertype_0_bsz2_seq64": 1.5, "layertype_other_bsz2_seq64": 0.5})";
+constexpr const char* kGalvatronSizes = R"({"layertype_0_sp": {"128": {"parameter_size": 4,
+        "tp_activation_per_bsz_dict": {"1": 6, "2": 3, "checkpoint": 1}}},
+    "other_memory_pp_on_first_sp": {"128": {"model_states": {"1": 8}, "activation": {"1": 2}}},
+    "other_memory_pp_on_last_sp": {"128": {"model_states": {"1": 16}, "activation": {"1": 4}}}})";
+
+class GalvatronProfiles : public Cli {
+protected:
+    void SetUp() override {
+        Cli::SetUp();
+        write("computation_bf16.json", kGalvatronTimes);
+        write("memory_bf16.json", kGalvatronSizes);
+        write("own.yaml",
+              "workload: {model: computation_bf16.json, blocks: 3}\ncluster: {devices: 1}\n"
+              "pipeline: {schedule: 1f1b, micro_batches: 2}\ntraining: {optimizer: adamw}\n");
+    }
+};
+
+// A step of one device is twice (m = 2) the forward of all layers and a backward of twice the forward.
+TEST_F(GalvatronProfiles, AreChainsOfBlocksBetweenHalvesOfTheRest) {
+    constexpr long kMs = 1'000'000, kMiB = 1 << 20;
+    const Said said = run_well("simulate own.yaml --json");
+    EXPECT_EQ(said.json()["step_time_ns"], 2 * 3 * (3 * 2 + 1) * kMs);
+    expect_says(said.err,
+                {"half of it", "sequences of 128 tokens: activations are scaled to 64", "messages count 0 bytes"});
+    const Json memory = said.json()["devices"][0]["memory"];
+    EXPECT_EQ(memory["weights"], (3 * 4 + 2 + 4) * kMiB);
+    EXPECT_EQ(memory["activations"], (3 * 3 + 1 + 2) * kMiB);
+    EXPECT_EQ(run_well("simulate own.yaml --json --set pipeline.micro_batch_size=2").json()["step_time_ns"],
+              2 * 3 * (3 * 3 + 1) * kMs);
+    // 64 x 256 values of 2 bytes take 1 ms. The second stage, with 4.5 + 9 ms for a micro-batch, works without a pause
+    // between the first stage's first F and its last B.
+    const std::string two =
+        "simulate own.yaml --json --set cluster.devices=2 --set pipeline.split=[layers.1] --set "
+        "'cluster.link.bandwidth=32.768 MB/s'";
+    EXPECT_EQ(run_well(two).json()["step_time_ns"], (5 + 2 * 27 + 10) * kMs / 2);
+    EXPECT_EQ(run_well(two + " --set workload.embedding=256").json()["step_time_ns"], (5 + 2 * 27 + 10 + 4) * kMs / 2);
+}
+
+// A block of Llama 3 8B: 4096 x (2 x 4096 + 2 x 1024) weights of attention, 3 x 4096 x 14336 of the MLP, and two norms.
+TEST_F(GalvatronProfiles, TakeBlocksOfATransformerWithTheSameWeights) {
+    constexpr double kParameters = 4096.0 * (2 * 4096 + 2 * 1024 + 3 * 14336 + 2);
+    std::string sizes = kGalvatronSizes;
+    const std::string_view size = "\"parameter_size\": 4";
+    sizes.replace(sizes.find(size), size.size(),
+                  fmt::format("\"parameter_size\": {:.2f}", 4 * kParameters / (1 << 20)));
+    write("memory_bf16.json", sizes);
+    const Said said = run_well("simulate own.yaml --json --set workload.blocks=");
+    EXPECT_EQ(said.json()["step_time_ns"], 2 * 3 * (32 * 2 + 1) * 1'000'000L);
+    expect_says(said.err, {"32 are taken", "llama-3-8b", "blocks: N"});
+}
+
+TEST_F(GalvatronProfiles, AreSearchedAndEmulated) {
+    run_well("search own.yaml --set cluster.devices=2 --set 'search={mini_batch: 8, micro_batch_sizes: [1, 2]}'");
+    run_well("compare own.yaml --set run.backend=emulated --set cluster.devices=2");
+    expect_says(error_of("validate computation_bf16.json", 2), {"is a model, not a config", "workload: {model: "});
+}
+
+TEST_F(GalvatronProfiles, AreRefusedWithoutWhatTheyNeed) {
+    const auto refused = [&](const std::string& set) { return error_of("simulate own.yaml --set " + set, 2); };
+    expect_says(refused("workload.blocks="), {"does not say how many blocks", "workload: {blocks: 32}"});
+    expect_says(refused("workload.memory_profile=none.json"), {"there is no '", "none.json", "memory_profile: FILE"});
+    expect_says(refused("workload.sequence_length=32"), {"no times for sequences of 32", "sequence_length: 64"});
+    expect_says(refused("workload.model=memory_bf16.json"), {"no times of a block", "memory_profile: FILE"});
+    expect_says(refused("workload.heads=2"), {"'workload.heads' is not for model"});
+    const auto with = [&](const char* file, std::string text, std::string_view part, std::string_view other) {
+        write(file, text.replace(text.find(part), part.size(), other));
+        return refused("training.seed=1");
+    };
+    expect_says(with("computation_bf16.json", kGalvatronTimes, "layertype_other_bsz2", "layertype_other_bsz3"),
+                {"computation_bf16.json:3", "'layertype_other_bsz2_seq64' is missing"});
+    expect_says(with("computation_bf16.json", kGalvatronTimes, "layertype_0_bsz2", "layertype_1_bsz2"),
+                {"computation_bf16.json:3", "layers of several types", "layer graph"});
+    expect_says(with("computation_bf16.json", kGalvatronTimes, ": 0.5", ": \"fast\""),
+                {"computation_bf16.json:3", "no number"});
+    expect_says(with("computation_bf16.json", kGalvatronTimes, "bsz2_seq64\": 1.5", "bsz2_seq32\": 1.5"),
+                {"several lengths", "sequence_length: 32 | 64"});
+    write("computation_bf16.json", kGalvatronTimes);
+    expect_says(with("memory_bf16.json", kGalvatronSizes, "{\"1\": 6, ", "{"),
+                {"memory_bf16.json:2", "tp_activation_per_bsz_dict.1' is missing"});
+    expect_says(with("memory_bf16.json", kGalvatronSizes, "pp_on_first", "pp_off"),
+                {"'other_memory_pp_on_first_sp' is missing"});
+    expect_says(with("memory_bf16.json", kGalvatronSizes, "{\"128\": {\"parameter_size\": 4", "{\"x\": {\"x\": 4"),
+                {"no sizes by length of sequences"});
+}
+
 // (m - 1) times the slowest stage plus the sum of the stages, at the measured times: 3.981, 4.142 and 4.448 s.
 TEST_F(ModelFiles, TimesOfSeveralSizesAreUsedAsTheyAre) {
     PIPEWRIGHT_NEED_DATA(folder, "field/15-metis-profile");

@@ -125,6 +125,11 @@ const Target kTargets[] = {
     {"layers", [](const std::string& bytes) { read_layer_yaml(std::make_shared<Source>("l.yaml", bytes), 4); }},
     {"layer_csv", [](const std::string& bytes) { read_layer_csv(std::make_shared<Source>("l.csv", bytes), 4); }},
     {"metis", [](const std::string& bytes) { read_metis_json(std::make_shared<Source>("m_bs2.json", bytes), 4); }},
+    {"galvatron",
+     [](const std::string& bytes) {
+         read_galvatron_json(std::make_shared<Source>(file("computation_bf16.json", bytes), bytes),
+                             {.blocks = 2, .memory_profile = file("memory_bf16.json", bytes)});
+     }},
     {"graph", [](const std::string& bytes) { read_graph_txt(std::make_shared<Source>("g.graph.txt", bytes), 4); }},
     {"max_load", [](const std::string& bytes) { parse_placement_instance(bytes, "instance.json"); }},
     {"piper", [](const std::string& bytes) { parse_piper_instance(bytes, "instance.json"); }},

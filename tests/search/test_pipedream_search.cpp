@@ -20,7 +20,7 @@ namespace {
 using Levels = std::vector<PipedreamOptions::Level>;
 
 PipedreamGraph public_graph(const std::string& path) {
-    const ProfiledModel read = read_profiled_model(path, 1);
+    const ProfiledModel read = read_profiled_model(path, {});
     return pipedream_graph(read.model, read.profile, 1);
 }
 

@@ -36,7 +36,7 @@ constexpr const char* kGraph =
 
 ProfiledModel read_text(const std::string& name, const std::string& text, int samples = 8) {
     const TemporaryFolder folder;
-    return read_profiled_model(folder.write(name, text), samples);
+    return read_profiled_model(folder.write(name, text), {.samples = samples});
 }
 
 std::vector<std::string> names_of(const ProfiledModel& read) {
@@ -85,7 +85,7 @@ void PrintTo(const PublicProfile& profile, std::ostream* out) { *out << profile.
 class PublicProfiles : public testing::TestWithParam<PublicProfile> {};
 TEST_P(PublicProfiles, AddUp) {
     PIPEWRIGHT_NEED_DATA(path, fmt::format("pipedream-profiles/{}.graph.txt", GetParam().name));
-    const ProfiledModel read = read_profiled_model(path, 1);
+    const ProfiledModel read = read_profiled_model(path, {});
     double forward = 0, backward = 0, weights = 0;
     for (const LayerProfile& layer : read.profile.layers) {
         forward += static_cast<double>(layer.times.at(1).forward.median) / 1e6;
@@ -126,7 +126,7 @@ void PrintTo(const Bottleneck& bottleneck, std::ostream* out) {
 class PublicBottlenecks : public testing::TestWithParam<Bottleneck> {};
 TEST_P(PublicBottlenecks, AreFound) {
     PIPEWRIGHT_NEED_DATA(path, fmt::format("pipedream-profiles/{}.graph.txt", GetParam().name));
-    const ProfiledModel read = read_profiled_model(path, 1);
+    const ProfiledModel read = read_profiled_model(path, {});
     const std::vector<Ns> time = layer_times(read.profile, 1);
     const auto sum = [&](int from, int to) { return std::accumulate(time.begin() + from, time.begin() + to, Ns{0}); };
     const auto longest = [&](Cuts cuts) {
@@ -307,17 +307,24 @@ TEST(ModelFile, SurvivesDamage) {
     constexpr const char* kTable = "name, forward (ms), backward [us], weights\na, 3, 600, 1 MB\nb,1,,\n";
     constexpr const char* kMetis = R"({"model": {"parameters": {"parameters_per_layer_bytes": [64, 0]}},
         "execution_time": {"layer_compute_total_ms": [0.3, 29.5]}})";
+    constexpr const char* kGalvatron = R"({"layertype_0_bsz1_seq64": 2.5, "layertype_other_bsz1_seq64": 1.0,
+        "layertype_0": {"64": {"parameter_size": 4, "tp_activation_per_bsz_dict": {"1": 3}}},
+        "other_memory_pp_on_first": {"64": {"model_states": {"1": 8}, "activation": {"1": 0.5}}},
+        "other_memory_pp_on_last": {"64": {"model_states": {"1": 8}, "activation": {"1": 2}}}})";
     for (const auto& [name, whole] : {std::pair<const char*, std::string>{"a.graph.txt", kGraph},
                                       {"a.yaml", kLayers},
                                       {"a.csv", kTable},
-                                      {"a_bs2.json", kMetis}})
+                                      {"a_bs2.json", kMetis},
+                                      {"a_bf16.json", kGalvatron}})
         for (std::size_t at = 0; at < whole.size(); at += 2)
             for (const char change : {'\0', ' ', '9', '-', '\n', ':'}) {
                 std::string text = change == '\0' ? whole.substr(0, at) : whole;
                 if (change != '\0')
                     text[at] = change;
                 try {
-                    EXPECT_FALSE(read_profiled_model(folder.write(name, text), 8).profile.layers.empty());
+                    const std::string path = folder.write(name, text);
+                    const FileModelOptions options{.samples = 8, .blocks = 2, .memory_profile = path};
+                    EXPECT_FALSE(read_profiled_model(path, options).profile.layers.empty());
                 } catch (const Error& error) {
                     EXPECT_EQ(error.code(), ExitCode::BadInput);
                     const bool has_no_form = contains(error.what(), "none of the forms");

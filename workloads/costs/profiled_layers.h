@@ -29,6 +29,7 @@ ProfiledModel read_graph_txt(std::shared_ptr<Source> source, int samples);
 ProfiledModel read_layer_yaml(std::shared_ptr<Source> source, int samples);
 ProfiledModel read_layer_csv(std::shared_ptr<Source> source, int samples);
 ProfiledModel read_metis_json(std::shared_ptr<Source> source, int samples);
+ProfiledModel read_galvatron_json(std::shared_ptr<Source> source, const FileModelOptions& options);
 // Reads {samples, layers} from a tree: of YAML, or made of the rows of a table.
 ProfiledModel read_layer_tree(const Yaml& root, int samples);
 

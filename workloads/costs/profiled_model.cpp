@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -20,14 +21,22 @@ struct ModelForm {
     ModelFile file;
     std::string_view suffixes;  // separated by blanks
     std::string_view key;       // empty: any text
-    ProfiledModel (*read)(std::shared_ptr<Source> source, int samples);
+    ProfiledModel (*read)(std::shared_ptr<Source> source, const FileModelOptions& options);
 };
+
+// A reader that takes the number of samples only.
+template <ProfiledModel (*read)(std::shared_ptr<Source> source, int samples)>
+ProfiledModel by_samples(std::shared_ptr<Source> source, const FileModelOptions& options) {
+    return read(std::move(source), options.samples);
+}
+
 constexpr ModelForm kForms[] = {
-    {ModelFile::Graph, ".txt", "", read_graph_txt},
-    {ModelFile::Layers, ".yaml .yml", "", read_layer_yaml},
-    {ModelFile::JsonFile, ".json", "\"layer_compute_total_ms\"", read_metis_json},
-    {ModelFile::JsonFile, ".json", "\"layers\"", read_layer_yaml},
-    {ModelFile::Table, ".csv", "", read_layer_csv},
+    {ModelFile::Graph, ".txt", "", by_samples<read_graph_txt>},
+    {ModelFile::Layers, ".yaml .yml", "", by_samples<read_layer_yaml>},
+    {ModelFile::JsonFile, ".json", "\"layer_compute_total_ms\"", by_samples<read_metis_json>},
+    {ModelFile::JsonFile, ".json", "\"layers\"", by_samples<read_layer_yaml>},
+    {ModelFile::JsonFile, ".json", "\"layertype_", read_galvatron_json},
+    {ModelFile::Table, ".csv", "", by_samples<read_layer_csv>},
 };
 
 constexpr std::string_view kInstanceKey = "\"nodes\"";
@@ -38,6 +47,14 @@ const ModelForm* form_of(ModelFile file, std::string_view text) {
         return form.file == file && text.find(form.key) != std::string_view::npos;
     });
     return row == std::end(kForms) ? nullptr : row;
+}
+
+// Returns nothing if a model's name is not the name of a JSON file that is there.
+std::optional<std::string> json_text(const std::string& model) {
+    std::error_code error;
+    if (model_file(model) != ModelFile::JsonFile || !std::filesystem::is_regular_file(model, error))
+        return {};
+    return read_text(model, kPathHelp);
 }
 
 // "folder/vgg16.graph.txt" is a file of the model vgg16.
@@ -57,14 +74,15 @@ ModelFile model_file(const std::string& model) {
 }
 
 bool is_instance(const std::string& model) {
-    std::error_code error;
-    if (model_file(model) != ModelFile::JsonFile || !std::filesystem::is_regular_file(model, error))
-        return false;
-    const std::string text = read_text(model, kPathHelp);
-    return form_of(ModelFile::JsonFile, text) == nullptr && text.find(kInstanceKey) != std::string::npos;
+    const std::optional<std::string> text = json_text(model);
+    return text && form_of(ModelFile::JsonFile, *text) == nullptr && text->find(kInstanceKey) != std::string::npos;
 }
 
-bool is_galvatron(std::string_view text) { return text.find("\"layertype_") != text.npos; }
+bool may_be_galvatron(const std::string& model) {
+    const std::optional<std::string> text = json_text(model);
+    const ModelForm* form = text ? form_of(ModelFile::JsonFile, *text) : nullptr;
+    return text ? form != nullptr && form->read == read_galvatron_json : model_file(model) == ModelFile::JsonFile;
+}
 
 ProfiledModel empty_profiled_model(const std::string& path) {
     ProfiledModel result;
@@ -99,25 +117,16 @@ void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::v
     to.profile.data_bytes[samples] = 0;
 }
 
-ProfiledModel read_profiled_model(const std::string& path, int samples) {
+ProfiledModel read_profiled_model(const std::string& path, const FileModelOptions& options) {
     auto source = std::make_shared<Source>(path, read_text(path, kPathHelp));
     const ModelForm* form = form_of(model_file(path), source->text());
-    if (form == nullptr && is_galvatron(source->text()))
-        fail(
-            "'{}' is a profile of Galvatron, which is not read\n  help: write a *.csv with a row for each layer, as "
-            "in: "
-            "name, forward (ms), weights (MiB); layertype_0_bsz1_seq4096 is the forward of one layer for one sample in "
-            "ms, layertype_other the forward of embedding and head together, parameter_size the fp32 weights of a "
-            "layer in MiB",
-            path);
     if (form == nullptr)
         fail(
             "'{}' has none of the forms of a *.json with layers\n  help: write {{\"samples\": 8, \"layers\": "
             "[{{\"name\": \"conv1\", \"forward\": \"3 ms\", \"backward\": \"6 ms\"}}, ...]}}, or name a profile of "
-            "Metis "
-            "(execution_time.layer_compute_total_ms)",
+            "Metis (execution_time.layer_compute_total_ms) or Galvatron (layertype_0_bsz1_seq4096)",
             path);
-    return form->read(std::move(source), samples);
+    return form->read(std::move(source), options);
 }
 
 }  // namespace pw
