@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 namespace pw {
 namespace {
@@ -43,6 +45,68 @@ TEST(DeviceKinds, HaveTheFiguresOfTheirSources) {
         EXPECT_NEAR(kind->link.bandwidth, facts[own].as<double>() * 1e9, 1) << name;
     }
     EXPECT_GT(compared, 70);
+}
+
+TEST(DeviceKinds, AllHaveASourceAndCompleteFigures) {
+    for (const DeviceKindFacts& kind : device_kinds()) {
+        EXPECT_GT(kind.source.size(), 10u) << kind.name;
+        EXPECT_TRUE(kind.peak.contains("bf16") || kind.peak.contains("fp16")) << kind.name;
+        EXPECT_GT(kind.memory, 0) << kind.name;
+        EXPECT_GT(kind.memory_bandwidth, 1e11) << kind.name;
+        EXPECT_GT(kind.link.bandwidth, 1e10) << kind.name;
+        EXPECT_LT(kind.link.bandwidth, 1e12) << kind.name << ": a kind names its link";
+        if (kind.source.starts_with("vendor figures only"))
+            EXPECT_TRUE(kind.best.empty()) << kind.name;
+    }
+}
+
+// What vendors say of whole systems, whose figures are those of a device times their number.
+TEST(DeviceKinds, AddUpToTheSystemsOfTheirVendors) {
+    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const auto kind = [&](const char* name) { return *find_device_kind(kinds, name); };
+    const auto peak = [&](const char* name, const char* precision) { return kind(name).peak.find(precision)->second; };
+    // Google: 234.9 PFLOP/s in bf16 for a pod of v6e (v5e: 100 PetaOps in int8, twice bf16), 42.5 EFLOP/s in fp8 for a
+    // pod of 9216 Ironwoods, all-reduce of a pod of v6e 102.4 TB/s and of v5e 51.2 TB/s.
+    EXPECT_NEAR(256 * peak("tpu-v6e", "bf16"), 234.9e15, 0.2e15);
+    EXPECT_NEAR(2 * 256 * peak("tpu-v5e", "bf16"), 100e15, 1e15);
+    EXPECT_NEAR(9216 * peak("tpu-v7", "fp8"), 42.5e18, 0.05e18);
+    EXPECT_EQ(256 * kind("tpu-v6e").link.bandwidth, 102.4e12);
+    EXPECT_EQ(256 * kind("tpu-v5e").link.bandwidth, 51.2e12);
+    // AWS: a Trn1.32xlarge has 16 Trainiums, 3040 TFLOP/s, 512 GiB and 13120 GB/s.
+    EXPECT_EQ(16 * peak("trainium1", "bf16"), 3040e12);
+    EXPECT_EQ(16 * kind("trainium1").memory, Bytes{512} << 30);
+    EXPECT_EQ(16 * kind("trainium1").memory_bandwidth, 13120e9);
+    // Huawei: a supernode of 384 Ascend 910C has about 300 PFLOP/s dense and 48 TiB.
+    EXPECT_NEAR(384 * peak("ascend-910c", "fp16"), 300e15, 15e15);
+    EXPECT_EQ(384 * kind("ascend-910c").memory, Bytes{48} << 40);
+    // Intel: arrays of 256 x 256 multipliers, two at 1.65 GHz and eight at 1.75 GHz.
+    EXPECT_NEAR(2.0 * 2 * 256 * 256 * 1.65e9, peak("gaudi2", "bf16"), 1e12);
+    EXPECT_NEAR(8.0 * 2 * 256 * 256 * 1.75e9, peak("gaudi3", "bf16"), 1e12);
+    // Intel: 21 of 24 ports join the eight of a host, of 100 and 200 Gbit/s.
+    EXPECT_EQ(kind("gaudi2").link.bandwidth, 21 * 100e9 / 8);
+    EXPECT_EQ(kind("gaudi3").link.bandwidth, 21 * 200e9 / 8);
+}
+
+// The share of the peak in bf16 that transformers are given on devices without a measured product
+// (job/transformer_job.cpp) is the median of those with one.
+TEST(DeviceKinds, ReachTheMedianShareOfThePeak) {
+    std::vector<double> shares;
+    for (const DeviceKindFacts& kind : device_kinds())
+        if (const auto best = kind.best.find("bf16"); best != kind.best.end())
+            shares.push_back(best->second / kind.peak.find("bf16")->second);
+    std::sort(shares.begin(), shares.end());
+    ASSERT_EQ(shares.size(), 13u);
+    EXPECT_NEAR(shares[6], 0.79, 0.005);
+    EXPECT_NEAR(shares.front(), 0.51, 0.005);
+    EXPECT_NEAR(shares.back(), 0.97, 0.005);
+}
+
+// Collectives are looked up by the link's figures, so a link with a measured table must be unlike all other links.
+TEST(DeviceKinds, HaveLinksThatAreNotTakenForNvlink) {
+    for (const NamedLink& measured : kNamedLinks)
+        for (const NamedLink& other : kNamedLinks)
+            if (measured.name.starts_with("nvlink") && measured.name != other.name)
+                EXPECT_FALSE(measured.link == other.link) << measured.name << ' ' << other.name;
 }
 
 TEST(DeviceKinds, HaveTheRateOfAMeasuredProductOrThePeak) {
