@@ -20,6 +20,7 @@ import re
 
 import yaml
 
+import maxtext_recipes
 from model_flops import NAMES, flops_per_token, of_dimensions, with_dimensions, with_positions
 
 # Words of the rows without what follows in brackets, and what the config calls them.
@@ -41,14 +42,18 @@ LINKS = {
     "800 gb/s per host": ("hdr200", 4),
 }
 # Where a row names no link between hosts: that of the vendor's reference system.
-USUAL_LINKS = {"v100": "ib-hdr200-per-gpu", "a100": "ib-hdr200-per-gpu"}
+USUAL_LINKS = {"v100": "ib-hdr200-per-gpu", "a100": "ib-hdr200-per-gpu", "tpu-v5e": "dcn-25-per-gpu",
+               "tpu-v5p": "dcn-50-per-gpu", "tpu-v6e": "dcn-100-per-gpu", "tpu-v7": "dcn-100-per-gpu"}
 USUAL_LINK = "ib-ndr400-per-gpu"
-# Devices whose fast links go beyond the host: GPUs of a host, of a domain.
-DOMAINS = {"gb200": (4, 72), "gb300": (4, 72)}
+# Devices whose fast links go beyond the host: GPUs of a host, of a domain (a pod of TPUs, docs/clusters.md).
+DOMAINS = {"gb200": (4, 72), "gb300": (4, 72), "tpu-v5e": (8, 256), "tpu-v5p": (4, 8960), "tpu-v6e": (8, 256),
+           "tpu-v7": (4, 9216)}
 LINKS_INSIDE = ("pcie4", "pcie5")  # which a device may have instead of its own link
 
 # What the training program overlaps and fuses: the first pattern found in the group's name and software, with keys of the row.
 RELEASES = (
+    # One compiled program, flash attention, ZeRO-3 overlapped.
+    (r"^(tpu-.*|maxtext-v5e)", {}, {"release": "torchtitan-compiled"}),
     (r"torchtitan", {"compile": 1}, {"release": "torchtitan-compiled"}),
     (r"torchtitan", {}, {"release": "torchtitan"}),
     (r"llm-foundry", {}, {"release": "fsdp-2023"}),
@@ -92,6 +97,8 @@ def groups_of(path):
         groups.append({"id": group["id"], "source": str(group["source"]),
                        "rows": [{key: value for key, value in row.items() if value is not None} for row in rows]})
     for group in groups:
+        for row in group["rows"]:
+            maxtext_recipes.complete(row)
         complete(group["rows"])
     return groups
 

@@ -4,7 +4,7 @@ import yaml
 # What a family calls its dimensions; the first name where it has none.
 NAMES = {"hidden": ("hidden_size", "n_embd", "n_embed", "d_model"), "layers": ("num_hidden_layers", "n_layer", "n_layers"),
          "heads": ("num_attention_heads", "n_head", "n_heads"), "kv_heads": ("num_key_value_heads",),
-         "ffn": ("intermediate_size", "n_inner"), "vocab": ("vocab_size",)}
+         "ffn": ("intermediate_size", "n_inner"), "vocab": ("vocab_size",), "head_dim": ("head_dim",)}
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 PLAIN = ("gpt2", "mpt", "bloom", "nemotron")  # families whose MLP has two matrices; others gate it with a third
 

@@ -1,0 +1,68 @@
+"""What MaxText's recipes say of rows that print only a step: device, sequence length, degrees and recomputation.
+
+Recipes: AI-Hypercomputer/tpu-recipes@c8cfe2f (training/trillium, training/v5p), whose settings are in
+AI-Hypercomputer/maxtext@e591f30 (benchmarks/maxtext_trillium_model_configs.py, maxtext_v5p_model_configs.py), and before
+28e5097 in MaxText/configs/v5p and v5e. All chips of a slice share the weights (ici_fsdp_parallelism -1) unless a recipe has
+other degrees. Slices have copies, except llama3.1-405b's, which share them too (dcn_fsdp_parallelism 2). Most recipes keep
+some tensors of a block on the host and compute the rest again: the config has full recomputation.
+"""
+import math
+
+DEVICES = {"v5e": "tpu-v5e", "v5p": "tpu-v5p", "v5": "tpu-v5p", "v6e": "tpu-v6e"}  # the part of a device_type before the -
+# By the name of the model in MaxText.
+MODELS = {"gpt3-175b": "gpt3-175b", "llama2-70b": "llama-2-70b", "llama3.1-8b": "llama-3.1-8b", "llama3.1-70b": "llama-3.1-70b",
+          "llama3.1-405b": "llama-3.1-405b", "mixtral-8x7b": "mixtral-8x7b", "mixtral-8x22b": "mixtral-8x22b",
+          "deepseek3-671b": "deepseek-v3"}
+SHAPES = {"mistral-7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 32000}}
+SEQUENCES = {"gpt3-175b": 2048, "llama2-70b": 4096, "mixtral-8x7b": 4096, "mixtral-8x22b": 4096, "gemma3-12b": 32768}
+USUAL_SEQUENCE = 8192
+DEGREES = {"v5p/GPT3-175B-MaxText": {"tensor": 8}, "v5p/Llama4-Maverick-17B-128E-Maxtext": {"tensor": 4},
+           "trillium/Mixtral-8x22B-MaxText": {"expert": 4}}
+V5E_SEQUENCE, V5E_BATCH, V5E_HEAD_WIDTH = 2048, {16: 6, 32: 4, 64: 2, 128: 1}, 128
+PLAN = {"zero": 3, "micro_batches": 1, "recompute": "full", "pipeline": 1}
+
+
+def of_recipe(row):
+    """The keys of a row of tpu-recipes."""
+    model, device = row["model"], DEVICES[row["device_type"].split("-")[0]]
+    found = {**PLAN, "device": device, "gpus": row["devices"], "sequence_tokens": SEQUENCES.get(model, USUAL_SEQUENCE),
+             "step_s": row["step_s"], **DEGREES.get(row["folder"], {})}
+    found.update({"model": None, **SHAPES[model]} if model in SHAPES else {"model": MODELS.get(model, model)})
+    if row["slices"] > 1:
+        found["zero1_group_gpus"] = row["devices"] // row["slices"]
+    return found
+
+
+def of_scale(row):
+    """The keys of a row of MaxText's README: models that are base.yml's, scaled by powers of two (pyconfig.py)."""
+    steps = int(math.log2(row["parameters_b"]))
+    cycles, rest = divmod(steps, 3)
+    heads, hidden = cycles + (rest > 0), cycles + (rest > 1)
+    shape = {"hidden": 2048 << hidden, "layers": 16 << cycles, "heads": 16 << heads, "kv_heads": 16 << heads,
+             "ffn": 7168 << heads, "vocab": 32000, "head_dim": V5E_HEAD_WIDTH}
+    tensor = 16 if row["parameters_b"] == 128 else 1
+    found = {**PLAN, **shape, "gpus": row["chips"], "sequence_tokens": V5E_SEQUENCE, "tensor": tensor,
+             "global_batch_sequences": V5E_BATCH[row["parameters_b"]] * row["chips"],
+             "tflops_per_gpu": row["tflops_per_chip"], "source_flops_per_token": counted_flops(shape, V5E_SEQUENCE)}
+    if row["slices"] > 1:
+        found["zero1_group_gpus"] = row["chips"] // row["slices"] // tensor
+    return found
+
+
+def counted_flops(shape, sequence):
+    """FLOPs of a token as MaxText counts them (maxtext_utils.py at c17db0d): attention to all tokens, 3 for the passes."""
+    hidden, width = shape["hidden"], shape["heads"] * shape["head_dim"]
+    layer = 2 * 3 * shape["ffn"] * hidden + 2 * hidden * 3 * width + 2 * hidden * width + 4 * sequence * width
+    return 3 * (layer * shape["layers"] + 2 * hidden * shape["vocab"])
+
+
+def complete(row):
+    """Adds to a row of MaxText what its recipe says."""
+    if row["software"] != "MaxText":
+        return
+    if "device_type" in row and "folder" in row:
+        row.update(of_recipe(row))
+        if not row["model"]:
+            del row["model"]
+    elif "parameters_b" in row and "chips" in row and row.get("device") == "tpu-v5e":
+        row.update(of_scale(row))
