@@ -23,6 +23,8 @@ std::string name_of_link(const Link& link) {
 // measured.
 constexpr double kReached = 0.79;
 
+double reached_flops(const ProductRate& rate) { return rate.is_measured ? rate.flops : kReached * rate.flops; }
+
 // Returns rates with the proportions of an A100's and this rate of the fastest product.
 std::shared_ptr<const ProductRates> rates_like_others(double flops) {
     const std::vector<DeviceKindFacts> kinds = device_kinds();
@@ -51,14 +53,19 @@ TransformerJob job_on_one_make(const Setup& setup) {
     job.device.memory_bandwidth = cluster.rates.memory_bandwidth;
     job.flops = cluster.rates.flops;
     job.products = product_rates_of(setup);
-    if (is_low(job.precision))
+    if (is_low(job.precision)) {
         job.head_products = head_rates_of(setup);
+        if (const std::optional<ProductRate> rate = product_rate(job.device, Precision::Bf16))
+            job.head_flops = reached_flops(*rate);
+    }
     if (!setup.places.contains("cluster.compute")) {
         const std::optional<ProductRate> rate = rate_of_kind(setup);
         if (rate && !rate->is_measured)
             job.flops *= kReached;
         if (!job.products)
             job.products = rates_like_others(job.flops);
+        if (!job.head_products && job.head_flops > 0)
+            job.head_products = rates_like_others(job.head_flops);
     }
     job.fabric.inside_name = name_of_link(cluster.link);
     if (job.fabric.inside_name.empty())

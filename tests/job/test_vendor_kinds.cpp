@@ -44,10 +44,10 @@ TEST(VendorKinds, HaveTheRooflineOfTheirDataSheets) {
     EXPECT_EQ(forward_of("gaudi2", 4096, 4096, 4096), 328'252);
 }
 
-TransformerJob on_pod(const std::string& cluster) {
-    return transformer_job_of(
-        pw::load("{workload: {model: llama-3-8b, sequence_length: 2048}, cluster: {" + cluster +
-                 "}, pipeline: {mini_batch: 1024}, training: {precision: bf16, optimizer: adamw}}"));
+TransformerJob on_pod(const std::string& cluster, const std::string& precision = "bf16") {
+    return transformer_job_of(pw::load("{workload: {model: llama-3-8b, sequence_length: 2048}, cluster: {" + cluster +
+                                       "}, pipeline: {mini_batch: 1024}, training: {precision: " + precision +
+                                       ", optimizer: adamw}}"));
 }
 
 // A transformer gets 0.79 of the peak, the median of the measured kinds, and the shares of an A100 by shape.
@@ -56,6 +56,18 @@ TEST(VendorKinds, GiveTransformersTheMedianShareOfTheirPeak) {
     EXPECT_NEAR(job.flops, 0.79 * 197e12, 1);
     ASSERT_NE(job.products, nullptr);
     EXPECT_EQ(job.products->table.device, "a100-pcie-80");
+}
+
+// In fp8 the head and attention stay in bf16, which gets the same share of its own peak: 1299 and 667 TFLOP/s of
+// Trainium2.
+TEST(VendorKinds, GiveTheHeadInBf16ItsOwnShareInFp8) {
+    const TransformerJob job = on_pod("hosts: 1, devices_per_host: 16, device: trainium2", "fp8");
+    EXPECT_NEAR(job.flops, 0.79 * 1299e12, 1);
+    EXPECT_NEAR(job.head_flops, 0.79 * 667e12, 1);
+    const Product product = LinearShape{4096, 4096, 4096}.product(ProductLayout::TN);
+    ASSERT_NE(job.head_products, nullptr);
+    EXPECT_NEAR(job.products->flops(product) / job.head_products->flops(product), 1299.0 / 667, 1e-9);
+    EXPECT_NEAR(on_pod("hosts: 1, devices_per_host: 8, device: gaudi2", "fp8").head_flops, 418.7e12, 1);
 }
 
 // Cloud TPU documentation, v6e: an all-reduce of a pod of 256 has 102.4 TB/s, v5e 51.2 TB/s, so 400 and 200 GB/s for a

@@ -41,11 +41,7 @@ KernelTimes::KernelTimes(const TransformerJob& job)
       memory_rate_(job.device.memory_bandwidth * memory_share(job.device)),
       is_low_(is_low(job.precision)),
       head_rates_(is_low_ ? job.head_products : job.products),
-      head_flops_(job.flops) {
-    if (is_low_)
-        if (const auto rate = product_rate(job.device, Precision::Bf16))
-            head_flops_ = rate->flops;
-}
+      head_flops_(is_low_ && job.head_flops > 0 ? job.head_flops : job.flops) {}
 
 double KernelTimes::product_seconds(const Product& product, bool low) const {
     const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;

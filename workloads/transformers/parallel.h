@@ -83,6 +83,7 @@ struct TransformerJob {
     double flops = 0;  // of products without a table
     std::shared_ptr<const ProductRates> products;
     std::shared_ptr<const ProductRates> head_products;  // of products that stay in bf16 in low precision
+    double head_flops = 0;                              // of these without a table, 0: flops
     Fabric fabric;
 };
 
