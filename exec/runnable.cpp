@@ -38,6 +38,18 @@ void check_kernels(const Setup& setup) {
             "training.precision",
             fmt::format("devices of {} have no kernels in {}", name_of(backend), name_of(setup.training.precision)),
             "simulate it, or write bf16");
+    if (const TrainingConfig& training = setup.training; !is_emulated(setup)) {
+        if (!facts_of(training.optimizer).has_kernels)
+            setup.fail_at(
+                "training.optimizer",
+                fmt::format("devices of {} have no kernels of {}", name_of(backend), name_of(training.optimizer)),
+                "simulate it, set run.backend: emulated, or write optimizer: adamw");
+        if (training.types.any())
+            setup.fail_at(
+                key_of_types(setup),
+                fmt::format("devices of {} keep gradients and states in the layout of the weights", name_of(backend)),
+                "simulate it, set run.backend: emulated, or remove the key");
+    }
 }
 
 namespace {

@@ -311,6 +311,7 @@ Profile in_cluster(Profile profile, const Setup& setup) {
 
 void add_settings(Costs& costs, const Setup& setup) {
     costs.optimizer = setup.training.optimizer;
+    costs.kept = kept_of(setup);
     costs.zero = setup.training.zero;
     costs.sum_bucket = setup.sum_bucket;
     costs.mover_share = setup.mover_share;
@@ -334,7 +335,8 @@ Costs complete_costs(Costs of_stages, const Setup& setup, std::shared_ptr<const 
     costs.cluster = std::move(cluster);
     add_settings(costs, setup);
     cut_in_slices(costs, slice_ends_of(setup, shape.slices, attention_part(costs)));
-    add_gradient_sums(costs, shape, ties_of(graph, split), setup.sums);
+    add_gradient_sums(costs, shape, ties_of(graph, split, keeps_blocks(setup) ? kFloatBytes : costs.kept.gradient),
+                      setup.sums);
     if (const CostSourceRow& source = cost_source_of(setup); source.add_groups != nullptr)
         source.add_groups(costs, setup, split, shape);
     return costs;

@@ -13,6 +13,10 @@ namespace pw {
 
 namespace {
 
+TrainingKind training_of(const Setup& setup, Precision precision) {
+    return {.precision = precision, .optimizer = setup.training.optimizer, .types = setup.training.types};
+}
+
 Profile profile_from_file(const Setup& setup, const Model&) {
     if (!setup.cluster.profile.empty())
         setup.fail_at("cluster.profile", fmt::format("'{}' has its own times and sizes", setup.workload.model),
@@ -20,23 +24,24 @@ Profile profile_from_file(const Setup& setup, const Model&) {
     return model_from_file(setup).profile;
 }
 
-// The memory bounds an update: one by another optimizer than the profile's takes the time of its own passes.
+// The memory bounds an update: an update of other bytes than the profile's takes a time in proportion.
 Profile measured_profile(const Setup& setup, const Model&) {
     check_profile_exists(setup);
     Profile profile = read_profile(setup.cluster.profile);
-    const int passes = facts_of(setup.training.optimizer).passes(), measured = facts_of(profile.optimizer).passes();
+    const Precision precision = setup.training.precision;
+    const Bytes own = update_bytes(training_of(setup, precision).kept()),
+                measured = update_bytes(TrainingKind{precision, profile.optimizer}.kept());
     for (LayerProfile& layer : profile.layers)
         for (Ns* time : {&layer.update.median, &layer.update.spread})
-            if (passes != measured)
-                *time = bounded(static_cast<double>(*time) * passes / measured);
+            if (own != measured)
+                *time = bounded(static_cast<double>(*time) * static_cast<double>(own) / static_cast<double>(measured));
     return profile;
 }
 
 // Makes an analytic profile for every size of micro-batches.
 Profile profile_by_rates(const Setup& setup, const Model& model) {
     const MicroBatchSizes sizes = sizes_of(setup.pipeline);
-    const TrainingKind training{.precision = setup.cluster.kind ? setup.training.precision : Precision::Fp32,
-                                .optimizer = setup.training.optimizer};
+    const TrainingKind training = training_of(setup, setup.cluster.kind ? setup.training.precision : Precision::Fp32);
     DeviceRates rates = setup.cluster.rates;
     rates.products = product_rates_of(setup);
     Profile profile = analytic_profile(model, sizes.full, rates, training);

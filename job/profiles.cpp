@@ -33,6 +33,17 @@ void lengthen(std::vector<LayerProfile>& layers, const std::vector<LayerProfile>
     }
 }
 
+Profile profile_on_one_make(const Setup& setup, const Model& model) {
+    Profile profile = in_cluster(cost_source_of(setup).profile(setup, model), setup);
+    if (!setup.cluster.profile.empty())
+        try {
+            check_profile(model, profile);
+        } catch (const Error& error) {
+            fail_at(setup, "cluster.profile", error, "measure one for this workload, or remove the key");
+        }
+    return profile;
+}
+
 // Devices of several makes have the times of each of them.
 Profile profile_of_makes(const Setup& setup, const Model& model) {
     std::optional<Profile> all;
@@ -41,7 +52,7 @@ Profile profile_of_makes(const Setup& setup, const Model& model) {
         std::vector<LayerProfile> layers;
         for (const int make : together.makes) {
             const Setup alike = of_make(setup, make, together);
-            Profile own = profile_of(alike, model);
+            Profile own = profile_on_one_make(alike, model);
             if (model_file(alike.workload.model) != ModelFile::None) {
                 own.model = model.name;
                 try {
@@ -65,19 +76,22 @@ Profile profile_of_makes(const Setup& setup, const Model& model) {
     return *all;
 }
 
+// Returns the profile of a model of layers with the weights as training keeps them. The sizes of transformers are of
+// these weights.
+Profile in_kept_types(Profile profile, const Setup& setup) {
+    if (keeps_blocks(setup) || cost_source_of(setup).has_groups)
+        return profile;
+    for (LayerProfile& layer : profile.layers)
+        for (auto& [samples, bytes] : layer.bytes)
+            bytes.weights = kept_weights(bytes.weights, setup);
+    return profile;
+}
+
 }  // namespace
 
 Profile profile_of(const Setup& setup, const Model& model) {
-    if (!makes_of_plan(setup).empty())
-        return profile_of_makes(setup, model);
-    Profile profile = in_cluster(cost_source_of(setup).profile(setup, model), setup);
-    if (!setup.cluster.profile.empty())
-        try {
-            check_profile(model, profile);
-        } catch (const Error& error) {
-            fail_at(setup, "cluster.profile", error, "measure one for this workload, or remove the key");
-        }
-    return profile;
+    return in_kept_types(
+        makes_of_plan(setup).empty() ? profile_on_one_make(setup, model) : profile_of_makes(setup, model), setup);
 }
 
 }  // namespace pw

@@ -63,6 +63,14 @@ std::string key_of_zero(const Setup& setup) {
     return is_other ? "training.shard_optimizer" : "training.zero";
 }
 
+std::string key_of_types(const Setup& setup) {
+    for (const char* key : {"training.weight_type", "training.gradient_type", "training.master_type",
+                            "training.momentum_type", "training.variance_type"})
+        if (setup.places.contains(key))
+            return key;
+    return "training.optimizer";
+}
+
 std::string help_with_keys(const Error& error) {
     std::vector<std::string> keys;
     for (const Setting& setting : error.settings())

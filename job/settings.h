@@ -12,6 +12,8 @@ std::string key_of(const Setting& setting);  // "cluster.devices[2].speed"
 
 // Returns the key that the file has for training.zero.
 std::string key_of_zero(const Setup& setup);
+// Returns the first key that the file has of training.types.
+std::string key_of_types(const Setup& setup);
 
 // Returns the help of an error with the keys of its settings: "take 8 micro-batches or more (pipeline.micro_batches)".
 std::string help_with_keys(const Error& error);

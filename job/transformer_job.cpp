@@ -49,6 +49,7 @@ TransformerJob job_on_one_make(const Setup& setup) {
     job.parallel = setup.parallel.degrees;
     job.precision = setup.training.precision;
     job.optimizer = setup.training.optimizer;
+    job.types = setup.training.types;
     job.device = *cluster.kind;
     job.device.memory_bandwidth = cluster.rates.memory_bandwidth;
     job.flops = cluster.rates.flops;

@@ -62,7 +62,7 @@ Costs uniform_costs(const Setup& setup, int per_device) {
         cost.recompute = cost.forward;
 
         StageBytes& bytes = costs.bytes.emplace_back();
-        bytes.weights = uniform.weights[stage];
+        bytes.weights = kept_weights(uniform.weights[stage], setup);
         const Bytes saved = uniform.activation[stage], until_weight = uniform.activation_until_weight[stage];
         bytes.until_weight = std::min(saved, until_weight);
         bytes.until_input = saved - bytes.until_weight;

@@ -81,11 +81,17 @@ std::string memory_text(const Setup& setup) {
 std::vector<std::string> origins_of_costs(const Job& job) { return origins_of_costs(job, job.setup); }
 
 std::vector<std::string> origins_of_costs(const Job& job, const Setup& setup) {
+    const KeptBytes kept = kept_of(setup);
+    const std::string types =
+        keeps_blocks(setup)
+            ? ""
+            : fmt::format("; of a parameter {} B of weights, {} of gradients, {} of master weights, {} of states",
+                          kept.weight, kept.gradient, kept.master, kept.states);
     return {fmt::format("passes: {}", passes_text(job, setup)), fmt::format("messages: {}", messages_text(job)),
             fmt::format("memory: {}", memory_text(setup)),
-            fmt::format("precision: {} ({}), optimizer: {} ({})", name_of(setup.training.precision),
+            fmt::format("precision: {} ({}), optimizer: {} ({}){}", name_of(setup.training.precision),
                         origin_of(setup, "training.precision"), name_of(setup.training.optimizer),
-                        origin_of(setup, "training.optimizer"))};
+                        origin_of(setup, "training.optimizer"), types)};
 }
 
 std::string proof_text(const Job& job) {

@@ -84,6 +84,7 @@ Costs Training::costs_of(const std::vector<StageLayout>& layouts, const std::vec
     costs.edges = edge_bytes(model.layers, job.split, bytes);
     costs.sent_copies = false;
     costs.optimizer = job.setup.training.optimizer;
+    costs.kept = kept_of(job.setup);
     costs.zero = job.setup.training.zero;
     costs.pair_exposed = job.setup.pipeline.pair_exposed;
     std::ranges::transform(layouts, std::back_inserter(costs.bytes), stage_bytes);

@@ -15,6 +15,10 @@ UpdateRule update_rule(const TrainingConfig& training, std::int64_t number, doub
             return Sgd{rate, training.momentum, training.weight_decay};
         case OptimizerKind::AdamW:
             return AdamW{rate, training.weight_decay, {training.betas[0], training.betas[1]}, training.epsilon, number};
+        case OptimizerKind::AdamW8Bit:
+        case OptimizerKind::AdamWBf16:
+        case OptimizerKind::Muon:
+            break;  // have no kernels: check_kernels() refuses them
     }
     return {};
 }

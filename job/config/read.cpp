@@ -91,6 +91,11 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
     refuse_keys_of_gpus(root, config);
     refuse_two_precisions(root);
     config.sweep = read_sweep(root[kSweep]);
+    if (facts_of(config.training.optimizer).other && !is_transformer(config))
+        root["training"]["optimizer"].complain(
+            fmt::format("{} has other states for matrices, and only transformers say which parameters are matrices",
+                        name_of(config.training.optimizer)),
+            "write optimizer: adamw, or name a transformer as workload.model");
     if (config.training.zero > 0 && config.sums == SumAlgorithm::Tree)
         root["transfer"]["sums"].complain("a tree sums no parts, and replicas divide the optimizer (training.zero)",
                                           "write sums: ring or sums: two_level, or zero: 0");

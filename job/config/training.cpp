@@ -57,7 +57,9 @@ constexpr ConfigKey kTrainingKeys[] = {
      {},
      KeyReader::Runs},
     {"optimizer", choice_key<kTraining, &Training::optimizer>(), KeyShown::Always, "",
-     "`sgd` with momentum, or `adamw`, both as in PyTorch"},
+     "`sgd` with momentum, or `adamw`, both as in PyTorch. `run` trains by these two. The others differ in "
+     "[what they keep](metrics.md#what-training-keeps): `adamw-8bit` states in `int8`, `adamw-bf16` everything in "
+     "`bf16` without master weights, `muon`, for transformers only, a momentum for the matrices of blocks"},
     {"learning_rate", number_key<kTraining, &Training::learning_rate>(0, 1e6), KeyShown::Always, "",
      "factor of an update", kIfSaid, KeyReader::Runs},
     {"anneal_steps",
@@ -125,6 +127,21 @@ constexpr ConfigKey kTrainingKeys[] = {
      "analytic costs are for fp32, with `cluster.device` for any precision. Otherwise a precision but fp32 needs a "
      "profile measured in it, and `cpu` and `reference` compute in fp32",
      kPrecisions},
+    {"weight_type", choice_key<kTraining, &Training::types, &KeptTypes::weights>(), KeyShown::IfSet,
+     "of `precision`: fp32, else bf16",
+     "type of the weights that passes read. `run` takes this key and the next four with backend `emulated` only"},
+    {"gradient_type", choice_key<kTraining, &Training::types, &KeptTypes::gradients>(), KeyShown::IfSet,
+     "`fp32`, of transformers as `parallel.release` sums them", "type in which gradients are kept and summed"},
+    {"master_type", choice_key<kTraining, &Training::types, &KeptTypes::master>(), KeyShown::IfSet,
+     "`fp32`, `none` if `precision` is fp32 or tf32",
+     "type of the copy of the weights that the optimizer updates, in addition to the weights. `none`: the optimizer "
+     "updates "
+     "the weights"},
+    {"momentum_type", choice_key<kTraining, &Training::types, &KeptTypes::momentum>(), KeyShown::IfSet,
+     "`fp32`, or the optimizer's", "type of the first state of the optimizer"},
+    {"variance_type", choice_key<kTraining, &Training::types, &KeptTypes::variance>(), KeyShown::IfSet,
+     "`fp32`, or the optimizer's", "type of the running average of squared gradients",
+     kOfOptimizers<&OptimizerFacts::has_averages>, KeyReader::All},
     {"zero", integer_key<kTraining, &Training::zero>(0, 3), KeyShown::IfSet, "",
      "what the replicas of a stage divide ([schedules.md](schedules.md#replicas)): 1 the optimizer's states (each "
      "replica updates its part), 2 also gradients, 3 also weights. `run` takes 1, everywhere but on `cuda`"},

@@ -112,6 +112,26 @@ std::shared_ptr<const ProductRates> head_rates_of(const Setup& setup) {
     return measured ? measured : of_kind;
 }
 
+bool keeps_blocks(const Setup& setup) {
+    return !setup.training.types.any() && facts_of(setup.training.optimizer).has_kernels;
+}
+
+KeptBytes kept_of(const Setup& setup) {
+    const TrainingConfig& training = setup.training;
+    if (setup.workload.transformer)
+        return kept_bytes(training.types, training.precision, training.optimizer,
+                          setup.parallel.degrees.program().gradient);
+    return keeps_blocks(setup) ? kept_in_blocks(training.optimizer)
+                               : kept_bytes(training.types, training.precision, training.optimizer, kFloatBytes);
+}
+
+Bytes kept_weights(Bytes weights, const Setup& setup) {
+    if (keeps_blocks(setup))
+        return weights;
+    const Bytes each = bytes_of(setup.training.precision).parameter();
+    return (weights / each + (weights % each > 0 ? 1 : 0)) * kept_of(setup).weight;
+}
+
 bool is_emulated(const Setup& setup) { return setup.run.backend == RunConfig::Backend::Emulated; }
 
 MicroBatchSizes sizes_of(const PipelineConfig& pipeline) {

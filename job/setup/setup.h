@@ -9,6 +9,7 @@
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/slices.h"
 #include "workloads/data/dataset.h"
+#include "workloads/models/kept_bytes.h"
 #include "workloads/models/models.h"
 #include "workloads/models/precision.h"
 #include "workloads/text/choice.h"
@@ -221,6 +222,7 @@ struct TrainingConfig {
     std::string initial;  // absolute path of a folder with initial parameters (empty: they are drawn from the seed)
     std::int64_t seed = 1;
     Precision precision = Precision::Fp32;  // of the backend cuda (all other backends compute in fp32)
+    KeptTypes types;                        // of what is kept of each parameter (key_of_types)
     int zero = 0;                           // what the replicas of a stage divide, 0 to 3 (held_state)
 };
 template <>
@@ -324,6 +326,14 @@ std::optional<ProductRate> rate_of_kind(const Setup& setup);
 std::shared_ptr<const ProductRates> product_rates_of(const Setup& setup);
 // Returns the rates in bf16, for what a training in low precision computes in bf16.
 std::shared_ptr<const ProductRates> head_rates_of(const Setup& setup);
+
+// Returns whether layers keep gradients and states in blocks as large as the weights, as the backends do: without types
+// in the config and with an optimizer that the backends have.
+bool keeps_blocks(const Setup& setup);
+// Returns what is kept of each parameter, of transformers by the program of the first device.
+KeptBytes kept_of(const Setup& setup);
+// Returns the size of weights that are `weights` bytes in the training's precision, with their master weights.
+Bytes kept_weights(Bytes weights, const Setup& setup);
 
 // Returns whether the devices of the run sleep instead of computing. Costs are then enough to run.
 bool is_emulated(const Setup& setup);

@@ -35,7 +35,7 @@ HeldState held_state_of(int stage, int holders, const Costs& costs) {
     if (bytes.training)
         return {bytes.weights, bytes.training->gradients, bytes.training->states};
     const Bytes part = holders == 1 ? bytes.weights : aligned((bytes.weights + holders - 1) / holders);
-    return held_state(bytes.weights, part, costs.optimizer, costs.zero);
+    return held_of_weights(bytes.weights, part, costs.kept, costs.zero);
 }
 
 namespace {

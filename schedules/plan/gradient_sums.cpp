@@ -56,7 +56,7 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         std::vector<SumRound> rounds =
             rounds_of(algorithm, holders, costs.cluster->host, zero > 0 ? SumPart::Scatter : SumPart::All);
         const Bytes weights = costs.bytes[stage].weights;
-        const Bytes gradients = training_bytes(weights, costs.optimizer).gradients;
+        const Bytes gradients = held_of_weights(weights, weights, costs.kept, 0).gradients;
         const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
         const int buckets = overlaps ? buckets_of(gradients, costs.sum_bucket) : 1;
         StageSum sum = timed_sum(in_buckets(rounds, buckets), gradients, *costs.cluster);

@@ -117,8 +117,9 @@ int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage
     return served;
 }
 
-Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer) {
-    const TrainingBytes training = bytes.training.value_or(training_bytes(bytes.weights, optimizer));
+Bytes persistent_of(const StageBytes& bytes, const KeptBytes& kept) {
+    const HeldState held = held_of_weights(bytes.weights, bytes.weights, kept, 0);
+    const StageBytes::Training training = bytes.training.value_or(StageBytes::Training{held.gradients, held.states});
     return bytes.weights + bytes.statistics + training.gradients + training.states;
 }
 
@@ -196,7 +197,7 @@ std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs) {
         Bytes persistent = 0, activations = 0, workspace = 0;
         for (const Held& held : on_device) {
             const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(held.stage)];
-            persistent += persistent_of(bytes, costs.optimizer);
+            persistent += persistent_of(bytes, costs.kept);
             activations += activations_of(held, bytes, input[static_cast<std::size_t>(held.stage)]);
             workspace = std::max(workspace, workspace_of(bytes, facts.form));
         }

@@ -48,7 +48,7 @@ StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& co
 StageTimes least_times(BackwardForm form, int stage, std::span<const int> devices, const Costs& costs);
 
 // Returns the bytes that a stage holds all the time: weights, statistics, gradients and states.
-Bytes persistent_of(const StageBytes& bytes, OptimizerKind optimizer);
+Bytes persistent_of(const StageBytes& bytes, const KeptBytes& kept);
 
 // Returns the number of micro-batches that the device serves on the stage.
 int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage);

@@ -139,7 +139,7 @@ private:
             return (sizes.empty() ? parts_.costs.bytes : sizes)[static_cast<std::size_t>(of)];
         };
         const auto persistent = [&](Part of) {
-            return static_cast<double>(persistent_of(part(of), parts_.costs.optimizer));
+            return static_cast<double>(persistent_of(part(of), parts_.costs.kept));
         };
         const double least = parts_.first_saved > 0
                                  ? static_cast<double>(parts_.least_saved) / static_cast<double>(parts_.first_saved)

@@ -47,15 +47,16 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
         weights += own.weights;
         sent += (tensors + (by_layer ? readers : tensors)) * static_cast<double>(own.output);
     }
+    const Bytes exchanged = std::max(weights, held_of_weights(weights, weights, kept_of(setup), 0).gradients);
     const std::shared_ptr<const Cluster> cluster = cluster_of(setup, profile);
     const double stages = plan.shape.stages, messages = stages * std::min(stages, 1.0 * num_edges(graph) + 1);
     const double compute = micro_batches * std::max(sum_of(costs.alone()), sum_of(costs.busy())) / slowest +
                            tasks * static_cast<double>(profile.dispatch.median);
     const double moving = micro_batches * (sent / cluster->link.bandwidth * 1e9 +
                                            2 * messages * static_cast<double>(cluster->link.latency)) +
-                          updates * (2 * static_cast<double>(weights) / cluster->sums.bandwidth * 1e9 +
+                          updates * (2 * static_cast<double>(exchanged) / cluster->sums.bandwidth * 1e9 +
                                      2 * static_cast<double>(cluster->sums.latency) * setup.cluster.devices.size() *
-                                         buckets_of(weights, setup.sum_bucket));
+                                         buckets_of(exchanged, setup.sum_bucket));
     constexpr double kYear = 365.25 * 24 * 3600 * 1e9;
     if (const double all = compute + moving; !(all <= static_cast<double>(kLongestPlan)))
         fail_about({moving > compute ? Setting::LinkBandwidth

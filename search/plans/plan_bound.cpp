@@ -154,7 +154,7 @@ Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) 
     const bool trains = any.all.backwards > 0, split = any.all.weights > 0;
     const int shards = zero_ > 0 ? replicas : 1;
     const Bytes held = trains ? least_bytes(piece.activations, longest_bytes_) : 0;
-    const HeldState state = held_state(piece.weights, shard_of(piece.weights, shards), optimizer_, zero_);
+    const HeldState state = held_of_weights(piece.weights, shard_of(piece.weights, shards), kept_, zero_);
     const Bytes to_update = any.updates ? state.gradients + state.states : 0;
     if (state.weights + to_update + piece.statistics + held > best.memory)
         return std::numeric_limits<Ns>::max();
@@ -191,7 +191,7 @@ Ns PlanBound::time_on_average(int replicas, const Piece& piece, const BestDevice
 
 Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    const HeldState state = held_state(piece.weights, shard_of(piece.weights, stage.shards), optimizer_, zero_);
+    const HeldState state = held_of_weights(piece.weights, shard_of(piece.weights, stage.shards), kept_, zero_);
     const Bytes updated = stage.updates ? state.gradients + state.states : 0;
     const Bytes activations = lengths_.empty() ? static_cast<Bytes>(stage.held) * piece.activations
                                                : least_bytes(piece.activations, stage.held);

@@ -127,7 +127,7 @@ private:
     Ns time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 
-    OptimizerKind optimizer_;
+    KeptBytes kept_;
     bool asynchronous_ = false;
     int zero_ = 0;            // TrainingConfig::zero
     bool any_order_ = false;  // the bounds hold for any order: a stage may hold one micro-batch, and run I and W as B

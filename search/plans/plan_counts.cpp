@@ -243,7 +243,7 @@ Ns PlanBound::calls_of(const Plan& plan, const Setup& setup) const {
 }
 
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
-    : optimizer_(setup.training.optimizer),
+    : kept_(kept_of(setup)),
       asynchronous_(plan.asynchronous),
       zero_(setup.training.zero),
       any_order_(schedule_of(setup).needs_costs),

@@ -53,8 +53,8 @@ void Trial::expect() {
     for (const int device : choice.devices)
         most = std::max(most, problem_.setup.cluster.devices[device].memory);
     const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device
-    const TrainingConfig& training = problem_.setup.training;
-    const HeldState state = held_state(weights, weights / pipelines, training.optimizer, training.zero);
+    const HeldState state =
+        held_of_weights(weights, weights / pipelines, kept_of(problem_.setup), problem_.setup.training.zero);
     if (schedule_named(problem_.setup, choice.schedule).trains &&
         state.weights + state.gradients + state.states > most) {
         expected_ = kNeverFits;

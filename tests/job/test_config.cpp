@@ -148,12 +148,13 @@ TEST(Config, RefusesAShardedOptimizerWithATree) {
 
 template <class E>
 class ClosedChoices : public testing::Test {};
-using AllChoices = testing::Types<Precision, ConvolutionPass, WeightPolicy, Prediction, ScheduleOptions::Drain,
-                                  TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol,
-                                  SumAlgorithm, PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules,
-                                  OptimizerKind, TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend,
-                                  RunConfig::Transport, RunConfig::GradientOrder, RunConfig::FanOutGradients,
-                                  SearchConfig::Objective, SearchConfig::Recompute, SearchConfig::P2p>;
+using AllChoices =
+    testing::Types<Precision, ConvolutionPass, WeightPolicy, Prediction, ScheduleOptions::Drain,
+                   TransferMode::Communicator, TransferMode::Receive, TransferMode::Protocol, SumAlgorithm,
+                   PipelineConfig::Split, PipelineConfig::Recompute, PipelineConfig::Rules, OptimizerKind, NumberType,
+                   MasterType, TrainingConfig::Loss, TrainingConfig::BatchNorm, RunConfig::Backend,
+                   RunConfig::Transport, RunConfig::GradientOrder, RunConfig::FanOutGradients, SearchConfig::Objective,
+                   SearchConfig::Recompute, SearchConfig::P2p>;
 TYPED_TEST_SUITE(ClosedChoices, AllChoices);
 TYPED_TEST(ClosedChoices, AreReadAsTheyArePrinted) {
     for (const auto& [name, value] : kChoices<TypeParam>) {

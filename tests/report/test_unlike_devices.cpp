@@ -169,13 +169,15 @@ TEST(UnlikeDevices, FilesOfLayersHaveTimesForEveryMake) {
 }
 
 // A file with the costs of a transformer's layers, on devices with the links of its pipeline, gets the transformer's
-// numbers. Updates and the memory of the training are those of replicas, which the file does not have.
+// numbers. Updates and the memory of the training are those of replicas, which the file does not have. Gradients of a
+// file are as large as its weights.
 TEST(UnlikeDevices, LayersWithTheCostsOfATransformerGetItsNumbers) {
     for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "chimera"}) {
         SCOPED_TRACE(schedule);
         Notices notices;
-        Job transformer = make_job(
-            load(fmt::format("{}{}", kModel, kRows), {fmt::format("pipeline.schedule={}", schedule)}), notices);
+        Job transformer = make_job(load(fmt::format("{}{}", kModel, kRows),
+                                        {fmt::format("pipeline.schedule={}", schedule), "training.gradient_type=bf16"}),
+                                   notices);
         for (MakeCosts& costs : transformer.costs.of_makes)
             for (StageCost& stage : costs.stage)
                 stage.update = 0;

@@ -335,6 +335,9 @@ protected:
             config.sum_bucket = sum_bucket;
             config.search.recompute = SearchConfig::Recompute::None;
             config.training.zero = shard_optimizer ? 1 : 0;
+            if (shard_optimizer)
+                config.training.types = {
+                    .weights = NumberType::Bf16, .gradients = NumberType::Fp32, .momentum = NumberType::Int8};
         });
         return least_;
     }

@@ -65,6 +65,8 @@ TEST(MakespanSearch, BoundsEveryWayToShareOutOptimizers) {
             layer.bytes[1] = {.weights = 100 * layer.bytes[1].weights, .output = 64};
         }
         config.training.zero = 1;
+        if (round % 2 == 1)
+            config.training.types = {.weights = NumberType::Bf16, .master = MasterType::Fp32};
         if (num_vertices(model.layers) < 3)
             continue;
         const Bytes reserved = expect_bound_on_shares(config, model, profile);

@@ -55,14 +55,15 @@ LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision) 
                 bounded_sum(bounded_product(facts.mask_bytes(layer, numbers) + of_rows, samples), two_per_channel))};
 }
 
-LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates, Precision precision) {
+LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates, Precision precision,
+                          Bytes gradient) {
     const NumberBytes& numbers = bytes_of(precision);
     assert(rates.flops > 0 && rates.memory_bandwidth > 0);
     const LayerFacts& facts = facts_of(layer.kind);
     const bool weighted = has_weight_pass(layer.kind);
     const double count = samples;
     const auto weights = static_cast<double>(layer.parameters * numbers.weight);  // bytes as doubles: exact up to 2^53
-    const auto gradients = static_cast<double>(layer.parameters * kFloatBytes);
+    const auto gradients = static_cast<double>(layer.parameters * gradient);
     const double output = static_cast<double>(layer.output.elements() * numbers.activation) * count;
     const double inputs = static_cast<double>(input_elements(layer) * numbers.activation) * count;
     const double mask = static_cast<double>(facts.mask_bytes(layer, numbers)) * count;
@@ -90,7 +91,7 @@ LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& ra
 
 Profile analytic_profile(const Model& model, int samples, const DeviceRates& rates, const TrainingKind& training) {
     const NumberBytes& numbers = bytes_of(training.precision);
-    const int passes = facts_of(training.optimizer).passes();
+    const KeptBytes kept = training.kept();
     Profile profile;
     profile.model = model.name;
     profile.backend = kAnalytic;
@@ -100,9 +101,10 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
         const Layer& layer = model.layers[number];
         profile.layers.push_back(
             {.name = layer.name,
-             .times = {{samples, analytic_times(layer, samples, rates, training.precision)}},
+             .times = {{samples, analytic_times(layer, samples, rates, training.precision, kept.gradient)}},
              .bytes = {{samples, analytic_bytes(layer, samples, training.precision)}},
-             .update = longer_of(0, passes * static_cast<double>(layer.parameters * kFloatBytes), rates)});
+             .update =
+                 longer_of(0, static_cast<double>(update_bytes(kept)) * static_cast<double>(layer.parameters), rates)});
     }
     const Bytes data = aligned(bounded_product(model.input.elements() * numbers.activation, samples));
     profile.data[samples] = longer_of(0, static_cast<double>(data), rates);

@@ -7,6 +7,7 @@
 #include "workloads/costs/products.h"
 #include "workloads/costs/stage_cost.h"
 #include "workloads/costs/sums.h"
+#include "workloads/models/kept_bytes.h"
 #include "workloads/models/optimizer.h"
 #include "workloads/models/precision.h"
 #include "workloads/stages/stage_layout.h"
@@ -127,6 +128,7 @@ struct Costs : MakeCosts {
     // meanwhile have the rest.
     double mover_share = 0;
     OptimizerKind optimizer = OptimizerKind::Sgd;
+    KeptBytes kept = {};                  // StageBytes::weights are of KeptBytes::weight bytes for each parameter
     bool has_arena = true;                // whether the program that runs the plan has all its tensors in one arena
     int zero = 0;                         // what the holders of a stage divide, 0 to 3 (held_state)
     std::vector<StageSum> stage_gathers;  // the end of U with ZeRO-1 and 2, empty without or if gathers share nothing
@@ -187,6 +189,9 @@ struct DeviceRates {
 struct TrainingKind {
     Precision precision = Precision::Fp32;
     OptimizerKind optimizer = OptimizerKind::Sgd;
+    KeptTypes types = {};
+
+    KeptBytes kept() const { return kept_bytes(types, precision, optimizer, kFloatBytes); }
 };
 
 inline constexpr Bytes kAlignment = 64;  // alignment of every buffer, and of what a buffer contains
@@ -196,7 +201,7 @@ constexpr Bytes aligned(Bytes size) { return (size + kAlignment - 1) / kAlignmen
 LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision = Precision::Fp32);
 // Returns the times of passes, each max(FLOPs / rate, bytes touched / bandwidth).
 LayerTimes analytic_times(const Layer& layer, int samples, const DeviceRates& rates,
-                          Precision precision = Precision::Fp32);
+                          Precision precision = Precision::Fp32, Bytes gradient = kFloatBytes);
 
 inline constexpr const char* kAnalytic = "analytic";  // Profile::backend of costs that were not measured
 bool is_measured(const Profile& profile);             // neither analytic nor times of a model's file

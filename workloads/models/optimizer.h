@@ -1,20 +1,24 @@
 // The optimizers: a row of facts each. Their kernels are the backends' (exec/kernels.h).
 #pragma once
 
+#include "workloads/models/number_types.h"
 #include "workloads/text/choice.h"
-#include "workloads/units.h"
 
 #include <array>
 #include <cstddef>
 #include <iterator>
+#include <optional>
 #include <string_view>
 
 namespace pw {
 
-enum class OptimizerKind { Sgd, AdamW };
+enum class OptimizerKind { Sgd, AdamW, AdamW8Bit, AdamWBf16, Muon };
 template <>
 inline constexpr Choice<OptimizerKind> kChoices<OptimizerKind>[] = {{"sgd", OptimizerKind::Sgd},
-                                                                    {"adamw", OptimizerKind::AdamW}};
+                                                                    {"adamw", OptimizerKind::AdamW},
+                                                                    {"adamw-8bit", OptimizerKind::AdamW8Bit},
+                                                                    {"adamw-bf16", OptimizerKind::AdamWBf16},
+                                                                    {"muon", OptimizerKind::Muon}};
 
 // What training programs call an optimizer. Empty: the program does not have it.
 struct OptimizerNames {
@@ -33,6 +37,9 @@ struct OptimizerFacts {
     bool has_momentum;
     bool has_averages;  // running averages of the gradients and of their squares: takes training.betas and epsilon
     OptimizerNames names;
+    bool has_kernels = true;                  // of the backends
+    KeptTypes usual = {};                     // what programs with this optimizer keep where the config does not say it
+    std::optional<OptimizerKind> other = {};  // updates parameters that are not matrices of blocks
 
     // How often an update passes over a block as large as the parameters: it reads weights, gradients and states, and
     // writes weights and states.
@@ -52,6 +59,38 @@ inline constexpr OptimizerFacts kOptimizers[] = {
      .has_momentum = false,
      .has_averages = true,
      .names = {.megatron = "adam", .deepspeed = "AdamW", .torchtitan = "AdamW"}},
+    // Dettmers et al., 8-bit Optimizers via Block-wise Quantization (arXiv 2110.02861, bitsandbytes). The scales of
+    // blocks are not counted.
+    {.kind = OptimizerKind::AdamW8Bit,
+     .states = 2,
+     .suffixes = {".state1", ".state2"},
+     .has_momentum = false,
+     .has_averages = true,
+     .names = {},
+     .has_kernels = false,
+     .usual = {.momentum = NumberType::Int8, .variance = NumberType::Int8}},
+    // PyTorch's AdamW for a model in bf16: states have the type of the weights, and there is no copy in fp32.
+    {.kind = OptimizerKind::AdamWBf16,
+     .states = 2,
+     .suffixes = {".exp_avg", ".exp_avg_sq"},
+     .has_momentum = false,
+     .has_averages = true,
+     .names = {},
+     .has_kernels = false,
+     .usual = {.weights = NumberType::Bf16,
+               .gradients = NumberType::Bf16,
+               .master = MasterType::None,
+               .momentum = NumberType::Bf16,
+               .variance = NumberType::Bf16}},
+    // Jordan et al. (KellerJordan/Muon) and Moonlight (arXiv 2502.16982): a momentum for the matrices of blocks.
+    {.kind = OptimizerKind::Muon,
+     .states = 1,
+     .suffixes = {".momentum_buffer"},
+     .has_momentum = false,  // weights follow the orthogonalized momentum
+     .has_averages = true,   // of the other parameters
+     .names = {.megatron = "muon"},
+     .has_kernels = false,
+     .other = OptimizerKind::AdamW},
 };
 
 constexpr bool are_in_order() {
@@ -64,25 +103,5 @@ static_assert(are_in_order() && std::size(kOptimizers) == std::size(kChoices<Opt
               "every optimizer has its row, in the order of the enum");
 
 constexpr const OptimizerFacts& facts_of(OptimizerKind kind) { return kOptimizers[static_cast<std::size_t>(kind)]; }
-
-// What training keeps besides weights. Gradients and each state of the optimizer lie as the weights do, in a block as
-// large.
-struct TrainingBytes {
-    Bytes gradients, states;
-};
-constexpr TrainingBytes training_bytes(Bytes weights, OptimizerKind kind) {
-    return {weights, facts_of(kind).states * weights};
-}
-
-// What a device keeps of a stage from step to step. The devices that have the stage divide, by `zero` (ZeRO, SC 2020),
-// 1: the states of the optimizer, 2: also the gradients, 3: also the weights. `part` is the bytes of weights of a
-// device.
-struct HeldState {
-    Bytes weights, gradients, states;
-};
-constexpr HeldState held_state(Bytes weights, Bytes part, OptimizerKind kind, int zero) {
-    return {zero >= 3 ? part : weights, training_bytes(zero >= 2 ? part : weights, kind).gradients,
-            training_bytes(zero >= 1 ? part : weights, kind).states};
-}
 
 }  // namespace pw

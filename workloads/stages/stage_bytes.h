@@ -1,7 +1,6 @@
 // The memory of a stage.
 #pragma once
 
-#include "workloads/models/optimizer.h"
 #include "workloads/units.h"
 
 #include <array>
@@ -27,9 +26,11 @@ struct StageBytes {
     // Of slices: keys and values, which later slices of a micro-batch read, and as many gradients, which later slices
     // add to before the slice's own I. 0 without slices.
     Bytes keys_and_values = 0;
-    // Gradients and states of the optimizer, if the optimizer's row and the size of the weights do not give their
-    // sizes.
-    std::optional<TrainingBytes> training = {};
+    // Gradients and states of the optimizer, if Costs::kept and the size of the weights do not give their sizes.
+    struct Training {
+        Bytes gradients, states;
+    };
+    std::optional<Training> training = {};
 };
 inline constexpr std::array kStageSizes = {
     &StageBytes::weights,           &StageBytes::statistics,          &StageBytes::data,

@@ -14,12 +14,12 @@ std::vector<Tie> ties_of(const LayerGraph& graph) {
     return ties;
 }
 
-std::vector<StageTie> ties_of(const LayerGraph& graph, const StageSplit& split) {
+std::vector<StageTie> ties_of(const LayerGraph& graph, const StageSplit& split, Bytes gradient) {
     std::map<std::pair<int, int>, Bytes> bytes;
     for (const Tie& tie : ties_of(graph)) {
         const auto [from, to] = std::minmax(split.stage_of[tie.table], split.stage_of[tie.reader]);
         if (from != to)
-            bytes[{from, to}] += graph[tie.table].parameters * kFloatBytes;
+            bytes[{from, to}] += graph[tie.table].parameters * gradient;
     }
     std::vector<StageTie> ties;
     for (const auto& [stages, size] : bytes)

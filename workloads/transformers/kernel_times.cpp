@@ -66,7 +66,7 @@ LinearSeconds KernelTimes::products(double rows, double inputs, double outputs, 
 double KernelTimes::added(double inputs, double outputs, bool low) const {
     const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
     const bool adds = job_.parallel.zero < 2 && rates && !rates->table.accumulates;
-    return adds ? moved(2.0 * static_cast<double>(job_.parallel.program().gradient) * inputs * outputs) : 0;
+    return adds ? moved(2.0 * static_cast<double>(job_.kept().gradient) * inputs * outputs) : 0;
 }
 
 // Adds what a linear layer does besides its products.

@@ -101,7 +101,7 @@ void TransformerLayers::add_norms(Sum& sum) const {
     sum.recomputed_saved += 2 * kValue * values;              // outputs of both norms
     sum.saved += release.dropout ? 2 * values : 0;            // masks
     sum.saved += fused ? 0 : 2 * (kFloat + kValue) * values;  // copies in fp32, and before the weights
-    sum.parameters.dense += (job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden;
+    sum.parameters.add_other((job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden);
 }
 
 void TransformerLayers::add_attention(Sum& sum, int layer) const {
@@ -137,13 +137,15 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
         keys_and_values = 2 * groups * key_width;
         made = heads * key_width + keys_and_values;
         first = kernels_.linear(rows, hidden, made, pieces);
-        sum.parameters.dense += hidden * made + (model.bias || model.attention_bias ? made : 0);
+        sum.parameters.dense += hidden * made;
+        sum.parameters.add_other(model.bias || model.attention_bias ? made : 0);
     }
     const double out = heads * value_width;
     const LinearSeconds second = kernels_.linear(rows, out, hidden, pieces);
     sum.products += first;
     sum.products += second;
-    sum.parameters.dense += out * hidden + (model.bias ? hidden : 0);
+    sum.parameters.dense += out * hidden;
+    sum.parameters.add_other(model.bias ? hidden : 0);
 
     const int window = model.has_window(layer) ? model.window : 0;
     const PassSeconds core = kernels_.attention(range_, sum.sequences, heads, key_width, value_width, window);
@@ -218,7 +220,8 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
         sum.products += kernels_.linear(rows, width, hidden, parallel.pieces());
         sum.kernels += 2;
         activation(rows * width);
-        sum.parameters.dense += (matrices + 1) * hidden * width + (model.bias ? matrices * width + hidden : 0);
+        sum.parameters.dense += (matrices + 1) * hidden * width;
+        sum.parameters.add_other(model.bias ? matrices * width + hidden : 0);
     };
     if (!model.has_experts(layer)) {
         dense(sum.rows, per_rank(model.ffn, parallel.tensor));
@@ -292,14 +295,16 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     const double numbers = (sharers.dense.ranks > 1 ? sum.parameters.dense : 0) +
                            (sharers.experts.ranks > 1 ? sum.parameters.experts : 0);  // that are not here
     if (parallel.zero == 3 && numbers > 0) {
-        cost.gathered = kValue * numbers;
-        const auto gradient = static_cast<double>(release.gradient);
-        const double gather = collective_seconds(Collective::AllGather, kValue, sum.parameters, sharers, job_.fabric);
+        const KeptBytes kept_of_each = job_.kept();
+        const auto gradient = static_cast<double>(kept_of_each.gradient);
+        const auto value = static_cast<double>(kept_of_each.weight);
+        cost.gathered = value * numbers;
+        const double gather = collective_seconds(Collective::AllGather, value, sum.parameters, sharers, job_.fabric);
         const double scatter =
             collective_seconds(Collective::ReduceScatter, gradient, sum.parameters, sharers, job_.fabric);
         if (release.copies_gathered) {  // FSDP2 of PyTorch, sums are in fp32
-            const double in_forward = kernels_.moved(2 * kValue * numbers);
-            const double in_backward = kernels_.moved((2 * kValue + kValue + kFloat) * numbers);
+            const double in_forward = kernels_.moved(2 * value * numbers);
+            const double in_backward = kernels_.moved((2 * value + kValue + kFloat) * numbers);
             forward += in_forward;
             backward += in_backward;
             cost.parts.moved += in_forward + in_backward;
@@ -363,14 +368,13 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
 
 TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     const Parallel& parallel = job_.parallel;
-    const ReleaseFacts release = parallel.program();
     Sum sum;
     sum.rows = rows_of(sequences);
     const double values = sum.rows * job_.model.hidden;
     sum.forward = kernels_.moved(4 * values);
     // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
     const double table = gathered_vocabulary() / parallel.tensor * job_.model.hidden;
-    sum.backward = kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(release.gradient)) * table);
+    sum.backward = kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(job_.kept().gradient)) * table);
     if (parallel.tensor > 1) {
         const double seconds = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   kValue * values, {parallel.tensor, 1}, job_.fabric);
@@ -378,7 +382,7 @@ TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     }
     sum.kernels = 3;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
-    sum.parameters.dense = table + positions * job_.model.hidden;
+    sum.parameters.add_other(table + positions * job_.model.hidden);
     return finished(sum, false);
 }
 
@@ -418,7 +422,8 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
         }
     }
     const bool shares = job_.model.tied && parallel.pipeline == 1;
-    sum.parameters.dense = (job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden);
+    sum.parameters.add_other((job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden +
+                             (shares ? 0 : columns * hidden));
     return finished(sum, false);
 }
 

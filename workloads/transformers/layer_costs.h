@@ -12,6 +12,9 @@ namespace pw {
 struct LayerParameters {
     double dense = 0;    // the same on all replicas
     double experts = 0;  // the same on replicas / experts
+    double other = 0;    // of the dense parameters, all but matrices of blocks (ParameterForm::Other)
+
+    void add_other(double count) { dense += count, other += count; }
 };
 
 // Returns the seconds of a collective among ranks that have the same parameters, with `bytes_per_number` for each.

@@ -4,6 +4,7 @@
 #include "workloads/cluster/collectives.h"
 #include "workloads/cluster/device_kinds.h"
 #include "workloads/costs/products.h"
+#include "workloads/models/kept_bytes.h"
 #include "workloads/models/optimizer.h"
 #include "workloads/models/precision.h"
 #include "workloads/models/transformer.h"
@@ -79,12 +80,18 @@ struct TransformerJob {
     Parallel parallel;
     Precision precision = Precision::Bf16;
     OptimizerKind optimizer = OptimizerKind::Sgd;
+    KeptTypes types = {};
     DeviceKindFacts device;
     double flops = 0;  // of products without a table
     std::shared_ptr<const ProductRates> products;
     std::shared_ptr<const ProductRates> head_products;  // of products that stay in bf16 in low precision
     double head_flops = 0;                              // of these without a table, 0: flops
     Fabric fabric;
+
+    // Returns the bytes of what is kept of each parameter.
+    KeptBytes kept(ParameterForm form = ParameterForm::BlockMatrix) const {
+        return kept_bytes(types, precision, optimizer, parallel.program().gradient, form);
+    }
 };
 
 }  // namespace pw

@@ -30,9 +30,18 @@ double shared(const LayerParameters& parameters, const Sharing& sharing, bool di
                    : parameters.dense + parameters.experts;
 }
 
-Bytes weights_of(const TransformerLayerCost& cost, const Parallel& parallel, const NumberBytes& numbers) {
-    return whole_bytes(static_cast<double>(numbers.weight) *
-                       shared(cost.parameters, sharing_of(parallel), parallel.zero == 3));
+// Returns by how many bytes the states of the parameters that are no matrices of blocks exceed those of as many others.
+double more_states(const TransformerJob& job) {
+    return static_cast<double>(job.kept(ParameterForm::Other).states - job.kept().states);
+}
+
+HeldOf<double> held_by(const LayerParameters& parameters, const TransformerJob& job) {
+    const Sharing sharing = sharing_of(job.parallel);
+    const int zero = job.parallel.zero;
+    HeldOf<double> held =
+        held_state(shared(parameters, sharing, false), shared(parameters, sharing, true), job.kept(), zero);
+    held.states += more_states(job) * (zero >= 1 ? parameters.other / sharing.dense : parameters.other);
+    return held;
 }
 
 void add_layer(ProfiledModel& to, const std::string& name, const TransformerLayerCost& cost, double output,
@@ -44,7 +53,7 @@ void add_layer(ProfiledModel& to, const std::string& name, const TransformerLaye
     times.backward_weight = nanoseconds(cost.backward_weight);
     times.backward = times.backward_input + times.backward_weight;
     LayerBytes bytes;
-    bytes.weights = weights_of(cost, job.parallel, bytes_of(job.precision));
+    bytes.weights = whole_bytes(held_by(cost.parameters, job).weights);
     bytes.output = whole_bytes(output);
     bytes.saved_until_input = whole_bytes(cost.saved);
     bytes.scratch = whole_bytes(cost.scratch + 2 * cost.gathered);
@@ -67,6 +76,7 @@ std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, co
             const TransformerLayerCost& cost = layers[static_cast<std::size_t>(layer)];
             end.parameters.dense += cost.parameters.dense;
             end.parameters.experts += cost.parameters.experts;
+            end.parameters.other += cost.parameters.other;
             end.passes += cost.parts;
             end.blocks += layer > 0 && layer + 1 < std::ssize(layers) ? 1 : 0;
         }
@@ -102,27 +112,22 @@ double exposed_sum(double seconds, double pass, double blocks, bool overlaps) {
     return last + std::max(0.0, seconds - last - pass * (1 - 1 / std::max(1.0, blocks)));
 }
 
-// Returns the bytes of a parameter's master weight and of the optimizer's states.
-double state_bytes(const TransformerJob& job) {
-    return static_cast<double>(bytes_of(job.precision).master + facts_of(job.optimizer).states * kFloatBytes);
-}
-
 // The plan has a single replica, whose update waits for the sums.
 StageParts parts_of_end(const StepEnd& end, const StageCost& passes, const TransformerJob& job) {
     const Parallel& parallel = job.parallel;
-    const ReleaseFacts release = parallel.program();
+    const bool overlaps = parallel.program().overlap.data;
     const Sharing sharing = sharing_of(parallel);
-    const auto gradient = static_cast<double>(release.gradient);
-    const auto weight = static_cast<double>(bytes_of(job.precision).weight);
-    const auto [sum, gather] = exchanges(gradient, weight, end, job);
-    // The update reads gradients, master weights and states, and writes master weights, states and weights. Before the
-    // update, the norm reads the gradients. The gradients are also set to zero.
-    const double touched = 2 * gradient + 2 * state_bytes(job) + weight;
+    const KeptBytes kept = job.kept();
+    const auto gradient = static_cast<double>(kept.gradient);
+    const auto [sum, gather] = exchanges(gradient, static_cast<double>(kept.weight), end, job);
+    // Before the update, the norm reads the gradients. The gradients are also set to zero.
+    const double touched = static_cast<double>(update_bytes(kept)) + gradient;
     const double held = shared(end.parameters, sharing, parallel.zero >= 1);
     const double all = shared(end.parameters, sharing, parallel.zero == 3);
-    return {end.passes, exposed_sum(sum, static_cast<double>(passes.backward) * 1e-9, end.blocks, release.overlap.data),
-            KernelTimes(job).moved(touched * held + gradient * all),
-            exposed_sum(gather, static_cast<double>(passes.forward) * 1e-9, end.blocks, release.overlap.data)};
+    const double others = parallel.zero >= 1 ? end.parameters.other / sharing.dense : end.parameters.other;
+    return {end.passes, exposed_sum(sum, static_cast<double>(passes.backward) * 1e-9, end.blocks, overlaps),
+            KernelTimes(job).moved(touched * held + 2 * more_states(job) * others + gradient * all),
+            exposed_sum(gather, static_cast<double>(passes.forward) * 1e-9, end.blocks, overlaps)};
 }
 
 }  // namespace
@@ -159,12 +164,9 @@ std::vector<Product> products_of(TransformerJob job, int samples) {
 
 namespace {
 
-TrainingBytes training_of(const StepEnd& end, const TransformerJob& job) {
-    const Parallel& parallel = job.parallel;
-    const Sharing sharing = sharing_of(parallel);
-    const auto gradient = static_cast<double>(parallel.program().gradient);
-    return {whole_bytes(gradient * shared(end.parameters, sharing, parallel.zero >= 2)),
-            whole_bytes(state_bytes(job) * shared(end.parameters, sharing, parallel.zero >= 1))};
+StageBytes::Training training_of(const StepEnd& end, const TransformerJob& job) {
+    const HeldOf<double> held = held_by(end.parameters, job);
+    return {whole_bytes(held.gradients), whole_bytes(held.states)};
 }
 
 // Adds the replicas to the costs on a make. `sizes` are the sizes of the stages on this make.
