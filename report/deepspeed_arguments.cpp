@@ -60,10 +60,19 @@ std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
 
 // Whether gradients of bf16 weights are summed in fp32.
 bool sums_in_fp32(const ExportedPlan& plan) {
-    return plan.training.precision == Precision::Bf16 && facts_of(plan.parallel.release).gradient >= kFloatBytes;
+    const Bytes sum = plan.types.gradients ? plan.kept.gradient : facts_of(plan.parallel.release).gradient;
+    return plan.training.precision == Precision::Bf16 && sum >= kFloatBytes;
 }
 
 std::optional<Refusal> refused_sums(const ExportedPlan& plan) {
+    static constexpr NumberType kHalf[] = {NumberType::Bf16, NumberType::Fp16};
+    const bool is_bf16 = plan.training.precision == Precision::Bf16,
+               is_fp16 = plan.training.precision == Precision::Fp16;
+    const std::span<const NumberType> sums = is_bf16   ? std::span(kHalf).first(1)
+                                             : is_fp16 ? std::span(kHalf).last(1)
+                                                       : std::span<const NumberType>{};
+    if (const std::optional<Refusal> refusal = refused_types(plan, kDeepSpeed, {.gradients = sums}))
+        return refusal;
     if (!sums_in_fp32(plan) || plan.parallel.zero > 0)
         return std::nullopt;
     return Refusal{"parallel.zero", fmt::format("{} sums gradients of bf16 weights in fp32 with ZeRO only", kDeepSpeed),

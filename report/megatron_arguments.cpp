@@ -1,5 +1,6 @@
 // Arguments of Megatron-LM's pretrain_gpt.py (megatron/training/arguments.py, core 0.15 and 0.16).
 #include "report/layouts.h"
+#include "report/megatron_types.h"
 #include "report/training_programs.h"
 #include "schedules/orders/chunk_groups.h"
 #include "schedules/orders/schedule.h"
@@ -370,10 +371,24 @@ constexpr ArgumentRow kRows[] = {
     {"--grad-reduce-in-bf16",
      [](const ExportedPlan& plan) {
          return switched_on_if(plan.training.precision != Precision::Fp16 &&
-                               plan.training.precision != Precision::Fp32 && plan.release.gradient < kFloatBytes);
+                               plan.training.precision != Precision::Fp32 && plan.kept.gradient < kFloatBytes);
      }},
     {"--optimizer", [](const ExportedPlan& plan) { return written(optimizer_of(plan).names.megatron); },
      refused_optimizer},
+    {"--fp8-param-gather",
+     [](const ExportedPlan& plan) { return switched_on_if(plan.types.weights == NumberType::Fp8); }},
+    {"--use-precision-aware-optimizer", [](const ExportedPlan& plan) { return switched_on_if(knows_types(plan)); },
+     refused_types_of_states},
+    {"--main-grads-dtype",
+     [](const ExportedPlan& plan) {
+         return written_if(knows_types(plan) && plan.kept.gradient < kFloatBytes, name_of(NumberType::Bf16));
+     }},
+    {"--main-params-dtype",
+     [](const ExportedPlan& plan) {
+         return written_if(plan.types.master == MasterType::Fp16, name_of(MasterType::Fp16));
+     }},
+    {"--exp-avg-dtype", [](const ExportedPlan& plan) { return type_of_state(plan, plan.types.momentum); }},
+    {"--exp-avg-sq-dtype", [](const ExportedPlan& plan) { return type_of_state(plan, plan.types.variance); }},
     {"--lr", [](const ExportedPlan& plan) { return written(plan.training.learning_rate); }, nullptr,
      "training.learning_rate"},
     {"--weight-decay", [](const ExportedPlan& plan) { return written(plan.training.weight_decay); }, nullptr,

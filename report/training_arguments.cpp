@@ -164,6 +164,8 @@ ExportedPlan::ExportedPlan(const Setup& exported, const Job* made)
       parallel(exported.parallel.degrees),
       model(*exported.workload.transformer),
       release(parallel.program()),
+      types(training.types.or_else(facts_of(training.optimizer).usual)),
+      kept(kept_bytes(training.types, training.precision, training.optimizer, release.gradient)),
       schedule(schedule_of_plan(exported)),
       tokens(exported.workload.options.sequence_length),
       alternates(false) {
@@ -190,6 +192,25 @@ std::optional<Refusal> refused_optimizer_of(const ExportedPlan& plan, std::strin
             others.push_back(name_of(other.kind));
     return Refusal{"training.optimizer", fmt::format("{} has no {}", program, name_of(facts.kind)),
                    fmt::format("write optimizer: {}", fmt::join(others, " or "))};
+}
+
+std::optional<Refusal> refused_types(const ExportedPlan& plan, std::string_view program, const ProgramTypes& has) {
+    const NumberBytes& usual = bytes_of(plan.training.precision);
+    std::optional<Refusal> refusal;
+    const auto check = [&](std::string_view key, const auto& type, Bytes own, const auto& others) {
+        if (refusal || !type || bytes_of(*type) == own || std::ranges::find(others, *type) != others.end())
+            return;
+        refusal = Refusal{fmt::format("training.{}", key),
+                          fmt::format("{} has no argument for {}: {} in {}", program, key, name_of(*type),
+                                      name_of(plan.training.precision)),
+                          "remove the key"};
+    };
+    check("weight_type", plan.types.weights, usual.weight, has.weights);
+    check("gradient_type", plan.types.gradients, kFloatBytes, has.gradients);
+    check("master_type", plan.types.master, usual.master, has.master);
+    check("momentum_type", plan.types.momentum, kFloatBytes, has.states);
+    check("variance_type", plan.types.variance, kFloatBytes, has.states);
+    return refusal;
 }
 
 Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, bool (*has)(const OtherPrograms&)) {

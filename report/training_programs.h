@@ -27,6 +27,8 @@ struct ExportedPlan {
     const Parallel& parallel;
     const Transformer& model;
     ReleaseFacts release;
+    KeptTypes types;  // the config's, else the optimizer's
+    KeptBytes kept;
     const Schedule* schedule;  // null: the plan is a file
     int tokens;                // of a sequence
     // A single device that runs every forward right before its backward. All programs do so without a pipeline,
@@ -81,5 +83,13 @@ Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, boo
 // Returns the refusal at training.optimizer if the program has no name for it.
 std::optional<Refusal> refused_optimizer_of(const ExportedPlan& plan, std::string_view program,
                                             std::string_view OptimizerNames::*name);
+
+// The types in which a program keeps what it trains, besides those of the precision and fp32.
+struct ProgramTypes {
+    std::span<const NumberType> weights = {}, gradients = {}, states = {};
+    std::span<const MasterType> master = {};
+};
+// Returns the refusal at the first key whose type the program does not have.
+std::optional<Refusal> refused_types(const ExportedPlan& plan, std::string_view program, const ProgramTypes& has);
 
 }  // namespace pw

@@ -98,6 +98,39 @@ TEST(TrainingArguments, OfMegatronAreThoseOfItsCommandLine) {
 )");
 }
 
+// Megatron-LM's precision-aware optimizer (megatron/core/optimizer/optimizer_config.py): Adam in the distributed
+// optimizer, master weights in fp32 or fp16, gradients in fp32 or bf16, averages also in fp8.
+TEST(TrainingArguments, OfMegatronNameTheTypesOfItsOptimizer) {
+    const std::string model = "llama-3-70b", parallel = "tensor: 4, pipeline: 4, zero: 1", plan = "mini_batch: 64";
+    const auto text = [&](const std::vector<std::string>& set) {
+        return text_for("megatron-lm", model, parallel, plan, set);
+    };
+    const auto refused = [&](const std::vector<std::string>& set, const std::string& where = "zero: 1") {
+        return refusal_of("megatron-lm", model, "tensor: 4, pipeline: 4, " + where, plan, set);
+    };
+    EXPECT_TRUE(contains(text({"training.gradient_type=bf16", "training.master_type=fp16",
+                               "training.momentum_type=bf16", "training.variance_type=fp8"}),
+                         "--grad-reduce-in-bf16\n--optimizer adam\n--use-precision-aware-optimizer\n"
+                         "--main-grads-dtype bf16\n--main-params-dtype fp16\n--exp-avg-dtype bf16\n"
+                         "--exp-avg-sq-dtype fp8\n--lr"));
+    const std::string in_fp32 = text({"training.gradient_type=fp32", "training.momentum_type=fp32"});
+    EXPECT_EQ(in_fp32, text({}));
+    EXPECT_TRUE(has_line(text({"training.precision=fp8", "training.weight_type=fp8"}), "--fp8-param-gather"));
+    expect_says(refused({"training.momentum_type=int8"}), {"training.momentum_type", "no argument for", "int8"});
+    expect_says(refused({"training.master_type=none"}), {"training.master_type", "none", "remove the key"});
+    expect_says(refused({"training.weight_type=fp8"}), {"training.weight_type"});
+    expect_says(refused({"training.momentum_type=bf16"}, "zero: 0"), {"parallel.zero", "zero: 1"});
+    expect_says(refused({"training.optimizer=adamw-8bit"}), {"training.optimizer", "write optimizer: adamw"});
+    EXPECT_TRUE(
+        has_line(text_for("megatron-lm", model, "tensor: 4, pipeline: 4, zero: 0", plan, {"training.optimizer=muon"}),
+                 "--optimizer muon"));
+    expect_says(refusal_of("deepspeed", model, parallel, plan, {"training.variance_type=bf16"}),
+                {"training.variance_type", "DeepSpeed has no argument for"});
+    expect_says(refusal_of("torchtitan", model, "tensor: 4, pipeline: 4, zero: 3, release: torchtitan", plan,
+                           {"training.gradient_type=bf16"}),
+                {"training.gradient_type", "torchtitan has no argument for"});
+}
+
 // 16 stages of 128 blocks, of which two are the ends
 TEST(TrainingArguments, OfMegatronHaveALayoutWhereBothEndsCountAsBlocks) {
     const std::string text = text_for("megatron-lm", "llama-3.1-405b", "tensor: 8, pipeline: 4, zero: 1",
