@@ -7,6 +7,7 @@
 #include "schedules/plan/sum_groups.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
+#include "workloads/models/frozen_layers.h"
 
 #include <algorithm>
 #include <limits>
@@ -101,6 +102,11 @@ bool has_backwards(const Plan& plan) {
     });
 }
 
+void check_frozen(const Job& job) {
+    if (job.model ? has_frozen_layers(job.model->layers) : !job.setup.workload.uniform.frozen.empty())
+        job.setup.fail_at("workload.frozen", "runs train all layers", "simulate it, or freeze no layers");
+}
+
 // If messages go through MPI, NCCL or another device's memory, a message may wait for its receive, whatever the
 // config says. Only emulated devices follow the protocol of the config.
 void check_rendezvous(const Job& job) {
@@ -132,6 +138,7 @@ void check_whole_trace(const Job& job) {
 
 void check_runnable(const Job& job) {
     check_rendezvous(job);
+    check_frozen(job);
     check_corrections(job);
     if (job.setup.mover_share > 0 && job.setup.run.backend != RunConfig::Backend::Cuda)
         job.setup.fail_at("transfer.multiprocessors",

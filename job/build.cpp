@@ -12,6 +12,7 @@
 #include "workloads/bounded.h"
 #include "workloads/data/data_sources.h"
 #include "workloads/models/blocks.h"
+#include "workloads/models/frozen_layers.h"
 #include "workloads/models/recomputed_layers.h"
 #include "workloads/stages/layout_notation.h"
 #include "workloads/stages/ties.h"
@@ -202,8 +203,19 @@ Model built_model(const Setup& setup) {
 
 Model build_model(const Setup& setup) {
     Model model = built_model(setup);
-    mark_recomputed(setup, model);
+    mark_layers(setup, model);
     return model;
+}
+
+void mark_layers(const Setup& setup, Model& model) {
+    mark_recomputed(setup, model);
+    try {
+        set_frozen(model.layers, setup.workload.frozen);
+    } catch (const Error& error) {
+        fail_at(setup, "workload.frozen", error,
+                "name layers or their blocks, as in layer3.0.conv2 or layer3, and leave a layer with parameters out; "
+                "'*' matches any characters");
+    }
 }
 
 void mark_recomputed(const Setup& setup, Model& model) {
@@ -226,11 +238,11 @@ std::vector<double> speeds_of_stages(const Setup& setup, const StageHolders& hol
 }
 
 // Returns the speed of each make by the times of all layers, relative to the first make. Empty if there is one make.
-std::vector<double> speeds_of_makes(const Profile& profile, int samples) {
+std::vector<double> speeds_of_makes(const LayerGraph& graph, const Profile& profile, int samples) {
     const auto time_of = [&](const std::vector<LayerProfile>& layers) {
         Profile own = profile;
         own.layers = layers;
-        const std::vector<Ns> times = layer_times(own, samples);
+        const std::vector<Ns> times = layer_times(graph, own, samples);
         return std::accumulate(times.begin(), times.end(), 0.0);
     };
     std::vector<double> speeds;
@@ -242,12 +254,14 @@ std::vector<double> speeds_of_makes(const Profile& profile, int samples) {
 StageSplit split_made(const Setup& setup, const Model& model, const Profile& profile) {
     const PipelineConfig& pipeline = setup.pipeline;
     const bool even = pipeline.split == PipelineConfig::Split::Even;
-    const std::vector<Ns> times = even ? std::vector<Ns>{} : layer_times(profile, pipeline.micro_batch_size);
+    const std::vector<Ns> times =
+        even ? std::vector<Ns>{} : layer_times(model.layers, profile, pipeline.micro_batch_size);
     const CutPlaces places = places_of_cuts(setup, model.layers);
     try {
         if (even)
             return split_even(model.layers, pipeline.stages, places);
-        const StageHolders holders = holders_of_stages(setup, speeds_of_makes(profile, pipeline.micro_batch_size));
+        const StageHolders holders =
+            holders_of_stages(setup, speeds_of_makes(model.layers, profile, pipeline.micro_batch_size));
         if (holders.device_of.size() > holders.speed.size())
             return split_balanced(model.layers, times, holders, places);
         return split_bottleneck(model.layers, speeds_of_stages(setup, holders), times, places);

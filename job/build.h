@@ -12,7 +12,9 @@ namespace pw {
 
 // Builds the model that the setup names (not for `uniform`, nor for instances that only `search` takes).
 Model build_model(const Setup& setup);
-// Marks the layers of the model that pipeline.recompute_layers names. build_model() has done so.
+// Marks the layers of the model that pipeline.recompute_layers and workload.frozen name. build_model() has done so.
+void mark_layers(const Setup& setup, Model& model);
+// Marks the layers that pipeline.recompute_layers names.
 void mark_recomputed(const Setup& setup, Model& model);
 // Makes the split of the setup; `auto` uses `profile`.
 StageSplit make_split(const Setup& setup, const Model& model, const Profile& profile);
@@ -38,6 +40,9 @@ std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& pro
 void add_settings(Costs& costs, const Setup& setup);
 // Opens the data set that the setup names, with the changes of the setup. Without a path, opens the synthetic data set.
 Dataset open_dataset(const Setup& setup, const Model& model);
+// Returns the stages of a `uniform` workload that run forwards only: the first stages, as long as they are frozen.
+// Throws if all stages are frozen.
+std::vector<int> forwards_only_of_uniform(const Setup& setup);
 // Returns the stage costs of a `uniform` workload. For one micro-batch a device does the work of `per_device` stages.
 // Throws if `workload.imbalance` is more than all stages take together.
 Costs uniform_costs(const Setup& setup, int per_device = 1);

@@ -79,7 +79,10 @@ Job uniform_job(Setup setup, Notices& notices) {
         cut_in_slices(costs, slice_ends_of(setup, shape.slices, 0));
         return costs;
     };
-    add_plan(job, {}, costs_of_shape, notices);
+    StageLinks links;
+    links.forwards_only = forwards_only_of_uniform(job.setup);
+    links.has_frozen = !job.setup.workload.uniform.frozen.empty();
+    add_plan(job, links, costs_of_shape, notices);
     check_messages(job, notices);
     return job;
 }
@@ -135,7 +138,7 @@ Job make_job(Setup setup, Profile measured, Notices& notices) {
 
 Job make_job(Setup setup, Model model, Notices& notices) {
     return at_its_place(setup, [&] {
-        mark_recomputed(setup, model);
+        mark_layers(setup, model);
         Profile profile = profile_of(setup, model);
         return layered_job(setup, std::move(model), std::move(profile), cost_source_of(setup).source, notices);
     });

@@ -13,6 +13,7 @@
 #include "sim/early_recomputes.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/error.h"
+#include "workloads/models/frozen_layers.h"
 #include "workloads/stages/ties.h"
 
 #include <algorithm>
@@ -120,6 +121,18 @@ ProvenPlan proven_file(CsvPlan csv, TransferMode mode) {
     return {std::move(csv.plan), std::move(proof), std::move(deadlock)};
 }
 
+// Drops the backwards of stages that run forwards only. The file may lack no others.
+void run_backwards_of(const Setup& setup, const StageLinks& links, Plan& plan) {
+    for (const int stage : plan.shape.forwards_only)
+        if (!std::ranges::binary_search(links.forwards_only, stage))
+            setup.fail_at("pipeline.schedule",
+                          fmt::format("'{}' has no backward of stage {}, and the stage or a stage before it is trained",
+                                      plan.schedule, stage),
+                          "add the backwards to the file, or freeze the layers (workload.frozen)");
+    plan.shape.forwards_only = links.forwards_only;
+    drop_backwards(plan);
+}
+
 ProvenPlan plan_of_file(const Setup& setup, const StageLinks& links, std::vector<std::string>* notices) {
     CsvPlan csv = read_csv(setup.pipeline.schedule, setup.transfer);
     if (notices != nullptr)
@@ -147,6 +160,7 @@ ProvenPlan plan_of_file(const Setup& setup, const StageLinks& links, std::vector
             "pipeline.split",
             "in a plan from a file every stage waits for the previous one, but in this split some read nothing from it",
             "cut where every stage feeds the next, or choose a schedule by its name");
+    run_backwards_of(setup, links, csv.plan);
     add_recomputes(csv.plan, setup.pipeline.recompute);
     csv.plan.shape.ties = links.ties;
     csv.plan.shape.global_norm = clips_gradients(setup);
@@ -197,6 +211,13 @@ PlanDefaults defaults_of(const std::string& schedule) {
 
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split) {
     StageLinks links{.edges = std::vector<Edge>{}, .ties = {}};
+    for (int stage = 0; stage < split.stages(); ++stage) {
+        const std::vector<int>& own = split.layers[stage];  // an empty stage passes tensors of the stage before it on
+        if (own.empty() ? !links.forwards_only.empty() && links.forwards_only.back() == stage - 1
+                        : std::ranges::none_of(own, [&](int layer) { return has_backward(graph[layer]); }))
+            links.forwards_only.push_back(stage);
+    }
+    links.has_frozen = has_frozen_layers(graph);
     for (const Boundary& boundary : boundaries_of(graph, split))
         links.edges->push_back({boundary.from, boundary.to});
     for (const StageTie& tie : ties_of(graph, split))
@@ -280,7 +301,18 @@ std::vector<Bytes> memory_of(const Setup& setup) {
     return memory;
 }
 
+// Weights of several versions are versions of whole stages.
+void check_frozen(const Setup& setup, const Schedule& schedule, const StageLinks& links) {
+    if (links.has_frozen && schedule.asynchronous())
+        setup.fail_at("pipeline.schedule",
+                      fmt::format("schedule {} never flushes: it keeps versions of all weights of a stage, and layers "
+                                  "of this model are frozen",
+                                  schedule.name),
+                      "choose a schedule that flushes, such as 1f1b");
+}
+
 Shape unplaced_shape(const Setup& setup, const Schedule& schedule, const StageLinks& links, int steps) {
+    check_frozen(setup, schedule, links);
     Shape shape;
     shape.devices = static_cast<int>(setup.cluster.devices.size());
     shape.stages = setup.pipeline.stages;
@@ -291,6 +323,7 @@ Shape unplaced_shape(const Setup& setup, const Schedule& schedule, const StageLi
     shape.per_update = schedule.updates == Updates::PerMiniBatch ? setup.pipeline.micro_batches : 0;
     shape.edges = links.edges;
     shape.ties = links.ties;
+    shape.forwards_only = links.forwards_only;
     shape.global_norm = clips_gradients(setup);
     shape.copies = setup.pipeline.copies;
     if (shape.copies == 1 && is_replicated(setup.pipeline))

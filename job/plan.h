@@ -19,6 +19,8 @@ namespace pw {
 struct StageLinks {
     std::optional<std::vector<Edge>> edges;  // the boundaries of the split; absent: the chain
     std::vector<Edge> ties;                  // stages that share parameters
+    std::vector<int> forwards_only = {};     // stages without a layer that has a backward pass, ascending
+    bool has_frozen = false;                 // some layer is not trained
     auto operator<=>(const StageLinks&) const = default;
 };
 StageLinks links_of(const LayerGraph& graph, const StageSplit& split);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pw {
 
@@ -41,11 +42,41 @@ double balance_of(const Setup& setup, int stage, int per_device) {
 
 }  // namespace
 
+namespace {
+
+// Takes the passes and tensors from a stage that its frozen weights leave out. A stage that runs forwards only keeps
+// nothing for a backward.
+void freeze(StageCost& cost, StageBytes& bytes, bool forwards_only) {
+    cost.backward_weight = 0;
+    if (forwards_only)
+        cost.backward_input = 0;
+    cost.backward = cost.backward_input;
+    cost.pair.reset();  // was measured with gradients of weights
+    bytes.frozen = std::exchange(bytes.weights, 0);
+    bytes.until_input = forwards_only ? 0 : bytes.until_input + bytes.until_weight;
+    bytes.until_weight = bytes.gradient_kept = 0;
+}
+
+}  // namespace
+
+std::vector<int> forwards_only_of_uniform(const Setup& setup) {
+    const std::vector<int>& frozen = setup.workload.uniform.frozen;
+    if (std::ssize(frozen) == setup.pipeline.stages)
+        setup.fail_at("workload.frozen", "all stages are frozen: nothing is trained", "leave a stage out");
+    std::vector<int> stages;
+    for (const int stage : frozen)
+        if (stage == std::ssize(stages))
+            stages.push_back(stage);
+    return stages;
+}
+
 Costs uniform_costs(const Setup& setup, int per_device) {
     const UniformWorkload& uniform = setup.workload.uniform;
     Costs costs;
     costs.dispatch = setup.cluster.dispatch.value_or(0);
     const int stages = setup.pipeline.stages;
+    const std::vector<int>& frozen = uniform.frozen;
+    const auto forwards_only = std::ssize(forwards_only_of_uniform(setup));
     for (std::size_t stage = 0; stage < static_cast<std::size_t>(stages); ++stage) {
         StageCost& cost = costs.stage.emplace_back();
         cost.forward = uniform.forward[stage];
@@ -67,11 +98,13 @@ Costs uniform_costs(const Setup& setup, int per_device) {
         bytes.until_weight = std::min(saved, until_weight);
         bytes.until_input = saved - bytes.until_weight;
         bytes.gradient_kept = until_weight - bytes.until_weight;
+        if (const auto number = static_cast<int>(stage); std::ranges::binary_search(frozen, number))
+            freeze(cost, bytes, number < forwards_only);
     }
     // a chain; a gradient is as large as its tensor
     for (int stage = 0; stage + 1 < stages; ++stage) {
         const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
-        costs.edges.push_back({stage, stage + 1, output, output});
+        costs.edges.push_back({stage, stage + 1, output, stage < forwards_only ? 0 : output});
     }
     costs.lengths = setup.pipeline.micro_batch_lengths;
     if (const MicroBatchSizes sizes = sizes_of(setup.pipeline); !sizes.is_even())

@@ -25,7 +25,7 @@ double above(Ns time, Ns least, const char* what) {
 std::optional<OrderGap> order_gap_of(const Job& job, const Metrics& metrics) {
     const PipelineConfig& pipeline = job.setup.pipeline;
     if (pipeline.schedule.ends_with(".csv") || !schedule_of(job.setup).needs_costs || job.plan.shape.copies > 1 ||
-        pipeline.recompute.ahead != 0 || !job.costs.last.empty())
+        pipeline.recompute.ahead != 0 || !job.costs.last.empty() || !job.plan.shape.forwards_only.empty())
         return std::nullopt;
     std::vector<Bytes> memory;
     for (const DeviceConfig& device : job.setup.cluster.devices)

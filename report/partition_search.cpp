@@ -10,6 +10,7 @@
 #include "workloads/costs/profiled_model.h"
 #include "workloads/error.h"
 #include "workloads/lower_bound.h"
+#include "workloads/models/frozen_layers.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -116,6 +117,9 @@ Solution solve_pipedream(const SearchSetup& setup, const SearchLimits&) {
         setup.fail_at("search.profile_batch", fmt::format("{} samples of one profile are too many", batch),
                       "write the samples of one mini-batch as search.profile_batch, or a smaller search.mini_batch");
     const Model model = build_model(of_batch);
+    if (has_frozen_layers(model.layers))
+        setup.fail_at("search.objective", "objective pipedream trains all layers, and layers of this model are frozen",
+                      "write objective: makespan");
     const Profile profile = profile_of(of_batch, model);
     check_precision(setup, profile);
     const auto samples = static_cast<int>(batch);

@@ -57,7 +57,7 @@ Profile described(const Setup& setup, const Model& model, const TransferCost& tr
 Job job_of_one_device(Setup setup, const Model& model, const Profile& profile, int samples) {
     constexpr int kInStep = 2, kMostSteps = 20;
     constexpr double kSecond = 1e9;
-    const std::vector<Ns> layers = layer_times(profile, samples);
+    const std::vector<Ns> layers = layer_times(model.layers, profile, samples);
     const double step = kInStep * std::accumulate(layers.begin(), layers.end(), 1.0);
     setup.cluster = {};
     setup.cluster.devices.resize(1);

@@ -133,6 +133,8 @@ std::vector<std::string> read_layer_names(const Yaml& at);
 // Read and print Recomputation::ahead: a number, or a word for by costs.
 int read_ahead(const KeyDomain& domain, const Yaml& at);
 std::string print_ahead(int ahead);
+// Reads a list of stages. Returns them ascending, each once.
+std::vector<int> read_stages(const Yaml& list, int stages);
 // Reads pipeline.recompute once the number of stages is known.
 std::vector<int> read_recompute(const Yaml& recompute, int stages);
 

@@ -203,6 +203,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
         resolve_devices(root, schedule.chunks, config);
     if (is_uniform(config)) {
         spread_uniform(config.workload.uniform, config.pipeline.stages);
+        config.workload.uniform.frozen = read_stages(root["workload"]["frozen"], config.pipeline.stages);
         using Split = PipelineConfig::Split;
         if (config.pipeline.split != Split::Auto && config.pipeline.split != Split::Even)
             root["pipeline"]["split"].complain(fmt::format("model: {} has no layers to split", config.workload.model),

@@ -403,13 +403,20 @@ std::vector<std::string> read_layer_names(const Yaml& at) {
 
 ConfigBlock pipeline_block() { return {"pipeline", kPipelineKeys, finish_pipeline}; }
 
+std::vector<int> read_stages(const Yaml& list, int stages) {
+    std::vector<int> found;
+    if (list.present())
+        for (const Yaml& item : list.items())
+            found.push_back(static_cast<int>(item.integer(0, 0, stages - 1)));
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+}
+
 std::vector<int> read_recompute(const Yaml& recompute, int stages) {
     std::vector<int> found;
     if (recompute.is_list()) {
-        for (const Yaml& item : recompute.items())
-            found.push_back(static_cast<int>(item.integer(0, 0, stages - 1)));
-        std::sort(found.begin(), found.end());
-        found.erase(std::unique(found.begin(), found.end()), found.end());
+        found = read_stages(recompute, stages);
     } else if (recompute.choice<PipelineConfig::Recompute>() == PipelineConfig::Recompute::All) {
         found.resize(static_cast<std::size_t>(stages));
         std::iota(found.begin(), found.end(), 0);

@@ -37,6 +37,7 @@ struct UniformWorkload {
     // by this share of a device's time the last stage takes longer and the remaining stages take less (same mean)
     double imbalance = 0;
     std::vector<Bytes> activation{1'000'000}, activation_until_weight{0}, output{0}, weights{0};
+    std::vector<int> frozen;  // stages whose weights are not trained, ascending
 };
 
 struct WorkloadConfig {
@@ -46,6 +47,7 @@ struct WorkloadConfig {
     std::string path;                   // of the data set, made absolute from the config's folder
     ImageChanges changes;
     UniformWorkload uniform;
+    std::vector<std::string> frozen;         // names of layers or blocks, with '*', whose parameters are not trained
     std::optional<Transformer> transformer;  // a preset, or the model of a config.json
     // search.profile_batch: samples that the times in the file `model` are for, if the file lacks them (0: not given)
     std::int64_t profile_batch = 0;

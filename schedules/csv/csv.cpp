@@ -308,8 +308,12 @@ CsvPlan parse_csv(const std::string& text, const std::string& name, const Transf
     set_counts(plan.shape, file);
     for (int device = 0; device < plan.shape.devices; ++device)
         plan.order.push_back(tasks_of(file.rows[device], device, file.dialect, read));
+    run_forwards_as_listed(plan);
     check_waits(file);
     read.notices = notices_of(file, name);
+    if (!plan.shape.forwards_only.empty())
+        read.notices.push_back(fmt::format("{}: only forwards of stages {}: their layers are taken for frozen", name,
+                                           fmt::join(plan.shape.forwards_only, ", ")));
     if (!renumbered.empty())
         read.notices.push_back(renumbered);
     check_cells(read, file.dialect);

@@ -101,7 +101,7 @@ private:
             fail_in(*find(there), fmt::format("{} has no {}", name(there), name(missing)),
                     fmt::format("add {}; a backward pass is {}", name(missing), forms));
         }
-        if (has_backward_ && !find(whole) && !find(input))
+        if (has_backward_ && !find(whole) && !find(input) && !read_.plan.shape.runs_forwards_only(stage))
             fail_in(*find({Op::Forward, stage, mb}),
                     fmt::format("micro-batch {} has no backward pass on stage {}", mb, stage),
                     fmt::format("add {}; a plan of forwards only has no backward pass at all", forms));

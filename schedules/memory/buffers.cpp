@@ -113,8 +113,8 @@ private:
             const HeldState state =
                 held_state_of(stage, static_cast<int>(graph_.index().devices_of(stage).size()), costs_);
             for (int version = 0; version < versions_.held[stage]; ++version)
-                add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights, state.weights,
-                     device, stage, -1, -1, version, 0, end});
+                add({BufferUse::Weights, version == 0 ? MemoryKind::Weights : MemoryKind::StashedWeights,
+                     state.weights + (version == 0 ? state.frozen : 0), device, stage, -1, -1, version, 0, end});
             add({BufferUse::Statistics, MemoryKind::Weights, bytes.statistics, device, stage, -1, -1, -1, 0, end});
             if (updated_on_[stage] == device) {
                 const int parts = parts_.empty() ? 1 : parts_[stage];

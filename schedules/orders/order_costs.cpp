@@ -141,7 +141,7 @@ private:
             const StageBytes& bytes = costs_.bytes[static_cast<std::size_t>(stage)];
             const auto holders = static_cast<int>(index_.devices_of(stage).size());
             const HeldState state = held_state_of(stage, holders, costs_);
-            sum += state.weights + bytes.statistics + state.gradients + state.states;
+            sum += state.weights + state.frozen + bytes.statistics + state.gradients + state.states;
             const bool needs_again = recomputes(stage) && recomputation_.saved == 0;
             std::set<std::size_t> served;  // classes
             for (int mb = 0; mb < shape_.microbatches; ++mb)

@@ -99,7 +99,7 @@ void OrderModel::connect(const Shape& shape) {
             send(input, weight, false);
             for (const int peer : index.after(stage))
                 send(forward, number(peer, mb, 0), false);
-            for (const int peer : index.before(stage))
+            for (const int peer : index.peers_of(Op::SendBackward, stage))
                 send(input, number(peer, mb, 1), true);
         }
     lanes_ = static_cast<int>(lanes.size());

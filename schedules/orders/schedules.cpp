@@ -226,6 +226,7 @@ ProvenPlan with_order(const Schedule& schedule, Shape shape, std::vector<Tasks> 
         plan.missing_gradients.push_back(schedule.missing_gradients(plan.shape, stage));
     TransferMode mode = options.transfers;
     mode.protocol = TransferMode::Protocol::Rendezvous;
+    drop_backwards(plan);
     add_updates(plan, costs != nullptr ? known_times(*costs) : KnownTimes{});
     Interruption::point();
     add_transfers(plan, mode);

@@ -40,6 +40,12 @@ void check_complete(const Plan& plan, const PlanGraph& graph) {
             if (!trains)
                 continue;
             const bool whole = has(wholes), input = has(inputs), weight = has(weights);
+            if (plan.shape.runs_forwards_only(stage)) {
+                if (whole || input || weight)
+                    fail("plan '{}': micro-batch {} has a backward on stage {}, which runs forwards only",
+                         plan.schedule, number_of(plan.shape.task(Op::Forward, stage, mb)), stage);
+                continue;
+            }
             if (whole && (input || weight))
                 fail("plan '{}': both {} and {} are listed; B is I and W in one", plan.schedule,
                      print(plan.shape.task(Op::Backward, stage, mb)),
@@ -107,9 +113,10 @@ void check_updates(const Plan& plan, const ShapeIndex& index, const PlaceName& p
                     check_closing(plan, device, plan.shape.task(op, stage, plan.shape.last_of(mini_batch)),
                                   of_stage[mini_batch].*at, of_stage[mini_batch].gradient, place);
             };
-            if (needs_sum(plan.shape, stage))
+            if (needs_sum(plan.shape, stage) && !plan.shape.runs_forwards_only(stage))
                 check_all(Op::SumGradients, &LastPositions::sum);
-            check_all(Op::Update, &LastPositions::update);
+            if (!plan.shape.runs_forwards_only(stage))
+                check_all(Op::Update, &LastPositions::update);
             of_stage += plan.shape.updates();
         }
     }

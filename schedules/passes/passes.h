@@ -13,6 +13,10 @@
 
 namespace pw {
 
+// Removes the backwards of the stages in Shape::forwards_only, with what ends their mini-batches and with messages of
+// their gradients. What is left of a pair is a single task. Run this pass before the others.
+void drop_backwards(Plan& plan);
+
 // Inserts R (recomputation) right before the B (backward) or I (backward for inputs) of each micro-batch that it is
 // for, or before the first backward of the device where the F comes before that. R always precedes both tasks of an
 // overlapped pair. A plan without backwards does not change. The F of these micro-batches drops what it saves, and R

@@ -66,6 +66,8 @@ std::vector<int> Shape::after(int stage) const {
     return found;
 }
 
+bool Shape::runs_forwards_only(int stage) const { return std::ranges::binary_search(forwards_only, stage); }
+
 int Shape::updates() const { return per_update == 0 ? 1 : (microbatches - 1) / per_update + 1; }
 
 int Shape::mini_batch_of(int microbatch) const { return per_update == 0 ? 0 : microbatch / per_update; }
@@ -114,6 +116,22 @@ void serve_as_listed(Plan& plan) {
                 in_turn &= std::exchange(listed[task.stage][task.microbatch], device) == device;
     if (!in_turn)
         shape.serving = std::move(listed);
+}
+
+void run_forwards_as_listed(Plan& plan) {
+    std::vector<char> goes_back(static_cast<std::size_t>(plan.shape.stages), 0);
+    for (const std::vector<Task>& order : plan.order)
+        for (const Task& task : order)
+            if (is_backward(task.op))
+                goes_back[task.stage] = 1;
+    plan.shape.forwards_only.clear();
+    if (std::ranges::find(goes_back, 1) == goes_back.end())
+        return;
+    for (int stage = 0; stage < plan.shape.stages; ++stage)
+        if (goes_back[stage] == 0 && std::ranges::all_of(plan.shape.before(stage), [&](int earlier) {
+                return plan.shape.runs_forwards_only(earlier);
+            }))
+            plan.shape.forwards_only.push_back(stage);
 }
 
 BackwardForm backward_form(const std::vector<std::vector<Task>>& order) {

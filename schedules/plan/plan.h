@@ -67,6 +67,9 @@ struct Shape {
     int per_update = 0;                      // micro-batches of a mini-batch (with slices, slices), or 0: all
     std::vector<Edge> ties;                  // stages that share parameters, from < to: S adds up the gradients of both
     bool global_norm = false;                // every U, update, waits for the gradients of all stages
+    // Stages that run forwards only, ascending: they have frozen layers, and no stage before them trains. In a plan
+    // with backwards, the stages that feed them are such stages, too.
+    std::vector<int> forwards_only = {};
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
@@ -74,7 +77,8 @@ struct Shape {
     int devices_before(int stage) const;             // the number of devices that hold the stages before it
     std::vector<int> before(int stage) const;        // stages that feed it, ascending
     std::vector<int> after(int stage) const;         // stages it feeds, ascending
-    int updates() const;                             // mini-batches of the plan
+    bool runs_forwards_only(int stage) const;
+    int updates() const;  // mini-batches of the plan
     int mini_batch_of(int microbatch) const;
     int first_of(int mini_batch) const;  // its first micro-batch
     int last_of(int mini_batch) const;
@@ -107,6 +111,10 @@ struct Plan {
 // Sets Shape::serving from the lists of a plan that was read: the device that lists F(s, i) serves micro-batch i on
 // stage s. It stays empty where holders take turns.
 void serve_as_listed(Plan& plan);
+
+// Sets Shape::forwards_only from the lists of a plan that was read: the stages of a plan with backwards that have none,
+// if the stages that feed them have none either.
+void run_forwards_as_listed(Plan& plan);
 
 // Returns the inputs of a task. For many tasks use a PlanGraph (schedules/plan/plan_graph.h).
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);

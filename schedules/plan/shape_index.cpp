@@ -38,6 +38,13 @@ ShapeIndex::ShapeIndex(const Shape& shape) {
     else
         for (int stage = 0; stage + 1 < shape.stages; ++stage)
             join(stage, stage + 1);
+    std::vector<std::vector<int>> to = before, from = after;
+    for (int stage = 0; stage < shape.stages && !shape.forwards_only.empty(); ++stage)
+        for (std::vector<int>* peers : {&to[stage], &from[stage]})
+            std::erase_if(*peers,
+                          [&](int peer) { return shape.runs_forwards_only(stage) || shape.runs_forwards_only(peer); });
+    gradients_to_ = rows_of(std::move(to));
+    gradients_from_ = rows_of(std::move(from));
     stages_ = rows_of(std::move(stages_of));
     before_ = rows_of(std::move(before));
     after_ = rows_of(std::move(after));

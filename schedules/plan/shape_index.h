@@ -17,9 +17,12 @@ public:
     std::span<const int> stages_of(int device) const { return stages_[device]; }
     std::span<const int> before(int stage) const { return before_[stage]; }
     std::span<const int> after(int stage) const { return after_[stage]; }
-    // Returns the stages at the other ends of a stage's transfers of an operation.
+    // Returns the stages at the other ends of a stage's transfers of an operation. Gradients go from and to stages
+    // with a backward.
     std::span<const int> peers_of(Op transfer, int stage) const {
-        return facts_of(transfer).peers == PeerStages::Before ? before(stage) : after(stage);
+        const bool from = facts_of(transfer).peers == PeerStages::Before;
+        return carries_gradients(transfer) ? (from ? gradients_to_ : gradients_from_)[stage]
+                                           : (from ? before_ : after_)[stage];
     }
 
     bool holds(int device, int stage) const;
@@ -32,6 +35,7 @@ public:
 
 private:
     Rows holders_, stages_, before_, after_;
+    Rows gradients_to_, gradients_from_;  // the stages of before_ and after_ that a stage sends or receives gradients
 };
 
 }  // namespace pw

@@ -115,6 +115,7 @@ private:
     // of a trace begins at a later step.
     void check_complete() const {
         int first = trace_.events.front().step, steps = 0, microbatches = trace_.micro_batches * trace_.slices;
+        const Shape shape = plan_of(trace_).shape;
         bool trains = false;
         for (const TraceEvent& event : trace_.events) {
             first = std::min(first, event.step);
@@ -129,7 +130,7 @@ private:
                     const bool backward = has(Op::Backward) != (has(Op::BackwardInput) && has(Op::BackwardWeight));
                     if (!has(Op::Forward))
                         reject("no device runs {} in step {}", pw::print(Task{Op::Forward, stage, mb}), step);
-                    if (trains && !backward)
+                    if (trains && !backward && !shape.runs_forwards_only(stage))
                         reject("{}: step {} has neither this task nor both of its halves I and W, or all three",
                                pw::print(Task{Op::Backward, stage, mb}), step);
                 }

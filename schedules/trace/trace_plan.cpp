@@ -65,6 +65,7 @@ Plan plan_of(const Trace& trace, bool global_norm) {
     if (first_update < plan.shape.microbatches)
         plan.shape.per_update = first_update;
     serve_as_listed(plan);
+    run_forwards_as_listed(plan);
     plan.shape.ties = trace.ties.empty() ? guessed_ties(plan) : trace.ties;
     return plan;
 }

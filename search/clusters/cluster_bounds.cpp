@@ -120,7 +120,7 @@ int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage
 Bytes persistent_of(const StageBytes& bytes, const KeptBytes& kept) {
     const HeldState held = held_of_weights(bytes.weights, bytes.weights, kept, 0);
     const StageBytes::Training training = bytes.training.value_or(StageBytes::Training{held.gradients, held.states});
-    return bytes.weights + bytes.statistics + training.gradients + training.states;
+    return bytes.weights + bytes.frozen + bytes.statistics + training.gradients + training.states;
 }
 
 std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {

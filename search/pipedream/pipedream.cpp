@@ -368,7 +368,7 @@ Shortage Planner::shortage() {
 
 PipedreamGraph pipedream_graph(const Model& model, const Profile& profile, int samples) {
     PipedreamGraph result{Digraph(num_vertices(model.layers)), {}};
-    const std::vector<Ns> times = layer_times(profile, samples);
+    const std::vector<Ns> times = layer_times(model.layers, profile, samples);
     for (std::size_t layer = 0; layer < times.size(); ++layer) {
         for (const int reader : readers_of_layer(model.layers, static_cast<int>(layer)))
             add_edge(layer, static_cast<std::size_t>(reader), result.graph);

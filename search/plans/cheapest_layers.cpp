@@ -10,8 +10,7 @@ std::vector<Bytes> recomputable_bytes(const LayerGraph& graph, const std::vector
     for (std::size_t layer = 0; layer < bytes.size(); ++layer) {
         const std::vector<int> readers = readers_of_layer(graph, static_cast<int>(layer));
         const bool is_read_again = std::ranges::any_of(readers, [&](int reader) {
-            return rereads_input_for_input_gradient(graph[reader].kind) ||
-                   rereads_input_for_weight_gradient(graph[reader].kind);
+            return rereads_input_for_input_gradient(graph[reader]) || rereads_input_for_weight_gradient(graph[reader]);
         });
         all.push_back(bytes[layer].saved_until_input + bytes[layer].kept_until_weight +
                       (is_read_again ? bytes[layer].output : 0));

@@ -9,6 +9,7 @@
 #include "sim/metrics.h"
 #include "workloads/error.h"
 #include "workloads/interruption.h"
+#include "workloads/models/frozen_layers.h"
 
 #include <algorithm>
 #include <utility>
@@ -19,8 +20,9 @@ namespace {
 
 constexpr std::int64_t kMostKeptTasks = 500'000;  // about a kilobyte each
 
-Plan plan_of_chain(const Setup& setup) {
+Plan plan_of_chain(const Setup& setup, const LayerGraph& layers) {
     StageLinks chain{.edges = std::vector<Edge>{}, .ties = {}};
+    chain.has_frozen = has_frozen_layers(layers);
     for (int stage = 0; stage + 1 < setup.pipeline.stages; ++stage)
         chain.edges->push_back({stage, stage + 1});
     return schedule_of(setup).needs_costs ? plan_of_any_order(setup, chain)
@@ -35,7 +37,7 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
       setup_(setup_of(problem.setup, choice)),
       cluster_(cluster_of(setup_, profile)),
       mode_(problem.mode),
-      chain_(plan_of_chain(setup_)),
+      chain_(plan_of_chain(setup_, problem.model.layers)),
       orders_by_costs_(schedule_of(setup_).needs_costs || setup_.pipeline.recompute.ahead == Recomputation::kByCosts) {
     Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;

@@ -73,6 +73,8 @@ Ns PlanBound::path(Ns time, double length, double speed) const {
 }
 
 Ns PlanBound::time_of(const PathCounts& counts, const Piece& piece, const Stage& stage, Ns mid) const {
+    if (runs_forwards_only(piece))
+        return forwards(counts, piece.forward, stage);
     const Scale scale{stage.speed, dispatch_};
     const bool split = stage.all.weights > 0;
     const int makers = any_order_ ? counts.wholes : split ? counts.weights : counts.backwards;
@@ -102,6 +104,8 @@ Ns PlanBound::time(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
     if (asynchronous_)
         return number + 1 == static_cast<int>(stages_.size()) ? between_updates(piece) : 0;
+    if (runs_forwards_only(piece))  // the micro-batch of its last F goes on
+        return head(number, piece) + time_of(stage.all, piece, stage, 0) + path(piece.mid);
     const Ns update = update_time(number, piece);
     const Ns first = head(number, piece), after = std::max(tail(number, piece), update);
     Ns most = whole_time(number, piece);
@@ -112,12 +116,14 @@ Ns PlanBound::time(int number, const Piece& piece) const {
 
 Ns PlanBound::until_last_backward(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    return stage.paths.empty() ? 0 : time_of(stage.paths.front(), piece, stage, 0);
+    return stage.paths.empty() || runs_forwards_only(piece) ? 0 : time_of(stage.paths.front(), piece, stage, 0);
 }
 
 Ns PlanBound::update_time(int number, const Piece& piece) const {
     const Stage& stage = stages_[number];
-    return stage.updates ? Scale{stage.speed, dispatch_}(shard_of(piece.update, stage.shards)) : 0;
+    return stage.updates && !runs_forwards_only(piece)
+               ? Scale{stage.speed, dispatch_}(shard_of(piece.update, stage.shards))
+               : 0;
 }
 
 Ns PlanBound::whole_time(int number, const Piece& piece) const {
@@ -134,8 +140,11 @@ Ns PlanBound::rounding_of(const Stage& stage, int parts) const {
     return stage.speed == 1 ? 0 : (parts + 1) * tasks / 2 + 1;
 }
 
-// Which weight gradients come before the last backward depends on the stage: none are counted.
+// Which weight gradients come before the last backward depends on the stage: none are counted. Forwards of a part
+// without backwards may follow the last backward of the device.
 Ns PlanBound::until_last_backwards_in_parts(int number, const Piece& piece, int parts) const {
+    if (piece.with_backward < piece.layers)
+        return 0;
     const Stage& stage = stages_[number];
     const PathCounts& all = stage.all;
     return forwards(all, piece.forward, stage) + passes(all.backwards, all.backward, piece.backward, stage) +
@@ -156,7 +165,7 @@ Ns PlanBound::time_on(int replicas, const Piece& piece, const BestDevice& best) 
     const Bytes held = trains ? least_bytes(piece.activations, longest_bytes_) : 0;
     const HeldState state = held_of_weights(piece.weights, shard_of(piece.weights, shards), kept_, zero_);
     const Bytes to_update = any.updates ? state.gradients + state.states : 0;
-    if (state.weights + to_update + piece.statistics + held > best.memory)
+    if (state.weights + frozen_part(piece, shards) + to_update + piece.statistics + held > best.memory)
         return std::numeric_limits<Ns>::max();
     const Ns update = any.updates ? shard_of(piece.update, shards) : 0;
     if (!lengths_.empty())
@@ -195,7 +204,11 @@ Bytes PlanBound::memory(int number, const Piece& piece) const {
     const Bytes updated = stage.updates ? state.gradients + state.states : 0;
     const Bytes activations = lengths_.empty() ? static_cast<Bytes>(stage.held) * piece.activations
                                                : least_bytes(piece.activations, stage.held);
-    return stage.versions * state.weights + updated + piece.statistics + activations;
+    return stage.versions * state.weights + frozen_part(piece, stage.shards) + updated + piece.statistics + activations;
+}
+
+Bytes PlanBound::frozen_part(const Piece& piece, int shards) const {
+    return zero_ >= 3 ? shard_of(piece.frozen, shards) : piece.frozen;
 }
 
 Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }

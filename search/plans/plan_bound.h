@@ -122,8 +122,11 @@ private:
     PathCounts path_to(const std::vector<Task>& tasks, std::size_t end, JumpsAt jumps_at) const;
     std::vector<PathCounts> paths_through(const std::vector<Task>& tasks) const;
     Ns time_of(const PathCounts& counts, const Piece& piece, const Stage& stage, Ns mid) const;
+    // Returns whether a stage that is this piece has no backwards, which the plan of the other pieces has.
+    bool runs_forwards_only(const Piece& piece) const { return piece.with_backward == 0 && trains(); }
     Ns between_updates(const Piece& piece) const;
-    Ns accumulation(const Piece& piece, int shards) const;  // replicas add to the gradients that they keep
+    Ns accumulation(const Piece& piece, int shards) const;    // replicas add to the gradients that they keep
+    Bytes frozen_part(const Piece& piece, int shards) const;  // that a device holds
     Ns time_on_average(int replicas, const Piece& piece, const BestDevice& best, Ns update) const;
     Ns rounding_of(const Stage& stage, int parts) const;
 

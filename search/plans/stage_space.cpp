@@ -128,8 +128,7 @@ std::vector<Bytes> held_by_layer(const LayerGraph& graph, const std::vector<Laye
     for (std::size_t layer = 0; layer < bytes.size(); ++layer) {
         int reader = -1;
         for (const int other : readers_of_layer(graph, static_cast<int>(layer)))
-            if (rereads_input_for_input_gradient(graph[other].kind) ||
-                rereads_input_for_weight_gradient(graph[other].kind))
+            if (rereads_input_for_input_gradient(graph[other]) || rereads_input_for_weight_gradient(graph[other]))
                 reader = other;
         if (reader >= 0)
             held[reader] += bytes[layer].output;
@@ -138,7 +137,7 @@ std::vector<Bytes> held_by_layer(const LayerGraph& graph, const std::vector<Laye
 }
 
 // A layer's own share of a piece: sums of these are the sums of the stage.
-Piece share_of(const StageCost& cost, const LayerBytes& bytes, Bytes held, BackwardForm form) {
+Piece share_of(const Layer& layer, const StageCost& cost, const LayerBytes& bytes, Bytes held, BackwardForm form) {
     const bool mixed = form == BackwardForm::Mixed, split = form != BackwardForm::Whole;
     const Ns backward = mixed   ? std::min(cost.backward_input, cost.backward)
                         : split ? cost.backward_input
@@ -150,7 +149,10 @@ Piece share_of(const StageCost& cost, const LayerBytes& bytes, Bytes held, Backw
             .recompute = cost.recompute,
             .update = cost.update,
             .accumulate = cost.accumulate,
+            .layers = 1,
+            .with_backward = has_backward(layer) ? 1 : 0,
             .weights = bytes.weights,
+            .frozen = bytes.frozen,
             .statistics = bytes.statistics,
             .activations = held};
 }
@@ -163,7 +165,10 @@ void add(Piece& sum, const Piece& other, int sign) {
     sum.recompute += sign * other.recompute;
     sum.update += sign * other.update;
     sum.accumulate += sign * other.accumulate;
+    sum.layers += sign * other.layers;
+    sum.with_backward += sign * other.with_backward;
     sum.weights += sign * other.weights;
+    sum.frozen += sign * other.frozen;
     sum.statistics += sign * other.statistics;
     sum.activations += sign * other.activations;
 }
@@ -174,7 +179,7 @@ std::vector<Piece> shares_of(const LayerGraph& graph, const CostTable& costs, Ba
     for (std::size_t layer = 0; layer < costs.alone().size(); ++layer) {
         const StageCost& alone = costs.alone()[layer];
         const StageCost cost = costs.busy().empty() ? alone : shorter_of(alone, costs.busy()[layer]);
-        shares.push_back(share_of(cost, costs.bytes()[layer], held[layer], form));
+        shares.push_back(share_of(graph[layer], cost, costs.bytes()[layer], held[layer], form));
     }
     return shares;
 }

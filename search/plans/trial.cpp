@@ -6,6 +6,7 @@
 #include "search/plans/device_bound.h"
 #include "search/plans/longest_time.h"
 #include "workloads/error.h"
+#include "workloads/models/frozen_layers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -133,7 +134,9 @@ void Trial::find_bounds(Deadline& deadline) {
     const PlanBound& bound = bounds_->plan();
     const Pieces& pieces = bounds_->pieces();
     work_ = bound.work_of(pieces.model());
-    found_.lower_bound = std::max({bound.of_work(pieces), bound.of_path(pieces), bound.of_calls()});
+    found_.lower_bound = std::max(bound.of_work(pieces), bound.of_path(pieces));
+    if (!has_forwards_only(problem_.model.layers))  // else some splits have fewer tasks
+        found_.lower_bound = std::max(found_.lower_bound, bound.of_calls());
     if (space_.complete())
         found_.lower_bound = std::max(found_.lower_bound, least_[0][0]);
     found_.may_fit = found_.lower_bound < kNeverFits;

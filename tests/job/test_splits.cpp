@@ -108,7 +108,7 @@ TEST(Splits, GiveFasterDevicesMoreWork) {
                 "{{workload: {{model: {}}}, cluster: {{devices: [{{speed: {}}}]}}, pipeline: {{stages: 3}}}}", model,
                 fmt::join(speeds, "}, {speed: ")));
             const Model graph = build_model(config);
-            const std::vector<Ns> time = layer_times(profile_of(config, graph), 1);
+            const std::vector<Ns> time = layer_times(graph.layers, profile_of(config, graph), 1);
             const auto longest = [&](const std::vector<int>& starts) {
                 double most = 0;
                 for (std::size_t stage = 0; stage < 3; ++stage) {

@@ -5,6 +5,7 @@
 #include "tests/support/bidirectional.h"
 #include "tests/support/dice.h"
 #include "workloads/costs/costs.h"
+#include "workloads/models/frozen_layers.h"
 
 #include <algorithm>
 #include <string>
@@ -35,6 +36,20 @@ inline Model random_model(Random& random) {
     }
     add(LayerKind::CrossEntropy, open);
     return model;
+}
+
+// Freezes some of the first layers, but not all linear layers.
+inline void freeze_layers(Model& model, Random& random) {
+    const int layers = static_cast<int>(num_vertices(model.layers)), end = pick(random, 1, layers - 1);
+    int trained = 0;
+    for (int layer = 0; layer < layers; ++layer)
+        trained += model.layers[layer].kind == LayerKind::Linear ? 1 : 0;
+    for (int layer = 0; layer < end; ++layer)
+        if (model.layers[layer].kind == LayerKind::Linear && trained > 1 && pick(random, 0, 3) > 0) {
+            model.layers[layer].frozen = true;
+            --trained;
+        }
+    set_frozen(model.layers, {});
 }
 
 inline Profile random_profile(const Model& model, Random& random) {

@@ -11,6 +11,7 @@
 #include "tests/support/every_split.h"
 #include "tests/support/thoroughness.h"
 #include "workloads/error.h"
+#include "workloads/models/frozen_layers.h"
 #include "workloads/models/recomputed_layers.h"
 
 #include <gtest/gtest.h>
@@ -115,6 +116,7 @@ protected:
     std::vector<Ns> least_;  // of the rounds that have a plan
     // Rounds with more splits of all choices are not tried: they are few, and would take most of the time.
     int most_splits_ = soaks() ? kAnyNumber : 1000;
+    bool freezes_ = false;  // some of the first layers
 
 private:
     template <class Change>
@@ -124,7 +126,9 @@ private:
 template <class Change>
 Round Makespan::draw(Random& random, Change& change) {
     for (;;) {
-        const Model model = random_model(random);
+        Model model = random_model(random);
+        if (freezes_)
+            freeze_layers(model, random);
         const Profile profile = random_profile(model, random);
         Round round{model, profile, random_config(random, GetParam()), {}};
         change(round.profile, round.config);
@@ -180,6 +184,18 @@ void Makespan::expect_the_least(unsigned seed, int rounds, Change change) {
 
 TEST_P(Makespan, IsTheLeastOfAllPlans) {
     expect_the_least(20260u, soaks() ? 12 : 2, [](const Profile&, const Config&) {});
+}
+
+// Splits differ in which of their stages run forwards only.
+TEST_P(Makespan, IsTheLeastWhereLayersAreFrozen) {
+    if (GetParam() != kBidirectional.name && schedule_named(GetParam()).asynchronous())
+        return;  // refuses frozen layers
+    freezes_ = true;
+    expect_the_least(20266u, soaks() ? 40 : 4, [](const Profile&, const Config&) {});
+    expect_the_least(20267u, soaks() ? 12 : 1, [](Profile& profile, Config& config) {
+        profile.dispatch.median = 30;
+        config.cluster.dispatcher = ClusterConfig::Dispatcher::PerHost;
+    });
 }
 
 // The work after the last backward may overlap the way back, and the other way round.

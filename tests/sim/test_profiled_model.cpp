@@ -127,7 +127,7 @@ class PublicBottlenecks : public testing::TestWithParam<Bottleneck> {};
 TEST_P(PublicBottlenecks, AreFound) {
     PIPEWRIGHT_NEED_DATA(path, fmt::format("pipedream-profiles/{}.graph.txt", GetParam().name));
     const ProfiledModel read = read_profiled_model(path, {});
-    const std::vector<Ns> time = layer_times(read.profile, 1);
+    const std::vector<Ns> time = layer_times(read.model.layers, read.profile, 1);
     const auto sum = [&](int from, int to) { return std::accumulate(time.begin() + from, time.begin() + to, Ns{0}); };
     const auto longest = [&](Cuts cuts) {
         Ns most = 0;
@@ -183,7 +183,7 @@ TEST(LayerYaml, ReadsEveryKey) {
     EXPECT_EQ(times_of(read, "norm", 4).forward.median, 3'000'000);
     EXPECT_EQ(times_of(read, "add", 4).backward_input.median, 20'000);
     EXPECT_EQ(bytes_of(read, "norm", 4).saved_until_input, 1000);
-    EXPECT_EQ(layer_times(read.profile, 2), (std::vector<Ns>{4'000'000, 3'000'000, 15'000, 0}));
+    EXPECT_EQ(layer_times(read.model.layers, read.profile, 2), (std::vector<Ns>{4'000'000, 3'000'000, 15'000, 0}));
 }
 
 // The numbers of a file that does not say it are for `search.profile_batch` samples, and PipeDream's need it.

@@ -125,11 +125,13 @@ TEST(AnalyticTimes, HaveNoInputGradientOfTheData) {
 
 TEST(LayerTimesPerLayer, AreForwardPlusMeasuredBackward) {
     Profile profile = measured_mlp({4});
-    EXPECT_EQ(layer_times(profile, 4), (std::vector<Ns>{2020, 2040, 2060, 2080, 2100, 2120, 2140}));
+    EXPECT_EQ(layer_times(build_mlp({1, 4, 4}, 10).layers, profile, 4),
+              (std::vector<Ns>{2020, 2040, 2060, 2080, 2100, 2120, 2140}));
     profile.layers[0].times[4].backward = {};
-    EXPECT_EQ(layer_times(profile, 4)[0], 10 + 400 + 10 + 800 + 10 + 1200);  // I + W instead
+    EXPECT_EQ(layer_times(build_mlp({1, 4, 4}, 10).layers, profile, 4)[0],
+              10 + 400 + 10 + 800 + 10 + 1200);  // I + W instead
     profile.layers[3].times.clear();
-    expect_says(refusal([&] { layer_times(profile, 4); }), {"'relu2'", "no times"});
+    expect_says(refusal([&] { layer_times(build_mlp({1, 4, 4}, 10).layers, profile, 4); }), {"'relu2'", "no times"});
 }
 
 TEST(CostsOf, SumTheLayersOfEachStage) {
@@ -223,13 +225,14 @@ TEST(Interpolation, IsLinearBetweenAndBeyondTheMeasuredSizes) {
             EXPECT_EQ(guess.bytes[stage].weights, exact.bytes[stage].weights);
         }
         EXPECT_EQ(guess.edges[0].forward, exact.edges[0].forward);
-        EXPECT_EQ(layer_times(sparse, samples), layer_times(dense, samples));
+        EXPECT_EQ(layer_times(model.layers, sparse, samples), layer_times(model.layers, dense, samples));
     }
 }
 
 TEST(Interpolation, FromOneSizeIsProportional) {
     const Profile profile = measured_mlp({4});
-    const auto four = layer_times(profile, 4), six = layer_times(profile, 6);
+    const auto four = layer_times(build_mlp({1, 4, 4}, 10).layers, profile, 4),
+               six = layer_times(build_mlp({1, 4, 4}, 10).layers, profile, 6);
     for (std::size_t layer = 0; layer < four.size(); ++layer)
         EXPECT_EQ(six[layer], std::llround(1.5 * static_cast<double>(four[layer])));
     const Model model = build_mlp({1, 4, 4}, 10);
@@ -242,8 +245,10 @@ TEST(Interpolation, NeverFallsBelowZeroAndIsRefusedBeyondTheLimit) {
     Profile profile = measured_mlp({4, 8});
     profile.layers[0].times[4].forward.median = 1;
     profile.layers[0].times[8].forward.median = 1'000'000'000'000;
-    EXPECT_GE(layer_times(profile, 1)[0], 0);
-    expect_says(refusal([&] { layer_times(profile, std::numeric_limits<int>::max()); }),
+    EXPECT_GE(layer_times(build_mlp({1, 4, 4}, 10).layers, profile, 1)[0], 0);
+    expect_says(refusal([&] {
+                    layer_times(build_mlp({1, 4, 4}, 10).layers, profile, std::numeric_limits<int>::max());
+                }),
                 {"layer 'fc1'", "smaller micro-batches"});
 }
 

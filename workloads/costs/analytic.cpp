@@ -48,7 +48,7 @@ LayerBytes analytic_bytes(const Layer& layer, int samples, Precision precision) 
     const Bytes two_per_channel = by_channel ? 2 * kFloatBytes * layer.input.channels : 0;  // mean and deviation
     const Bytes of_rows = numbers_per_row(facts.statistics) * kFloatBytes * layer.input.height;
     const bool loss = is_loss(layer.kind);
-    return {.weights = aligned(layer.parameters * numbers.parameter()),
+    return {.weights = aligned(layer.parameters * (layer.frozen ? numbers.weight : numbers.parameter())),
             .statistics = aligned(two_per_channel),
             .output = loss ? 0 : aligned(bounded_product(layer.output.elements() * numbers.activation, samples)),
             .saved_until_input = aligned(

@@ -14,7 +14,7 @@ inline double all_times_of(const StageCost& cost) {
 
 inline double all_bytes_of(const LayerBytes& bytes) {
     double sum = 0;
-    for (const Bytes part : {bytes.weights, bytes.statistics, bytes.output, bytes.saved_until_input,
+    for (const Bytes part : {bytes.weights, bytes.frozen, bytes.statistics, bytes.output, bytes.saved_until_input,
                              bytes.kept_until_weight, bytes.gradient_until_weight, bytes.scratch})
         sum += static_cast<double>(part);
     return sum;

@@ -83,6 +83,7 @@ std::int64_t at_size(const std::map<int, Value>& by_size, int samples, Get get) 
 
 LayerBytes all_aligned(const LayerBytes& raw) {
     return {.weights = aligned(raw.weights),
+            .frozen = aligned(raw.frozen),
             .statistics = aligned(raw.statistics),
             .output = aligned(raw.output),
             .saved_until_input = aligned(raw.saved_until_input),
@@ -90,6 +91,15 @@ LayerBytes all_aligned(const LayerBytes& raw) {
             .gradient_until_weight = aligned(raw.gradient_until_weight),
             .scratch = aligned(raw.scratch),
             .joins = raw.joins};
+}
+
+// Returns the times of a layer without the passes that it leaves out (frozen_layers.h).
+StageCost without_unused(const Layer& layer, StageCost cost) {
+    if (!layer.input_pass)
+        cost.backward_input = 0, cost.backward = layer.weight_pass ? cost.backward_weight : 0;
+    if (!layer.weight_pass)
+        cost.backward_weight = cost.update = cost.accumulate = 0, cost.backward = cost.backward_input;
+    return cost;
 }
 
 void check_measured(const LayerProfile& layer) {
@@ -198,6 +208,7 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
     };
     const LayerBytes& any = layer.bytes.begin()->second;
     return {.weights = any.weights,  // these, and `joins`, do not depend on the size
+            .frozen = any.frozen,
             .statistics = any.statistics,
             .output = size(&LayerBytes::output),
             .saved_until_input = size(&LayerBytes::saved_until_input),
@@ -207,13 +218,18 @@ LayerBytes raw_bytes(const LayerProfile& layer, int samples) {
             .joins = any.joins};
 }
 
-std::vector<Ns> layer_times(const Profile& profile, int samples) {
+std::vector<Ns> layer_times(const LayerGraph& graph, const Profile& profile, int samples) {
     std::vector<Ns> times;
     LargestLayer sum(profile, "nanoseconds", samples);
     for (const LayerProfile& layer : profile.layers) {
         check_measured(layer);
-        times.push_back(at_size(layer.times, samples, [](const LayerTimes& measured) {
-            return bounded_sum(measured.forward.median, backward_of(measured));
+        times.push_back(at_size(layer.times, samples, [&](const LayerTimes& measured) {
+            const StageCost cost =
+                without_unused(graph[times.size()], {.forward = measured.forward.median,
+                                                     .backward = backward_of(measured),
+                                                     .backward_input = measured.backward_input.median,
+                                                     .backward_weight = measured.backward_weight.median});
+            return bounded_sum(cost.forward, cost.backward);
         }));
         sum.add(layer, static_cast<double>(times.back()));
     }
@@ -253,8 +269,9 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples)
         shorten(shortest_.alone, costs.alone);
         shorten(shortest_.busy, costs.busy);
         if (!std::ranges::equal(layers, profile.layers, {}, &LayerProfile::bytes, &LayerProfile::bytes))
-            for (const LayerProfile& layer : layers)
-                costs.bytes.push_back(all_aligned(raw_bytes(layer, samples)));
+            for (std::size_t layer = 0; layer < layers.size(); ++layer)
+                costs.bytes.push_back(
+                    without_unused(model_.layers[layer], all_aligned(raw_bytes(layers[layer], samples))));
     }
     LargestLayer times(profile, "nanoseconds", samples), sizes(profile, "bytes", samples);
     for (const LayerProfile& layer : profile.layers) {
@@ -262,7 +279,7 @@ CostTable::CostTable(const Model& model, const Profile& profile, int samples)
             for (const std::vector<StageCost>* all : {&costs->alone, &costs->busy})
                 if (!all->empty())
                     times.add(layer, all_times_of((*all)[bytes_.size()]));
-        bytes_.push_back(all_aligned(raw_bytes(layer, samples)));
+        bytes_.push_back(without_unused(model_.layers[bytes_.size()], all_aligned(raw_bytes(layer, samples))));
         sizes.add(layer, all_bytes_of(bytes_.back()));
         interpolated_ = interpolated_ || !has_times(layer, samples);
     }
@@ -282,7 +299,7 @@ CostTable::LayerCosts CostTable::costs_of(const std::vector<LayerProfile>& layer
     for (std::size_t number = 0; number < layers.size(); ++number) {
         const LayerProfile& layer = layers[number];
         const auto cost_of = [&](const std::map<int, LayerTimes>& measured) {
-            StageCost cost = layer_cost(layer, measured, samples);
+            StageCost cost = without_unused(model_.layers[number], layer_cost(layer, measured, samples));
             if (!model_.layers[number].recomputed)
                 cost.recompute = 0;
             return cost;
@@ -324,7 +341,7 @@ Costs CostTable::times_of(const StageSplit& split) const {
             attention += scaled(shortest_.alone[layer], attention_of(model_.layers[layer]));
         StageBytes& bytes = costs.bytes.emplace_back();
         for (const int layer : layers)
-            bytes.weights += bytes_[layer].weights;
+            bytes.weights += bytes_[layer].weights, bytes.frozen += bytes_[layer].frozen;
     }
     costs.edges = edge_bytes(model_.layers, split, bytes_);
     costs.neighbours = profile_.neighbours;

@@ -213,7 +213,7 @@ Profile analytic_profile(const Model& model, int samples, const DeviceRates& rat
 LayerBytes raw_bytes(const LayerProfile& layer, int samples);
 
 // Returns forward plus backward per layer, which is what `split_bottleneck` balances.
-std::vector<Ns> layer_times(const Profile& profile, int samples);
+std::vector<Ns> layer_times(const LayerGraph& graph, const Profile& profile, int samples);
 
 // Throws Error (BadInput) when the profile was made for another model, shape or layer list, naming the first difference
 // and the way out.

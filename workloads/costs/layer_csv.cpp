@@ -22,9 +22,9 @@ namespace pw {
 namespace {
 
 constexpr std::string_view kColumns[] = {
-    "name",   "forward",  "backward", "backward_input",     "backward_weight",
-    "output", "weights",  "saved",    "saved_until_weight", "gradient_until_weight",
-    "part",   "attention"};
+    "name",   "forward",        "backward", "backward_input",     "backward_weight",
+    "output", "weights",        "saved",    "saved_until_weight", "gradient_until_weight",
+    "frozen", "frozen_weights", "part",     "attention"};
 // Column of other programs -> column here.
 constexpr std::pair<std::string_view, std::string_view> kOtherColumns[] = {
     {"layer", "name"},     {"parameters", "weights"}, {"parameter", "weights"},

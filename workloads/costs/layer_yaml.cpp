@@ -6,6 +6,8 @@
 //       - {name: conv2, forward: {1: 1 ms, 8: 5 ms}, backward: {1: 2 ms, 8: 9 ms}, output: 12 MB}
 //       - {name: add, inputs: [conv1, conv2], forward: 100 us, output: 12 MB}
 #include "workloads/costs/profiled_layers.h"
+#include "workloads/error.h"
+#include "workloads/models/frozen_layers.h"
 #include "workloads/text/yaml.h"
 
 #include <algorithm>
@@ -109,12 +111,14 @@ public:
 
     void read(const Yaml& layer) {
         layer.allow({"name", "inputs", "forward", "backward", "backward_input", "backward_weight", "output", "weights",
-                     "saved", "saved_until_weight", "gradient_until_weight", "part", "attention", "forward_spread",
-                     "backward_spread"});
+                     "saved", "saved_until_weight", "gradient_until_weight", "frozen", "frozen_weights", "part", "attention",
+                     "forward_spread", "backward_spread"});
         const int number = static_cast<int>(numbers_.size());
         const std::string name = read_name(layer);
         const std::vector<int> inputs = read_inputs(layer["inputs"], number);
+        const bool frozen = layer["frozen"].boolean(false);
         const LayerBytes bytes{.weights = read_layer_size(layer["weights"]),
+                               .frozen = read_layer_size(layer["frozen_weights"]),
                                .output = read_layer_size(layer["output"]),
                                .saved_until_input = read_layer_size(layer["saved"]),
                                .kept_until_weight = read_layer_size(layer["saved_until_weight"]),
@@ -133,9 +137,10 @@ public:
         if (!layer.source().clean())
             return;
         add_profiled_layer(result_, name, inputs, times, bytes, samples_);
-        Layer& added = result_.model.layers[static_cast<std::size_t>(number)];
-        added.part = part;
-        added.attention = attention;
+        Layer& made = result_.model.layers[static_cast<std::size_t>(number)];
+        made.part = part;
+        made.frozen = frozen;
+        made.attention = attention;
     }
     ProfiledModel take() { return std::move(result_); }
     // Whether some number is for a number of samples that is not in the layer itself.
@@ -198,6 +203,12 @@ ProfiledModel read_layer_tree(const Yaml& root, int samples) {
     root.source().throw_if_mistaken();
     ProfiledModel result = reader.take();
     result.says_samples = says_samples || !reader.needs_samples();
+    try {
+        set_frozen(result.model.layers, {});
+    } catch (const Error& error) {
+        layers.complain(error.fact(), "remove frozen: true from a layer with weights");
+        root.source().throw_if_mistaken();
+    }
     return result;
 }
 

@@ -99,7 +99,11 @@ void share_backward(PassTimes& times, Bytes weights) {
 
 void add_profiled_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,
                         const std::map<int, PassTimes>& times, const LayerBytes& bytes, int samples) {
-    add_layer(to.model.layers, {.name = name, .kind = LayerKind::Profiled, .input = {}, .output = {}}, inputs);
+    const int number =
+        add_layer(to.model.layers, {.name = name, .kind = LayerKind::Profiled, .input = {}, .output = {}}, inputs);
+    to.model.layers[number].has_weights = bytes.weights > 0 || std::ranges::any_of(times, [](const auto& of_size) {
+                                              return of_size.second.backward_weight > 0;
+                                          });
     LayerProfile layer{.name = name, .bytes = {{samples, bytes}}};
     for (const auto& [size, passes] : times) {
         LayerTimes& layer_times = layer.times[size];

@@ -45,8 +45,8 @@ struct FileModelOptions {
 // topological order, the smallest number first.
 //
 // YAML and JSON: {samples, layers: [{name, inputs, forward, backward | backward_input, backward_weight, output,
-// weights, saved}]}. `inputs` defaults to the layer above. Times are one value, or {samples: time}. CSV: the same keys
-// as columns, a chain of layers.
+// weights, saved, ...}]}. `inputs` defaults to the layer above. Times are one value, or {samples: time}. CSV: the same
+// keys as columns, a chain of layers.
 //
 // Metis: execution_time.layer_compute_total_ms and model.parameters.parameters_per_layer_bytes, a chain of layers. A
 // third of each time is the forward. The number of samples is in the file's name (`..._bs4.json`).

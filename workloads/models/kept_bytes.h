@@ -48,7 +48,8 @@ constexpr Bytes update_bytes(const KeptBytes& kept) {
 // What a device keeps from step to step. The master weights are among the states.
 template <class Amount>
 struct HeldOf {
-    Amount weights{}, gradients{}, states{};
+    Amount weights{}, gradients{}, states{};  // weights: trained, of one version
+    Amount frozen{};                          // weights that are not trained
 };
 using HeldState = HeldOf<Bytes>;
 

@@ -56,7 +56,21 @@ struct Layer {
     double attention = 0;                // part of a profiled layer's passes that is causal attention
     // Whether R remakes the tensors that the layer's F saves, in a recomputed stage. Else the tensors are kept.
     bool recomputed = true;
+    bool frozen = false;      // its parameters are not trained
+    bool has_weights = true;  // Profiled: its file gives it weights, or its backward pass time for their gradients
+    // `set_frozen` derives these from `frozen`, of all layers of the graph: whether the backward pass does what the
+    // kind of the layer does for gradients of its inputs, and of its parameters.
+    bool input_pass = true, weight_pass = true;
 };
+
+// Returns whether a layer has a backward pass: gradients of its parameters or of tensors before it are needed.
+inline bool has_backward(const Layer& layer) { return layer.input_pass || layer.weight_pass; }
+// The facts of the layer's kind, if the layer runs the pass.
+inline bool rereads_input_for_input_gradient(const Layer& layer) {
+    return layer.input_pass && rereads_input_for_input_gradient(layer.kind);
+}
+inline bool has_weight_pass(const Layer& layer) { return layer.weight_pass && has_weight_pass(layer.kind); }
+inline bool rereads_input_for_weight_gradient(const Layer& layer) { return has_weight_pass(layer); }
 
 struct LayerInput {
     int position = 0;  // which input of the reader the tensor is

@@ -15,6 +15,6 @@ struct EdgeOffsets {
 };
 
 // Returns the offsets. `bytes` is by layer.
-EdgeOffsets offsets_of(const Boundary& boundary, const std::vector<LayerBytes>& bytes);
+EdgeOffsets offsets_of(const LayerGraph& graph, const Boundary& boundary, const std::vector<LayerBytes>& bytes);
 
 }  // namespace pw

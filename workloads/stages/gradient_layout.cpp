@@ -65,7 +65,8 @@ private:
             view_.contributions_of(add).empty())
             return {false, false};
         const auto can = [&](int input) {
-            if (!view_.local(input) || (split_ && has_weight_pass(view_.kind(input))))
+            if (!view_.local(input) || !has_backward(view_.graph[input]) ||
+                (split_ && has_weight_pass(view_.graph[input])))
                 return false;
             const Contribution first = view_.contributions_of(input).front();
             return first.local && first.reader == add;
@@ -109,7 +110,7 @@ private:
         Slot& home = pass_.output_gradient[layer];
         if (!first.local)
             home = first.inbox;
-        else if (split_ && has_weight_pass(view_.kind(layer)))
+        else if (split_ && has_weight_pass(view_.graph[layer]))
             home = slot_at_end(gradient_kept_, Region::GradientKept, view_.bytes[layer].output);
         else {
             home.region = Region::Workspace;

@@ -10,7 +10,8 @@ namespace pw {
 
 // The sums of a stage's sizes, as the plan's buffers need them.
 struct StageBytes {
-    Bytes weights = 0;                        // one version of the trainable parameters
+    Bytes weights = 0;                        // one version of the trained parameters
+    Bytes frozen = 0;                         // parameters that are not trained
     Bytes statistics = 0;                     // running averages
     Bytes data = 0;                           // from F to W
     Bytes until_input = 0, until_weight = 0;  // activations taken at F, or at R if the stage has R, freed at I and at W
@@ -32,12 +33,22 @@ struct StageBytes {
     };
     std::optional<Training> training = {};
 };
-inline constexpr std::array kStageSizes = {
-    &StageBytes::weights,           &StageBytes::statistics,          &StageBytes::data,
-    &StageBytes::until_input,       &StageBytes::until_weight,        &StageBytes::gradient_kept,
-    &StageBytes::first_until_again, &StageBytes::first_until_input,   &StageBytes::first_until_weight,
-    &StageBytes::forward_workspace, &StageBytes::backward_workspace,  &StageBytes::input_workspace,
-    &StageBytes::weight_workspace,  &StageBytes::recompute_workspace, &StageBytes::uncut_workspace,
-    &StageBytes::keys_and_values};
+inline constexpr std::array kStageSizes = {&StageBytes::weights,
+                                           &StageBytes::frozen,
+                                           &StageBytes::statistics,
+                                           &StageBytes::data,
+                                           &StageBytes::until_input,
+                                           &StageBytes::until_weight,
+                                           &StageBytes::gradient_kept,
+                                           &StageBytes::first_until_again,
+                                           &StageBytes::first_until_input,
+                                           &StageBytes::first_until_weight,
+                                           &StageBytes::forward_workspace,
+                                           &StageBytes::backward_workspace,
+                                           &StageBytes::input_workspace,
+                                           &StageBytes::weight_workspace,
+                                           &StageBytes::recompute_workspace,
+                                           &StageBytes::uncut_workspace,
+                                           &StageBytes::keys_and_values};
 
 }  // namespace pw

@@ -15,6 +15,7 @@ void place_parameters(const StageView& view, StageLayout& layout) {
     for (const int layer : view.layers) {
         layout.weight_offset[layer] = layout.weights;
         layout.weights += view.bytes[layer].weights;
+        layout.frozen += view.bytes[layer].frozen;
         layout.statistics_offset[layer] = layout.statistics;
         layout.statistics += view.bytes[layer].statistics;
     }
@@ -50,8 +51,8 @@ void place_outputs(const StageView& view, StageLayout& layout) {
             if (!view.local(reader))
                 continue;
             last_reader = reader;
-            read_by_weight |= rereads_input_for_weight_gradient(view.kind(reader));
-            read_by_input |= rereads_input_for_input_gradient(view.kind(reader));
+            read_by_weight |= rereads_input_for_weight_gradient(view.graph[reader]);
+            read_by_input |= rereads_input_for_input_gradient(view.graph[reader]);
             read_again |= !view.graph[layer].recomputed && view.graph[reader].recomputed;
         }
         Slot& output = layout.output[layer];
@@ -144,6 +145,16 @@ StageLayout layout_of(const StageView& view, Bytes data_bytes) {
 
 }  // namespace
 
+LayerBytes without_unused(const Layer& layer, LayerBytes bytes) {
+    if (!layer.weight_pass) {
+        bytes.frozen += bytes.weights;
+        bytes.weights = bytes.kept_until_weight = bytes.gradient_until_weight = 0;
+    }
+    if (!has_backward(layer))
+        bytes.saved_until_input = 0;
+    return bytes;
+}
+
 StageLayout layout_stage(const LayerGraph& graph, const StageSplit& split, int stage,
                          const std::vector<LayerBytes>& bytes, Bytes data_bytes) {
     const SplitBoundaries boundaries(graph, split, bytes);
@@ -161,6 +172,7 @@ std::vector<StageBytes> bytes_of_stages(const LayerGraph& graph, const StageSpli
 
 StageBytes stage_bytes(const StageLayout& layout) {
     return {.weights = layout.weights,
+            .frozen = layout.frozen,
             .statistics = layout.statistics,
             .data = layout.data,
             .until_input = layout.until_input,

@@ -12,7 +12,8 @@ namespace pw {
 // The sizes of a layer at a micro-batch size in a backend's own layout. Every size is a multiple of 64, so that offsets
 // stay aligned. The letters are F, forward, R, recomputation, I and W, backwards for inputs and for weights.
 struct LayerBytes {
-    Bytes weights = 0;                // trainable parameters
+    Bytes weights = 0;                // trained parameters
+    Bytes frozen = 0;                 // parameters without gradients and states of the optimizer
     Bytes statistics = 0;             // running averages: neither trained nor versioned
     Bytes output = 0;                 // the tensor that the layer makes, with a gradient of the same size
     Bytes saved_until_input = 0;      // own state written by F (and R), read by I: masks, statistics
@@ -24,6 +25,9 @@ struct LayerBytes {
     bool joins = false;
     bool operator==(const LayerBytes&) const = default;
 };
+
+// Returns the sizes of a layer without what its backward pass leaves out (frozen_layers.h).
+LayerBytes without_unused(const Layer& layer, LayerBytes bytes);
 
 enum class Region {
     None,         // does not exist: a gradient that no layer needs, the output of the loss
@@ -87,12 +91,13 @@ struct StageLayout {
     PassLayout backward_input;   // I (W reads the same output gradients)
     Bytes weight_workspace = 0;  // W: scratch only
     // Region sizes.
-    Bytes weights = 0, statistics = 0;
+    Bytes weights = 0, frozen = 0, statistics = 0;
     Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0, slice_gradients = 0;
     Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
 };
 
 // The bytes of a boundary's landing buffers at a micro-batch size, and how long the buffers are read.
+// Without layers that need the gradient, `backward` is 0.
 struct EdgeBytes {
     int from, to;
     Bytes forward = 0, backward = 0;

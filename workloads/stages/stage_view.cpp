@@ -13,6 +13,8 @@ namespace {
 // The summands of the gradient of a tensor that layers of the stage make.
 std::vector<Contribution> local_reads(const StageView& view, int producer) {
     std::vector<Contribution> reads;
+    if (!has_backward(view.graph[producer]))
+        return reads;
     for (const auto& edge : boost::make_iterator_range(out_edges(static_cast<std::size_t>(producer), view.graph)))
         if (const int reader = static_cast<int>(target(edge, view.graph)); view.local(reader))
             reads.push_back({view.split.group_of(reader), reader, view.graph[edge].position, true, {}});
@@ -26,7 +28,7 @@ SplitBoundaries::SplitBoundaries(const LayerGraph& graph, const StageSplit& spli
     : all(boundaries_of(graph, split)) {
     crossings.resize(num_vertices(graph));
     for (std::size_t e = 0; e < all.size(); ++e) {
-        offsets.push_back(offsets_of(all[e], bytes));
+        offsets.push_back(offsets_of(graph, all[e], bytes));
         for (std::size_t t = 0; t < all[e].tensors.size(); ++t)
             crossings[static_cast<std::size_t>(all[e].tensors[t].layer)].push_back({e, t});
     }
@@ -97,6 +99,8 @@ std::vector<SentGradient> StageView::sent_gradients() const {
             continue;
         for (std::size_t t = 0; t < boundaries[e].tensors.size(); ++t) {
             const BoundaryTensor& tensor = boundaries[e].tensors[t];
+            if (!has_backward(graph[tensor.layer]))
+                continue;
             const auto send = [&](std::size_t k, std::vector<Contribution> parts) {
                 const Slot home{Region::Outbox, offsets[e].backward[t][k], static_cast<int>(e)};
                 sent.push_back({home, std::move(parts), tensor.layer});

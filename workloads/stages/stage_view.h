@@ -45,7 +45,8 @@ struct StageView {
     // Returns the landing slots that a tensor made here has on other stages, nearest stage first.
     std::vector<Slot> landing_slots(int layer) const;
 
-    // Returns the summands of the gradient of the tensor that `layer` makes, in the order of the sum.
+    // Returns the summands of the gradient of the tensor that `layer` makes, in the order of the sum. Empty if the
+    // gradient is not needed.
     std::vector<Contribution> contributions_of(int layer) const;
     std::vector<SentGradient> sent_gradients() const;
 

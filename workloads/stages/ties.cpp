@@ -18,7 +18,7 @@ std::vector<StageTie> ties_of(const LayerGraph& graph, const StageSplit& split, 
     std::map<std::pair<int, int>, Bytes> bytes;
     for (const Tie& tie : ties_of(graph)) {
         const auto [from, to] = std::minmax(split.stage_of[tie.table], split.stage_of[tie.reader]);
-        if (from != to)
+        if (from != to && !graph[tie.table].frozen)
             bytes[{from, to}] += graph[tie.table].parameters * gradient;
     }
     std::vector<StageTie> ties;
