@@ -75,6 +75,10 @@ ASSUMED = (
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
 )
 
+# Adapters of runs that print none, by the number of layers: NeMo's recipes for fine-tuning with LoRA (recipes/llama3_8b.py and
+# llama3_70b.py of NVIDIA-NeMo/NeMo, performance_mode), which do not divide the state of the optimizer.
+LORA_RANKS = {32: 8, 80: 16}
+
 NUMBERS = (*NAMES, "gpus", "gpus_per_host", "sequence_tokens", "micro_batch_sequences", "global_batch_sequences",
            "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "data", "chunks", "zero")
 BYTES = {"gib": 2**30, "gb": 1e9, "mib": 2**20, "mb": 1e6}
@@ -283,9 +287,19 @@ def precision_of(row):
     return found
 
 
-def config_of(row, model):
+def adapters_of(row, layers):
+    kind = word(row.get("fine_tuning", "sft"))
+    if kind == "sft":
+        return {}
+    if kind != "lora" or layers not in LORA_RANKS:
+        raise Unexpressed(f"fine-tuning {kind} of {layers} layers")
+    return {"lora": {"rank": LORA_RANKS[layers], "targets": ["qkv"]}}
+
+
+def config_of(row, model, layers=None):
     """The config of a row; `model` is the name of a preset or the path of a file."""
-    return {"workload": {"model": model, "sequence_length": row["sequence_tokens"]}, "cluster": cluster_of(row),
+    return {"workload": {"model": model, "sequence_length": row["sequence_tokens"], **adapters_of(row, layers)},
+            "cluster": cluster_of(row),
             "parallel": parallel_of(row), "pipeline": pipeline_of(row),
             "training": {"precision": precision_of(row), "optimizer": "adamw"}}
 
@@ -331,7 +345,7 @@ def describe(row, models):
             raise Unexpressed(f"{key} not printed")
     model, preset = model_of(row, models)
     own = None if preset else with_positions(model, row["sequence_tokens"])
-    return config_of(row, preset or f"{name_of_model(row)}/config.json"), own, flops_per_token(model, row["sequence_tokens"])
+    return config_of(row, preset or f"{name_of_model(row)}/config.json", model.get("num_hidden_layers")), own, flops_per_token(model, row["sequence_tokens"])
 
 
 def name_of_model(row):

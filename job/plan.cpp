@@ -121,7 +121,7 @@ ProvenPlan proven_file(CsvPlan csv, TransferMode mode) {
     return {std::move(csv.plan), std::move(proof), std::move(deadlock)};
 }
 
-// Drops the backwards of stages that run forwards only. The file may lack no others.
+// Drops the backwards of stages that run forwards only. All remaining stages have backwards in the file.
 void run_backwards_of(const Setup& setup, const StageLinks& links, Plan& plan) {
     for (const int stage : plan.shape.forwards_only)
         if (!std::ranges::binary_search(links.forwards_only, stage))

@@ -47,6 +47,7 @@ TransformerJob job_on_one_make(const Setup& setup) {
     job.model = *setup.workload.transformer;
     job.tokens = setup.workload.options.sequence_length;
     job.parallel = setup.parallel.degrees;
+    job.lora = setup.workload.lora;
     job.precision = setup.training.precision;
     job.optimizer = setup.training.optimizer;
     job.types = setup.training.types;
@@ -108,7 +109,8 @@ std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Setup& setup)
 double model_flops_per_sample(const Setup& setup, bool trains) {
     constexpr double kForward = 1.0 / 3;  // the gradients of a product are two products
     const int tokens = setup.workload.options.sequence_length;
-    return (trains ? 1 : kForward) * tokens * model_flops_per_token(*setup.workload.transformer, tokens);
+    return (trains ? 1 : kForward) * tokens *
+           model_flops_per_token(*setup.workload.transformer, tokens, !trains || !setup.workload.lora);
 }
 
 double peak_flops(const Setup& setup) {

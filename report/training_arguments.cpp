@@ -47,6 +47,9 @@ std::optional<Refusal> refused_by_all(std::string_view title, const Setup& setup
         return Refusal{"pipeline.recompute",
                        fmt::format("{} recomputes blocks of the transformer, not stages with both ends", title),
                        "remove the key, and write parallel.recompute: full"};
+    if (setup.workload.lora)
+        return Refusal{"workload.lora", fmt::format("arguments for adapters of {} are not in this version", title),
+                       "remove the key"};
     if (!setup.parallel.of_stages.empty())
         return Refusal{"parallel", fmt::format("{} has one degree for all stages, and the stages differ", title),
                        "write one degree for all stages"};

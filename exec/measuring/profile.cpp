@@ -16,6 +16,7 @@
 #include "exec/runnable.h"
 #include "job/build.h"
 #include "workloads/machine_memory.h"
+#include "workloads/models/frozen_layers.h"
 #include "workloads/process.h"
 
 #include <algorithm>
@@ -195,8 +196,12 @@ void help_to_measure(const Setup& setup) {
 Profile measure_profile(const Setup& setup, const Model& model, const std::vector<int>& samples,
                         const std::function<void(int done, int all)>& progress) {
     check_kernels(setup);
+    Setup trained = setup;  // a profile has the times of all passes, whatever a config freezes
+    Model whole = model;
+    trained.workload.frozen.clear();
+    train_all(whole.layers);
     Profile profile;
-    on_own_thread("the profile", [&] { profile = measure(setup, model, samples, progress); });
+    on_own_thread("the profile", [&] { profile = measure(trained, whole, samples, progress); });
     return profile;
 }
 

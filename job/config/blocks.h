@@ -58,6 +58,10 @@ inline constexpr KeyLimit<Config> kNotOfTransformers{
     [](const Config& config, std::string_view) { return !is_transformer(config); },
     [](std::string_view) { return std::string("all workloads but transformers"); }};
 
+inline constexpr KeyLimit<Config> kOfTransformers{
+    [](const Config& config, std::string_view) { return config.workload.model.empty() || is_transformer(config); },
+    [](std::string_view) { return std::string("transformers"); }};
+
 // Keys of `search` that choose how the devices of a cluster share a transformer.
 inline constexpr KeyLimit<Config> kOfClusters{
     [](const Config& config, std::string_view) { return searches_cluster(config); },
@@ -133,6 +137,13 @@ std::vector<std::string> read_layer_names(const Yaml& at);
 // Read and print Recomputation::ahead: a number, or a word for by costs.
 int read_ahead(const KeyDomain& domain, const Yaml& at);
 std::string print_ahead(int ahead);
+// Read and print workload.frozen and workload.lora. The stages of a uniform workload are read once their number is
+// known.
+void read_frozen(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading);
+std::string print_frozen(const Config& config);
+void read_lora(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading);
+std::string print_lora(const Config& config);
+std::string lora_schema();
 // Reads a list of stages. Returns them ascending, each once.
 std::vector<int> read_stages(const Yaml& list, int stages);
 // Reads pipeline.recompute once the number of stages is known.

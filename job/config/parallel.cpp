@@ -108,10 +108,6 @@ void wait_for_messages(const Yaml& at, TransferMode& mode) {
         mode.exchange = TransferMode::Exchange::Blocking;
 }
 
-constexpr KeyLimit<Config> kOfTransformers{
-    [](const Config& config, std::string_view) { return config.workload.model.empty() || is_transformer(config); },
-    [](std::string_view) { return std::string("transformers"); }};
-
 template <auto member>
 constexpr KeyValue<Config> degree_key() {
     KeyValue<Config> degree = integer_key<kParallel, kOfAll, member>(1, kHighestDegree);

@@ -198,18 +198,6 @@ constexpr KeyValue<Config> sizes_key() {
           {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/size"}}]})");
 }
 
-// The stages of a uniform workload are read once their number is known.
-void read_frozen(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
-    if (!is_uniform(config))
-        config.workload.frozen = read_layer_names(at);
-}
-
-std::string print_frozen(const Config& config) {
-    if (is_uniform(config))
-        return config.workload.uniform.frozen.empty() ? "" : print_items(config.workload.uniform.frozen);
-    return config.workload.frozen.empty() ? "" : print_list(config.workload.frozen, quoted);
-}
-
 void read_stages_of_workload(const KeyDomain& domain, const Yaml& at, Config&, KeyReading& reading) {
     const auto stages = static_cast<int>(at.integer(0, domain.least, domain.most));
     reading.claims.push_back({at, stages, fmt::format("'workload.stages' is {}", stages)});
@@ -358,8 +346,14 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {special("`[layer, …]`, for uniform `[stage, …]`", R"({"$ref": "#/$defs/names"})"), read_frozen, print_frozen},
      KeyShown::IfSet,
      "none",
-     "layers whose parameters are [not trained](schedules.md#frozen-layers), by the name of the layer or of its block, "
-     "with `*` for any characters. For uniform the numbers of stages"},
+     "[layers that are not trained](schedules.md#frozen-layers): names of layers or blocks, `*` for any characters",
+     kNotOfTransformers},
+    {"lora",
+     {special("`{rank, targets}`", "%", lora_schema), read_lora, print_lora},
+     KeyShown::IfSet,
+     "none",
+     "[adapters](clusters.md#adapters) of `targets`, by default `[qkv, proj, fc1, fc2]`. All else is frozen",
+     kOfTransformers},
     {"overlapped_forward_backward", if_given(times_key<&Uniform::pair>()), KeyShown::Always,
      "by `pipeline.pair_exposed`",
      "time of a [pair](schedules.md#pairs) of `F` and `B` that run overlapped. A list has the times by the stage of "

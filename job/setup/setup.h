@@ -48,6 +48,7 @@ struct WorkloadConfig {
     ImageChanges changes;
     UniformWorkload uniform;
     std::vector<std::string> frozen;         // names of layers or blocks, with '*', whose parameters are not trained
+    std::optional<Lora> lora;                // of a transformer
     std::optional<Transformer> transformer;  // a preset, or the model of a config.json
     // search.profile_batch: samples that the times in the file `model` are for, if the file lacks them (0: not given)
     std::int64_t profile_batch = 0;

@@ -14,7 +14,7 @@
 namespace pw {
 
 // Removes the backwards of the stages in Shape::forwards_only, with what ends their mini-batches and with messages of
-// their gradients. What is left of a pair is a single task. Run this pass before the others.
+// their gradients. What is left of a pair is a single task. This pass is the first.
 void drop_backwards(Plan& plan);
 
 // Inserts R (recomputation) right before the B (backward) or I (backward for inputs) of each micro-batch that it is

@@ -55,21 +55,22 @@ void add_gradient_sums(Costs& costs, const Shape& shape, const std::vector<Stage
         const int zero = holders.size() > 1 ? costs.zero : 0;
         std::vector<SumRound> rounds =
             rounds_of(algorithm, holders, costs.cluster->host, zero > 0 ? SumPart::Scatter : SumPart::All);
-        const Bytes weights = costs.bytes[stage].weights;
+        const Bytes weights = costs.bytes[stage].weights, held = weights + costs.bytes[stage].frozen;
         const Bytes gradients = held_of_weights(weights, weights, costs.kept, 0).gradients;
         const bool overlaps = costs.sum_bucket > 0 && may_overlap_sum(shape, stage);
         const int buckets = overlaps ? buckets_of(gradients, costs.sum_bucket) : 1;
         StageSum sum = timed_sum(in_buckets(rounds, buckets), gradients, *costs.cluster);
         sum.buckets = buckets;
         std::reverse(rounds.begin(), rounds.end());
-        const StageSum gather =
-            zero > 0 ? timed_sum(in_buckets(rounds, zero == 3 ? buckets : 1), weights, *costs.cluster) : StageSum{};
+        const StageSum gather = zero > 0 ? timed_sum(in_buckets(rounds, zero == 3 ? buckets : 1),
+                                                     zero == 3 ? held : weights, *costs.cluster)
+                                         : StageSum{};
         const Ns in_passes = zero >= 2 ? sum.alone : 0, gathered = zero == 3 ? gather.alone : 0;
         costs.stage_sums.push_back(zero >= 2 ? StageSum{gradients, {}, 0} : std::move(sum));
         costs.stage_gathers.push_back(zero == 1 || zero == 2 ? gather : StageSum{});
         if (costs.zero >= 2) {
             const auto at_once = [&](Bytes bytes) { return std::min(bytes, 2 * aligned(bytes / buckets)); };
-            costs.exchanged.push_back({zero == 3 ? at_once(weights) : 0, zero >= 2 ? at_once(gradients) : 0});
+            costs.exchanged.push_back({zero == 3 ? at_once(held) : 0, zero >= 2 ? at_once(gradients) : 0});
         }
         Ns time = costs.stage_sums.back().alone;
         for (const StageTie& tie : ties)

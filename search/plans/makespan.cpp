@@ -227,6 +227,9 @@ Setup setup_of(const SearchProblem& problem, const FoundPlan& plan) {
 }
 
 SearchResult search_plans(const SearchProblem& problem, const PlanLimits& limits, const SearchProgress& progress) {
+    if (problem.setup.workload.lora)
+        problem.setup.fail_at("workload.lora", "a search trains all parameters of a transformer",
+                              "simulate plans of your own, or remove the key");
     if (searches_cluster(problem.setup))
         return search_cluster(problem.setup, limits, progress);
     Search search(problem, limits, progress);

@@ -54,6 +54,14 @@ class Scores(unittest.TestCase):
 
 
 class Rows(unittest.TestCase):
+    def test_fine_tuning_trains_adapters_or_everything(self):
+        kinds = {"sft": None, "lora": {"rank": 16, "targets": ["qkv"]}}
+        for kind, adapters in kinds.items():
+            config, _, _ = cluster_rows.describe({**ROW, "fine_tuning": kind}, {"llama-3-70b": LLAMA})
+            self.assertEqual(config["workload"].get("lora"), adapters)
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "fine-tuning dora"):
+            cluster_rows.describe({**ROW, "fine_tuning": "dora"}, {"llama-3-70b": LLAMA})
+
     def test_the_time_of_a_step_follows_from_every_key(self):
         # 128 samples of 8192 tokens in 16 s: 65536 tokens, 8 samples per second; 64 GPUs: 1024 tokens each
         for keys in ({"step_s": 16}, {"step_ms": 16000}, {"tokens_per_s": 65536}, {"tokens_per_s_per_gpu": 1024},

@@ -223,6 +223,19 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"plot notes.json -o n.txt", {"name a trace that pipewright wrote"}},
         {"compare four.yaml gpt.yaml --max-error 5%", {"a prediction and a run of one plan", "trace simulate and run"}},
         {"compare a b c", {"3 files, and two are compared"}},
+        // frozen layers
+        {"simulate four.yaml --set workload.frozen=[0,1,2,3]",
+         {"workload.frozen", "nothing is trained", "leave a stage out"}},
+        {"simulate four.yaml --set workload.frozen=[4]", {"workload.frozen", "at most 3"}},
+        {"simulate gpt.yaml --set workload.frozen=[block.0]",
+         {"no layer is called 'block.0'", "name layers or their blocks"}},
+        {"simulate gpt.yaml --set workload.frozen=[wte]", {"share their parameters, and only 'wte' is frozen"}},
+        {"simulate four.yaml --set workload.frozen=[0] --set pipeline.schedule=pipedream",
+         {"schedule pipedream never flushes", "are frozen", "such as 1f1b"}},
+        {"run four.yaml --set workload.frozen=[0] --set run.backend=emulated",
+         {"runs train all layers", "simulate it"}},
+        {"simulate gpt.yaml --set 'workload.lora={rank: 8}'",
+         {"'workload.lora' is not for model: gpt", "it belongs to transformers"}},
     };
     return kMistakes;
 }

@@ -112,6 +112,8 @@ const std::map<std::string, std::vector<std::string>>& values_by_key() {
         {"workload.activation_until_weight", {"2 kB", "2 MB + pipeline.schedule=zb-h1"}},
         {"workload.output", {"2 MB"}},
         {"workload.weights", {"2 MB"}},
+        {"workload.frozen", {"[fc1]", "[a]", "[0]"}},
+        {"workload.lora", {"{rank: 8}"}},
         {"cluster.devices", {"[{host: a}, {host: a}, {host: a}, {host: b}]", "4"}},
         {"cluster.hosts", {"4", "1 + cluster.devices_per_host=4"}},
         {"cluster.devices_per_host", {"8", "4 + cluster.hosts=1", "1 + cluster.hosts=4"}},

@@ -111,8 +111,8 @@ public:
 
     void read(const Yaml& layer) {
         layer.allow({"name", "inputs", "forward", "backward", "backward_input", "backward_weight", "output", "weights",
-                     "saved", "saved_until_weight", "gradient_until_weight", "frozen", "frozen_weights", "part", "attention",
-                     "forward_spread", "backward_spread"});
+                     "saved", "saved_until_weight", "gradient_until_weight", "frozen", "frozen_weights", "part",
+                     "attention", "forward_spread", "backward_spread"});
         const int number = static_cast<int>(numbers_.size());
         const std::string name = read_name(layer);
         const std::vector<int> inputs = read_inputs(layer["inputs"], number);

@@ -40,6 +40,13 @@ bool has_forwards_only(const LayerGraph& graph) {
     return any_layer(graph, [](const Layer& layer) { return !has_backward(layer); });
 }
 
+void train_all(LayerGraph& graph) {
+    for (std::size_t number = 0; number < num_vertices(graph); ++number) {
+        graph[number].frozen = false;
+        graph[number].input_pass = graph[number].weight_pass = true;
+    }
+}
+
 void set_frozen(LayerGraph& graph, const std::vector<std::string>& patterns) {
     for (const std::string& pattern : patterns) {
         bool found = false;

@@ -18,6 +18,9 @@ namespace pw {
 // layer has the backward pass of its file in any case.
 void set_frozen(LayerGraph& graph, const std::vector<std::string>& patterns);
 
+// Trains all layers, with all passes.
+void train_all(LayerGraph& graph);
+
 bool has_frozen_layers(const LayerGraph& graph);
 // Returns whether some layer has no backward pass.
 bool has_forwards_only(const LayerGraph& graph);

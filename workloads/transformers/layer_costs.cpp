@@ -1,5 +1,8 @@
 #include "workloads/transformers/layer_costs.h"
 
+#include "workloads/transformers/adapter_cost.h"
+#include "workloads/transformers/layer_sum.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -44,31 +47,6 @@ double collective_seconds(Collective kind, double bytes_per_number, const LayerP
            collective_seconds(kind, bytes_per_number * parameters.experts, ranks.experts, fabric);
 }
 
-// The parts of a layer's passes.
-struct TransformerLayers::Sum {
-    double sequences = 1;
-    double rows = 0;     // tokens of a device
-    double divided = 0;  // tokens outside of products: divided by the tensor ranks with sequence parallelism
-    LinearSeconds products;
-    double forward = 0, backward = 0;  // other kernels
-    double attention = 0;              // of them, forward and backward
-    double exposed_forward = 0, exposed_backward = 0;
-    PassParts messages;  // these by kind
-    double kernels = 0;  // of a forward
-    double scratch = 0;
-    double saved = 0, recomputed_saved = 0;
-    double keys_and_values = 0;  // bytes, part of `saved`
-    double recomputed = 0;       // seconds that recomputation repeats, unless it is full
-    LayerParameters parameters;
-
-    // Adds by how much messages of a kind make the passes longer.
-    void expose(double PassParts::*kind, double in_forward, double in_backward) {
-        exposed_forward += in_forward;
-        exposed_backward += in_backward;
-        messages.*kind += in_forward + in_backward;
-    }
-};
-
 // Returns by how much messages make a pass longer that computes meanwhile.
 double TransformerLayers::exposed(double messages, double computing) const {
     return std::max(0.0, messages - computing) + (kSlowedByMessages - 1) * std::min(messages, computing);
@@ -97,8 +75,9 @@ void TransformerLayers::add_norms(Sum& sum) const {
     sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
     sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
     sum.kernels += fused ? 4 : 14;
-    sum.saved += kValue * values;                             // the residual stream between attention and MLP
-    sum.recomputed_saved += 2 * kValue * values;              // outputs of both norms
+    sum.saved += kValue * values;                                       // the residual stream between attention and MLP
+    for (const LoraTarget reader : {LoraTarget::Qkv, LoraTarget::Fc1})  // outputs of both norms
+        sum.recomputed_saved += keeps_input_of(reader) ? kValue * values : 0;
     sum.saved += release.dropout ? 2 * values : 0;            // masks
     sum.saved += fused ? 0 : 2 * (kFloat + kValue) * values;  // copies in fp32, and before the weights
     sum.parameters.add_other((job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden);
@@ -160,7 +139,8 @@ void TransformerLayers::add_attention(Sum& sum, int layer) const {
     sum.backward += range_.end < job_.tokens ? kernels_.moved(3 * prefix) : 0;
     sum.saved += kValue * rows * (made + out);
     sum.keys_and_values += kValue * rows * keys_and_values;
-    if (kernels_.input_bytes() < kValue)  // attention keeps its output, the next product has a copy of its own
+    if (kernels_.input_bytes() < kValue &&
+        keeps_input_of(LoraTarget::Proj))  // attention keeps its output, the next product has a copy of its own
         sum.saved += kernels_.input_bytes() * rows * out;
     const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
     const double queries = sum.sequences * heads * range_.count() / parallel.context, scores = queries * range_.end;
@@ -213,7 +193,7 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
         sum.saved += kValue * values * matrices;
         if (!release.fuses && model.gated)
             sum.saved += kValue * values;
-        sum.recomputed_saved += kernels_.input_bytes() * values;
+        sum.recomputed_saved += keeps_input_of(LoraTarget::Fc2) ? kernels_.input_bytes() * values : 0;
     };
     const auto dense = [&](double rows, double width) {
         sum.products += kernels_.linear(rows, hidden, matrices * width, parallel.pieces());
@@ -252,20 +232,39 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
                release.overlap.expert ? exposed(messages, 2 * computing) : messages);
 }
 
+// The gradients of frozen matrices are not computed. With `adapters` the layer has adapters.
+void TransformerLayers::freeze(Sum& sum, bool adapters) const {
+    if (!job_.lora)
+        return;
+    sum.products.weight = 0;
+    sum.frozen = std::exchange(sum.parameters, {});
+    if (!adapters)
+        return;
+    const AdapterCost added = adapter_cost(job_, kernels_, sum.rows);
+    sum.products += added.products;
+    sum.forward += added.forward;
+    sum.backward += added.backward;
+    sum.kernels += added.kernels;
+    sum.saved += added.saved;
+    sum.parameters.dense += added.parameters;
+}
+
 TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
-    const double ends = sum.kernels * kKernelEnds;
-    double forward = sum.products.forward + sum.forward + ends, backward = sum.products.input + sum.backward + 2 * ends;
+    cost.frozen = sum.frozen;
+    const double ends = sum.kernels * kKernelEnds, back = sum.goes_back ? 2 : 0;
+    double forward = sum.products.forward + sum.forward + ends;
+    double backward = sum.products.input + sum.backward + back * ends;
     const double weight = sum.products.weight, computing = forward + backward + weight;
     cost.parts = sum.messages;
     cost.parts.products = sum.products.forward + sum.products.input + weight;
     cost.parts.attention = sum.attention;
-    cost.parts.moved = sum.forward + sum.backward + 3 * ends - sum.attention;
+    cost.parts.moved = sum.forward + sum.backward + (1 + back) * ends - sum.attention;
     forward = std::max(forward, sum.kernels * kLaunch);
-    backward = std::max(backward, 2 * sum.kernels * kLaunch - weight);
+    backward = std::max(backward, back * sum.kernels * kLaunch - weight);
     cost.parts.launches = forward + backward + weight - computing;
     forward += sum.exposed_forward;
     backward += sum.exposed_backward;
@@ -292,19 +291,22 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     }
     cost.parts.again = backward - once;
     const ParameterRanks sharers = parallel.sharing_ranks();
-    const double numbers = (sharers.dense.ranks > 1 ? sum.parameters.dense : 0) +
-                           (sharers.experts.ranks > 1 ? sum.parameters.experts : 0);  // that are not here
+    const auto not_here = [&](const LayerParameters& all) {
+        return (sharers.dense.ranks > 1 ? all.dense : 0) + (sharers.experts.ranks > 1 ? all.experts : 0);
+    };
+    const LayerParameters all{sum.parameters.dense + sum.frozen.dense, sum.parameters.experts + sum.frozen.experts};
+    const double numbers = not_here(all), trained = not_here(sum.parameters);
     if (parallel.zero == 3 && numbers > 0) {
         const KeptBytes kept_of_each = job_.kept();
         const auto gradient = static_cast<double>(kept_of_each.gradient);
         const auto value = static_cast<double>(kept_of_each.weight);
         cost.gathered = value * numbers;
-        const double gather = collective_seconds(Collective::AllGather, value, sum.parameters, sharers, job_.fabric);
+        const double gather = collective_seconds(Collective::AllGather, value, all, sharers, job_.fabric);
         const double scatter =
             collective_seconds(Collective::ReduceScatter, gradient, sum.parameters, sharers, job_.fabric);
         if (release.copies_gathered) {  // FSDP2 of PyTorch, sums are in fp32
             const double in_forward = kernels_.moved(2 * value * numbers);
-            const double in_backward = kernels_.moved((2 * value + kValue + kFloat) * numbers);
+            const double in_backward = kernels_.moved(2 * value * numbers + (kValue + kFloat) * trained);
             forward += in_forward;
             backward += in_backward;
             cost.parts.moved += in_forward + in_backward;
@@ -332,6 +334,7 @@ TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
     add_attention(sum, layer);
     const LinearSeconds of_attention = sum.products;
     add_mlp(sum, layer);
+    freeze(sum, true);
     if (parallel.tensor > 1) {
         // Attention and a dense MLP each gather their input and scatter their output, or sum it.
         const double parts = job_.model.has_experts(layer) && job_.model.experts->shared_width == 0 ? 1 : 2;
@@ -374,15 +377,19 @@ TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     sum.forward = kernels_.moved(4 * values);
     // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
     const double table = gathered_vocabulary() / parallel.tensor * job_.model.hidden;
-    sum.backward = kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(job_.kept().gradient)) * table);
+    sum.goes_back = !job_.lora;
+    if (sum.goes_back)
+        sum.backward =
+            kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(job_.kept().gradient)) * table);
     if (parallel.tensor > 1) {
         const double seconds = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   kValue * values, {parallel.tensor, 1}, job_.fabric);
-        sum.expose(&PassParts::tensor, seconds, seconds);
+        sum.expose(&PassParts::tensor, seconds, sum.goes_back ? seconds : 0);
     }
     sum.kernels = 3;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
     sum.parameters.add_other(table + positions * job_.model.hidden);
+    freeze(sum, false);
     return finished(sum, false);
 }
 
@@ -424,6 +431,7 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     const bool shares = job_.model.tied && parallel.pipeline == 1;
     sum.parameters.add_other((job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden +
                              (shares ? 0 : columns * hidden));
+    freeze(sum, false);
     return finished(sum, false);
 }
 

@@ -23,10 +23,11 @@ double collective_seconds(Collective kind, double bytes_per_number, const LayerP
 
 struct TransformerLayerCost {
     double forward = 0, backward_input = 0, backward_weight = 0;  // seconds
-    double saved = 0;    // bytes from the forward to the backward, in addition to the layer's input
-    double scratch = 0;  // bytes during a pass
-    PassParts parts;     // of forward and backward
-    LayerParameters parameters;
+    double saved = 0;            // bytes from the forward to the backward, in addition to the layer's input
+    double scratch = 0;          // bytes during a pass
+    PassParts parts;             // of forward and backward
+    LayerParameters parameters;  // trained
+    LayerParameters frozen = {};
     double gathered = 0;         // bytes of the layer's weights that ZeRO-3 gathers
     double keys_and_values = 0;  // bytes that later slices of the sequences read, of those in `saved`
 };
@@ -51,6 +52,8 @@ private:
     void add_attention(Sum& sum, int layer) const;
     void add_mlp(Sum& sum, int layer) const;
     void add_norms(Sum& sum) const;
+    void freeze(Sum& sum, bool adapters) const;
+    bool keeps_input_of(LoraTarget target) const { return !job_.lora || job_.lora->has(target); }
     TransformerLayerCost finished(const Sum& sum, bool recomputes) const;
     double exposed(double messages, double computing) const;
     double gathered_vocabulary() const;

@@ -5,6 +5,7 @@
 #include "workloads/cluster/device_kinds.h"
 #include "workloads/costs/products.h"
 #include "workloads/models/kept_bytes.h"
+#include "workloads/models/lora.h"
 #include "workloads/models/optimizer.h"
 #include "workloads/models/precision.h"
 #include "workloads/models/transformer.h"
@@ -78,6 +79,7 @@ struct TransformerJob {
     Transformer model;
     int tokens = 0;  // of a sequence
     Parallel parallel;
+    std::optional<Lora> lora = {};  // absent: all parameters are trained
     Precision precision = Precision::Bf16;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     KeptTypes types = {};

@@ -2,6 +2,7 @@
 
 #include "workloads/bounded.h"
 #include "workloads/costs/profiled_layers.h"
+#include "workloads/models/frozen_layers.h"
 
 #include <fmt/format.h>
 
@@ -54,11 +55,13 @@ void add_layer(ProfiledModel& to, const std::string& name, const TransformerLaye
     times.backward = times.backward_input + times.backward_weight;
     LayerBytes bytes;
     bytes.weights = whole_bytes(held_by(cost.parameters, job).weights);
+    bytes.frozen = whole_bytes(held_by(cost.frozen, job).weights);
     bytes.output = whole_bytes(output);
     bytes.saved_until_input = whole_bytes(cost.saved);
     bytes.scratch = whole_bytes(cost.scratch + 2 * cost.gathered);
     const std::vector<int> inputs = number == 0 ? std::vector<int>{} : std::vector<int>{number - 1};
     add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
+    to.model.layers[number].frozen = job.lora && bytes.weights == 0;
 }
 
 // What the layers of a stage have in common at the end of a step.
@@ -147,6 +150,7 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
     for (int layer = 0; layer < job.model.layers; ++layer)
         add(fmt::format("block.{}", layer), costs[static_cast<std::size_t>(layer) + 1], output, LayerPart::Block);
     add("head", costs.back(), 0, LayerPart::Head);
+    set_frozen(result.model.layers, {});
     result.profile.data[samples] = {};
     result.profile.data_bytes[samples] = 0;
     return result;
@@ -368,7 +372,7 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
     return facts;
 }
 
-double model_flops_per_token(const Transformer& model, int tokens) {
+double model_flops_per_token(const Transformer& model, int tokens, bool weight_gradients) {
     const TransformerParameters parameters = parameters_of(model);
     const double positions = model.position == PositionKind::Learned ? 1.0 * model.positions * model.hidden : 0;
     // The table of tokens is looked up, and the head multiplies with a matrix of its size.
@@ -382,7 +386,7 @@ double model_flops_per_token(const Transformer& model, int tokens) {
     const double widths = model.latent
                               ? model.latent->plain_width + model.latent->rotary_width + model.latent->value_width
                               : 2.0 * model.head_width;
-    return 6 * multiplied + 6 * pairs * model.heads * widths;
+    return (weight_gradients ? 6 : 4) * multiplied + 6 * pairs * model.heads * widths;
 }
 
 }  // namespace pw

@@ -56,7 +56,7 @@ struct RankLinks {
 ClusterFacts pipeline_cluster(const RankLinks& links);
 
 // FLOPs of the model for one token, forward and backward, by the products of its matrices and half of the scores of
-// attention. Recomputation does not count.
-double model_flops_per_token(const Transformer& model, int tokens);
+// attention. Recomputation does not count, nor do gradients of frozen matrices and adapters (`weight_gradients` false).
+double model_flops_per_token(const Transformer& model, int tokens, bool weight_gradients = true);
 
 }  // namespace pw
