@@ -2,6 +2,7 @@
 
 #include "job/plan.h"
 #include "job/settings.h"
+#include "job/slices.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
@@ -56,7 +57,7 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
 const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name) {
     try {
         const Schedule& schedule = schedule_named(setup, name);
-        if (schedule.cuts_sequences())
+        if (slices_of(setup, schedule) > 1)
             fail(
                 "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
                 "search with another schedule, such as 1f1b",
