@@ -130,6 +130,12 @@ std::string no_slice_lengths(const Config& config, const Plan*) {
     return is_uniform(config) ? "a uniform workload has no attention" : "";
 }
 
+std::string no_expert_load(const Config& config, const Plan*) {
+    if (is_transformer(config) && !config.workload.transformer->experts)
+        return fmt::format("{} has no experts", model_name(config));
+    return config.parallel.degrees.expert == 1 && !searches_cluster(config) ? "every device has all experts" : "";
+}
+
 std::string no_delays(const Config& config, const Plan* plan) {
     if (config.training.anneal_steps.value_or(0) == 0)
         return {};
@@ -269,6 +275,7 @@ constexpr KeyRow kKeys[] = {
     {"cluster.domain", Read::Always, no_domains},
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.cuts", Read::Always, no_cuts},
+    {"parallel.expert_load", Read::Always, no_expert_load},
     {"workload.activation_until_weight", Read::ByPlans, no_separate_weights},
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},

@@ -124,6 +124,10 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
      "devices of a stage that share the experts of a layer", kOfTransformers},
+    {"expert_load", number_key<kParallel, kOfAll, &Parallel::expert_load>(1, kHighestDegree), KeyShown::IfSet, "",
+     "tokens of the device of `expert` that has the most tokens, relative to the mean, see "
+     "[experts](clusters.md#experts). 1: equal loads",
+     kOfTransformers},
     {"sequence", flag_key<kParallel, kOfAll, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
      "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
     {"zero", degrees_key<Degree::Zero>(), KeyShown::Always, "",

@@ -172,6 +172,37 @@ TEST(TransformerCosts, DivideExpertsAmongTheirRanks) {
     EXPECT_EQ(TransformerLayers(job).all(1)[1].parameters.experts, all / 4);
 }
 
+// The rank with the most tokens has 1.5 times the mean: its experts compute 1.5 times the rows, and 1.5 times the
+// tokens come and go, with nothing hidden. Of four ranks a rank has four times the mean at most.
+TEST(TransformerCosts, WaitForTheFullestExperts) {
+    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    job.model = *find_transformer("mixtral-8x7b");
+    job.tokens = 4096;
+    job.parallel.release = Release::Megatron2021;  // hides nothing
+    job.parallel.expert = job.parallel.data = 4;
+    const KernelTimes kernels(job);
+    const double copies = 2 * 4096.0 * 2, hidden = 4096, width = 14'336;  // two sequences, two experts per token
+    const auto counted = [&](double load) {
+        const double rows = load * copies / 2;  // two experts on each rank
+        const double products =
+            kernels.experts(2, rows, hidden, 2 * width).forward + kernels.experts(2, rows, width, hidden).forward;
+        const double gated = kernels.moved(6 * load * copies * width);  // one kernel
+        const double messages =
+            2 * collective_seconds(Collective::AllToAll, 2 * load * copies * hidden, {4, 1}, job.fabric);
+        return (products + gated + messages) / (1 - 0.0368);
+    };
+    const TransformerLayerCost even = block_of(job, 2);
+    job.parallel.expert_load = 1.5;
+    const TransformerLayerCost uneven = block_of(job, 2);
+    EXPECT_NEAR(uneven.forward - even.forward, counted(1.5) - counted(1), 1e-9);
+    // Two bytes each: the tokens as they come and sorted, both products and the output of the gate.
+    EXPECT_NEAR(uneven.saved - even.saved, 0.5 * copies * (2 * 2 * hidden + 3 * 2 * width), 1);
+    job.parallel.expert_load = 7;
+    const double most = block_of(job, 2).forward;
+    job.parallel.expert_load = 4;
+    EXPECT_EQ(block_of(job, 2).forward, most);
+}
+
 // By hand from rows of 40 experts with 616 tokens on an A100 PCIe: forward, gradients of inputs and of weights.
 TEST(TransformerCosts, ComputeExpertsByGroupedProducts) {
     TransformerJob job = job_of(4096, 32, 32, 1, 1);

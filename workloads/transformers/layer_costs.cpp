@@ -211,20 +211,21 @@ void TransformerLayers::add_mlp(Sum& sum, int layer) const {
     if (experts.shared_width > 0)
         dense(sum.rows, per_rank(experts.shared_width, parallel.tensor));
     const double tokens = sum.rows / parallel.tensor;  // whose experts this device chooses
-    const double copies = tokens * experts.active;     // also what the device's experts compute: loads are equal
+    const double copies = tokens * experts.active;
+    const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
     const double own = per_rank(experts.count, parallel.expert);
-    sum.products += kernels_.experts(own, copies / own, hidden, matrices * experts.width);
-    sum.products += kernels_.experts(own, copies / own, experts.width, hidden);
+    sum.products += kernels_.experts(own, received / own, hidden, matrices * experts.width);
+    sum.products += kernels_.experts(own, received / own, experts.width, hidden);
     sum.products += kernels_.linear(tokens, hidden, experts.count);
-    activation(copies * experts.width);
+    activation(received * experts.width);
     sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
     sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
     sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
     sum.kernels += kRouting + 2 * own;  // a product for each expert
-    sum.saved += (kValue + kernels_.input_bytes()) * copies * hidden;
-    const double sent = release.sends_once ? copies_to_domains(copies) : copies;
+    sum.saved += (kValue + kernels_.input_bytes()) * received * hidden;
+    const double sent = release.sends_once ? copies_to_domains(received) : received;
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;

@@ -40,7 +40,8 @@ struct Parallel {
     int zero = 0;
     int zero_group = 0;  // replicas that divide the state (`zero`), 0: all
     RecomputeKind recompute = RecomputeKind::None;
-    double recomputed = 1;  // share of the blocks for which `recompute` holds
+    double recomputed = 1;   // share of the blocks for which `recompute` holds
+    double expert_load = 1;  // tokens of the expert rank with the most tokens, relative to the mean of the ranks
     Release release = Release::NeMo2025;
     std::optional<AttentionKernels> attention = {};  // absent: the release's
     std::optional<Overlap> overlap = {};             // the same
@@ -60,6 +61,8 @@ struct Parallel {
         return {{replicas() / sharers(), tensor * sharers()},
                 {std::max(1, expert_replicas() / expert_sharers()), expert * expert_sharers()}};
     }
+    // The load of the fullest expert rank, which has all tokens at most.
+    double fullest_expert() const { return std::min<double>(expert_load, expert); }
     // The number of pieces in which products are computed while messages of tensor parallelism are under way.
     int pieces() const { return sequence && program().overlap.tensor ? tensor : 1; }
 
