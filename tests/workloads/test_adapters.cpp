@@ -1,5 +1,5 @@
 // Transformers with adapters of low rank, against hand counts.
-#include "workloads/cluster/named_links.h"
+#include "tests/support/transformer_jobs.h"
 #include "workloads/models/frozen_layers.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -14,19 +14,11 @@ constexpr double kTokens = 4096, kHidden = 4096, kFfn = 14'336, kQkv = (32 + 2 *
 
 // Llama 3 8B on A100s.
 TransformerJob job_with(std::optional<Lora> lora, int tensor = 1) {
-    TransformerJob job;
+    TransformerJob job = job_on_host("a100-sxm-80", "nvlink3");
     job.model = *find_transformer("llama-3-8b");
     job.tokens = static_cast<int>(kTokens);
     job.parallel.tensor = tensor;
     job.lora = std::move(lora);
-    job.optimizer = OptimizerKind::AdamW;
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
-    job.device = *find_device_kind(kinds, "a100-sxm-80");
-    job.flops = product_rate(job.device, Precision::Bf16)->flops;
-    job.products = product_rates(job.device, Precision::Bf16);
-    job.fabric.inside_name = "nvlink3";
-    job.fabric.inside = find_named_link("nvlink3")->link;
-    job.fabric.domain = job.fabric.per_host = 8;
     return job;
 }
 

@@ -2,7 +2,7 @@
 #include "workloads/models/kept_bytes.h"
 #include "workloads/transformers/transformer_model.h"
 
-#include "workloads/cluster/named_links.h"
+#include "tests/support/transformer_jobs.h"
 
 #include <gtest/gtest.h>
 
@@ -19,20 +19,13 @@ constexpr double kOthers = 2.0 * 128'256 * 4096 + (2 * 32 + 1) * 4096.0;
 constexpr double kAll = 8'030'261'248;  // as its model card says
 
 TransformerJob llama(OptimizerKind optimizer, int replicas = 1, int zero = 0) {
-    TransformerJob job;
+    TransformerJob job = job_on_host("h100-sxm-80", "nvlink4");
     job.model = *find_transformer("llama-3-8b");
     job.tokens = 512;
     job.parallel.data = replicas;
     job.parallel.zero = zero;
     job.parallel.release = Release::NeMo2024;
     job.optimizer = optimizer;
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
-    job.device = *find_device_kind(kinds, "h100-sxm-80");
-    job.flops = product_rate(job.device, Precision::Bf16)->flops;
-    job.products = product_rates(job.device, Precision::Bf16);
-    job.fabric.inside_name = "nvlink4";
-    job.fabric.inside = find_named_link("nvlink4")->link;
-    job.fabric.domain = job.fabric.per_host = 8;
     return job;
 }
 

@@ -1,7 +1,7 @@
 // Costs of transformers against published figures and hand calculations.
 #include "workloads/transformers/transformer_model.h"
 
-#include "workloads/cluster/named_links.h"
+#include "tests/support/transformer_jobs.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 // The plans of "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198).
 TransformerJob job_of(int hidden, int heads, int layers, int tensor, int pipeline) {
-    TransformerJob job;
+    TransformerJob job = job_on_host("a100-sxm-80", "nvlink3");
     job.model.name = "gpt";
     job.model.hidden = hidden;
     job.model.layers = layers;
@@ -28,14 +28,6 @@ TransformerJob job_of(int hidden, int heads, int layers, int tensor, int pipelin
     job.parallel.tensor = tensor;
     job.parallel.pipeline = pipeline;
     job.parallel.release = Release::Megatron2022;
-    job.optimizer = OptimizerKind::AdamW;
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
-    job.device = *find_device_kind(kinds, "a100-sxm-80");
-    job.flops = product_rate(job.device, Precision::Bf16)->flops;
-    job.products = product_rates(job.device, Precision::Bf16);
-    job.fabric.inside_name = "nvlink3";
-    job.fabric.inside = find_named_link("nvlink3")->link;
-    job.fabric.domain = job.fabric.per_host = 8;
     return job;
 }
 
