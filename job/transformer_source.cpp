@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,21 @@ void take_sizes_of_stages(Costs& costs, const Setup& setup, const Shape& shape) 
             if (*bytes > 0)
                 *bytes = bounded(std::ceil(tensor / std::min(ranks[static_cast<std::size_t>(edge.from)],
                                                              ranks[static_cast<std::size_t>(edge.to)])));
+}
+
+std::vector<int> makes_of_stages(const Costs& costs, const Shape& shape) {
+    std::vector<int> makes;
+    for (int stage = 0; stage < shape.stages; ++stage)
+        makes.push_back(costs.of_makes.empty() ? 0 : costs.cluster->times_of(shape.devices_of(stage).front()));
+    return makes;
+}
+
+// Returns the number of tokens of which every stage's tensor and context ranks have equally many.
+int common_grain(const std::vector<std::vector<TransformerJob>>& jobs) {
+    int grain = 1;
+    for (const std::vector<TransformerJob>& together : jobs)
+        grain = std::lcm(grain, together.front().parallel.tensor * together.front().parallel.context);
+    return grain;
 }
 
 }  // namespace
@@ -116,13 +132,12 @@ ClusterFacts pipeline_cluster_of(const Setup& setup) {
 void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape) {
     costs.has_arena = false;
     const std::vector<std::vector<TransformerJob>> jobs = transformer_jobs_of(setup);
-    const TransformerJob& job = jobs.front().front();
     const int samples = setup.pipeline.micro_batch_size;
     add_replicas(costs, jobs, split, samples);
     if (shape.slices > 1)
-        cut_in_slices(costs, job, split, samples,
-                      slice_ends_of(setup, shape.slices, attention_part(job, samples),
-                                    job.parallel.tensor * job.parallel.context));
+        cut_in_slices(
+            costs, jobs, makes_of_stages(costs, shape), split, samples,
+            slice_ends_of(setup, shape.slices, attention_part(jobs.front().front(), samples), common_grain(jobs)));
     // Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
     if (!setup.parallel.of_stages.empty() && shape.devices == std::ssize(setup.parallel.of_stages))
         take_sizes_of_stages(costs, setup, shape);

@@ -12,6 +12,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <string>
+#include <utility>
 
 namespace pw {
 namespace {
@@ -58,6 +59,30 @@ TEST(MeasuredSlices, HaveTheirThroughput) {
         EXPECT_NEAR(sliced / measured_sliced, 1, 0.08) << micro_batches;
         EXPECT_NEAR(sliced / whole / (measured_sliced / measured_whole), 1, 0.06) << micro_batches;
     }
+}
+
+// Slices of a stage cost what they cost in a plan whose stages all have its degrees.
+TEST(MeasuredSlices, FollowTheDegreesOfTheirStage) {
+    const TemporaryFolder folder;
+    const auto job_with = [&](int devices, const char* tensor) {
+        const std::string path =
+            folder.write("plan.yaml", fmt::format("workload: {{model: llama-3-8b, sequence_length: 16384}}\n"
+                                                  "cluster: {{devices: {}, device: h100-sxm-80}}\n"
+                                                  "training: {{precision: bf16, optimizer: adamw}}\n"
+                                                  "parallel: {{tensor: {}, pipeline: 2}}\n"
+                                                  "pipeline: {{schedule: seq1f1b, slices: 4, micro_batches: 4}}\n",
+                                                  devices, tensor));
+        Notices notices;
+        return make_job(load_config(path, {}), notices);
+    };
+    const Job mixed = job_with(6, "[4, 2]"), four = job_with(8, "4"), two = job_with(4, "2");
+    for (int slice = 0; slice < 4; ++slice) {
+        EXPECT_EQ(mixed.costs.slices[slice][0], four.costs.slices[slice][0]);
+        EXPECT_EQ(mixed.costs.slices[slice][1], two.costs.slices[slice][1]);
+        EXPECT_NE(four.costs.slices[slice][0], two.costs.slices[slice][0]);
+    }
+    for (const auto& [stage, alike] : {std::pair{0, &four}, std::pair{1, &two}})
+        EXPECT_EQ(mixed.costs.bytes[stage].keys_and_values, alike->costs.bytes[stage].keys_and_values);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ double shared(const LayerParameters& parameters, const Sharing& sharing, bool di
                    : parameters.dense + parameters.experts;
 }
 
-// Returns by how many bytes the states of the parameters that are no matrices of blocks exceed those of as many others.
+// Returns how many bytes of states a parameter outside the matrices of blocks has more than a parameter of a matrix.
 double more_states(const TransformerJob& job) {
     return static_cast<double>(job.kept(ParameterForm::Other).states - job.kept().states);
 }
@@ -260,28 +260,30 @@ void add_bytes_of_slices(std::vector<StageBytes>& sizes, const std::vector<Trans
 
 }  // namespace
 
-void cut_in_slices(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples,
-                   const SliceEnds& ends) {
-    const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(samples);
-    const std::vector<PassesOfStage> whole = passes_of_stages(layers, split);
-    costs.slices.clear();
-    double begin = 0;
-    for (const double end : ends) {
-        const TransformerLayers slice(job, {begin * job.tokens, end * job.tokens});
-        std::vector<MicroBatchLength>& stages = costs.slices.emplace_back();
-        const std::vector<PassesOfStage> passes = passes_of_stages(slice.all(samples), split);
-        for (std::size_t stage = 0; stage < passes.size(); ++stage) {
-            const PassesOfStage &part = passes[stage], &all = whole[stage];
-            const double even = end - begin;
-            stages.push_back({share_of(part.forward, all.forward, even), share_of(part.input, all.input, even),
-                              share_of(part.weight, all.weight, even), even});
+void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs,
+                   const std::vector<int>& make_of_stage, const StageSplit& split, int samples, const SliceEnds& ends) {
+    costs.slices.assign(ends.size(), std::vector<MicroBatchLength>(split.layers.size()));
+    for (std::size_t make = 0; make < jobs.size(); ++make) {
+        const TransformerJob& job = jobs[make].front();
+        const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(samples);
+        const std::vector<PassesOfStage> whole = passes_of_stages(layers, split);
+        double begin = 0;
+        for (std::size_t slice = 0; slice < ends.size(); ++slice) {
+            const double end = ends[slice], even = end - begin;
+            const std::vector<PassesOfStage> passes =
+                passes_of_stages(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split);
+            for (std::size_t stage = 0; stage < passes.size(); ++stage)
+                if (std::cmp_equal(make_of_stage[stage], make))
+                    costs.slices[slice][stage] = {share_of(passes[stage].forward, whole[stage].forward, even),
+                                                  share_of(passes[stage].input, whole[stage].input, even),
+                                                  share_of(passes[stage].weight, whole[stage].weight, even), even};
+            begin = end;
         }
-        begin = end;
+        if (make == 0)
+            add_bytes_of_slices(costs.bytes, layers, split);
+        if (!costs.of_makes.empty())
+            add_bytes_of_slices(costs.of_makes[make].sizes, layers, split);  // may be empty
     }
-    add_bytes_of_slices(costs.bytes, layers, split);
-    for (MakeCosts& own : costs.of_makes)
-        if (!own.sizes.empty())
-            add_bytes_of_slices(own.sizes, layers, split);
 }
 
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,

@@ -29,9 +29,10 @@ double attention_part(const TransformerJob& job, int samples);
 
 // Sets Costs::slices and the bytes that slices need: a slice takes the times of its layers' kernels and messages, whose
 // attention reads the keys and values of earlier slices. Every slice keeps its keys and values until its backward, and
-// also the gradients that later slices add to.
-void cut_in_slices(Costs& costs, const TransformerJob& job, const StageSplit& split, int samples,
-                   const SliceEnds& ends);
+// also the gradients that later slices add to. `jobs` are by make of the costs, and `make_of_stage` has the make of
+// each stage's devices.
+void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs,
+                   const std::vector<int>& make_of_stage, const StageSplit& split, int samples, const SliceEnds& ends);
 
 // The seconds of a stage: the passes of one micro-batch, and the end of a step as far as no pass hides it.
 struct StageParts {
