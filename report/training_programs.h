@@ -84,7 +84,7 @@ Refusal refused_schedule(const ExportedPlan& plan, std::string_view program, boo
 std::optional<Refusal> refused_optimizer_of(const ExportedPlan& plan, std::string_view program,
                                             std::string_view OptimizerNames::*name);
 
-// The types in which a program keeps what it trains, besides those of the precision and fp32.
+// The types of weights, gradients and states that a program takes, in addition to the precision's type and fp32.
 struct ProgramTypes {
     std::span<const NumberType> weights = {}, gradients = {}, states = {};
     std::span<const MasterType> master = {};

@@ -58,7 +58,7 @@ struct Piece {
     Ns head = 0;                        // forward of the longest path of layers that the piece waits for
     Ns mid = 0;                         // forward and backward of the longest path of layers after it
     Ns tail = 0;                        // backward of the longest path of layers before it
-    int layers = 0, with_backward = 0;  // its layers, and those that have a backward pass (frozen_layers.h)
+    int layers = 0, with_backward = 0;  // layers, and layers that have a backward pass (frozen_layers.h)
     Bytes weights = 0, frozen = 0, statistics = 0;
     Bytes activations = 0;  // held for a micro-batch, from F, forward, to the backward
 };

@@ -169,8 +169,8 @@ TEST(UnlikeDevices, FilesOfLayersHaveTimesForEveryMake) {
 }
 
 // A file with the costs of a transformer's layers, on devices with the links of its pipeline, gets the transformer's
-// numbers. Updates and the memory of the training are those of replicas, which the file does not have. Gradients of a
-// file are as large as its weights.
+// numbers, except updates and the memory of training: a transformer's replicas share both, and the file has no
+// replicas. Gradients of a file are as large as its weights.
 TEST(UnlikeDevices, LayersWithTheCostsOfATransformerGetItsNumbers) {
     for (const char* schedule : {"1f1b", "gpipe", "zb-h1", "chimera"}) {
         SCOPED_TRACE(schedule);

@@ -60,7 +60,7 @@ TEST(DeviceKinds, AllHaveASourceAndCompleteFigures) {
     }
 }
 
-// What vendors say of whole systems, whose figures are those of a device times their number.
+// Vendors state figures of whole systems. A system has the figures of one device times the number of devices.
 TEST(DeviceKinds, AddUpToTheSystemsOfTheirVendors) {
     const std::vector<DeviceKindFacts> kinds = device_kinds();
     const auto kind = [&](const char* name) { return *find_device_kind(kinds, name); };
@@ -88,7 +88,7 @@ TEST(DeviceKinds, AddUpToTheSystemsOfTheirVendors) {
 }
 
 // The share of the peak in bf16 that transformers are given on devices without a measured product
-// (job/transformer_job.cpp) is the median of those with one.
+// (job/transformer_job.cpp) is the median over devices with a measured product.
 TEST(DeviceKinds, ReachTheMedianShareOfThePeak) {
     std::vector<double> shares;
     for (const DeviceKindFacts& kind : device_kinds())

@@ -2,8 +2,8 @@
 //
 // Times (galvatron/core/profiler/model_profiler.py, _process_computation_data): `layertype_0_bsz4_seq2048` is the
 // forward of a block per sample of 4, in ms, `layertype_other_bsz4_seq2048` the rest of the forward. The search
-// engine takes twice the forward for a backward (core/search_engine/search_engine.py, bct_fct_coe) and gives half of
-// the rest to the first stage, half to the last one (core/cost_model/components/embedding_lmhead_cost.py).
+// engine takes twice the forward for a backward (core/search_engine/search_engine.py, bct_fct_coe). The first and the
+// last stage each take half of the rest (core/cost_model/components/embedding_lmhead_cost.py).
 //
 // Sizes (_process_single_sequence_config) are in MiB, by length of sequences: `parameter_size` of a block in fp32, what
 // a block keeps for a sample by degree of tensor parallelism, and both for what the first and the last stage have

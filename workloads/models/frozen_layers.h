@@ -12,7 +12,7 @@ namespace pw {
 // sets Layer::input_pass and Layer::weight_pass of all layers. Throws Error (BadInput) if a pattern matches no layer,
 // if only one of two layers that share parameters is frozen, or if no layer is trained.
 //
-// The rule is that of PyTorch's autograd. A frozen layer has no gradients of parameters. A layer has gradients of its
+// The rules of PyTorch's autograd hold. A frozen layer has no gradients of parameters. A layer has gradients of its
 // inputs if a layer before it is trained. A layer with neither has no backward pass. A graph without frozen layers
 // keeps all passes of its layers. The times of a Profiled layer may be of several layers, so that a trained Profiled
 // layer has the backward pass of its file in any case.

@@ -29,7 +29,7 @@ struct TransformerLayerCost {
     LayerParameters parameters;  // trained
     LayerParameters frozen = {};
     double gathered = 0;         // bytes of the layer's weights that ZeRO-3 gathers
-    double keys_and_values = 0;  // bytes that later slices of the sequences read, of those in `saved`
+    double keys_and_values = 0;  // bytes in `saved` that later slices of the sequences read
 };
 
 // For a micro-batch of `sequences` sequences, or for a slice of each sequence.
