@@ -1,6 +1,8 @@
 // Builds what a config names. Errors of the builders point at the key.
 #include "job/build.h"
 
+#include "job/offload.h"
+
 #include "job/cost_source.h"
 #include "job/makes.h"
 #include "job/plan.h"
@@ -227,6 +229,18 @@ void mark_recomputed(const Setup& setup, Model& model) {
     }
 }
 
+void mark_offloaded(const Setup& setup, const StageSplit& split, Model& model) {
+    std::vector<int> layers;
+    for (const int stage : setup.pipeline.offload.stages)
+        layers.insert(layers.end(), split.layers[stage].begin(), split.layers[stage].end());
+    try {
+        set_offloaded(model.layers, layers, setup.pipeline.offload_layers);
+    } catch (const Error& error) {
+        fail_at(setup, "pipeline.offload_layers", error,
+                "name layers or their blocks, as in layer3.0.conv2 or layer3; '*' matches any characters");
+    }
+}
+
 namespace {
 
 // Returns the speed of the device of each stage, or 1 where a stage has several devices. No device has two stages.
@@ -349,6 +363,7 @@ Costs complete_costs(Costs of_stages, const Setup& setup, std::shared_ptr<const 
     costs.cluster = std::move(cluster);
     add_settings(costs, setup);
     cut_in_slices(costs, slice_ends_of(setup, shape.slices, attention_part(costs)));
+    offload_in_part(costs, setup);
     add_gradient_sums(costs, shape, ties_of(graph, split, keeps_blocks(setup) ? kFloatBytes : costs.kept.gradient),
                       setup.sums);
     if (const CostSourceRow& source = cost_source_of(setup); source.add_groups != nullptr)

@@ -16,6 +16,8 @@ Model build_model(const Setup& setup);
 void mark_layers(const Setup& setup, Model& model);
 // Marks the layers that pipeline.recompute_layers names.
 void mark_recomputed(const Setup& setup, Model& model);
+// Sets which layers of the offloaded stages are offloaded.
+void mark_offloaded(const Setup& setup, const StageSplit& split, Model& model);
 // Makes the split of the setup; `auto` uses `profile`.
 StageSplit make_split(const Setup& setup, const Model& model, const Profile& profile);
 // Returns the layers before which a split that is made for the setup may cut.

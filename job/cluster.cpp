@@ -56,8 +56,11 @@ std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConf
 }
 
 std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& profile) {
-    if (const CostSourceRow& source = cost_source_of(setup); source.cluster != nullptr)
-        return std::make_shared<const Cluster>(source.cluster(setup));
+    if (const CostSourceRow& source = cost_source_of(setup); source.cluster != nullptr) {
+        ClusterFacts facts = source.cluster(setup);
+        facts.to_host = setup.cluster.host_link.value_or(profile.host_link);
+        return std::make_shared<const Cluster>(std::move(facts));
+    }
     const ClusterConfig& cluster = setup.cluster;
     ClusterFacts facts;
     const std::map<std::string, int> hosts = place_on_hosts(facts, cluster);
@@ -69,6 +72,7 @@ std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& pro
     facts.link = profiled ? profile.link : cluster.link;
     facts.sums = profiled ? profile.sums : cluster.link;
     facts.between_hosts = profiled ? profile.between_hosts : cluster.between_hosts;
+    facts.to_host = cluster.host_link.value_or(profile.host_link);
     facts.adapters = cluster.adapters;
     add_links_of_hosts(facts, cluster, static_cast<int>(hosts.size()));
     add_network(facts, cluster, hosts);

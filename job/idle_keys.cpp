@@ -111,9 +111,28 @@ std::string no_recomputed_layers(const Config& config, const Plan* plan) {
                               : no_recomputed_stages(config, plan);
 }
 
+std::string no_copies(const Config& config, const Plan* plan) {
+    return std::ranges::any_of(plan->order, has_copies) ? ""
+           : config.pipeline.offload.stages.empty()
+               ? "no stage is offloaded (pipeline.offload)"
+               : "no micro-batch waits long enough for its backward to leave its device";
+}
+
+std::string no_offload(const Config& config, const Plan* plan) {
+    return config.pipeline.offload.stages.empty() ? "" : no_copies(config, plan);
+}
+
+std::string no_offloaded_layers(const Config& config, const Plan* plan) {
+    return is_uniform(config) ? fmt::format("{} has no layers", model_name(config)) : no_copies(config, plan);
+}
+
 std::string no_searched_recomputation(const Config& config, const Plan*) {
     const bool none = config.search.recompute == SearchConfig::Recompute::None;
     return none && !searches_cluster(config) ? "no stage is recomputed (search.recompute)" : "";
+}
+
+std::string no_searched_offload(const Config& config, const Plan*) {
+    return config.search.offload == SearchConfig::Recompute::None ? "no stage is offloaded (search.offload)" : "";
 }
 
 std::string no_synchronous_steps(const Config& config, const Plan*) {
@@ -286,6 +305,12 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.recompute_layers", Read::ByPlans, no_recomputed_layers},
     {"pipeline.recompute_saved", Read::ByPlans, no_recomputed_stages},
     {"pipeline.recompute_ahead", Read::ByPlans, no_recomputed_stages},
+    {"pipeline.offload", Read::ByPlans, no_offload},
+    {"pipeline.offload_layers", Read::ByPlans, no_offloaded_layers},
+    {"pipeline.offload_share", Read::ByPlans, no_copies},
+    {"pipeline.offload_ahead", Read::ByPlans, no_copies},
+    {"cluster.host_link", Read::ByPlans, no_copies},
+    {"transfer.copies", Read::ByPlans, no_copies},
     {"pipeline.slice_lengths", Read::Always, no_slice_lengths},
     {"pipeline.synchronous_steps", Read::ByPlans, no_synchronous_steps},
     {"training.anneal_steps", Read::ByPlans, no_delays},
@@ -304,6 +329,7 @@ constexpr KeyRow kKeys[] = {
     {"search.recompute_layers", Read::BySearches, no_searched_recomputation},
     {"search.recompute_saved", Read::BySearches, no_searched_recomputation},
     {"search.recompute_ahead", Read::BySearches, no_searched_recomputation},
+    {"search.offload_ahead", Read::BySearches, no_searched_offload},
 };
 
 // Adds the keys of a block that have no effect here, by their limits.

@@ -1,6 +1,7 @@
 #include "job/job.h"
 
 #include "job/build.h"
+#include "job/offload.h"
 #include "job/plan.h"
 #include "job/plan_checks.h"
 #include "job/rules.h"
@@ -72,11 +73,14 @@ Job uniform_job(Setup setup, Notices& notices) {
     check_rules(job.setup, nullptr);
     check_slices(job.setup, nullptr);
     check_profile_exists(job.setup);
+    check_offload(job.setup, {});
     const auto costs_of_shape = [&](const Shape& shape) {
         Costs costs = uniform_costs(job.setup, stages_per_device(shape));
         costs.cluster = cluster_of(job.setup, {});
         add_settings(costs, job.setup);
-        cut_in_slices(costs, slice_ends_of(setup, shape.slices, 0));
+        cut_in_slices(costs, slice_ends_of(job.setup, shape.slices, 0));
+        offload_stages(costs, job.setup);
+        offload_in_part(costs, job.setup);
         return costs;
     };
     StageLinks links;
@@ -98,6 +102,8 @@ Job layered_job(Setup setup, Model model, Profile profile, CostSource source, No
     check_rules(job.setup, &model);
     check_slices(job.setup, &model);
     job.split = make_split(job.setup, model, job.profile);
+    check_offload(job.setup, job.profile);
+    mark_offloaded(job.setup, job.split, model);
     const auto costs_of_shape = [&](const Shape& shape) {
         return complete_costs(costs_of(model, job.split, job.profile, sizes_of(job.setup.pipeline)), job.setup,
                               cluster_of(job.setup, job.profile), model.layers, job.split, shape);

@@ -409,6 +409,12 @@ ProvenPlan proven_plan(const Setup& setup, const StageLinks& links, int steps, c
                                                          : plan_of_schedule(setup, links, steps, costs_of, notices);
     if (setup.pipeline.recompute.ahead == Recomputation::kByCosts && costs_of)
         move_recomputes(setup, proven, costs_of);
+    if (!setup.pipeline.offload.stages.empty()) {
+        add_offloads(proven.plan, setup.pipeline.offload);
+        TransferMode mode = proven.proof->mode;
+        mode.copies = TransferMode::Copies::InTurn;  // a plan whose copies run in turn does not hang both ways
+        proven.proof = check(proven.plan, mode);
+    }
     return proven;
 }
 

@@ -21,6 +21,7 @@ constexpr SettingKey kSettingKeys[] = {
     {Setting::MemoryBandwidth, "cluster.memory_bandwidth"},
     {Setting::LinkBandwidth, "cluster.link.bandwidth"},
     {Setting::LinkLatency, "cluster.link.latency"},
+    {Setting::HostLink, "cluster.host_link"},
     {Setting::Dispatcher, "cluster.dispatcher"},
     {Setting::Stages, "pipeline.stages"},
     {Setting::MicroBatches, "pipeline.micro_batches"},

@@ -289,7 +289,7 @@ std::string to_text(const Explanation& all, const std::vector<std::string>& name
     Table links({"link", "on the critical path"});
     for (const Explanation::LinkShare& link : all.links)
         links.add({fmt::format("{} to {}", names[static_cast<std::size_t>(link.from)],
-                               names[static_cast<std::size_t>(link.to)]),
+                               link.to == link.from ? "its host" : names[static_cast<std::size_t>(link.to)]),
                    print_time(link.time)});
     return "\n" + table.print() + (all.links.empty() ? "" : "\n" + links.print());
 }

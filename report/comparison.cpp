@@ -44,7 +44,7 @@ std::map<std::pair<int, Task>, Ns> durations_of(const Report& report) {
     const std::vector<std::pair<Ns, Ns>> launches = launches_of(events);
     for (std::size_t number = 0; number < events.size(); ++number)
         if (const TraceEvent& event = events[number];
-            !is_transfer(event.task.op) && (report.trace.asynchronous || event.step == report.metrics.step))
+            !moves_data(event.task.op) && (report.trace.asynchronous || event.step == report.metrics.step))
             durations[{event.device, event.task}] = launches[number].second - launches[number].first;
     return durations;
 }

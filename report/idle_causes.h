@@ -21,6 +21,7 @@ inline constexpr IdleCauseName kIdleCauses[] = {
     {"lane", "lane_ns", "an input could be sent or taken in, but the lane or the receiver is not free",
      &IdleCauses::lane},
     {"data", "data_ns", "an input of the next task is under way", &IdleCauses::data},
+    {"host copies", "host_copy_ns", "until a copy to or from the host has ended", &IdleCauses::host_copy},
     {"exchange", "exchange_ns", "until the rest of an exchange that blocks is complete", &IdleCauses::exchange},
     {"dispatcher", "dispatcher_ns", "the host's dispatcher issues calls of other devices", &IdleCauses::dispatcher},
     {"copy of a send", "send_memory_ns", "until the copy of an earlier tensor has been sent", &IdleCauses::send_memory},

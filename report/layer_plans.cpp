@@ -114,7 +114,10 @@ std::string stages_text(const PlanSearch& search) {
             devices.push_back(plan.choice.devices[device]);
             memory = std::max(memory, plan.reserved[device]);
         }
-        table.add({fmt::format("{}{}", stage, stage < plan.choice.recomputed ? " (recomputed)" : ""),
+        table.add({fmt::format("{}{}", stage,
+                               stage < plan.choice.recomputed  ? " (recomputed)"
+                               : stage < plan.choice.offloaded ? " (offloaded)"
+                                                               : ""),
                    numbers_text(devices), std::to_string(layers.size()), graph[layers.front()].name,
                    graph[layers.back()].name, print_time(time_of_passes(job.costs.stage[stage], job)),
                    print_bytes_as(memory, limit)});

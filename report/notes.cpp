@@ -8,6 +8,7 @@
 #include "job/idle_keys.h"
 #include "job/makes.h"
 #include "job/setup/setup.h"
+#include "schedules/memory/buffers.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/data_sources.h"
 
@@ -18,6 +19,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -101,6 +103,19 @@ std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
     std::sort(missing.begin(), missing.end());
     return fmt::format("the profile has no times for {}; add --sizes {} to `pipewright profile`", text,
                        fmt::join(missing, ","));
+}
+
+// The memory of the hosts that offloaded tensors need.
+std::string note_on_host_memory(const Job& job) {
+    if (std::ranges::none_of(job.plan.order, has_copies))
+        return {};
+    const std::vector<Buffer> on_hosts =
+        host_buffers_of(buffers_of(job.plan, job.costs, job.versions, job.setup.transfer.early_receive()));
+    const std::vector<Bytes> blocks = pack(on_hosts, job.plan.shape.devices).arena;
+    const auto most = std::ranges::max_element(blocks);
+    return fmt::format("offloaded tensors need {} in the memory of the hosts, {} of these for device {}",
+                       print_bytes(std::accumulate(blocks.begin(), blocks.end(), Bytes{0})), print_bytes(*most),
+                       most - blocks.begin());
 }
 
 std::string note_on_share(const Profile& profile) {
@@ -247,6 +262,7 @@ Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
     Notices notes;
     add_note(notes, note_on_share(job.profile));
     add_note(notes, note_on_neighbours(job));
+    add_note(notes, note_on_host_memory(job));
     for (std::string& note : notes_on_source(job, sizes))
         add_note(notes, std::move(note));
     return notes;

@@ -73,7 +73,7 @@ PanelTable slack_table(const Panel& panel) {
     const std::vector<Ns> times = own_times(panel.trace->events);
     for (std::size_t k = 0; k < panel.trace->events.size(); ++k) {
         const TraceEvent& event = panel.trace->events[k];
-        if (panel.critical[k] != 0 && !is_transfer(event.task.op))
+        if (panel.critical[k] != 0 && !moves_data(event.task.op))
             critical[event.device] += times[k];
         if (is_compute(event.task.op))
             slack[event.device].push_back(panel.slack[k]);

@@ -38,7 +38,8 @@ Json stages_json(const Job& job, const FoundPlan& plan) {
                           {"device", is_of_transformer ? device : plan.choice.devices[device]},
                           {"replicas", devices.size() * static_cast<std::size_t>(degrees.data)},
                           {"recompute", is_of_transformer ? degrees.recompute != RecomputeKind::None
-                                                          : stage < plan.choice.recomputed}});
+                                                          : stage < plan.choice.recomputed},
+                          {"offload", stage < plan.choice.offloaded}});
     }
     return stages;
 }

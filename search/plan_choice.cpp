@@ -126,6 +126,10 @@ std::string print_variant(const PlanChoice& choice) {
         parts.emplace_back("in idle time");
     else if (choice.ahead > 0)
         parts.push_back(fmt::format("{} recomputed ahead", choice.ahead));
+    if (choice.offloaded > 0)
+        parts.push_back(fmt::format("{} of the stages offloaded", choice.offloaded));
+    if (choice.offload_ahead > 1)
+        parts.push_back(fmt::format("copies of {} tasks", choice.offload_ahead));
     return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -21,6 +21,7 @@ struct PlanChoice {
     int recomputed = 0;        // number of first stages that are recomputed: they hold the most micro-batches
     int saved = 0, ahead = 0;  // of Recomputation
     std::vector<std::string> layers = {};  // names of the recomputed layers of these stages (empty: all)
+    int offloaded = 0, offload_ahead = 1;  // number of first stages that are offloaded, and of Offloading
     std::vector<int> replicas = {};        // per stage (empty: one each)
     int copies = 1;                        // of the whole pipeline
     // Transformers.

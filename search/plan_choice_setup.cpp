@@ -108,6 +108,12 @@ void choose_degrees(const PlanChoice& choice, Setup& chosen) {
     });
 }
 
+std::vector<int> first_stages(int count) {
+    std::vector<int> stages(static_cast<std::size_t>(count));
+    std::iota(stages.begin(), stages.end(), 0);
+    return stages;
+}
+
 void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Setup& chosen) {
     choose_devices(setup.cluster, choice.devices, chosen.cluster);
     choose_entries(chosen.run.gpus, setup.cluster.devices.size(), choice.devices);
@@ -115,9 +121,9 @@ void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Set
     PipelineConfig& pipeline = chosen.pipeline;
     pipeline.micro_batches = choice.micro_batches;
     pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
-    pipeline.recompute.stages.resize(static_cast<std::size_t>(choice.recomputed));
-    std::iota(pipeline.recompute.stages.begin(), pipeline.recompute.stages.end(), 0);
+    pipeline.recompute.stages = first_stages(choice.recomputed);
     pipeline.recompute_layers = choice.layers;
+    pipeline.offload = {first_stages(choice.offloaded), choice.offload_ahead};
     pipeline.current_plan.clear();
     if (schedule_named(setup, choice.schedule).needs_costs)
         pipeline.options.effort *= kEffortOfSplit;

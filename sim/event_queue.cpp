@@ -18,12 +18,7 @@ constexpr double kLeastLeft = 0.1;  // share of a device for tasks that compute,
 }  // namespace
 
 EventQueue::EventQueue(const Plan& plan, const PlanGraph& graph, const TaskKinds& kinds, const TransferMode& mode)
-    : plan_(plan),
-      graph_(graph),
-      kinds_(kinds),
-      blocks_(mode.blocks()),
-      lanes_(graph, mode),
-      readers_(graph.readers()) {}
+    : plan_(plan), graph_(graph), kinds_(kinds), mode_(mode), lanes_(graph, mode), readers_(graph.readers()) {}
 
 void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const std::vector<Ns>& latencies,
                      const std::vector<Ns>& busy, const std::vector<char>& by_rendezvous) {
@@ -65,6 +60,10 @@ void EventQueue::begin() {
     queue_ = {};
     ready_.clear();
     lanes_.reset();
+    copies_.assign(2 * plan_.order.size(), {});
+    for (int node = 0; node < graph_.size(); ++node)
+        if (is_copy(graph_.task(node).op))
+            lane_of_copy(node).nodes.push_back(node);
     flows_.clear();
     lay_routes();
 }
@@ -142,6 +141,9 @@ void EventQueue::handle(const Event& event) {
         case What::CallEnds:
             hosts_to_call_.push_back(node);
             break;
+        case What::CopyEnds:
+            end_copy(node, event.time);
+            break;
     }
 }
 
@@ -180,6 +182,34 @@ void EventQueue::leave(int send, Ns now) {
     finish(send, now);
     lanes_.leave(send);
     ready_.push_back(graph_.device_of(send));  // its list may wait for that
+}
+
+EventQueue::CopyLane& EventQueue::lane_of_copy(int node) {
+    const auto device = static_cast<std::size_t>(graph_.device_of(node));
+    return copies_[2 * device + static_cast<std::size_t>(mode_.lane_of_copy(graph_.task(node).op))];
+}
+
+// An offload starts when its inputs are there, a reload when its list has reached it.
+void EventQueue::start_copies(CopyLane& lane, Ns now) {
+    if (lane.busy || lane.head == lane.nodes.size())
+        return;
+    const int node = lane.nodes[lane.head];
+    const bool is_reached =
+        graph_.task(node).op == Op::Offload || graph_.position_of(node) < next_[graph_.device_of(node)];
+    if (waits_[node] > 0 || !is_reached)
+        return;
+    lane.busy = true;
+    start_[node] = now;
+    push(now + alone_of(node), What::CopyEnds, node);
+}
+
+void EventQueue::end_copy(int node, Ns now) {
+    CopyLane& lane = lane_of_copy(node);
+    lane.busy = false;
+    ++lane.head;
+    finish(node, now);
+    start_copies(lane, now);
+    ready_.push_back(graph_.device_of(node));
 }
 
 // Does nothing when the flow's rate has changed since that end was foreseen.
@@ -228,13 +258,18 @@ void EventQueue::finish(int node, Ns time) {
     end_[node] = time;
     if (!fills_.empty() && fills_[node] >= 0)
         sums_[fills_[node]].filled = time;
-    if (const int device = graph_.device_of(node); blocks_ && is_transfer(graph_.task(node).op) &&
+    if (const int device = graph_.device_of(node); mode_.blocks() && is_transfer(graph_.task(node).op) &&
                                                    graph_.position_of(node) < next_[device] &&
                                                    --exchanging_[device] == 0)
         ready_.push_back(device);
-    for (int reader : readers_[node])
-        if (--waits_[reader] == 0 && !is_transfer(graph_.task(reader).op))
+    for (int reader : readers_[node]) {
+        if (--waits_[reader] > 0)
+            continue;
+        if (const Op op = graph_.task(reader).op; is_copy(op))
+            start_copies(lane_of_copy(reader), time);
+        else if (!is_transfer(op))
             ready_.push_back(graph_.device_of(reader));
+    }
 }
 
 void EventQueue::advance(const std::vector<int>& devices, Ns now) {
@@ -251,8 +286,15 @@ void EventQueue::advance(int device, Ns now) {
             if (!lanes_.may_post(node))
                 return;
             ++next_[device];
-            exchanging_[device] += blocks_ && end_[node] < 0 ? 1 : 0;
+            exchanging_[device] += mode_.blocks() && end_[node] < 0 ? 1 : 0;
             lanes_.post(node);
+            continue;
+        }
+        if (is_copy(graph_.task(node).op)) {
+            if (graph_.task(node).op == Op::Offload && end_[node] < 0)
+                return;
+            ++next_[device];
+            start_copies(lane_of_copy(node), now);
             continue;
         }
         if (waits_[node] > 0 || exchanging_[device] > 0)

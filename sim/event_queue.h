@@ -35,7 +35,16 @@ public:
     Ns end(int node) const { return end_[node]; }
 
 private:
-    enum class What : std::uint8_t { ComputeEnds, LinkFree, FlowEnds, StepEnds, BucketFull, Arrives, CallEnds };
+    enum class What : std::uint8_t {
+        ComputeEnds,
+        LinkFree,
+        FlowEnds,
+        StepEnds,
+        BucketFull,
+        Arrives,
+        CallEnds,
+        CopyEnds
+    };
 
     struct Event {
         Ns time;
@@ -65,6 +74,13 @@ private:
     struct Dispatcher {
         Ns free = 0;                                 // when the last call has been issued
         std::set<std::pair<Ns, int>> requests = {};  // time, device
+    };
+
+    // The copies of a lane of a device, each of which waits for the copy before it.
+    struct CopyLane {
+        std::vector<int> nodes = {};  // as listed
+        std::size_t head = 0;
+        bool busy = false;  // its head has started
     };
 
     // A message that shares capacities with more messages, so that its rate changes with them.
@@ -122,6 +138,9 @@ private:
     Ns latency_of(int send) const { return (*latencies_)[kinds_.of(send)]; }
     bool needs_call(int node) const;
     void leave(int send, Ns now);
+    CopyLane& lane_of_copy(int node);
+    void start_copies(CopyLane& lane, Ns now);
+    void end_copy(int node, Ns now);
     void end_flow(std::int64_t seq, Ns now);
     void share_links(Ns now);
     void share_when_due(Ns now);
@@ -142,7 +161,7 @@ private:
     const Plan& plan_;
     const PlanGraph& graph_;
     const TaskKinds& kinds_;
-    const bool blocks_;  // whether exchanges block
+    const TransferMode mode_;
     Lanes lanes_;
     const Rows readers_;
     const Costs* costs_ = nullptr;
@@ -153,8 +172,9 @@ private:
     std::vector<Dispatcher> dispatchers_;       // by host, or empty where every device issues its own calls
     std::vector<char> call_requested_;          // by device
     std::vector<int> hosts_to_call_;            // hosts that got a request, or became free, since the last calls
-    double unit_ = 1;              // bytes per second that count as 1: the rate of the fastest message alone
-    std::vector<Demand> demands_;  // by kind of SEND
+    double unit_ = 1;               // bytes per second that count as 1: the rate of the fastest message alone
+    std::vector<Demand> demands_;   // by kind of SEND
+    std::vector<CopyLane> copies_;  // two lanes by device
     FairShares shares_;
     std::vector<Flow> flows_;
     std::vector<std::vector<Round>> rounds_;  // by Sum::work, or none where a sum takes its time alone

@@ -73,6 +73,8 @@ void add_critical_path(const PlanGraph& graph, const Recurrence& times, int node
             reached = times.end(node);
         } else if (is_send(op)) {
             link(node, graph.find(other_end(graph.task(node)))) += times.end(node) - reached;
+        } else if (is_copy(op)) {
+            link(node, node) += times.end(node) - reached;
         } else {
             all.critical[graph.device_of(node)] += times.end(node) - reached;
             all.critical_of_stages[graph.task(node).stage] += times.end(node) - reached;
@@ -194,7 +196,7 @@ Recurrence::Times with_equal_stages(const TimedPlan& timed) {
 int last_node(const TimedPlan& timed) {
     int last = -1;
     for (int node = 0; node < timed.graph.size(); ++node)
-        if (!is_transfer(timed.graph.task(node).op) &&
+        if (!moves_data(timed.graph.task(node).op) &&
             (last < 0 || timed.recurrence.end(node) > timed.recurrence.end(last)))
             last = node;
     return last;
@@ -239,7 +241,7 @@ std::vector<Ns> waits_for_calls(const PlanGraph& graph, const Recurrence& order,
     std::vector<Ns> waits(static_cast<std::size_t>(graph.size()), 0);
     for (int turn = 0; turn < graph.size(); ++turn) {
         const int node = order.order()[turn];
-        if (is_transfer(graph.task(node).op))
+        if (moves_data(graph.task(node).op))
             continue;
         Ns ready = 0;
         for (const int other : order.waits(turn))

@@ -16,12 +16,13 @@ struct IdleCauses {
     Ns imbalance = 0;    // the rest of that wait
     Ns lane = 0;         // while an input could be sent or taken in, but a lane or the receiver is not free
     Ns data = 0;         // while an input is under way
+    Ns host_copy = 0;    // until a copy to or from the host has ended
     Ns exchange = 0;     // for the rest of an exchange that blocks
     Ns dispatcher = 0;   // while their host's dispatcher issues calls of other devices
     Ns send_memory = 0;  // until the copy of an earlier tensor has left
     Ns total() const {
-        return warm_up + cool_down + updates + dependency + imbalance + lane + data + exchange + dispatcher +
-               send_memory;
+        return warm_up + cool_down + updates + dependency + imbalance + lane + data + host_copy + exchange +
+               dispatcher + send_memory;
     }
 };
 
@@ -39,7 +40,7 @@ struct IdlePart {
 // gets shorter only if a task on the path does. If several paths are equally long, one of them is taken.
 struct Explanation {
     struct LinkShare {
-        int from, to;  // devices
+        int from, to;  // devices; the same for copies to and from its host
         Ns time;       // occupied, and latency
     };
     std::vector<IdleCauses> idle;        // by device

@@ -34,11 +34,18 @@ int last_input(const PlanGraph& graph, const std::vector<Ns>& ends, int node) {
     return last;
 }
 
-// Cuts the gap before a node. `exchange` is the transfers since the task before the node.
-void cut(const PlanGraph& graph, bool blocks, const NodeTimes& times, int node, std::span<const int> exchange,
+// The transfers and copies that a list has passed since a task.
+struct Passed {
+    std::vector<int> exchange, offloads;
+};
+
+// Cuts the gap before a node, `passed` since the task before it.
+void cut(const PlanGraph& graph, bool blocks, const NodeTimes& times, int node, const Passed& passed,
          Ns IdleCauses::*rest, Gap gap) {
     if (const int input = last_input(graph, times.end, node); input >= 0) {
-        if (!is_recv(graph.task(input).op)) {
+        if (is_copy(graph.task(input).op)) {
+            gap.until(times.end[input], &IdleCauses::host_copy, input);
+        } else if (!is_recv(graph.task(input).op)) {
             gap.until(times.end[input], &IdleCauses::dependency, input);
         } else {
             const int send = graph.inputs(input).front(), made_by = last_input(graph, times.end, send);
@@ -48,8 +55,10 @@ void cut(const PlanGraph& graph, bool blocks, const NodeTimes& times, int node, 
             gap.until(times.end[input], &IdleCauses::lane, input);
         }
     }
+    for (const int offload : passed.offloads)
+        gap.until(times.end[offload], &IdleCauses::host_copy, offload);
     if (blocks)
-        for (const int transfer : exchange)
+        for (const int transfer : passed.exchange)
             gap.until(times.end[transfer], &IdleCauses::exchange, transfer);
     gap.rest(rest);
 }
@@ -67,25 +76,27 @@ std::vector<int> last_inputs(const PlanGraph& graph, const std::vector<Ns>& ends
 std::vector<IdlePart> idle_parts(const Plan& plan, const PlanGraph& graph, bool blocks, const NodeTimes& times,
                                  Ns makespan, Ns IdleCauses::*rest) {
     std::vector<IdlePart> parts;
-    std::vector<int> exchange;
+    Passed passed;
     int node = 0;
     for (int device = 0; device < static_cast<int>(plan.order.size()); ++device) {
         Ns free = 0;
         bool begun = false;
-        exchange.clear();
+        passed = {};
         for (const Task& task : plan.order[static_cast<std::size_t>(device)]) {
             const int here = node++;
-            if (is_transfer(task.op)) {
-                exchange.push_back(here);
+            if (is_transfer(task.op))
+                passed.exchange.push_back(here);
+            if (task.op == Op::Offload)
+                passed.offloads.push_back(here);
+            if (moves_data(task.op))
                 continue;
-            }
             Gap gap(device, here, free, times.start[here], parts);
             if (begun)
-                cut(graph, blocks, times, here, exchange, rest, gap);
+                cut(graph, blocks, times, here, passed, rest, gap);
             else
                 gap.rest(&IdleCauses::warm_up);
             begun = true;
-            exchange.clear();
+            passed = {};
             free = std::max(free, times.end[here]);
         }
         Gap(device, -1, free, makespan, parts).rest(&IdleCauses::cool_down);

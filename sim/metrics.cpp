@@ -28,7 +28,7 @@ struct Extent {
 Extent extent_of(const Pointers& events) {
     Extent extent;
     for (const TraceEvent* event : events)
-        if (!is_transfer(event->task.op))
+        if (!moves_data(event->task.op))
             extent.add(*event);
     return extent;
 }
@@ -165,7 +165,7 @@ Ns exposed_communication(Events events, Ns start_of_step) {
     };
     for (std::size_t number = 0; number < events.size(); ++number) {
         const TraceEvent& event = events[number];
-        if (is_transfer(event.task.op))
+        if (moves_data(event.task.op))
             continue;
         if (event.start > idle_since) {
             own.clear();
@@ -219,7 +219,7 @@ int versions_of_device(Events events) {
     VersionsAlive* own = nullptr;
     int stage = -1;
     for (const TraceEvent& event : events) {
-        if (is_transfer(event.task.op) || event.version < 0)
+        if (moves_data(event.task.op) || event.version < 0)
             continue;
         if (!own || event.task.stage != stage)
             own = &of_stage[stage = event.task.stage];
@@ -306,7 +306,7 @@ void StepMetrics::add(std::span<const TraceEvent> own) {
             device.busy += times[number];
             computed.add(event);
         }
-        if (!is_transfer(op))
+        if (!moves_data(op))
             device.last_end = std::max(device.last_end, event.end - start_);
         if (op == Op::SumGradients || op == Op::Update)
             (op == Op::Update ? device.updates : device.sums) += event.end - event.start;
@@ -357,7 +357,7 @@ Ns step_time_of(const Trace& trace, Ns makespan) {
 Ns step_time_of(const Trace& trace) {
     Extent extent;
     for (const TraceEvent& event : trace.events)
-        if (!is_transfer(event.task.op))
+        if (!moves_data(event.task.op))
             extent.add(event);
     return step_time_of(trace, extent.length());
 }

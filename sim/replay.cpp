@@ -305,7 +305,7 @@ std::vector<Ns> Replay::calls_before(const Intervals& intervals) const {
         return before;
     std::vector<int> calls;
     for (int node = 0; node < size(); ++node)
-        if (!is_transfer(task(node).op) && !own_kinds_.is_second(own_kinds_.of(node)))
+        if (!moves_data(task(node).op) && !own_kinds_.is_second(own_kinds_.of(node)))
             calls.push_back(node);
     std::ranges::stable_sort(calls, {}, [&](int node) { return intervals[node].first; });
     std::map<int, Ns> issued;  // by host
@@ -320,7 +320,7 @@ std::vector<Ns> Replay::calls_before(const Intervals& intervals) const {
 void Replay::add_gaps(const Intervals& intervals, Gap cause, TaskTimes& times) const {
     Ns begin = std::numeric_limits<Ns>::max();
     for (int node = 0; node < size(); ++node)
-        if (!is_transfer(task(node).op))
+        if (!moves_data(task(node).op))
             begin = std::min(begin, intervals[node].first);
     const std::vector<Ns> ends = ends_by_rules(intervals, times), calls = calls_before(intervals);
     for (int turn = 0; turn < size(); ++turn) {

@@ -48,6 +48,8 @@ double Jitter::scale(Op op, int stage) const {
         case Op::RecvForward:
         case Op::SendBackward:
         case Op::RecvBackward:
+        case Op::Offload:
+        case Op::Reload:
             return 0;
     }
     return 0;

@@ -80,7 +80,7 @@ private:
     static Own own_of(const std::vector<Task>& order, int begin) {
         Own own{begin, begin + static_cast<int>(order.size())};
         for (int position = 0; position < static_cast<int>(order.size()); ++position)
-            if (!is_transfer(order[position].op)) {
+            if (!moves_data(order[position].op)) {
                 own.first = own.first < 0 ? begin + position : own.first;
                 own.last = begin + position;
             }
@@ -182,11 +182,18 @@ Trace Simulation::trace() const {
     trace.reserved = needed_by(plan_, buffers, *costs_);
     for (int device = 0; device < plan_.shape.devices; ++device) {
         const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
-        Ns reached = 0;  // memory follows the list: a position's buffers live from its task's start
+        // Memory follows the list: a position's buffers live from its task's start. Those of copies live from the end
+        // of the tasks that the list has waited for.
+        Ns reached = 0, passed = 0;
         for (int position = 0; position < static_cast<int>(memory.size()); ++position) {
             const int node = own_[device].begin + position;
-            if (node < own_[device].end && !is_transfer(graph_.task(node).op))
+            const Op op = node < own_[device].end ? graph_.task(node).op : Op::SendForward;
+            if (!moves_data(op))
                 reached = interval_of(node).first;
+            if (!moves_data(op) || op == Op::Offload)
+                passed = std::max(passed, end_of(node));
+            if (is_copy(op))
+                reached = std::max(reached, passed);
             if (const MemoryUse& use = memory[position]; position == 0 || use != trace.memory.back().use)
                 trace.memory.push_back({0, device, reached, use});
             if (node < own_[device].end && overlaps(node) && graph_.paired_with(node) < node)
@@ -239,7 +246,7 @@ Simulation::OnePass Simulation::one_pass(const char* what) {
     for (int node = 0; node < graph_.size(); ++node) {
         if (!is_recv(graph_.task(node).op))
             node_times_.durations[node] = end_of(node) - start_of(node);
-        if (!is_transfer(graph_.task(node).op))
+        if (!moves_data(graph_.task(node).op))
             node_times_.durations[node] += called_late_[node];
         if (is_send(graph_.task(node).op))
             node_times_.latencies[node] = times_.latencies[kinds_.of(node)];

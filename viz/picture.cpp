@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxLanes = 6;  // further overlapping tasks are drawn on top of each other
 
-int row_of(Op op) { return is_transfer(op) ? 1 : 0; }
+int row_of(Op op) { return moves_data(op) ? 1 : 0; }
 
 // Returns the stages of every device in the order of their shades: ascending. Where no two stages run the same
 // micro-batch, the stages that run the first micro-batches come first. So each copy of a model in two directions has a
@@ -118,7 +118,7 @@ Timeline timeline_of(const Panel& panel, int most) {
     const std::vector<int> lanes = lanes_of(trace, row_of, timeline.length / 2000);
     for (std::size_t i = 0; i < trace.events.size(); ++i) {
         const TraceEvent& event = trace.events[i];
-        const bool transfer = is_transfer(event.task.op);
+        const bool transfer = moves_data(event.task.op);
         const int lane = std::min(lanes[i], kMaxLanes - 1);
         Row& row = timeline.rows[event.device];
         (transfer ? row.transfers : row.tasks)
@@ -219,7 +219,7 @@ std::string hex(Colour colour) { return fmt::format("#{:06x}", colour); }
 
 Colour colour_of(Op op, int chunk, int chunks) {
     const Colour colour = facts_of(op).colour;
-    if (is_transfer(op) || chunks <= 1)
+    if (moves_data(op) || chunks <= 1)
         return colour;
     return mix(colour, 0xffffff, 0.6 * chunk / (chunks - 1));
 }
@@ -250,10 +250,14 @@ std::string version_label(const TraceEvent& event) {
 }
 
 std::string_view words_in_legend(Op op) {
+    if (is_copy(op))
+        return "host copies";
     if (!is_transfer(op))
         return words_of(op);
     return carries_gradients(op) ? "gradients" : "activations";
 }
+
+Op shown_as(Op op) { return is_recv(op) ? *facts_of(op).other_end : op == Op::Reload ? Op::Offload : op; }
 
 std::vector<Op> legend_of(const Picture& picture) {
     std::set<Op> ops;
@@ -263,7 +267,7 @@ std::vector<Op> legend_of(const Picture& picture) {
                 ops.insert(box.event->task.op);
             for (const Box& box : row.transfers) {
                 const Op op = box.event->task.op;
-                ops.insert(is_recv(op) ? *facts_of(op).other_end : op);
+                ops.insert(shown_as(op));
             }
         }
     return {ops.begin(), ops.end()};

@@ -75,5 +75,8 @@ std::string version_label(const TraceEvent& event);  // "v3", or "v3+2": predict
 std::string_view words_in_legend(Op op);
 // Returns the operations that occur, in the order of a legend. Transfers appear as their SEND.
 std::vector<Op> legend_of(const Picture& picture);
+// Returns the operation of the legend's entry for an operation: both ends of a transfer share an entry, and so do
+// copies.
+Op shown_as(Op op);
 
 }  // namespace pw

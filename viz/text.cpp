@@ -120,7 +120,7 @@ private:
     std::string legend() const {
         std::string line(label_ + 2, ' ');
         for (const Op op : legend_of(picture_))
-            if (!is_transfer(op))
+            if (!moves_data(op))
                 line += fmt::format("{} {}  ", letters_of(op), words_of(op));
         return line.substr(0, line.size() - 2) + "\n";
     }

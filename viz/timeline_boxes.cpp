@@ -117,14 +117,16 @@ private:
         const Task& task = event.task;
         const Ns begin = script_.begins[panel];
         std::string name =
-            is_transfer(task.op)
+            is_copy(task.op) ? fmt::format("device {}: {} {} of stage {}", event.device, words_of(task.op),
+                                           number_of(task), task.stage)
+            : is_transfer(task.op)
                 ? fmt::format("device {} {} {} {} {} stage {}", event.device, is_recv(task.op) ? "receives" : "sends",
                               words_in_legend(task.op), number_of(task), is_recv(task.op) ? "from" : "to", task.peer)
                 : fmt::format("device {}: {}{} of stage {}", event.device, letters_of(task.op),
                               is_compute(task.op) ? number_of(task) : "", task.stage);
         name += fmt::format(", {:.6g} to {:.6g} {}", script_.in_unit(event.start - begin),
                             script_.in_unit(event.end - begin), script_.picture.time.name);
-        if (is_transfer(task.op) && event.bytes > 0)
+        if (moves_data(task.op) && event.bytes > 0)
             name += ", " + print_bytes(event.bytes);
         return name;
     }
@@ -206,7 +208,7 @@ private:
 
     void place_transfer(const Box& box, double top, std::size_t panel) {
         const Op op = box.event->task.op;
-        const double y = script_.top_of_lane(top, is_recv(op));
+        const double y = script_.top_of_lane(top, brings_data(op));
         if (script_.pixels(box.end - box.start) >= kThin)
             add_box(blocks_[{false, op, 0}], box, y, y + script_.layout.lane, panel);
     }

@@ -62,7 +62,7 @@ std::vector<Op> seen_operations(const Picture& picture) {
     for (const Op op : legend_of(picture)) {
         const auto shows = [&](const Box& box) {
             const Op own = box.event->task.op;
-            return is_drawn(box) && (is_recv(own) ? *facts_of(own).other_end : own) == op;
+            return is_drawn(box) && shown_as(own) == op;
         };
         if (std::ranges::any_of(picture.timelines, [&](const Timeline& timeline) {
                 return std::ranges::any_of(timeline.rows, [&](const Row& row) {
@@ -79,9 +79,9 @@ std::vector<LegendItem> entries_of_tasks(const Picture& picture, const TimelineL
     std::vector<LegendItem> entries;
     bool sends = false;
     for (const Op op : seen_operations(picture)) {
-        entries.push_back({std::string(words_in_legend(op)), is_transfer(op) ? Mark::Lane : Mark::Box,
+        entries.push_back({std::string(words_in_legend(op)), moves_data(op) ? Mark::Lane : Mark::Box,
                            colour_of(op, 0, 1), op == Op::Recompute});
-        sends = sends || is_transfer(op);
+        sends = sends || moves_data(op);
     }
     const auto add_note = [&](std::string text) { entries.push_back({.text = std::move(text), .font = 10}); };
     if (std::ranges::any_of(picture.timelines, [](const Timeline& timeline) { return timeline.chunks > 1; }))

@@ -56,7 +56,7 @@ void add_columns(const TimelineScript& script, const std::vector<Box>& boxes, Co
         const bool is_thin = to - from < kThin;
         any = any || is_thin;
         for (int x = static_cast<int>(from); x < to; ++x)
-            columns[static_cast<std::size_t>(x)].add(colour_of(op, box.chunk, is_transfer(op) ? 1 : chunks),
+            columns[static_cast<std::size_t>(x)].add(colour_of(op, box.chunk, moves_data(op) ? 1 : chunks),
                                                      std::min(to, x + 1.0) - std::max<double>(from, x), is_thin);
     }
     if (!any)
@@ -90,7 +90,7 @@ std::string thin_columns(const TimelineScript& script, const Timeline& timeline,
     for (const bool receives : {false, true})
         add_columns(
             script, row.transfers, kLaneBed, script.top_of_lane(top, receives), script.layout.lane, chunks,
-            [receives](const Box& box) { return is_recv(box.event->task.op) == receives; }, rows);
+            [receives](const Box& box) { return brings_data(box.event->task.op) == receives; }, rows);
     return rows;
 }
 

@@ -14,6 +14,7 @@ struct Setting {
         MemoryBandwidth,
         LinkBandwidth,
         LinkLatency,
+        HostLink,
         Dispatcher,
         Stages,
         MicroBatches,

@@ -159,8 +159,10 @@ int CudaTraining::blocks_of_messages() const {
 // The first step is queued without a graph: in it libraries load their code and make plans.
 void CudaTraining::make_graph() {
     std::vector<cudaStream_t> all;
-    for (const int device : own_)
+    for (const int device : own_) {
         all.push_back(cuda_device(device).device().stream());
+        std::ranges::copy(cuda_device(device).copy_streams(), std::back_inserter(all));
+    }
     all.insert(all.end(), streams_.begin(), streams_.end());
     const CurrentGpu current(places.front().gpu.number);
     graph_ = std::make_unique<StepGraph>(std::move(all));

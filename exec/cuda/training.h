@@ -12,6 +12,7 @@
 #include "exec/cuda/transport.h"
 #include "exec/training/training.h"
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,12 @@ public:
     void all_done() override;
     Interval interval(int node, Interval by_host) override;
 
+    HostCopies* copies() override { return copies_ ? &*copies_ : nullptr; }
+
     GpuShare& device() const { return kernels_->device(); }
+    std::span<const cudaStream_t> copy_streams() const {
+        return copies_ ? copies_->streams() : std::span<const cudaStream_t>{};
+    }
 
 protected:
     std::shared_ptr<const Kernels> open() override;
@@ -58,6 +65,20 @@ private:
     // none is.
     class CaptureScope;
 
+    // Queues copies on a stream for each lane. The memory of the host is pinned.
+    class Copies : public HostCopies {
+    public:
+        explicit Copies(CudaDevice& device);
+        void post(int node) override;
+        void wait(int node) override;
+        Interval interval(int) const override { return {}; }  // CudaDevice::interval() has it
+        std::span<const cudaStream_t> streams() const { return streams_; }
+
+    private:
+        CudaDevice& device_;
+        const std::array<cudaStream_t, 2> streams_;  // by lane
+    };
+
     static Training& work_of(CudaTraining& work);
     void wait_for_others(int node);
     template <class Act>
@@ -69,6 +90,7 @@ private:
     std::map<int, CapturedWork> graphs_;  // by node
     std::unique_lock<std::mutex> capture_lock_;
     std::shared_ptr<CudaKernels> kernels_;
+    std::optional<Copies> copies_;  // if its list has copies
 };
 
 class CudaTraining : public Training, public RankCarrier {
@@ -114,8 +136,8 @@ public:
     const std::shared_ptr<JobGpus> shared;
     const std::vector<Place> places;
     // The events of a node. A RECV starts with its SEND, unless that is on another rank. `posted` is when the
-    // device's list reached the transfer. Later work waits for `done`, which graphs need in addition to the timed
-    // end.
+    // device's list reached the transfer or copy. Later work waits for `done`, which graphs need in addition to the
+    // timed end.
     struct NodeEvents {
         std::optional<Event> start, end, posted, done;
         std::vector<Event> arrivals;  // arrivals by round, for nodes that begin a barrier

@@ -53,7 +53,7 @@ void CudaDevice::begin() {
         const bool starts_elsewhere = is_recv(graph.task(node).op) && !work_.crosses(node);  // it starts with its SEND
         own.start.emplace(starts_elsewhere ? Event::Kind::Untimed : Event::Kind::Timed);
         own.end.emplace(Event::Kind::Timed);
-        if (is_transfer(graph.task(node).op))
+        if (moves_data(graph.task(node).op))
             own.posted.emplace(Event::Kind::Untimed);
         if (work_.makes_step_graphs())
             own.done.emplace(Event::Kind::Untimed);
@@ -61,6 +61,8 @@ void CudaDevice::begin() {
             own.arrivals.emplace_back(Event::Kind::Untimed);
         work_.names[node] = print(graph.task(node));
     }
+    if (has_copies(work_.job.plan.order[device_]))
+        copies_.emplace(*this);
 }
 
 void CudaDevice::begin_step(int step) {
@@ -168,6 +170,40 @@ void CudaDevice::about_to_post(int transfer, int earlier) {
     if (earlier >= 0)
         work_.events[earlier].awaited().block(stream);
     work_.events[transfer].posted->record(stream);
+}
+
+CudaDevice::Copies::Copies(CudaDevice& device)
+    : device_(device), streams_{device.device().add_stream(), device.device().add_stream()} {}
+
+// An OFFLOAD waits for its F. A RELOAD waits for its OFFLOAD, and for the work that has used its memory before.
+void CudaDevice::Copies::post(int node) {
+    CudaTraining& work = device_.work_;
+    if (!work.queues())
+        return;
+    const CaptureScope scope(device_);
+    const Task& task = work.plan.graph.task(node);
+    const bool leaves = task.op == Op::Offload;
+    const cudaStream_t stream = streams_[static_cast<std::size_t>(work.job.mode.lane_of_copy(task.op))];
+    work.call_for(node, "queues", [&] {
+        const CudaTraining::NodeEvents& own = work.events[node];
+        own.posted->record(device_.device().stream());
+        own.posted->block(stream);
+        if (!leaves)
+            work.events[work.plan.graph.inputs(node).front()].awaited().block(stream);
+        work.record_start(node, stream);
+        for (const HostBlocks::Block& block : device_.host_blocks().moved_by(node))
+            check(
+                cudaMemcpyAsync(block.to, block.from, static_cast<std::size_t>(block.bytes), cudaMemcpyDefault, stream),
+                "cudaMemcpyAsync");
+        work.record_end(node, stream);
+    });
+}
+
+void CudaDevice::Copies::wait(int node) {
+    if (!device_.work_.queues())
+        return;
+    const CaptureScope scope(device_);
+    device_.work_.events[node].awaited().block(device_.device().stream());
 }
 
 void CudaDevice::all_queued() { work_.device_has_queued(); }

@@ -48,6 +48,12 @@ EmulatedDevice::EmulatedDevice(Emulation& run, int device) : run_(run), device_(
         state.gradient = state.forward;
         state.parts.resize(static_cast<std::size_t>(run.plan.gradient_parts(stage)));
     }
+    if (has_copies(job.plan.order[static_cast<std::size_t>(device)]))
+        copies_ = std::make_unique<CopyThreads>(run.plan.graph, job.mode,
+                                                fmt::format("the copies of device {}", device), [this](int node) {
+                                                    const Ns begun = clock_now();
+                                                    run_.sleep_until(begun + run_.durations[node]);
+                                                });
 }
 
 void EmulatedDevice::prepare() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
@@ -94,6 +100,8 @@ void EmulatedDevice::run(const Task& task, int node) {
         case Op::RecvForward:
         case Op::SendBackward:
         case Op::RecvBackward:
+        case Op::Offload:
+        case Op::Reload:
             fail_with(ExitCode::RunFailed, "emulated devices do not run {}", print(task));
     }
 }

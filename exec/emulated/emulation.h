@@ -31,6 +31,7 @@ public:
     void wait_at_barrier(const Task& task, int node) override;
     void wait_for_dispatcher(int node) override;
     void run(const Task& task, int node) override;
+    HostCopies* copies() override { return copies_.get(); }
 
     std::uint64_t weights(int stage) const;  // of the newest version
 
@@ -64,6 +65,7 @@ private:
     const int device_;
     std::map<int, StageState> stages_;
     int step_ = 0;
+    std::unique_ptr<CopyThreads> copies_;  // null without copies
 };
 
 // Issues the calls of a host's devices one at a time, in the order of their requests.

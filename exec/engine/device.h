@@ -5,6 +5,7 @@
 
 #include "exec/engine/barriers.h"
 #include "exec/engine/device_queue.h"
+#include "exec/engine/host_copies.h"
 #include "exec/engine/mailbox.h"
 #include "exec/execute.h"
 #include "exec/memory.h"
@@ -113,6 +114,7 @@ public:
     virtual void keep_state() {}  // copies the device's part of a checkpoint after this step
 
     virtual DeviceQueue& queue() { return no_queue_; }
+    virtual HostCopies* copies() { return nullptr; }  // not null if the device's list has copies
 
 private:
     DeviceQueue no_queue_;

@@ -24,6 +24,10 @@ void DeviceThread::make_memory() {
     last_uses_.resize(length);
     intervals_.resize(length);
     sample_of_.resize(length);
+    offloads_after_.resize(length);
+    for (std::size_t position = 0; position < length; ++position)
+        if (const int node = node_of(static_cast<int>(position)); plan_.graph.task(node).op == Op::Offload)
+            offloads_after_[plan_.graph.position_of(plan_.graph.inputs(node).front())].push_back(node);
     for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
         const Buffer& buffer = plan_.buffers[k];
         if (buffer.device != device_)
@@ -42,6 +46,8 @@ void DeviceThread::begin_step(int step) {
     step_ = step;
     samples_.reserve(last_uses_.size());
     work_.begin_step(step);
+    if (HostCopies* const copies = work_.copies())
+        copies->begin_step();
 }
 
 bool DeviceThread::is_persistent(const Buffer& buffer) const {
@@ -79,19 +85,44 @@ void DeviceThread::wait_for_transfer(int node) {
 void DeviceThread::wait_for_exchange(int position) {
     for (int before = position - 1; before >= 0; --before) {
         const int node = node_of(before);
-        if (!is_transfer(plan_.graph.task(node).op))
+        const Op op = plan_.graph.task(node).op;
+        if (!moves_data(op))
             return;
-        wait_for_transfer(node);
+        if (is_transfer(op))
+            wait_for_transfer(node);
     }
+}
+
+// An OFFLOAD has been posted by its F. Its buffer is free when the list has passed it.
+void DeviceThread::pass_copy(const Task& task, int position) {
+    const int node = node_of(position);
+    if (task.op == Op::Offload)
+        work_.copies()->wait(node);
+    plan_.monitor->set_working(device_, node);
+    acquire(position);
+    mailbox_->reach(device_, position);
+    if (options_.before_task)
+        options_.before_task(device_, task);
+    const Ns now = clock_now();
+    if (task.op == Op::Reload)
+        work_.copies()->post(node);
+    release(position, now);
+    plan_.monitor->finish_task(device_, node, clock_now() - now);
 }
 
 // The waits come before acquire(): only then is the memory that the position reuses free. A device with a queue of its
 // own may still execute much earlier tasks.
 void DeviceThread::launch(const Task& task, int position) {
     const int node = node_of(position);
-    for (const int input : plan_.graph.inputs(node))
-        if (plan_.graph.device_of(input) == device_ && is_recv(plan_.graph.task(input).op))
+    if (is_copy(task.op))
+        return pass_copy(task, position);
+    for (const int input : plan_.graph.inputs(node)) {
+        const Op op = plan_.graph.task(input).op;
+        if (plan_.graph.device_of(input) == device_ && is_recv(op))
             wait_for_transfer(input);
+        if (is_copy(op))
+            work_.copies()->wait(input);
+    }
     if (plan_.job.mode.blocks() && !is_transfer(task.op))
         wait_for_exchange(position);
     if (is_transfer(task.op)) {
@@ -119,6 +150,8 @@ void DeviceThread::launch(const Task& task, int position) {
         work_.run(task, node);
     interval.end = clock_now();
     work_.has_run(node);
+    for (const int offload : offloads_after_[position])
+        work_.copies()->post(offload);
     reached_ = interval.end;
     if (clocked) {
         core_clock_.stop();
@@ -134,8 +167,10 @@ void DeviceThread::wait_for_all() {
     work_.queue().all_queued();
     for (int position = 0; position < static_cast<int>(intervals_.size()); ++position) {
         const int node = node_of(position);
-        if (is_transfer(plan_.graph.task(node).op))
+        if (const Op op = plan_.graph.task(node).op; is_transfer(op))
             mailbox_->wait(node);
+        else if (is_copy(op))
+            work_.copies()->wait(node);
         work_.queue().wait(node);
     }
     work_.queue().all_done();
@@ -143,9 +178,11 @@ void DeviceThread::wait_for_all() {
 
 Interval DeviceThread::interval_of(int position) {
     const int node = node_of(position);
-    const bool moves = is_transfer(plan_.graph.task(node).op);
-    const Interval interval = work_.queue().interval(node, moves ? mailbox_->interval(node) : intervals_[position]);
-    if (!moves && sample_of_[position] >= 0)
+    const Op op = plan_.graph.task(node).op;
+    const Interval interval = work_.queue().interval(node, is_transfer(op) ? mailbox_->interval(node)
+                                                           : is_copy(op)   ? work_.copies()->interval(node)
+                                                                           : intervals_[position]);
+    if (!moves_data(op) && sample_of_[position] >= 0)
         samples_[sample_of_[position]].time = interval.start;
     return interval;
 }

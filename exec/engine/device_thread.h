@@ -33,6 +33,7 @@ private:
     void begin_step(int step);
     void wait_for_transfer(int node);
     void wait_for_exchange(int position);
+    void pass_copy(const Task& task, int position);
     void launch(const Task& task, int position);
     void wait_for_all();
     Interval interval_of(int position);
@@ -49,6 +50,7 @@ private:
     std::optional<Arena> arena_;
     std::optional<Guards> guards_;
     std::vector<std::vector<int>> first_uses_, last_uses_;  // [position] -> buffers
+    std::vector<std::vector<int>> offloads_after_;          // [position of F] -> nodes of OFFLOADs
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
     std::vector<int> sample_of_;  // [position] of this step, -1 where nothing changed

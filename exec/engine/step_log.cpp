@@ -14,7 +14,7 @@ Ns makespan_of(const StepRecord& record) {
     Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
     for (const std::vector<TraceEvent>& device : record.events)
         for (const TraceEvent& event : device)
-            if (!is_transfer(event.task.op)) {
+            if (!moves_data(event.task.op)) {
                 first = std::min(first, event.start);
                 last = std::max(last, event.end);
             }

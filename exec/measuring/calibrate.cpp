@@ -78,7 +78,7 @@ public:
                 events_.push_back(&event);  // by device and in list order, and so by node
         computing_.resize(plan.order.size());
         for (const TraceEvent* event : events_)
-            if (!is_transfer(event->task.op))
+            if (!moves_data(event->task.op))
                 computing_[event->device].push_back(event);
     }
 
@@ -179,7 +179,7 @@ private:
     void require_all_kinds() const {
         for (const std::vector<Task>& order : job_.plan.order)
             for (const Task& task : order)
-                if (!is_transfer(task.op) && !later_.contains({task.stage, task.op, is_last(task, job_.plan)}))
+                if (!moves_data(task.op) && !later_.contains({task.stage, task.op, is_last(task, job_.plan)}))
                     fail_with(
                         ExitCode::RunFailed,
                         "the probes of the plan have no time of {}: the prediction cannot be calibrated during the "
@@ -194,7 +194,7 @@ private:
         for (int node = 0; node < graph.size(); ++node) {
             const TraceEvent& event = *step.events()[node];
             const Task& task = event.task;
-            if (is_transfer(task.op))
+            if (moves_data(task.op))
                 continue;
             const bool computes = is_compute(task.op);
             const Kind kind{task.stage, task.op, is_last(task, plan)};
@@ -219,7 +219,7 @@ private:
         for (const int input : graph.inputs(node))
             ready = std::max(ready, events[input]->end);
         for (int before = node - 1; before >= 0 && graph.device_of(before) == graph.device_of(node); --before)
-            if (!is_transfer(graph.task(before).op)) {
+            if (!moves_data(graph.task(before).op)) {
                 ready = std::max(ready, events[before]->end);
                 break;
             }
@@ -235,7 +235,7 @@ private:
             const TraceEvent& event = *events[node];
             if (graph.position_of(node) == 0)
                 own = -1;
-            if (is_transfer(event.task.op))
+            if (moves_data(event.task.op))
                 continue;
             if (own >= 0 && is_compute(event.task.op))
                 add_gap(event, own, arrival(events, graph, traffic, node));

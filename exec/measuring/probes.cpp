@@ -210,7 +210,7 @@ Work work_of(const Job& job) {
     const std::vector<Ns> times = durations_of(job.plan, graph, job.costs, job.versions);
     std::vector<Ns> devices(job.plan.order.size(), 0);
     for (int node = 0; node < graph.size(); ++node)
-        if (!is_transfer(graph.task(node).op))
+        if (!moves_data(graph.task(node).op))
             devices[graph.device_of(node)] += times[node];
     return {*std::ranges::max_element(devices), std::accumulate(devices.begin(), devices.end(), Ns{0})};
 }

@@ -7,6 +7,7 @@
 #include "exec/engine/ranks_of_run.h"
 #include "exec/execute.h"
 #include "exec/measuring/bench.h"
+#include "exec/measuring/host_link.h"
 #include "exec/measuring/neighbours.h"
 #include "exec/measuring/own_thread.h"
 #include "exec/measuring/reference_work.h"
@@ -132,6 +133,7 @@ Profile measure(const Setup& setup, const Model& model, const std::vector<int>& 
     const std::shared_ptr<const Kernels> kernels = open(0);
     const Dataset data = open_dataset(setup, model);
     Profile profile = described(setup, model, transfer, *kernels);
+    profile.host_link = measure_host_link(*kernels);
     ReferenceWork reference_work;
     const auto measure_reference_work = [&] {
         if (kernels->on_host())

@@ -50,6 +50,8 @@ int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std:
     places.first_until_again = take(layout.first_until_again);
     places.first_until_input = take(layout.first_until_input);
     places.first_until_weight = take(layout.first_until_weight);
+    places.offloaded_until_input = take(layout.offloaded_until_input);
+    places.offloaded_until_weight = take(layout.offloaded_until_weight);
     places.workspace = take(layout.forward_workspace);
     places.tensor_in = places.tensor_out = tensors;
     if (stages_.at(forward.stage).saves)

@@ -11,7 +11,8 @@ StageMemory::StageMemory(const Job& job, int device, int stage, int gradient_par
       optimizers(slots),
       parts(static_cast<std::size_t>(gradient_parts)) {
     for (auto* rows : {&left_statistics, &data, &until_input, &until_weight, &gradient_kept, &slice_gradients, &dropped,
-                       &first_until_again, &first_until_input, &first_until_weight})
+                       &first_until_again, &first_until_input, &first_until_weight, &offloaded_until_input,
+                       &offloaded_until_weight, &reloaded_until_input, &reloaded_until_weight})
         rows->assign(static_cast<std::size_t>(job.plan.shape.microbatches), nullptr);
 }
 
@@ -63,6 +64,18 @@ void StageMemory::place(const Buffer& buffer, std::byte* address) {
             break;
         case BufferUse::FirstUntilWeight:
             first_until_weight[buffer.microbatch] = address;
+            break;
+        case BufferUse::OffloadedUntilInput:
+            offloaded_until_input[buffer.microbatch] = address;
+            break;
+        case BufferUse::OffloadedUntilWeight:
+            offloaded_until_weight[buffer.microbatch] = address;
+            break;
+        case BufferUse::ReloadedUntilInput:
+            reloaded_until_input[buffer.microbatch] = address;
+            break;
+        case BufferUse::ReloadedUntilWeight:
+            reloaded_until_weight[buffer.microbatch] = address;
             break;
         default:
             break;

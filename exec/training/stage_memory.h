@@ -48,6 +48,7 @@ struct StageMemory {
     // [micro-batch]
     std::vector<std::byte*> data, until_input, until_weight, gradient_kept, slice_gradients, dropped;
     std::vector<std::byte*> first_until_again, first_until_input, first_until_weight;
+    std::vector<std::byte*> offloaded_until_input, offloaded_until_weight, reloaded_until_input, reloaded_until_weight;
 };
 
 }  // namespace pw

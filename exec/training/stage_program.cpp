@@ -28,6 +28,10 @@ std::byte* tensor_at(const Slot& slot, const Places& places) {
             return at(places.first_until_input, slot.offset);
         case Region::FirstUntilWeight:
             return at(places.first_until_weight, slot.offset);
+        case Region::OffloadedUntilInput:
+            return at(places.offloaded_until_input, slot.offset);
+        case Region::OffloadedUntilWeight:
+            return at(places.offloaded_until_weight, slot.offset);
         case Region::GradientKept:
             return at(places.gradient_kept, slot.offset);
         case Region::SliceGradients:

@@ -20,6 +20,8 @@ struct Places {
     std::byte* first_until_again = nullptr;
     std::byte* first_until_input = nullptr;
     std::byte* first_until_weight = nullptr;
+    std::byte* offloaded_until_input = nullptr;  // these two may be elsewhere in the backward than in F
+    std::byte* offloaded_until_weight = nullptr;
     std::byte* gradient_kept = nullptr;
     std::byte* slice_gradients = nullptr;
     std::byte* workspace = nullptr;

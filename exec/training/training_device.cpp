@@ -8,12 +8,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 namespace pw {
 
-// The bucket thread is made here, so that it may run on every core of the process. A thread made by a device's
-// thread runs on that device's cores only.
+// The bucket thread and the threads of copies are made here, so that they may run on every core of the process. A
+// thread made by a device's thread runs on that device's cores only.
 TrainingDevice::TrainingDevice(Training& run, int device)
     : device_(device), run_(run), batch_(run.data, run.plan.sizes, run.job.plan.shape) {
     const std::vector<Task>& order = run_.job.plan.order[device_];
@@ -29,6 +30,12 @@ TrainingDevice::TrainingDevice(Training& run, int device)
         bucket_thread_ = std::make_unique<BucketThread>(
             fmt::format("the sums of device {}", device), [this] { open_bucket_thread(); },
             [this](int node) { buckets_->sum(node); });
+    if (run_.plan.is_here(device) && has_copies(order) && run_.job.setup.run.backend != RunConfig::Backend::Cuda)
+        copies_ = std::make_unique<CopyThreads>(
+            run_.plan.graph, run_.job.mode, fmt::format("the copies of device {}", device), [this](int node) {
+                for (const HostBlocks::Block& block : host_blocks().moved_by(node))
+                    std::memcpy(block.to, block.from, static_cast<std::size_t>(block.bytes));
+            });
 }
 
 std::shared_ptr<const Kernels> TrainingDevice::open() {
@@ -101,6 +108,8 @@ void TrainingDevice::begin() {
         for (auto* rows : {&places.tensor_in, &places.tensor_out, &places.gradient_in, &places.gradient_out})
             rows->assign(on.plan.edges.size(), nullptr);
     }
+    if (has_copies(run_.job.plan.order[static_cast<std::size_t>(device_)]))
+        host_blocks_.emplace(run_.plan, device_, stages_, *kernels_);
     statistics_.emplace(on);
     sums_.emplace(on);
     optimizer_.emplace(on, *sums_, *statistics_, run_.record());
@@ -259,6 +268,9 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     places.first_until_again = memory.first_until_again[mb];
     places.first_until_input = memory.first_until_input[mb];
     places.first_until_weight = memory.first_until_weight[mb];
+    const bool is_back = task.op != Op::Forward && run_.plan.graph.find({Op::Reload, task.stage, mb}) >= 0;
+    places.offloaded_until_input = (is_back ? memory.reloaded_until_input : memory.offloaded_until_input)[mb];
+    places.offloaded_until_weight = (is_back ? memory.reloaded_until_weight : memory.offloaded_until_weight)[mb];
     places.gradient_kept = memory.gradient_kept[mb];
     places.slice_gradients = memory.slice_gradients[mb];
     places.workspace = workspace_;
@@ -336,6 +348,8 @@ void TrainingDevice::compute(const Task& task, int node) {
         case Op::RecvForward:
         case Op::SendBackward:
         case Op::RecvBackward:
+        case Op::Offload:
+        case Op::Reload:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
 }

@@ -9,6 +9,7 @@
 #include "exec/training/fetch.h"
 #include "exec/training/gradient_sum.h"
 #include "exec/training/held_stage.h"
+#include "exec/training/host_blocks.h"
 #include "exec/training/kept_state.h"
 #include "exec/training/optimizer.h"
 #include "exec/training/shared_array.h"
@@ -42,6 +43,7 @@ public:
     const StageMemory& memory(int stage) const { return stages_.at(stage).memory; }
     std::vector<NamedTensor> parameters() const { return kept_->newest_parameters(); }
     bool has_kept() const { return kept_->is_kept(); }
+    HostCopies* copies() override { return copies_.get(); }
     DeviceState kept_state();                         // called once, on any thread
     LayerBytes bytes_of(int layer, bool last) const;  // `last`: for a smaller last micro-batch
     // Write and read the addresses that other ranks need for fetches.
@@ -69,6 +71,7 @@ protected:
     virtual bool works_at_once() const { return true; }  // whether the work of run() is done when it returns
     static constexpr int kRounds = 5;                    // the largest number of waits of arrive() per node
     void note_gradients(const Task& task);               // that it writes
+    const HostBlocks& host_blocks() const { return *host_blocks_; }  // if its list has copies
     const int device_;
 
 private:
@@ -101,7 +104,9 @@ private:
     std::optional<Optimizer> optimizer_;
     std::optional<KeptState> kept_;
     std::optional<BucketedSum> buckets_;           // if S may be bucketed
+    std::optional<HostBlocks> host_blocks_;        // if its list has copies
     std::unique_ptr<BucketThread> bucket_thread_;  // uses all of the above
+    std::unique_ptr<CopyThreads> copies_;          // the same. Null without copies, and if a queue makes them
 };
 
 }  // namespace pw

@@ -29,6 +29,8 @@ void read_links(const Yaml& at, ClusterConfig& cluster) {
         cluster.link = cluster.kind->link;
         cluster.link_given = cluster.link_of_kind = true;
     }
+    if (at["host_link"].present())
+        cluster.host_link = read_link(at["host_link"]);
     if (!between.present())
         return;
     cluster.between_hosts = read_between(between, cluster.adapters);
@@ -161,6 +163,11 @@ std::string print_link_of_all(const Config& config) {
 
 std::string print_inside(const Config& config) { return config.cluster.between_hosts ? print_own_link(config) : ""; }
 
+std::string print_host_link(const Config& config) {
+    const std::optional<Link>& link = config.cluster.host_link;
+    return link ? fmt::format("{{{}}}", print_link(*link)) : "";
+}
+
 std::string print_between(const Config& config) {
     const std::optional<Link>& between = config.cluster.between_hosts;
     return between ? print_between(*between, config.cluster.adapters) : "";
@@ -241,6 +248,11 @@ constexpr ConfigKey kClusterKeys[] = {
      KeyShown::Always,
      "none",
      "the link between hosts through one adapter, see [hosts](#hosts). Every host has `adapters` adapters (default 1)"},
+    {"host_link",
+     {special(kLinkText, "%", link_schema), nullptr, print_host_link},
+     KeyShown::IfSet,
+     "the profile's",
+     "the link of every device to the memory of its host, in each direction, for copies of `pipeline.offload`"},
     {"links",
      {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
       print_of_cluster<print_pairs>},

@@ -213,12 +213,27 @@ std::string print_recompute_ahead(const Config& config) {
     return config.pipeline.recompute.ahead == 0 ? "" : print_ahead(config.pipeline.recompute.ahead);
 }
 
-std::string print_recompute(const Config& config) {
-    const std::vector<int>& stages = config.pipeline.recompute.stages;
+// Prints the stages of `recompute` or `offload`.
+std::string print_stages(const std::vector<int>& stages, const Config& config) {
     using Recompute = PipelineConfig::Recompute;
     if (!stages.empty() && std::ssize(stages) != config.pipeline.stages)
         return print_items(stages);
     return std::string(name_of(stages.empty() ? Recompute::None : Recompute::All));
+}
+
+std::string print_recompute(const Config& config) { return print_stages(config.pipeline.recompute.stages, config); }
+
+std::string print_offload(const Config& config) {
+    const std::vector<int>& stages = config.pipeline.offload.stages;
+    return stages.empty() ? "" : print_stages(stages, config);
+}
+
+void read_offload_layers(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    config.pipeline.offload_layers = read_layer_names(at);
+}
+
+std::string print_offload_layers(const Config& config) {
+    return config.pipeline.offload_layers.empty() ? "" : print_list(config.pipeline.offload_layers, quoted);
 }
 
 void refuse_later_key(const KeyDomain&, const Yaml& at, Config&, KeyReading&) {
@@ -368,6 +383,27 @@ constexpr ConfigKey kPipelineKeys[] = {
      "with `recompute`: how many further `R` of a device run before its first backward, while the device waits for "
      "the gradient. `auto`: `R` run early wherever the device is idle, as far as that shortens the step and the "
      "memory suffices"},
+    {"offload",
+     {special(
+          "`none`, `all`, `[stage, …]`",
+          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
+      nullptr, print_offload},
+     KeyShown::IfSet,
+     "`none`",
+     "stages whose `F` saves into the memory of the host until the backward pass, over `cluster.host_link`, see "
+     "[schedules.md](schedules.md#offload). Without backward passes the key has no effect"},
+    {"offload_layers",
+     {special("`[layer, …]`", R"({"$ref": "#/$defs/names"})"), read_offload_layers, print_offload_layers},
+     KeyShown::IfSet,
+     "all layers",
+     "with `offload`: the layers of these stages whose saved tensors leave the device, by the name of the layer or of "
+     "its block, with `*` for any characters"},
+    {"offload_share", number_key<kPipeline, &Pipeline::offload_share>(0, 1), KeyShown::IfSet, "",
+     "with `offload`: the part of these tensors that leaves the device. `run` takes whole layers only"},
+    {"offload_ahead", integer_key<kPipeline, &Pipeline::offload, &Offloading::ahead>(1, kMostBatches), KeyShown::IfSet,
+     "",
+     "with `offload`: the tasks of a device during which a copy may run. A micro-batch that is back after fewer tasks "
+     "than both copies and another task need stays on the device"},
     {"waves", kLaterKey},
 };
 

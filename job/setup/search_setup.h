@@ -27,7 +27,9 @@ struct SearchConfig {
     std::vector<int> recompute_saved, recompute_ahead;  // Recomputation::saved and ahead to try (empty: 0)
     // values of PipelineConfig::recompute_layers to try (empty: the pipeline's)
     std::vector<std::vector<std::string>> recompute_layers;
-    bool cheapest_layers = false;  // tries the layers that save most for their time, instead
+    Recompute offload = Recompute::None;
+    std::vector<int> offload_ahead;  // Offloading::ahead to try (empty: 1)
+    bool cheapest_layers = false;    // tries the layers that save most for their time, instead
     // The following keys are for transformers on a cluster. An empty list means the usual values (search/clusters).
     DegreeLists degrees;
     std::vector<int> chunks;

@@ -4,6 +4,7 @@
 
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/lanes.h"
+#include "schedules/plan/offloading.h"
 #include "workloads/cluster/device_kinds.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
@@ -92,7 +93,8 @@ struct ClusterConfig : DeviceMake {
         Link link;
         bool operator==(const PairLink&) const = default;
     };
-    std::vector<PairLink> links;  // of pairs that have their own
+    std::vector<PairLink> links;    // of pairs that have their own
+    std::optional<Link> host_link;  // of a device to the memory of its host, in each direction (absent: the profile's)
     struct Shared {
         std::vector<int> devices;  // ascending
         double bandwidth;          // of all messages from or to these devices
@@ -140,9 +142,12 @@ struct PipelineConfig {
     int copies = 1;                                     // of the whole pipeline
     Recomputation recompute;
     std::vector<std::string> recompute_layers;  // names of layers or blocks, with '*' (empty: all layers of the stages)
-    enum class Recompute { None, All };         // values of `recompute` that are not a list
-    std::optional<WeightPolicy> weights;        // absent: the schedule's default
-    std::optional<Prediction> prediction;       // of the policy latest (absent: the schedule's)
+    enum class Recompute { None, All };         // values of `recompute` and `offload` that are not a list
+    Offloading offload;
+    std::vector<std::string> offload_layers;                   // as recompute_layers
+    double offload_share = 1;                                  // of what these layers save
+    std::optional<WeightPolicy> weights;                       // absent: the schedule's default
+    std::optional<Prediction> prediction;                      // of the policy latest (absent: the schedule's)
     enum class Rules { None, MindSpore } rules = Rules::None;  // MindSpore's are stricter
     double pair_exposed = 1;                                   // Costs::pair_exposed
     ScheduleOptions options;                                   // of the schedule

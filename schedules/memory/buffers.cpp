@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 namespace pw {
 
@@ -44,6 +45,15 @@ private:
     const PlanGraph& graph_;
     std::array<std::span<const int>, kComputing.size()> nodes_;
 };
+
+// Returns the use of the buffer that a tensor has once it is back on the device, or nothing if it never leaves.
+std::optional<BufferUse> reloaded_use(BufferUse use) {
+    if (use == BufferUse::OffloadedUntilInput)
+        return BufferUse::ReloadedUntilInput;
+    if (use == BufferUse::OffloadedUntilWeight)
+        return BufferUse::ReloadedUntilWeight;
+    return std::nullopt;
+}
 
 class Collector {
 public:
@@ -148,7 +158,8 @@ private:
             for (const Bytes size :
                  {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept, bytes.keys_and_values,
                   bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight, bytes.statistics,
-                  bytes.until_input + bytes.until_weight})
+                  bytes.offloaded_until_input, bytes.offloaded_until_input, bytes.offloaded_until_weight,
+                  bytes.offloaded_until_weight, bytes.until_input + bytes.until_weight})
                 each += size > 0 ? 1 : 0;
         for (const EdgeBytes& bytes : costs_.edges)
             each += (bytes.forward > 0 ? 2 : 0) + (bytes.backward > 0 ? 2 : 0);
@@ -166,9 +177,16 @@ private:
         const auto activation = [&](BufferUse use, MemoryKind kind, Bytes size, int from, int last) {
             add({use, kind, scaled_bytes(size, length), device, task.stage, mb, -1, -1, from, last});
         };
-        for (const HeldTensor& held : activations_of(bytes, at[1] != first, input == at[3]))
-            activation(held.use, held.kind, held.bytes, at[static_cast<std::size_t>(held.from)],
-                       at[static_cast<std::size_t>(held.last)]);
+        const int offload = graph_.find({Op::Offload, task.stage, mb}),
+                  reload = graph_.find({Op::Reload, task.stage, mb});
+        for (const HeldTensor& held : activations_of(bytes, at[1] != first, input == at[3])) {
+            const int from = at[static_cast<std::size_t>(held.from)], last = at[static_cast<std::size_t>(held.last)];
+            const std::optional<BufferUse> reloaded = reloaded_use(held.use);
+            const bool leaves = reloaded && offload >= 0 && reload >= 0;
+            activation(held.use, held.kind, held.bytes, from, leaves ? graph_.position_of(offload) : last);
+            if (leaves)
+                activation(*reloaded, held.kind, held.bytes, graph_.position_of(reload), last);
+        }
         const Shape& shape = plan_.shape;
         const int later = shape.slices - 1 - shape.slice_of(mb);
         if (later > 0 && input > first)
@@ -290,6 +308,21 @@ std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffer
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
                                const TransferMode& mode) {
     return needed_by(plan, buffers_of(plan, costs, versions, mode.early_receive()), costs);
+}
+
+std::vector<Buffer> host_buffers_of(const std::vector<Buffer>& buffers) {
+    std::map<std::tuple<BufferUse, int, int>, int> last;  // of what comes back: use, stage, micro-batch
+    for (const Buffer& buffer : buffers)
+        if (buffer.use == BufferUse::ReloadedUntilInput || buffer.use == BufferUse::ReloadedUntilWeight)
+            last[{buffer.use, buffer.stage, buffer.microbatch}] = buffer.last;
+    std::vector<Buffer> on_hosts;
+    for (const Buffer& buffer : buffers)
+        if (const std::optional<BufferUse> reloaded = reloaded_use(buffer.use))
+            if (const auto back = last.find({*reloaded, buffer.stage, buffer.microbatch}); back != last.end()) {
+                on_hosts.push_back(buffer);
+                on_hosts.back().last = back->second;
+            }
+    return on_hosts;
 }
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }

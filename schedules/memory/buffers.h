@@ -34,7 +34,11 @@ enum class BufferUse {
     Dropped,         // UntilInput and UntilWeight together, as F makes them if R follows. It ends with F
     FirstUntilAgain,
     FirstUntilInput,
-    FirstUntilWeight,  // these three: workloads/stages/stage_layout.h. F makes them
+    FirstUntilWeight,     // these three: workloads/stages/stage_layout.h. F makes them
+    OffloadedUntilInput,  // of offloaded layers. In offloaded stages they end with the OFFLOAD of the micro-batch
+    OffloadedUntilWeight,
+    ReloadedUntilInput,  // the same tensors from the RELOAD on
+    ReloadedUntilWeight,
     LandingForward,
     LandingBackward,  // the two landing buffers of boundary from -> to
     SentForward,
@@ -64,6 +68,10 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const Versi
 // Returns the same, using the proof of the plan.
 std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions,
                                bool early, const std::vector<int>& gradient_parts = {});
+
+// Returns the buffers that a plan needs in the memory of the hosts: what has left a device, from its F until the last
+// task that reads it. Positions and devices are those of the device. `buffers` are the plan's.
+std::vector<Buffer> host_buffers_of(const std::vector<Buffer>& buffers);
 
 // Returns whether senders keep a copy: the transport makes a copy, or the landing buffer may not exist yet when the
 // tensor is made.

@@ -6,7 +6,7 @@
 
 namespace pw {
 
-std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bool whole) {
+std::array<HeldTensor, 10> activations_of(const StageBytes& bytes, bool again, bool whole) {
     using enum Moment;
     constexpr MemoryKind kActivation = MemoryKind::Activations;
     const Bytes made_again = bytes.until_input + bytes.until_weight;
@@ -16,6 +16,8 @@ std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bo
              {BufferUse::FirstUntilAgain, kActivation, bytes.first_until_again, Forward, Again},
              {BufferUse::FirstUntilInput, kActivation, bytes.first_until_input, Forward, Input},
              {BufferUse::FirstUntilWeight, kActivation, bytes.first_until_weight, Forward, Weight},
+             {BufferUse::OffloadedUntilInput, kActivation, bytes.offloaded_until_input, Forward, Input},
+             {BufferUse::OffloadedUntilWeight, kActivation, bytes.offloaded_until_weight, Forward, Weight},
              {BufferUse::Dropped, kActivation, again ? made_again : 0, Forward, Forward},
              {BufferUse::GradientKept, kActivation, whole ? 0 : bytes.gradient_kept, Input, Weight}}};
 }

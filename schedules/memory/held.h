@@ -21,7 +21,7 @@ struct HeldTensor {
 
 // Returns what a micro-batch holds on a stage, besides tensors of other stages. `again`: R makes activations again.
 // `whole`: I and W run as one B. Some tensors have 0 bytes.
-std::array<HeldTensor, 8> activations_of(const StageBytes& bytes, bool again, bool whole);
+std::array<HeldTensor, 10> activations_of(const StageBytes& bytes, bool again, bool whole);
 
 // Returns the tensor of an edge where it is received, from the pass that reads it.
 HeldTensor landing_of(const EdgeBytes& edge, bool forward);

@@ -91,6 +91,9 @@ Blame blame_for(Op op) {
             return {Setting::MemoryBandwidth, "updates", "raise the bandwidth of memory"};
         case Op::SumGradients:
             return {Setting::LinkBandwidth, "sums of gradients", "raise the link's bandwidth, as in 10 GB/s"};
+        case Op::Offload:
+        case Op::Reload:
+            return {Setting::HostLink, "copies to and from the host", "raise its bandwidth, as in 25 GB/s"};
         case Op::SendForward:
         case Op::RecvForward:
         case Op::SendBackward:

@@ -82,7 +82,7 @@ ReceiverClocks::ReceiverClocks(const PlanGraph& graph, const Shape& shape, const
             send(node);
         else if (is_recv(op))
             receive(node);
-        else if (leads_[node])
+        else if (leads_[node] && !is_copy(op))
             run(node);
     }
     at_send_ = std::move(message_);  // where receive() has stored it

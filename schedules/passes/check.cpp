@@ -141,6 +141,15 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
     }
 }
 
+// Checks that what leaves a device comes back. A backward waits for a RELOAD only if there is one.
+void check_copies(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
+    for (int node = 0; node < graph.size(); ++node)
+        if (const Task& task = graph.task(node); task.op == Op::Offload)
+            if (const Task back{Op::Reload, task.stage, task.microbatch, task.slices}; graph.find(back) < 0)
+                fail("plan '{}': {}: {} has no {}\n  help: add it before the backward, or remove both", plan.schedule,
+                     place(graph.device_of(node), graph.position_of(node)), print(task), print(back));
+}
+
 // Checks that each micro-batch runs on the device that serves it, since what F saves is there.
 void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
@@ -298,6 +307,7 @@ std::shared_ptr<const Proof> check(const Plan& plan, TransferMode mode, const Pl
     check_complete(plan, graph);
     check_servers(plan, graph, place);
     check_transfers(plan, graph, place);
+    check_copies(plan, graph, place);
     check_pairs(plan, graph, place);
     check_local_order(plan, graph, named);
     check_updates(plan, graph.index(), place);

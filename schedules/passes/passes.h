@@ -3,6 +3,7 @@
 
 #include "schedules/plan/known_times.h"
 #include "schedules/plan/lanes.h"
+#include "schedules/plan/offloading.h"
 #include "schedules/plan/plan_graph.h"
 #include "schedules/plan/recomputation.h"
 
@@ -23,6 +24,11 @@ void drop_backwards(Plan& plan);
 // saves it again. Add transfers first: R sends and receives nothing, and the tensors of the backward that follows are
 // received before R, so that they travel meanwhile.
 void add_recomputes(Plan& plan, const Recomputation& recomputation);
+
+// Inserts OFFLOAD and RELOAD of what the F of these stages saves. This pass is the last: its copies come right before
+// tasks that occupy the device, after the transfers ahead of these. Copies in the same direction are in the order of
+// the F, and of the backwards. A plan without backwards does not change.
+void add_offloads(Plan& plan, const Offloading& offloading);
 
 // Inserts S (sum of gradients, for stages with several holders or ties) and U (update) right after each stage's last B
 // or W of every mini-batch on every holder, where the order has none. Both carry the last micro-batch of the
@@ -54,7 +60,8 @@ struct Proof {
     bool holds_in(const TransferMode& other) const {
         return !order.empty() && mode.protocol == TransferMode::Protocol::Rendezvous && mode.sent_copies &&
                other.protocol != TransferMode::Protocol::OneSlot && mode.communicator == other.communicator &&
-               mode.receive == other.receive && (mode.blocks() || !other.blocks());
+               mode.receive == other.receive && (mode.blocks() || !other.blocks()) &&
+               (mode.copies == TransferMode::Copies::InTurn || mode.copies == other.copies);
     }
 };
 

@@ -1,5 +1,6 @@
 #include "schedules/passes/waiting.h"
 
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -15,23 +16,28 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
     next_.assign(size, -1);
     std::vector<int> last_in_lane(static_cast<std::size_t>(table.lanes), -1);
     int computed = -1;
-    std::vector<int> since;     // what the list waits for: its last task that computes, and sends whose copies are kept
+    std::array<int, 2> copied{-1, -1};  // by lane
+    // what the list waits for: its last task that computes, offloads, and sends whose copies are kept
+    std::vector<int> since;
     std::vector<int> exchange;  // with blocking exchanges: the transfers since that task
     const auto follow = [&](int before, int node) { (before >= 0 ? next_[before] : first_.emplace_back()) = node; };
     for (int node = 0; node < graph.size(); ++node) {
         const Op op = graph.task(node).op;
         if (graph.position_of(node) == 0) {
             computed = -1;
+            copied = {-1, -1};
             since.clear();
             exchange.clear();
         }
         if (const int earlier = is_send(op) && mode.sent_copies ? table.earlier_on_edge[node] : -1; earlier >= 0)
             since.push_back(earlier);
-        if (!is_recv(op) || !mode.early_receive())
+        if (op == Op::Offload)
+            waits_.push(graph.inputs(node));
+        else if (!is_recv(op) || !mode.early_receive())
             waits_.push(since);
-        if (!is_recv(op))
+        if (!is_recv(op) && op != Op::Offload)
             for (const int input : graph.inputs(node))
-                if (graph.device_of(input) != graph.device_of(node) || is_recv(graph.task(input).op) || input > node)
+                if (graph.device_of(input) != graph.device_of(node) || moves_data(graph.task(input).op) || input > node)
                     waits_.push(input);  // other inputs are earlier in its list
         if (is_transfer(op)) {
             const int lane = table.lane_of[node];
@@ -41,6 +47,13 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
             follow(before, node);
             if (mode.blocks())
                 exchange.push_back(node);
+        } else if (is_copy(op)) {
+            const int before = std::exchange(copied[static_cast<std::size_t>(mode.lane_of_copy(op))], node);
+            if (before >= 0)
+                waits_.push(before);
+            follow(before, node);
+            if (op == Op::Offload)
+                since.push_back(node);
         } else {
             waits_.push(exchange);
             exchange.clear();

@@ -122,10 +122,12 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
     const Traffic traffic(shape, graph.index(), costs);
     std::vector<Ns> durations;
     durations.reserve(kinds.all().size());
-    for (const TaskKinds::Kind& kind : kinds.all())
-        durations.push_back(is_send(kind.op)
-                                ? occupation_of(graph.task(kind.first), kind.device, kind.receiver, costs, traffic)
-                                : duration_of(kind, costs, while_busy));
+    for (const TaskKinds::Kind& kind : kinds.all()) {
+        const Task& first = graph.task(kind.first);
+        durations.push_back(is_send(kind.op)   ? occupation_of(first, kind.device, kind.receiver, costs, traffic)
+                            : is_copy(kind.op) ? time_of_copy(first, costs, traffic)
+                                               : duration_of(kind, costs, while_busy));
+    }
     overlap_pairs(kinds.all(), costs, while_busy, durations);
     for (std::size_t number = 0; number < durations.size(); ++number)
         if (const TaskKinds::Kind& kind = kinds.all()[number]; kind.op == Op::SumGradients)
@@ -152,6 +154,11 @@ Ns duration_of(Op op, int stage, int device, const Costs& costs, bool while_busy
 Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic) {
     const Cluster& cluster = *costs.cluster;
     return occupation_of(traffic.bytes(send), cluster.link_of(sender, receiver), cluster.routes.most(sender, receiver));
+}
+
+Ns time_of_copy(const Task& copy, const Costs& costs, const Traffic& traffic) {
+    const Link& link = costs.cluster->to_host;
+    return bounded_sum(link.latency, occupation_of(traffic.bytes(copy), link));
 }
 
 std::optional<double> measured_share_of_pair(int forward, int backward, const std::vector<StageCost>& stages) {
@@ -299,7 +306,7 @@ std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
         return {};
     std::vector<Ns> delays(all_.size(), 0), durations;
     for (const Kind& kind : all_)
-        durations.push_back(is_send(kind.op) ? 0 : duration_of(kind, costs, false));
+        durations.push_back(moves_data(kind.op) ? 0 : duration_of(kind, costs, false));
     overlap_pairs(all_, costs, false, durations);
     for (std::size_t number = 0; number < all_.size(); ++number)
         if (const Kind& pass = all_[number]; makes_weight_gradient(pass.op))

@@ -26,6 +26,9 @@ Ns duration_of(Op op, int stage, int device, const Costs& costs, bool while_busy
 // Returns the time for which a SEND occupies its link.
 Ns occupation_of(const Task& send, int sender, int receiver, const Costs& costs, const Traffic& traffic);
 
+// Returns the time of a copy between a device and its host: it is over when the last byte has arrived.
+Ns time_of_copy(const Task& copy, const Costs& costs, const Traffic& traffic);
+
 // Returns the time that the shorter task of a pair adds to the longer task, both without dispatch.
 Ns exposed_part(Ns shorter, double exposed);
 

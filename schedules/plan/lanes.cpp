@@ -279,10 +279,10 @@ bool Walk::is_done(int node) const {
 
 // Where exchanges block: an incomplete transfer between a task and the previous task that computes, else -1.
 int Walk::open_exchange(int node) const {
-    if (!blocks_ || is_transfer(graph_.task(node).op))
+    if (!blocks_ || moves_data(graph_.task(node).op))
         return -1;
     for (int before = node - 1, first = node - graph_.position_of(node); before >= first; --before)
-        if (!is_transfer(graph_.task(before).op))
+        if (!moves_data(graph_.task(before).op))
             return -1;
         else if (!is_done(before))
             return before;

@@ -31,11 +31,17 @@ struct TransferMode {
     // sends and receives.
     enum class Exchange : std::uint8_t { Overlapped, Blocking } exchange = Exchange::Overlapped;
 
+    // The copies between a device and its host. InTurn: one at a time, in the order of the list. BothWays: an offload
+    // and a reload may run at the same time.
+    enum class Copies : std::uint8_t { InTurn, BothWays } copies = Copies::InTurn;
+
     // Under Rendezvous, messages of at most this many bytes leave at once: MPI's eager limit.
     Bytes eager_limit = 0;
 
     bool early_receive() const { return receive == Receive::Early; }
     bool blocks() const { return exchange == Exchange::Blocking; }
+    // Returns the number of the lane of a device's copies: 0 or 1.
+    int lane_of_copy(Op op) const { return copies == Copies::BothWays && op == Op::Reload ? 1 : 0; }
     bool operator==(const TransferMode&) const = default;
 };
 
@@ -54,6 +60,10 @@ inline constexpr Choice<TransferMode::Protocol> kChoices<TransferMode::Protocol>
 template <>
 inline constexpr Choice<TransferMode::Exchange> kChoices<TransferMode::Exchange>[] = {
     {"overlapped", TransferMode::Exchange::Overlapped}, {"blocking", TransferMode::Exchange::Blocking}};
+
+template <>
+inline constexpr Choice<TransferMode::Copies> kChoices<TransferMode::Copies>[] = {
+    {"in turn", TransferMode::Copies::InTurn}, {"both ways", TransferMode::Copies::BothWays}};
 
 // Returns by node whether a SEND waits until its RECV has been posted, given the bytes that each transfer moves. Empty
 // if the size makes no difference.

@@ -23,7 +23,7 @@ constexpr bool has_names(const OpFacts& facts) {
 static_assert(std::ranges::all_of(kOpFacts, has_names), "every operation has words, and letters of its own");
 
 constexpr bool has_costs(const OpFacts& facts) {
-    return (facts.cost != nullptr) != is_transfer(facts.op) && (facts.workspace != nullptr) == is_compute(facts.op);
+    return (facts.cost != nullptr) != moves_data(facts.op) && (facts.workspace != nullptr) == is_compute(facts.op);
 }
 static_assert(std::ranges::all_of(kOpFacts, has_costs),
               "operations that compute have a time and a workspace, U and S a time");

@@ -16,7 +16,7 @@
 namespace pw {
 
 // Operations that compute come first, then operations that run once per update, then transfers. Sorted lists of tasks,
-// and the numbers in pages and files, are in this order.
+// and the numbers in pages and files, are in this order. Copies to and from the host come last.
 enum class Op : std::uint8_t {
     Forward,
     Backward,       // gradients of inputs and weights in a single pass
@@ -29,18 +29,18 @@ enum class Op : std::uint8_t {
     RecvForward,
     SendBackward,
     RecvBackward,
-    Last = RecvBackward,  // number of rows in the table of facts
+    Offload,        // a copy of what F saves, to the memory of the host
+    Reload,         // the copy back
+    Last = Reload,  // number of rows in the table of facts
 };
 
 inline constexpr int kOps = static_cast<int>(Op::Last) + 1;
 
-enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive };
+enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive, Copy };
 template <>
-inline constexpr Choice<OpRole> kChoices<OpRole>[] = {{"compute", OpRole::Compute},
-                                                      {"update", OpRole::Update},
-                                                      {"sum", OpRole::Sum},
-                                                      {"send", OpRole::Send},
-                                                      {"receive", OpRole::Receive}};
+inline constexpr Choice<OpRole> kChoices<OpRole>[] = {{"compute", OpRole::Compute}, {"update", OpRole::Update},
+                                                      {"sum", OpRole::Sum},         {"send", OpRole::Send},
+                                                      {"receive", OpRole::Receive}, {"copy", OpRole::Copy}};
 
 // The gradients that an operation makes, or a transfer carries.
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
@@ -81,8 +81,9 @@ struct OpFacts {
     PeerStages peers;         // of a transfer
     std::optional<Op> other_end;
     std::span<const OpInput> inputs;  // the dependency rule, without what barriers add
-    Ns StageCost::*cost;              // null for transfers, which take the times of links
-    // Null for tasks that run once per mini-batch, for transfers, and for operations that include further operations.
+    Ns StageCost::*cost;              // null for transfers and copies, which take the times of links
+    // Null for tasks that run once per mini-batch, for transfers and copies, and for operations that include further
+    // operations.
     double MicroBatchLength::*length;
     Bytes StageBytes::*workspace;  // null if the task needs none
 };
@@ -93,14 +94,18 @@ using From = OpInput::From;
 inline constexpr OpInput kForward[] = {{From::Peers, Op::Forward, Op::RecvForward}, {From::EarlierSlice, Op::Forward}};
 inline constexpr OpInput kBackward[] = {{From::Stage, Op::Forward},
                                         {.from = From::Stage, .made_by = Op::Recompute, .if_any = true},
+                                        {.from = From::Stage, .made_by = Op::Reload, .if_any = true},
                                         {From::Peers, Op::BackwardInput, Op::RecvBackward},
                                         {From::LaterSlice, Op::BackwardInput}};
 inline constexpr OpInput kAfterForward[] = {{From::Stage, Op::Forward}};
+inline constexpr OpInput kRecompute[] = {{From::Stage, Op::Forward},
+                                         {.from = From::Stage, .made_by = Op::Reload, .if_any = true}};
 inline constexpr OpInput kAfterInput[] = {{From::Stage, Op::BackwardInput}};
 inline constexpr OpInput kUpdate[] = {{From::SinceUpdate, Op::BackwardWeight}, {From::SinceUpdate, Op::SumGradients}};
 inline constexpr OpInput kSum[] = {{From::SinceUpdate, Op::BackwardWeight}};
 inline constexpr OpInput kRecvForward[] = {{From::OtherEnd, Op::SendForward}};
 inline constexpr OpInput kRecvBackward[] = {{From::OtherEnd, Op::SendBackward}};
+inline constexpr OpInput kReload[] = {{From::Stage, Op::Offload}};
 }  // namespace op_inputs
 
 // Blue, orange, teal and lime differ in lightness too, so that they stay distinct in grey and for colour-blind readers.
@@ -123,7 +128,7 @@ inline constexpr OpFacts kOpFacts[] = {
      false, Op::Backward, PeerStages::None, {}, op_inputs::kAfterInput,
      &StageCost::backward_weight, &MicroBatchLength::backward_weight, &StageBytes::weight_workspace},
     {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, Saved::MadeAgain,
-     true, {}, PeerStages::None, {}, op_inputs::kAfterForward,
+     true, {}, PeerStages::None, {}, op_inputs::kRecompute,
      &StageCost::recompute, &MicroBatchLength::forward, &StageBytes::recompute_workspace},
     {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, Saved::None,
      false, {}, PeerStages::None, {}, op_inputs::kUpdate,
@@ -142,6 +147,12 @@ inline constexpr OpFacts kOpFacts[] = {
      nullptr, nullptr, nullptr},
     {Op::RecvBackward, "RECV_B", "receive gradients", 0xc8703a, OpRole::Receive, Gradients::OfInputs, Saved::None,
      false, {}, PeerStages::After, Op::SendBackward, op_inputs::kRecvBackward,
+     nullptr, nullptr, nullptr},
+    {Op::Offload, "OFFLOAD", "offload activations", 0xa3648f, OpRole::Copy, Gradients::None, Saved::None,
+     false, {}, PeerStages::None, {}, op_inputs::kAfterForward,
+     nullptr, nullptr, nullptr},
+    {Op::Reload, "RELOAD", "reload activations", 0xa3648f, OpRole::Copy, Gradients::None, Saved::None,
+     false, {}, PeerStages::None, {}, op_inputs::kReload,
      nullptr, nullptr, nullptr},
 };
 // clang-format on
@@ -175,6 +186,9 @@ constexpr bool is_in(Op op, OpSet ops) { return (ops >> static_cast<unsigned>(op
 inline constexpr OpSet kComputes = ops_that([](const OpFacts& op) { return op.role == OpRole::Compute; });
 inline constexpr OpSet kSending = ops_that([](const OpFacts& op) { return op.role == OpRole::Send; });
 inline constexpr OpSet kReceiving = ops_that([](const OpFacts& op) { return op.role == OpRole::Receive; });
+// Copies between a device and its host. The next task of the list waits until an OFFLOAD has ended, which starts as
+// soon as its F has ended. A RELOAD starts when the list has reached it, and the backward waits for its end.
+inline constexpr OpSet kCopying = ops_that([](const OpFacts& op) { return op.role == OpRole::Copy; });
 // U and S, which end a mini-batch: they run once on every holder of a stage.
 inline constexpr OpSet kClosing =
     ops_that([](const OpFacts& op) { return op.role == OpRole::Update || op.role == OpRole::Sum; });
@@ -196,6 +210,11 @@ constexpr bool is_compute(Op op) { return is_in(op, kComputes); }
 constexpr bool is_send(Op op) { return is_in(op, kSending); }
 constexpr bool is_recv(Op op) { return is_in(op, kReceiving); }
 constexpr bool is_transfer(Op op) { return is_in(op, kSending | kReceiving); }
+constexpr bool is_copy(Op op) { return is_in(op, kCopying); }
+// Returns whether an operation only moves data, while the device may compute.
+constexpr bool moves_data(Op op) { return is_in(op, kSending | kReceiving | kCopying); }
+// Returns whether it moves data to the device: a receive or a reload.
+constexpr bool brings_data(Op op) { return is_recv(op) || op == Op::Reload; }
 constexpr bool is_closing(Op op) { return is_in(op, kClosing); }
 constexpr bool makes_input_gradient(Op op) { return is_in(op, kMakesInputGradients); }
 constexpr bool makes_weight_gradient(Op op) { return is_in(op, kMakesWeightGradients); }

@@ -204,4 +204,8 @@ std::vector<Task> inputs_of(const Task& task, const Plan& plan) {
     return found;
 }
 
+bool has_copies(const std::vector<Task>& order) {
+    return std::ranges::any_of(order, [](const Task& task) { return is_copy(task.op); });
+}
+
 }  // namespace pw

@@ -116,6 +116,8 @@ void serve_as_listed(Plan& plan);
 // if the stages that feed them have none either.
 void run_forwards_as_listed(Plan& plan);
 
+bool has_copies(const std::vector<Task>& order);  // between its device and the host
+
 // Returns the inputs of a task. For many tasks use a PlanGraph (schedules/plan/plan_graph.h).
 std::vector<Task> inputs_of(const Task& task, const Plan& plan);
 

@@ -230,7 +230,7 @@ void PlanGraph::connect_barriers(const Plan& plan) {
         const int first = first_[device_[node]];
         do
             --node;
-        while (node >= first && is_transfer(tasks_[node].op));
+        while (node >= first && moves_data(tasks_[node].op));
         return node < first ? -1 : node;
     };
     std::map<int, std::vector<int>> inputs_at;  // of the nodes of barriers
@@ -290,7 +290,7 @@ std::vector<int> PlanGraph::topological_order() const {
         waits[here] = static_cast<int>(inputs(here).size());
         if (position_of(here) == 0)
             before = -1;
-        if (is_transfer(tasks_[here].op))
+        if (moves_data(tasks_[here].op))
             continue;
         if (before >= 0) {
             next[before] = here;

@@ -21,6 +21,11 @@ Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs
 }
 
 Bytes Traffic::bytes(const Task& task) const {
+    if (is_copy(task.op)) {
+        const StageBytes& stage = costs_.bytes[static_cast<std::size_t>(task.stage)];
+        const double length = costs_.length_of(task.microbatch, task.stage).bytes;
+        return scaled_bytes(stage.offloaded_until_input, length) + scaled_bytes(stage.offloaded_until_weight, length);
+    }
     if (!is_transfer(task.op))
         return 0;
     const Edge edge = edge_of(task);

@@ -1,4 +1,4 @@
-// What transfers move.
+// What transfers and copies move.
 #pragma once
 
 #include "schedules/plan/plan_graph.h"

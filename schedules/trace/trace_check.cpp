@@ -140,7 +140,7 @@ private:
     void check_overlap() const {
         std::map<int, std::vector<const TraceEvent*>> tasks;
         for (const TraceEvent& event : trace_.events)
-            if (!is_transfer(event.task.op))
+            if (!moves_data(event.task.op))
                 tasks[event.device].push_back(&event);
         for (auto& [device, events] : tasks) {
             std::stable_sort(events.begin(), events.end(), [](const TraceEvent* a, const TraceEvent* b) {

@@ -18,14 +18,16 @@ namespace pw {
 namespace {
 
 // Threads of a device. Slices of a thread must nest, so overlapping slices go to additional threads.
-enum ThreadRow { kCompute, kSend, kReceive, kOptimizer, kRows };
-constexpr const char* kThreadNames[] = {"compute", "send", "receive", "optimizer"};
+enum ThreadRow { kCompute, kSend, kReceive, kOptimizer, kOffload, kReload, kRows };
+constexpr const char* kThreadNames[] = {"compute", "send", "receive", "optimizer", "offload", "reload"};
 
 int row_of(Op op) {
     if (is_send(op))
         return kSend;
     if (is_recv(op))
         return kReceive;
+    if (is_copy(op))
+        return op == Op::Offload ? kOffload : kReload;
     return is_compute(op) ? kCompute : kOptimizer;
 }
 

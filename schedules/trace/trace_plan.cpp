@@ -113,7 +113,7 @@ bool add_untimed(Trace& trace, const std::vector<std::vector<Task>>& lists) {
             events.push_back(is_there ? *event++ : TraceEvent{step, device, rank, task, reached, reached, 0, -1});
             if (is_send(task.op))
                 sent[{step, task}] = events.back().end;
-            if (!is_transfer(task.op))
+            if (!moves_data(task.op))
                 reached = std::max(reached, events.back().end);
         }
         if (event == first || (event != trace.events.end() && event->device == device && event->step == step))

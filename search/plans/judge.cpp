@@ -109,7 +109,9 @@ std::optional<Ns> Judge::step_time(const StageSplit& split) {
     Candidate* candidate = candidate_for(split);
     if (candidate == nullptr)
         return std::nullopt;
-    return candidate->simulator.step_time(executed(costs_.times_of(split), split, *candidate->plan));
+    const bool copies = !setup_.pipeline.offload.stages.empty();  // their times depend on what the stages save
+    return candidate->simulator.step_time(
+        executed(copies ? costs_.costs_of(split) : costs_.times_of(split), split, *candidate->plan));
 }
 
 std::optional<double> Judge::bubble_rate(const StageSplit& split) {

@@ -15,16 +15,16 @@ namespace pw {
 
 namespace {
 
-std::vector<Task> tasks_of(const Plan& plan, int device, int stage) {
+std::vector<Task> tasks_of(const Plan& plan, int device, int stage, bool with_copies = false) {
     std::vector<Task> tasks;
     for (const Task& task : plan.order[device])
-        if (task.stage == stage && !is_transfer(task.op))
+        if (task.stage == stage && (with_copies ? !is_transfer(task.op) : !moves_data(task.op)))
             tasks.push_back(task);
     return tasks;
 }
 
 // Returns the largest sum of sizes of the micro-batches whose saved activations are held at once: from F, or from R and
-// while F makes them, until the backward.
+// while F makes them, until the backward, but not between an OFFLOAD and its RELOAD.
 template <class SizeOf>
 double most_held(const std::vector<Task>& tasks, SizeOf size_of) {
     std::set<int> again;
@@ -36,11 +36,12 @@ double most_held(const std::vector<Task>& tasks, SizeOf size_of) {
     }
     double now = 0, most = 0;
     for (const Task& task : tasks) {
-        if (saves_first(task.op) || task.op == Op::Recompute) {
+        if (saves_first(task.op) || task.op == Op::Recompute || task.op == Op::Reload) {
             now += size_of(task);
             most = std::max(most, now);
         }
-        if (makes_input_gradient(task.op) || (saves_first(task.op) && again.contains(task.microbatch)))
+        if (makes_input_gradient(task.op) || task.op == Op::Offload ||
+            (saves_first(task.op) && again.contains(task.microbatch)))
             now -= size_of(task);
     }
     return trains ? most : 0;  // without backwards no activation is kept
@@ -155,6 +156,8 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
             return add(counts.recomputes, counts.recompute, length.forward);
         case Op::Update:  // update_time()
         case Op::SumGradients:
+        case Op::Offload:
+        case Op::Reload:
         case Op::SendForward:
         case Op::RecvForward:
         case Op::SendBackward:
@@ -235,7 +238,7 @@ Ns PlanBound::calls_of(const Plan& plan, const Setup& setup) const {
     for (std::size_t device = 0; device < plan.order.size(); ++device)
         calls[setup.cluster.devices[device].host] +=
             std::count_if(plan.order[device].begin(), plan.order[device].end(),
-                          [&](const Task& task) { return !is_transfer(task.op) && !(overlaps && task.with_next); });
+                          [&](const Task& task) { return !moves_data(task.op) && !(overlaps && task.with_next); });
     Ns most = 0;
     for (const auto& [host, count] : calls)
         most = std::max(most, count * dispatch_);
@@ -291,7 +294,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
         stage.all = path_to(tasks, tasks.size(), never);
         stage.updates = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.op == Op::Update; });
         const auto size_of = [&](const Task& task) { return bytes_of(task); };
-        stage.held = any_order_ ? largest_held(tasks, size_of) : most_held(tasks, size_of);
+        stage.held =
+            any_order_ ? largest_held(tasks, size_of) : most_held(tasks_of(plan, device, number, true), size_of);
         stage.versions = versions.held[number];
         note_lengths(tasks, stage);
         stage.shards = zero_ > 0 ? static_cast<int>(holders.size()) : 1;

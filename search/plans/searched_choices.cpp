@@ -14,10 +14,10 @@
 namespace pw {
 
 void SearchedChoices::add(const PlanChoice& choice) {
-    const auto [sized, is_new] = sized_.try_emplace({choice.micro_batch_size, choice.layers});
+    const auto [sized, is_new] = sized_.try_emplace({choice.micro_batch_size, choice.layers, choice.offloaded > 0});
     if (is_new)
         try {
-            sized->second = std::make_unique<SizedModel>(problem_, space_, choice.micro_batch_size, choice.layers);
+            sized->second = std::make_unique<SizedModel>(problem_, space_, choice);
         } catch (const std::bad_alloc&) {  // nothing is known of this size
         }
     if (sized->second)

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 namespace pw {
@@ -65,8 +66,8 @@ private:
 
     const SearchProblem& problem_;
     StageSpace space_;
-    // by micro-batch size and recomputed layers (none: there was no memory for it)
-    std::map<std::pair<int, std::vector<std::string>>, std::unique_ptr<SizedModel>> sized_;
+    // by micro-batch size, recomputed layers, and whether layers are offloaded (none: there was no memory for it)
+    std::map<std::tuple<int, std::vector<std::string>, bool>, std::unique_ptr<SizedModel>> sized_;
     std::vector<SearchedChoice> choices_;
     int unknown_ = 0;
 };

@@ -3,23 +3,28 @@
 #include "workloads/models/recomputed_layers.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pw {
 
 namespace {
 
-Model marked(Model model, const std::vector<std::string>& recomputed) {
-    set_recomputed(model.layers, recomputed);
+Model marked(Model model, const PlanChoice& choice, const std::vector<std::string>& offloaded) {
+    set_recomputed(model.layers, choice.layers);
+    if (choice.offloaded > 0) {
+        std::vector<int> all(boost::num_vertices(model.layers));
+        std::iota(all.begin(), all.end(), 0);
+        set_offloaded(model.layers, all, offloaded);
+    }
     return model;
 }
 
 }  // namespace
 
-SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, int samples,
-                       const std::vector<std::string>& recomputed)
-    : model(marked(problem.model, recomputed)),
-      profile(problem.profile_at(samples)),
-      costs(model, profile, samples),
+SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, const PlanChoice& choice)
+    : model(marked(problem.model, choice, problem.setup.pipeline.offload_layers)),
+      profile(problem.profile_at(choice.micro_batch_size)),
+      costs(model, profile, choice.micro_batch_size),
       space_(space) {
     const auto backward_of = [](const StageCost& cost) {
         return std::min(cost.backward, cost.backward_input + cost.backward_weight);

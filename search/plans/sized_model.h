@@ -1,4 +1,4 @@
-// A model with its times and bytes at one micro-batch size, and with the layers that are recomputed.
+// A model with its times and bytes at one micro-batch size, and with the layers that are recomputed or offloaded.
 #pragma once
 
 #include "search/plans/judge.h"
@@ -12,9 +12,9 @@ namespace pw {
 // It refers to the space.
 class SizedModel {
 public:
-    // `recomputed` is PlanChoice::layers.
-    SizedModel(const SearchProblem& problem, const StageSpace& space, int samples,
-               const std::vector<std::string>& recomputed);
+    // The choice has the micro-batch size, the recomputed layers and whether stages are offloaded. In stages that are
+    // not, offloaded layers hold their tensors as all layers do.
+    SizedModel(const SearchProblem& problem, const StageSpace& space, const PlanChoice& choice);
     // Returns the pieces, which the first call makes, from any thread. Throws TimeIsUp.
     const Pieces& pieces(BackwardForm form, Deadline& deadline) const;
 

@@ -91,6 +91,23 @@ TEST_P(Precisions, RecomputedStagesGiveTheSameNumbers) {
     }
 }
 
+// Copies run on streams of their own, in pinned memory, also in graphs.
+TEST_P(Precisions, OffloadedStagesGiveTheSameNumbers) {
+    for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"})
+        for (const char* graph : {"none", "task", "step"}) {
+            const std::vector<std::string> plain =
+                set({std::string("pipeline.schedule=") + schedule, "pipeline.split=even", "pipeline.micro_batches=8",
+                     std::string("run.graph=") + graph});
+            const RunResult kept = Execution(kMlp, plain).run();
+            for (const char* copies : {"in turn", "both ways"})
+                expect_equal(
+                    Execution(kMlp, with(plain, {"pipeline.offload=all", std::string("transfer.copies=") + copies,
+                                                 "cluster.host_link={bandwidth: 10 GB/s}"}))
+                        .run(),
+                    kept, fmt::format("{} {} {}", schedule, graph, copies));
+        }
+}
+
 // The smaller micro-batch has kernels and a layout of its own, in the buffers of the others; skips of its size
 // cross a cut.
 TEST_P(Precisions, ASmallerLastMicroBatch) {

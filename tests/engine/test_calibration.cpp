@@ -53,6 +53,8 @@ Ns time_of(Op op, const StageCost& cost) {
         case Op::RecvForward:
         case Op::SendBackward:
         case Op::RecvBackward:
+        case Op::Offload:
+        case Op::Reload:
             break;
     }
     return 0;

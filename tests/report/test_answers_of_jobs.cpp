@@ -125,7 +125,7 @@ TEST_F(AnswersOfAJob, ExplainTheStep) {
     for (const IdleCauses& idle : answers.explanation->idle)
         EXPECT_EQ(idle.total(), 3'000'000);
     const Json row = to_json(answers)["explanation"]["idle"][0];
-    EXPECT_EQ(row.size(), 10u);
+    EXPECT_EQ(row.size(), 11u);
     const Ns causes =
         std::accumulate(row.begin(), row.end(), Ns{0}, [](Ns sum, const Json& cause) { return sum + cause.get<Ns>(); });
     EXPECT_EQ(causes, 3'000'000);

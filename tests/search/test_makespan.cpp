@@ -71,7 +71,7 @@ Best try_everything(const SearchProblem& problem, const PlanChoice& choice) {
 // The bound of a choice, raised as far as that goes, whatever has been found.
 Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
     const StageSpace space(problem.model.layers, 1200);
-    const SizedModel sized(problem, space, choice.micro_batch_size, choice.layers);
+    const SizedModel sized(problem, space, choice);
     Trial trial(problem, space, sized, choice);
     Deadline never(1e9);
     trial.open(never);

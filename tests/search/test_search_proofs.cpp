@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    using Key = std::tuple<int, int, int, int, int, std::vector<int>, std::vector<int>>;
+    using Key = std::tuple<int, int, int, int, int, int, int, std::vector<int>, std::vector<int>>;
 
     // Without a network devices with the same speed and memory are the same.
     Key key_of(const PlanChoice& choice) const {
@@ -91,8 +91,8 @@ private:
                 device = static_cast<int>(
                     std::find(search_.devices.begin(), search_.devices.end(), search_.devices[device]) -
                     search_.devices.begin());
-        return {choice.stages, choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead, choice.replicas,
-                devices};
+        return {choice.stages,    choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead,
+                choice.offloaded, choice.offload_ahead,    choice.replicas,   devices};
     }
 
     void list(int stages, int size) {
@@ -149,6 +149,18 @@ private:
             for (const int ahead : search_.ahead) {
                 choice.saved = choice.recomputed > 0 ? saved : 0;
                 choice.ahead = choice.recomputed > 0 ? ahead : 0;
+                list_offload(choice);
+            }
+    }
+
+    void list_offload(PlanChoice choice) {
+        for (int offloaded = 0; offloaded <= (choice.recomputed > 0 ? 0 : choice.stages); ++offloaded)
+            for (const int ahead : search_.offload_ahead) {
+                const bool none = offloaded == 0 && (search_.offload != "all" || choice.recomputed > 0);
+                if (!none && search_.offload != "auto" && !(search_.offload == "all" && offloaded == choice.stages))
+                    continue;
+                choice.offloaded = offloaded;
+                choice.offload_ahead = offloaded > 0 ? ahead : 1;
                 if (times_.try_emplace(key_of(choice)).second)
                     choices_.push_back(choice);
             }
@@ -186,6 +198,9 @@ private:
         std::iota(config.pipeline.recompute.stages.begin(), config.pipeline.recompute.stages.end(), 0);
         config.pipeline.recompute.saved = choice.saved;
         config.pipeline.recompute.ahead = choice.ahead;
+        config.pipeline.offload.stages.resize(static_cast<std::size_t>(choice.offloaded));
+        std::iota(config.pipeline.offload.stages.begin(), config.pipeline.offload.stages.end(), 0);
+        config.pipeline.offload.ahead = choice.offload_ahead;
         return config;
     }
 
@@ -198,9 +213,9 @@ private:
     // Returns nothing where the schedule is not defined for the choice, or refuses the edges of the split.
     const Made* made_for(const PlanChoice& choice, const Config& config, const StageSplit& split, TransferMode mode) {
         const StageLinks links = links_of(model_.layers, split);
-        const auto [place, is_new] =
-            made_.try_emplace({choice.stages, choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead,
-                               choice.replicas, std::ssize(choice.devices), links});
+        const auto [place, is_new] = made_.try_emplace(
+            {choice.stages, choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead, choice.offloaded,
+             choice.offload_ahead, choice.replicas, std::ssize(choice.devices), links});
         if (!is_new)
             return place->second.get();
         try {
@@ -217,7 +232,11 @@ private:
 
     std::optional<Witness> best_of_splits(const PlanChoice& choice) {
         const Config config = config_of_choice(choice);
-        const CostTable table(model_, profile_, choice.micro_batch_size);
+        Model model = model_;
+        if (choice.offloaded > 0)
+            for (std::size_t layer = 0; layer < num_vertices(model.layers); ++layer)
+                model.layers[layer].offloaded = true;
+        const CostTable table(model, profile_, choice.micro_batch_size);
         TransferMode mode = executed_mode(config);
         mode.sent_copies = profile_.sent_copies || !mode.early_receive();
         const std::vector<StageSplit>& splits = splits_[choice.stages];
@@ -229,7 +248,7 @@ private:
         for (std::size_t number = 0; number < splits.size(); ++number)
             if (const Made* made = made_for(choice, config, splits[number], mode))
                 times.emplace_back(
-                    made->simulator->step_time(costs_of_split(table.times_of(splits[number]), splits[number], *made)),
+                    made->simulator->step_time(costs_of_split(table.costs_of(splits[number]), splits[number], *made)),
                     number);
         std::sort(times.begin(), times.end());
         for (const auto& [time, number] : times) {
@@ -254,7 +273,8 @@ private:
     std::map<int, std::vector<StageSplit>> splits_;  // by number of stages
     std::vector<PlanChoice> choices_;
     std::map<Key, std::optional<Ns>> times_;
-    std::map<std::tuple<int, int, int, int, int, std::vector<int>, std::ptrdiff_t, StageLinks>, std::unique_ptr<Made>>
+    std::map<std::tuple<int, int, int, int, int, int, int, std::vector<int>, std::ptrdiff_t, StageLinks>,
+             std::unique_ptr<Made>>
         made_;
     std::optional<Witness> best_;
 };
@@ -308,13 +328,17 @@ private:
             stages.push_back(fmt::format("[{}]", fmt::join(names, ", ")));
         }
         const PlanChoice& choice = witness.choice;
-        std::vector<int> recompute(static_cast<std::size_t>(choice.recomputed));
-        std::iota(recompute.begin(), recompute.end(), 0);
+        const auto first_stages = [](int count) {
+            std::vector<int> stages(static_cast<std::size_t>(count));
+            std::iota(stages.begin(), stages.end(), 0);
+            return stages.empty() ? "none" : fmt::format("[{}]", fmt::join(stages, ", "));
+        };
         const std::string pipeline = fmt::format(
             "pipeline: {{schedule: {}, stages: {}, micro_batches: {}, micro_batch_size: {}, split: {{stages: [{}]}}, "
-            "recompute: {}, recompute_saved: {}, recompute_ahead: {}{}}}\n",
+            "recompute: {}, recompute_saved: {}, recompute_ahead: {}, offload: {}, offload_ahead: {}{}}}\n",
             choice.schedule, choice.stages, choice.micro_batches, choice.micro_batch_size, fmt::join(stages, ", "),
-            recompute.empty() ? "none" : fmt::format("[{}]", fmt::join(recompute, ", ")), choice.saved, choice.ahead,
+            first_stages(choice.recomputed), choice.saved, choice.ahead, first_stages(choice.offloaded),
+            choice.offload_ahead,
             choice.replicas.empty() ? "" : fmt::format(", replicas: [{}]", fmt::join(choice.replicas, ", ")));
         const Metrics metrics = simulated(search_.config(choice.devices, pipeline));
         EXPECT_EQ(metrics.step_time, witness.time);
@@ -364,13 +388,13 @@ private:
         const std::vector<PlanChoice> choices =
             choices_of(config_, static_cast<int>(num_vertices(model_.layers)), search_.limits.choices).all;
         const StageSpace space(model_.layers, search_.limits.cuts);
-        std::map<int, std::unique_ptr<SizedModel>> sized;
+        std::map<std::pair<int, bool>, std::unique_ptr<SizedModel>> sized;
         Deadline never(1e9);
         for (std::size_t number = 0; number < choices.size(); number += 1 + choices.size() / 8) {
             const PlanChoice& choice = choices[number];
-            std::unique_ptr<SizedModel>& of_size = sized[choice.micro_batch_size];
+            std::unique_ptr<SizedModel>& of_size = sized[{choice.micro_batch_size, choice.offloaded > 0}];
             if (!of_size)
-                of_size = std::make_unique<SizedModel>(problem, space, choice.micro_batch_size, choice.layers);
+                of_size = std::make_unique<SizedModel>(problem, space, choice);
             Trial trial(problem, space, *of_size, choice);
             trial.open(never);
             trial.sharpen(kNeverFits, never);
@@ -394,6 +418,8 @@ private:
         seen["not every choice"] += !result_.every_choice;
         seen["unequal hosts"] += search_.devices.front().host != search_.devices.back().host;
         seen["replicas"] += search_.replicas;
+        seen["offload"] += search_.offload != "none";
+        seen["offload in the best plan"] += result_.best() != nullptr && result_.best()->choice.offloaded > 0;
         seen["stopped by time"] += result_.stop == SearchStop::Time;
     }
 

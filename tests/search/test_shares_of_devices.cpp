@@ -13,9 +13,10 @@ namespace {
 Bytes expect_bound_on_shares(const Config& config, const Model& model, const Profile& profile) {
     const SearchProblem problem{config, model, [&](int) { return profile; }, {}};
     const StageSpace space(model.layers, 1200);
-    const SizedModel sized(problem, space, 1, {});
+    const PlanChoice choice{"1f1b", {0, 1, 2}, 3, 8, 1};
+    const SizedModel sized(problem, space, choice);
     Deadline never(1e9);
-    Trial any(problem, space, sized, {"1f1b", {0, 1, 2}, 3, 8, 1});
+    Trial any(problem, space, sized, choice);
     any.open(never);
     const SearchResult result = search_plans(problem, {.tasks = 1'000'000});
     if (result.best() == nullptr) {

@@ -197,6 +197,8 @@ private:
             case Op::Update:
             case Op::RecvForward:
             case Op::RecvBackward:
+            case Op::Offload:
+            case Op::Reload:
                 break;  // U follows its gradients in the list
         }
         return true;

@@ -51,6 +51,8 @@ struct RandomSearch {
     bool replicas = false, has_busy = false;
     std::string recompute = "none";
     std::vector<int> saved = {0}, ahead = {0};  // with `recompute`
+    std::string offload = "none";
+    std::vector<int> offload_ahead = {1};
     PlanLimits limits;
 
     bool has_network() const { return !links.empty() || !buses.empty() || devices.front().host != devices.back().host; }
@@ -106,9 +108,10 @@ struct RandomSearch {
     std::string search() const {
         return fmt::format(
             "search: {{schedules: [{}], mini_batch: {}, micro_batch_sizes: [{}], stages: [{}], replicas: {}, "
-            "recompute: {}, recompute_saved: [{}], recompute_ahead: [{}], profile_batch: 1}}\n",
+            "recompute: {}, recompute_saved: [{}], recompute_ahead: [{}], offload: {}, offload_ahead: [{}], "
+            "profile_batch: 1}}\n",
             schedule, mini_batch, fmt::join(sizes, ", "), fmt::join(stages, ", "), replicas, recompute,
-            fmt::join(saved, ", "), fmt::join(ahead, ", "));
+            fmt::join(saved, ", "), fmt::join(ahead, ", "), offload, fmt::join(offload_ahead, ", "));
     }
 
     // Adds costs to the layers that a layer graph does not have.
@@ -151,6 +154,7 @@ public:
         draw_rest();
         draw_limits();
         draw_makes();
+        draw_offload();
         return search_;
     }
 
@@ -221,6 +225,21 @@ private:
             device.make = pick(random_, 0, 1);
         for (RandomSearch::LayerRow& row : search_.rows)
             row.slow = one_of<double>({0.5, 1, 1.3, 2.5});
+    }
+
+    // Copies need several micro-batches between a forward and its backward.
+    void draw_offload() {
+        if (search_.recompute != "none" || is(Kind::Asynchronous) || !one_in(3))
+            return;
+        search_.offload = one_in(2) ? "auto" : "all";
+        if (one_in(2))
+            search_.offload_ahead = {1, 2};
+        if (search_.sizes.size() == 1)
+            search_.mini_batch = pick(random_, 5, 8);
+        search_.network += fmt::format(", host_link: {{bandwidth: {} GB/s, latency: {} ns}}", 1 << pick(random_, 0, 6),
+                                       pick(random_, 0, 5));
+        if (one_in(2) && search_.rest.find("transfer:") == std::string::npos)
+            search_.rest += "transfer: {copies: both ways}\n";
     }
 
     void make_last_layer_heavy() {

@@ -50,8 +50,8 @@ TEST_F(Plot, ThePageHasTheDataOfEveryOperation) {
         const auto& op_facts = facts["ops"][number];
         const Op op = static_cast<Op>(number);
         EXPECT_EQ(op_facts["letters"], letters_of(op));
-        EXPECT_EQ(op_facts["transfer"], is_transfer(op));
-        EXPECT_EQ(op_facts["receive"], is_recv(op));
+        EXPECT_EQ(op_facts["transfer"], moves_data(op));
+        EXPECT_EQ(op_facts["receive"], brings_data(op));
         EXPECT_EQ(op_facts["compute"], is_compute(op));
         EXPECT_EQ(op_facts["hatched"], op == Op::Recompute);
     }

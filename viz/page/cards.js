@@ -10,7 +10,9 @@ function taskRows(panel, box) {
   const {boxes} = panel, op = ops[boxes.op[box]];
   const rows = [["stage", boxes.stage[box]], ["micro-batch", boxes.microbatch[box]], ...spanRows(boxes, box)];
   if (op.transfer)
-    rows.push([op.receive ? "from stage" : "to stage", boxes.peer[box]], ["size", bytesText(boxes.bytes[box])]);
+    rows.push(["size", bytesText(boxes.bytes[box])]);
+  if (boxes.peer[box] >= 0)
+    rows.push([op.receive ? "from stage" : "to stage", boxes.peer[box]]);
   if (isSliced(panel))
     rows.push(["slice", boxes.slice[box]]);
   if (boxes.version[box] >= 0)

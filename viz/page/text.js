@@ -46,7 +46,7 @@ const numberOf = (panel, box) =>
 // "2F7", and of transfers "2SEND_F7>3".
 function taskName(panel, box) {
   const {op, stage, peer} = panel.boxes, fact = ops[op[box]];
-  const end = fact.transfer ? (fact.receive ? "<" : ">") + peer[box] : "";
+  const end = peer[box] >= 0 ? (fact.receive ? "<" : ">") + peer[box] : "";
   return stage[box] + fact.letters + numberOf(panel, box) + end;
 }
 
@@ -66,7 +66,7 @@ function queryOf(text) {
     const column = {mb: "microbatch"}[found[1]] || found[1], wanted = +found[2];
     return boxes => boxes[column] && (i => boxes[column][i] === wanted);
   }
-  found = words.match(/^(\d*)(sendf|sendb|recvf|recvb|[a-z])(\d*)(?:\.(\d+))?(?:[<>]\d+)?$/);
+  found = words.match(/^(\d*)(sendf|sendb|recvf|recvb|offload|reload|[a-z])(\d*)(?:\.(\d+))?(?:[<>]\d+)?$/);
   const op = found ? ops.findIndex(fact => fact.letters.toLowerCase().replace("_", "") === found[2]) : -1;
   if (op < 0)
     return null;

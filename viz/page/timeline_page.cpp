@@ -57,7 +57,7 @@ public:
             for (const Box& box : row.tasks)
                 boxes.emplace_back(box.lanes == 1 ? 0 : box.lane + 1, &box);
             for (const Box& box : row.transfers)
-                boxes.emplace_back(is_recv(box.event->task.op) ? kReceives : kSends, &box);
+                boxes.emplace_back(brings_data(box.event->task.op) ? kReceives : kSends, &box);
             std::stable_sort(boxes.begin(), boxes.end(), [](const auto& a, const auto& b) {
                 return std::tuple(a.first, a.second->start) < std::tuple(b.first, b.second->start);
             });
@@ -183,8 +183,8 @@ ordered_json json_of_ops() {
                        {"colour", hex(facts.colour)},
                        {"compute", is_compute(facts.op)},
                        {"hatched", facts.op == Op::Recompute},
-                       {"transfer", is_transfer(facts.op)},
-                       {"receive", is_recv(facts.op)},
+                       {"transfer", moves_data(facts.op)},
+                       {"receive", brings_data(facts.op)},
                        {"gradients", carries_gradients(facts.op)}});
     return ops;
 }

@@ -43,6 +43,7 @@ struct ClusterFacts {
     std::map<std::pair<int, int>, Link> own_links;  // instead of these, from a device to another with its own link
     std::vector<Capacity> shared;                   // in addition to what leads out of hosts and into them
     Link sums;                                      // instead of `link`, for sums of gradients
+    Link to_host;                                   // of a device to the memory of its host, in each direction
     bool dispatch_by_host = false;  // a dispatcher per host issues the calls of all its devices, one at a time
 
     double speed_of(int device) const {

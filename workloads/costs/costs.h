@@ -68,7 +68,8 @@ struct Profile {
     Measured dispatch;   // per task, whatever it does
     Link link;           // between two devices, of the same host if `between_hosts` is given
     std::optional<Link> between_hosts;
-    Link sums;  // a ring over this link takes as long as S, the sum of gradients (maybe without messages)
+    Link host_link;  // of a device to the memory of its host, of unlimited bandwidth where it was not measured
+    Link sums;       // a ring over this link takes as long as S, the sum of gradients (maybe without messages)
     bool sent_copies = false;                     // a transport that copies out of the sender
     std::vector<ConvolutionChoice> convolutions;  // choices of this precision, each shape once
     std::vector<std::string> notes;               // for the user; files do not contain them

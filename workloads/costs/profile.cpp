@@ -153,11 +153,12 @@ void check_version(const Yaml& file) {
 }
 
 Profile read_header(const Yaml& map) {
-    map.allow({"version",    "model",       "backend",   "machine",
-               "date",       "input",       "classes",   "threads_per_device",
-               "neighbours", "dispatch",    "precision", "optimizer",
-               "cpu_share",  "reference",   "link",      "between",
-               "sums",       "sent_copies", "data",      "data_bytes"});
+    map.allow({"version",    "model",     "backend",     "machine",
+               "date",       "input",     "classes",     "threads_per_device",
+               "neighbours", "dispatch",  "precision",   "optimizer",
+               "cpu_share",  "reference", "link",        "between",
+               "sums",       "host_link", "sent_copies", "data",
+               "data_bytes"});
     Profile profile;
     profile.model = required(map, "model").text();
     profile.backend = required(map, "backend").text();
@@ -177,6 +178,8 @@ Profile read_header(const Yaml& map) {
     if (map["between"].present())
         profile.between_hosts = read_measured_link(map["between"]);
     profile.sums = map["sums"].present() ? read_measured_link(map["sums"]) : profile.link;
+    if (map["host_link"].present())
+        profile.host_link = read_measured_link(map["host_link"]);
     profile.sent_copies = required(map, "sent_copies").boolean(false);
     profile.data = by_size(required(map, "data"), read_data_time);
     profile.data_bytes = by_size(required(map, "data_bytes"), read_data_bytes);
@@ -238,6 +241,8 @@ std::string print_header(const Profile& profile) {
     if (profile.between_hosts)
         text += fmt::format("  between: {{{}}}\n", print_link(*profile.between_hosts));
     text += fmt::format("  sums: {{{}}}\n", print_link(profile.sums));
+    if (profile.host_link != Link{})
+        text += fmt::format("  host_link: {{{}}}\n", print_link(profile.host_link));
     text += fmt::format("  sent_copies: {}\n  data:\n", profile.sent_copies);
     for (const auto& [samples, time] : profile.data)
         text += fmt::format("    - {{samples: {}, {}}}\n", samples, print(time));

@@ -56,6 +56,7 @@ struct Layer {
     double attention = 0;                // part of a profiled layer's passes that is causal attention
     // Whether R remakes the tensors that the layer's F saves, in a recomputed stage. Else the tensors are kept.
     bool recomputed = true;
+    bool offloaded = false;   // what its F saves may leave the device until the backward (then R does not remake it)
     bool frozen = false;      // its parameters are not trained
     bool has_weights = true;  // Profiled: its file gives it weights, or its backward pass time for their gradients
     // `set_frozen` derives these from `frozen`, of all layers of the graph: whether the backward pass does what the

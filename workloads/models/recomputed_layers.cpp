@@ -27,15 +27,35 @@ bool matches(std::string_view name, std::string_view pattern) {
     return pattern.find_first_not_of('*', of_pattern) == pattern.npos;
 }
 
-void set_recomputed(LayerGraph& graph, const std::vector<std::string>& patterns) {
+namespace {
+
+bool matches_any(std::string_view name, const std::vector<std::string>& patterns) {
+    return patterns.empty() ||
+           std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(name, pattern); });
+}
+
+void refuse_unknown(const LayerGraph& graph, const std::vector<std::string>& patterns) {
     const auto [first, last] = vertices(graph);
     for (const std::string& pattern : patterns)
         if (std::none_of(first, last, [&](auto layer) { return matches(graph[layer].name, pattern); }))
             fail("no layer is called '{}'", pattern);
-    for (auto layer = first; layer != last; ++layer)
-        graph[*layer].recomputed = patterns.empty() || std::ranges::any_of(patterns, [&](const std::string& pattern) {
-                                       return matches(graph[*layer].name, pattern);
-                                   });
+}
+
+}  // namespace
+
+void set_recomputed(LayerGraph& graph, const std::vector<std::string>& patterns) {
+    refuse_unknown(graph, patterns);
+    for (const auto layer : boost::make_iterator_range(vertices(graph)))
+        graph[layer].recomputed = matches_any(graph[layer].name, patterns);
+}
+
+void set_offloaded(LayerGraph& graph, const std::vector<int>& layers, const std::vector<std::string>& patterns) {
+    refuse_unknown(graph, patterns);
+    for (const int number : layers)
+        if (Layer& layer = graph[static_cast<std::size_t>(number)]; matches_any(layer.name, patterns)) {
+            layer.offloaded = true;
+            layer.recomputed = false;
+        }
 }
 
 }  // namespace pw

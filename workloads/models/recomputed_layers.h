@@ -1,4 +1,4 @@
-// Which layers of a model are recomputed, by their names.
+// Which layers of a model are recomputed or offloaded, by their names.
 #pragma once
 
 #include "workloads/models/layer_graph.h"
@@ -16,5 +16,9 @@ bool matches(std::string_view name, std::string_view pattern);
 // Sets Layer::recomputed of all layers: true for layers that match a pattern, or for all layers without patterns.
 // Throws Error (BadInput) if a pattern matches no layer.
 void set_recomputed(LayerGraph& graph, const std::vector<std::string>& patterns);
+
+// Sets Layer::offloaded of the `layers` that match a pattern, or of all of them without patterns. Throws Error
+// (BadInput) if a pattern matches no layer of the graph.
+void set_offloaded(LayerGraph& graph, const std::vector<int>& layers, const std::vector<std::string>& patterns);
 
 }  // namespace pw

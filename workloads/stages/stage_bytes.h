@@ -18,6 +18,8 @@ struct StageBytes {
     Bytes gradient_kept = 0;                  // taken at I, freed at W (B needs none)
     // Tensors of layers that R does not run, in stages that R recomputes in part: taken at F, freed at R, I and W.
     Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
+    // Activations of offloaded layers: taken at F, freed at I and at W. In offloaded stages they are not there between.
+    Bytes offloaded_until_input = 0, offloaded_until_weight = 0;
     // The workspaces are by pass: F, B, I, W, R. A device reserves the largest workspace of the passes in its list.
     Bytes forward_workspace = 0, backward_workspace = 0, input_workspace = 0, weight_workspace = 0;
     Bytes recompute_workspace = 0;
@@ -43,6 +45,8 @@ inline constexpr std::array kStageSizes = {&StageBytes::weights,
                                            &StageBytes::first_until_again,
                                            &StageBytes::first_until_input,
                                            &StageBytes::first_until_weight,
+                                           &StageBytes::offloaded_until_input,
+                                           &StageBytes::offloaded_until_weight,
                                            &StageBytes::forward_workspace,
                                            &StageBytes::backward_workspace,
                                            &StageBytes::input_workspace,

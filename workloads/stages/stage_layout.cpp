@@ -31,10 +31,14 @@ Bytes largest_sent_output(const StageView& view, const StageLayout& layout) {
 
 // These return a slot of what a layer saves until I, or until W.
 Slot slot_until_input(const StageView& view, int layer, Bytes bytes, StageLayout& layout) {
+    if (view.graph[layer].offloaded)
+        return slot_at_end(layout.offloaded_until_input, Region::OffloadedUntilInput, bytes);
     return view.graph[layer].recomputed ? slot_at_end(layout.until_input, Region::UntilInput, bytes)
                                         : slot_at_end(layout.first_until_input, Region::FirstUntilInput, bytes);
 }
 Slot slot_until_weight(const StageView& view, int layer, Bytes bytes, StageLayout& layout) {
+    if (view.graph[layer].offloaded)
+        return slot_at_end(layout.offloaded_until_weight, Region::OffloadedUntilWeight, bytes);
     return view.graph[layer].recomputed ? slot_at_end(layout.until_weight, Region::UntilWeight, bytes)
                                         : slot_at_end(layout.first_until_weight, Region::FirstUntilWeight, bytes);
 }
@@ -181,6 +185,8 @@ StageBytes stage_bytes(const StageLayout& layout) {
             .first_until_again = layout.first_until_again,
             .first_until_input = layout.first_until_input,
             .first_until_weight = layout.first_until_weight,
+            .offloaded_until_input = layout.offloaded_until_input,
+            .offloaded_until_weight = layout.offloaded_until_weight,
             .forward_workspace = layout.forward_workspace,
             .backward_workspace = layout.backward.workspace,
             .input_workspace = layout.backward_input.workspace,

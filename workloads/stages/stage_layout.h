@@ -38,11 +38,14 @@ enum class Region {
     FirstUntilAgain,   // to R
     FirstUntilInput,   // to I or B
     FirstUntilWeight,  // to W or B
-    GradientKept,      // output gradients kept from I to W (empty in B)
-    SliceGradients,    // from the last slice's I or B to the own slice's
-    Workspace,         // dies with the task
-    Inbox,             // a landing buffer on this stage's device: Slot.edge says which boundary
-    Outbox,            // the other end's landing buffer, written in place
+    // Of offloaded layers, where there is a copy of them on the device: from F to I or B, and to W or B.
+    OffloadedUntilInput,
+    OffloadedUntilWeight,
+    GradientKept,    // output gradients kept from I to W (empty in B)
+    SliceGradients,  // from the last slice's I or B to the own slice's
+    Workspace,       // dies with the task
+    Inbox,           // a landing buffer on this stage's device: Slot.edge says which boundary
+    Outbox,          // the other end's landing buffer, written in place
 };
 
 struct Slot {
@@ -94,6 +97,7 @@ struct StageLayout {
     Bytes weights = 0, frozen = 0, statistics = 0;
     Bytes data = 0, until_input = 0, until_weight = 0, gradient_kept = 0, slice_gradients = 0;
     Bytes first_until_again = 0, first_until_input = 0, first_until_weight = 0;
+    Bytes offloaded_until_input = 0, offloaded_until_weight = 0;
 };
 
 // The bytes of a boundary's landing buffers at a micro-batch size, and how long the buffers are read.

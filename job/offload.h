@@ -1,0 +1,19 @@
+// What a setup offloads to the memory of the hosts.
+#pragma once
+
+#include "job/setup/setup.h"
+#include "workloads/costs/costs.h"
+
+namespace pw {
+
+// Throws Error (BadInput) at the key whose value cannot be used: copies need a link, and later slices of a sequence
+// read what earlier slices save.
+void check_offload(const Setup& setup, const Profile& profile);
+
+// Makes all that the F of the offloaded stages of a uniform workload saves leave the device.
+void offload_stages(Costs& costs, const Setup& setup);
+
+// Leaves the rest of PipelineConfig::offload_share on the device.
+void offload_in_part(Costs& costs, const Setup& setup);
+
+}  // namespace pw

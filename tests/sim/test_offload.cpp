@@ -1,0 +1,279 @@
+// What F saves leaves the device and comes back: times and bytes of plans with copies, counted by hand and by a
+// separate count of events.
+#include "job/job.h"
+#include "job/load.h"
+#include "schedules/memory/buffers.h"
+#include "sim/metrics.h"
+#include "sim/simulate.h"
+#include "tests/support/dice.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thoroughness.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pw {
+namespace {
+
+Job offloading_job(const std::string& text, const std::vector<std::string>& set = {}) {
+    const TemporaryFolder folder;
+    Notices notices;
+    return make_job(load_config(folder.write("config.yaml", text), set), notices);
+}
+
+Trace trace_of_offload(const Job& job) { return simulate(job.plan, job.costs, job.mode); }
+
+// The example of four threads about activations in the memory of the host: 4 GB for each of 16 micro-batches.
+constexpr const char* kSixteenOffloaded = R"(
+workload: {model: uniform, stages: 4, forward: 100 ms, backward_input: 200 ms, backward_weight: 0 us, activation: 4 GB}
+cluster: {devices: 4, memory: 12 GB, host_link: {bandwidth: 50 GB/s}}
+pipeline: {schedule: 1f1b, micro_batches: 16, offload: all}
+)";
+
+constexpr Bytes kOffloadedGB = 1'000'000'000;
+
+// A copy takes 80 ms, less than F and B. Device 0 has the micro-batch that runs, one that leaves and one that comes.
+TEST(Offload, IsFreeWhereCopiesAreShorterThanTasks) {
+    const Trace trace = trace_of_offload(offloading_job(kSixteenOffloaded));
+    const Metrics metrics = metrics_of(trace);
+    EXPECT_EQ(metrics.step_time, Ns{5'700'000'000});  // (16 + 3) 300 ms
+    EXPECT_EQ(metrics.devices[0].peak_memory, 12 * kOffloadedGB);
+    EXPECT_EQ(metrics_of(trace_of_offload(offloading_job(kSixteenOffloaded, {"pipeline.offload=none"})))
+                  .devices[0]
+                  .peak_memory,
+              16 * kOffloadedGB);
+}
+
+// A copy takes 400 ms. One at a time, 16 micro-batches take 16 x 800 ms at least, with 300 ms of F and B at the ends.
+TEST(Offload, TakesTheTimeOfItsCopiesWhereTheyAreLonger) {
+    const Job job = offloading_job(kSixteenOffloaded, {"cluster.host_link.bandwidth=10 GB/s"});
+    EXPECT_EQ(metrics_of(trace_of_offload(job)).step_time, Ns{13'100'000'000});
+    // both ways, a pair of F and B takes a reload and an offload
+    const Job both =
+        offloading_job(kSixteenOffloaded, {"cluster.host_link.bandwidth=10 GB/s", "transfer.copies=both ways"});
+    EXPECT_LT(metrics_of(trace_of_offload(both)).step_time, Ns{13'100'000'000});
+    EXPECT_GE(metrics_of(trace_of_offload(both)).step_time, Ns{12 * 800'000'000LL});
+}
+
+TEST(Offload, OfAShareLeavesTheRest) {
+    // half of the two micro-batches that are away
+    EXPECT_EQ(metrics_of(trace_of_offload(offloading_job(kSixteenOffloaded, {"pipeline.offload_share=0.5"})))
+                  .devices[0]
+                  .peak_memory,
+              14 * kOffloadedGB);
+}
+
+TEST(Offload, NeedsALinkToTheHost) {
+    expect_says(refusal([] {
+                    (void)offloading_job(
+                        "workload: {model: uniform, stages: 2, forward: 1 ms, backward_input: 1 ms, backward_weight: "
+                        "1 ms}\npipeline: {schedule: gpipe, micro_batches: 4, offload: all}\n");
+                }),
+                {"copies to the memory of its host is not known", "write cluster.host_link"});
+    expect_says(refusal([] { (void)offloading_job(kSixteenOffloaded, {"pipeline.recompute=[1]"}); }),
+                {"stage 1 is recomputed"});
+}
+
+// Counts the events of a plan: each device goes through its list, and its copies run in lanes of their own.
+class CopyCount {
+public:
+    struct Times {
+        Ns forward, input, weight, copy;
+    };
+    CopyCount(const Plan& plan, std::vector<Times> times, bool both_ways)
+        : plan_(plan), times_(std::move(times)), both_ways_(both_ways) {
+        std::vector<std::size_t> next(plan.order.size(), 0);
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (std::size_t device = 0; device < plan.order.size(); ++device)
+                while (next[device] < plan.order[device].size() && pass(device, plan.order[device][next[device]])) {
+                    ++next[device];
+                    moved = true;
+                }
+        }
+        for (std::size_t device = 0; device < plan.order.size(); ++device)
+            EXPECT_EQ(next[device], plan.order[device].size()) << "device " << device;
+    }
+
+    Ns makespan() const {
+        Ns last = 0;
+        for (const auto& [task, end] : end_)
+            if (task.op != Op::Reload && task.op != Op::Offload)
+                last = std::max(last, end);
+        return last;
+    }
+    Ns end(const Task& task) const { return end_.at(task); }
+
+private:
+    std::optional<Ns> ended(Op op, int stage, int mb) const {
+        const auto found = end_.find(Task{op, stage, mb});
+        return found == end_.end() ? std::nullopt : std::optional(found->second);
+    }
+    // The end of B, or of the half of it that makes gradients of inputs.
+    std::optional<Ns> gradient(int stage, int mb) const {
+        const std::optional<Ns> whole = ended(Op::Backward, stage, mb);
+        return whole ? whole : ended(Op::BackwardInput, stage, mb);
+    }
+
+    bool pass(std::size_t device, const Task& task) {
+        Ns& list = list_[device];
+        const int stage = task.stage, mb = task.microbatch;
+        const Times& times = times_[static_cast<std::size_t>(stage)];
+        std::vector<std::optional<Ns>> needs;
+        switch (task.op) {
+            case Op::Forward:
+                if (stage > 0)
+                    needs.push_back(ended(Op::Forward, stage - 1, mb));
+                return run(device, task, needs, times.forward);
+            case Op::Backward:
+            case Op::BackwardInput:
+                needs.push_back(ended(Op::Forward, stage, mb));
+                if (stage + 1 < plan_.shape.stages)
+                    needs.push_back(gradient(stage + 1, mb));
+                if (away_.contains({stage, mb}))
+                    needs.push_back(ended(Op::Reload, stage, mb));
+                return run(device, task, needs, times.input + (task.op == Op::Backward ? times.weight : 0));
+            case Op::BackwardWeight:
+                return run(device, task, {gradient(stage, mb)}, times.weight);
+            case Op::Offload: {
+                away_.insert({stage, mb});
+                Ns& lane = lanes_[{device, 0}];
+                end_[task] = lane = std::max(lane, *ended(Op::Forward, stage, mb)) + times.copy;
+                list = std::max(list, lane);
+                return true;
+            }
+            case Op::Reload: {
+                Ns& lane = lanes_[{device, both_ways_ ? 1 : 0}];
+                end_[task] = lane = std::max(lane, list) + times.copy;
+                return true;
+            }
+            case Op::Recompute:
+            case Op::Update:
+            case Op::SumGradients:
+            case Op::SendForward:
+            case Op::RecvForward:
+            case Op::SendBackward:
+            case Op::RecvBackward:
+                break;  // they take no time
+        }
+        return true;
+    }
+
+    bool run(std::size_t device, const Task& task, const std::vector<std::optional<Ns>>& needs, Ns time) {
+        Ns start = list_[device];
+        for (const std::optional<Ns>& need : needs) {
+            if (!need)
+                return false;
+            start = std::max(start, *need);
+        }
+        end_[task] = list_[device] = start + time;
+        return true;
+    }
+
+    const Plan& plan_;
+    const std::vector<Times> times_;
+    const bool both_ways_;
+    std::map<std::size_t, Ns> list_;                   // by device: what its list has reached
+    std::map<std::pair<std::size_t, int>, Ns> lanes_;  // by device and lane: the end of the last copy
+    std::set<std::pair<int, int>> away_;               // stage and micro-batch
+    std::map<Task, Ns> end_;
+};
+
+// The most bytes that a device holds while a task runs, with these sizes for each micro-batch of a stage: until the
+// gradients of inputs, and until these of weights.
+Bytes peak_of_list(const std::vector<Task>& order, const std::vector<std::pair<Bytes, Bytes>>& sizes) {
+    std::map<std::pair<int, int>, std::pair<Bytes, Bytes>> held;
+    Bytes most = 0;
+    const auto sum = [&] {
+        Bytes all = 0;
+        for (const auto& [key, bytes] : held)
+            all += bytes.first + bytes.second;
+        return all;
+    };
+    for (const Task& task : order) {
+        const std::pair key{task.stage, task.microbatch};
+        if (task.op == Op::Forward || task.op == Op::Reload)
+            held[key] = sizes[static_cast<std::size_t>(task.stage)];
+        most = std::max(most, sum());
+        if (task.op == Op::Offload || task.op == Op::Backward || task.op == Op::BackwardWeight)
+            held.erase(key);
+        if (task.op == Op::BackwardInput)
+            held[key].first = 0;
+    }
+    return most;
+}
+
+TEST(Offload, OfRandomPipelinesEqualsACountOfEvents) {
+    Random random(11);
+    int copies = 0;
+    for (int round = 0; round < rounds(200); ++round) {
+        const char* const kSchedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"};
+        const std::string schedule = kSchedules[pick(random, 0, 4)];
+        const int devices = pick(random, 1, 4), chunks = schedule == "interleaved" || schedule == "zb-v" ? 2 : 1;
+        const int stages = devices * chunks;
+        std::vector<CopyCount::Times> times;
+        std::vector<std::pair<Bytes, Bytes>> sizes;
+        std::vector<std::string> forward, input, weight, activation, until_weight;
+        const int rate = 1 << pick(random, 0, 4);  // bytes per nanosecond: times are whole
+        for (int stage = 0; stage < stages; ++stage) {
+            times.push_back({pick(random, 1, 50), pick(random, 1, 50), pick(random, 1, 50), 0});
+            sizes.emplace_back(64 * pick(random, 0, 5), 64 * pick(random, 0, 5));
+            forward.push_back(fmt::format("{} ns", times.back().forward));
+            input.push_back(fmt::format("{} ns", times.back().input));
+            weight.push_back(fmt::format("{} ns", times.back().weight));
+            activation.push_back(fmt::format("{} B", sizes.back().first + sizes.back().second));
+            until_weight.push_back(fmt::format("{} B", sizes.back().second));
+        }
+        std::set<int> offloaded;
+        for (int stage = 0; stage < stages; ++stage)
+            if (pick(random, 0, 2) > 0)
+                offloaded.insert(stage);
+        const int latency = pick(random, 0, 9);
+        for (const int stage : offloaded) {
+            const auto& [until_input, later] = sizes[static_cast<std::size_t>(stage)];
+            times[static_cast<std::size_t>(stage)].copy = latency + (until_input + later) / rate;
+        }
+        const bool both_ways = pick(random, 0, 1) == 1;
+        const std::string text = fmt::format(
+            "workload: {{model: uniform, stages: {}, forward: [{}], backward_input: [{}], backward_weight: [{}], "
+            "activation: [{}], activation_until_weight: [{}]}}\n"
+            "cluster: {{devices: {}, host_link: {{bandwidth: {} GB/s, latency: {} ns}}{}}}\n"
+            "pipeline: {{schedule: {}, micro_batches: {}, offload: [{}], offload_ahead: {}}}\n"
+            "transfer: {{copies: {}}}\n",
+            stages, fmt::join(forward, ", "), fmt::join(input, ", "), fmt::join(weight, ", "),
+            fmt::join(activation, ", "), fmt::join(until_weight, ", "), devices, rate, latency,
+            pick(random, 0, 3) == 0 ? ", dispatch: 0 ns" : "", schedule, devices * pick(random, 1, 4),
+            fmt::join(offloaded, ", "), pick(random, 1, 3), both_ways ? "both ways" : "in turn");
+        SCOPED_TRACE(text);
+        const Job job = offloading_job(text);
+        const Trace trace = trace_of_offload(job);
+        const CopyCount count(job.plan, times, both_ways);
+        EXPECT_EQ(metrics_of(trace).makespan, count.makespan());
+        for (const TraceEvent& event : trace.events)
+            if (is_compute(event.task.op) || is_copy(event.task.op)) {
+                EXPECT_EQ(event.end, count.end(event.task)) << print(event.task);
+                copies += is_copy(event.task.op) ? 1 : 0;
+            }
+        const Trace by_events = Simulator(job.plan, job.mode).trace_by_events(job.costs);
+        EXPECT_EQ(by_events.events, trace.events);
+        const auto memory = memory_of(job.plan, buffers_of(job.plan, job.costs, job.versions));
+        for (std::size_t device = 0; device < memory.size(); ++device)
+            EXPECT_EQ(total(peak_of(memory[device])), peak_of_list(job.plan.order[device], sizes))
+                << "device " << device;
+        if (HasFailure())
+            return;
+    }
+    EXPECT_GT(copies, rounds(200));
+}
+
+}  // namespace
+}  // namespace pw
