@@ -60,7 +60,9 @@ TEST(LayoutNotation, RefusesWhatNoPlanHas) {
     expect_says(refusal_of_layout("EtL|tt"), {"stage 0 of the layout is EtL", "last letter"});
     expect_says(refusal_of_layout("tt|tL"), {"begins with tt", "begin it with E"});
     expect_says(refusal_of_layout("Et|tt"), {"ends with tt", "end it with L"});
-    expect_says(refusal_of_layout("Et|tmL"), {"layers m"});
+    expect_says(refusal_of_layout("Et|mtL"), {"stage 1 of the layout is mtL", "a layer t comes after m"});
+    expect_says(refusal([] { split_by_layout(gpt_of(2), stages_of_layout("Et|tmL"), true); }),
+                {"the layout has 1 modules m of further tokens, the model 0"});
     expect_says(refusal_of_layout("Et|(tt|L"), {"not closed"});
     expect_says(refusal_of_layout("Et)|tL"), {"has ')' at another place"});
     expect_says(refusal_of_layout("Et*|tL"), {"repeats something '' times"});
@@ -90,6 +92,31 @@ TEST(LayoutNotation, SplitsAModelAndIsWrittenBack) {
     }
     expect_says(refusal([&] { split_by_layout(graph, stages_of_layout("Et|tL"), true); }),
                 {"has 2 transformer layers, the model 4"});
+}
+
+// Megatron-Core, docs of multi-token prediction: m may be on a stage of its own before L, or with L.
+TEST(LayoutNotation, PlacesModulesOfFurtherTokens) {
+    LayerGraph graph;
+    for (const auto& [name, part] : {std::pair{"embedding", LayerPart::Embedding},
+                                     {"block.0", LayerPart::Block},
+                                     {"block.1", LayerPart::Block},
+                                     {"mtp.0", LayerPart::Mtp},
+                                     {"mtp.1", LayerPart::Mtp},
+                                     {"head", LayerPart::Head}}) {
+        Layer layer;
+        layer.name = name;
+        layer.part = part;
+        boost::add_vertex(layer, graph);
+    }
+    for (const auto& [layout, first] : {std::pair<std::string, Texts>{"Ett|mmL", {"embedding", "mtp.0"}},
+                                        {"Et|t|mm|L", {"embedding", "block.1", "mtp.0", "head"}},
+                                        {"Et|tm|mL", {"embedding", "block.1", "mtp.1"}}}) {
+        const StageSplit split = split_by_layout(graph, stages_of_layout(layout), true);
+        EXPECT_EQ(first_layers(graph, split), first) << layout;
+        EXPECT_EQ(layout_of(graph, split, true), layout);
+    }
+    expect_says(refusal([&] { split_by_layout(graph, stages_of_layout("Ett|mL"), true); }),
+                {"the layout has 1 modules m of further tokens, the model 2"});
 }
 
 TEST(Blocks, EndAtTheFirstNumberOfAName) {

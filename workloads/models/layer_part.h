@@ -5,10 +5,12 @@
 
 namespace pw {
 
-enum class LayerPart { Embedding, Block, Head, Loss };
+// Mtp: a module that predicts a further token.
+enum class LayerPart { Embedding, Block, Mtp, Head, Loss };
 template <>
 inline constexpr Choice<LayerPart> kChoices<LayerPart>[] = {{"embedding", LayerPart::Embedding},
                                                             {"block", LayerPart::Block},
+                                                            {"mtp", LayerPart::Mtp},
                                                             {"head", LayerPart::Head},
                                                             {"loss", LayerPart::Loss}};
 

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -64,11 +66,14 @@ std::optional<LayerPart> part_by_name(const std::string& name) {
     return std::nullopt;
 }
 
-char letter_of(LayerPart part) { return part == LayerPart::Embedding ? 'E' : part == LayerPart::Block ? 't' : 'L'; }
+constexpr std::string_view kLetters = "EtmLL";  // by LayerPart, in the order of Megatron
+
+char letter_of(LayerPart part) { return kLetters[static_cast<std::size_t>(part)]; }
+bool is_inner(char letter) { return letter == 't' || letter == 'm'; }  // of a block, or of a further token
 
 // Returns a letter per layer, a blank for a layer without a letter of its own. A layer that is an end (E or L) by its
 // name only is an end if all layers outside it are ends. Empty where the letters are not in the order of Megatron:
-// embedding, blocks, loss.
+// embedding, blocks, further tokens, losses.
 std::string letters_of_layers(const LayerGraph& graph, bool decoder) {
     const auto count = num_vertices(graph);
     std::string letters(count, ' '), by_name(count, ' ');
@@ -83,15 +88,13 @@ std::string letters_of_layers(const LayerGraph& graph, bool decoder) {
         else if (!decoder || is_number(components_of(block_of(layer.name)).back()))
             letters[i] = 't';
     }
-    const auto first = letters.find_first_of("tL"), last = letters.find_last_of("Et");
+    const auto first = letters.find_first_of("tmL"), last = letters.find_last_of("Etm");
     for (std::size_t i = 0; i < count; ++i)
         if (by_name[i] == 'E')
             letters[i] = first == std::string::npos || i < first ? 'E' : 't';
         else if (by_name[i] == 'L')
             letters[i] = last == std::string::npos || i > last ? 'L' : 't';
-    const auto in_order = [](char a, char b) {
-        return std::string_view("EtL").find(a) < std::string_view("EtL").find(b);
-    };
+    const auto in_order = [](char a, char b) { return kLetters.find(a) < kLetters.find(b); };
     std::string own = letters;
     std::erase(own, ' ');
     return std::is_sorted(own.begin(), own.end(), in_order) ? letters : "";
@@ -128,11 +131,9 @@ private:
         const char letter = text_[at_++];
         if (letter == ',' || letter == ' ')
             return "";
-        if (letter == 'm')
-            fail("the layout '{}' has layers m, multi-token prediction, which no model has here", text_);
-        if (std::string_view("EtL|").find(letter) == std::string_view::npos)
+        if (std::string_view("EtmL|").find(letter) == std::string_view::npos)
             fail(
-                "the layout '{}' has '{}' at another place than expected\n  help: write E, t, L and |, with "
+                "the layout '{}' has '{}' at another place than expected\n  help: write E, t, m, L and |, with "
                 "repetitions "
                 "such as t*4 or (tt|)*4",
                 text_, letter);
@@ -180,13 +181,27 @@ void check_stage(const std::vector<std::string>& stages, std::size_t stage) {
         fail("the layout ends with {}\n  help: end it with L, the last norm, the output layer and the loss", letters);
 }
 
-// Returns the first layer of each block, and the first layer after the last block.
+// Modules of further tokens come after the last transformer layer.
+void check_order(const std::vector<std::string>& stages) {
+    bool has_further = false;
+    for (std::size_t stage = 0; stage < stages.size(); ++stage)
+        for (const char letter : stages[stage]) {
+            if (letter == 't' && has_further)
+                fail(
+                    "stage {} of the layout is {}: a layer t comes after m\n  help: write all m between the last t and "
+                    "L",
+                    stage, stages[stage]);
+            has_further = has_further || letter == 'm';
+        }
+}
+
+// Returns the first layer of each block and of each module of further tokens, and the first layer after the last one.
 std::vector<int> block_starts(const LayerGraph& graph, const std::string& letters) {
     std::vector<int> starts;
     std::map<std::string, bool> seen;
     int after = 0;
     for (std::size_t i = 0; i < letters.size(); ++i)
-        if (letters[i] == 't') {
+        if (is_inner(letters[i])) {
             if (!seen[block_of(graph[i].name)])
                 starts.push_back(static_cast<int>(i));
             seen[block_of(graph[i].name)] = true;
@@ -214,6 +229,16 @@ std::vector<std::string> stages_of_layout(std::string_view layout) {
             stages.back() += letter;
     for (std::size_t stage = 0; stage < stages.size(); ++stage)
         check_stage(stages, stage);
+    check_order(stages);
+    return stages;
+}
+
+std::vector<std::string> letters_of_blocks(const std::vector<int>& blocks, int mtp) {
+    std::vector<std::string> stages;
+    for (const int number : blocks)
+        stages.emplace_back(static_cast<std::size_t>(number), 't');
+    stages.front().insert(0, "E");
+    stages.back() += std::string(static_cast<std::size_t>(mtp), 'm') + "L";
     return stages;
 }
 
@@ -222,15 +247,24 @@ StageSplit split_by_layout(const LayerGraph& graph, const std::vector<std::strin
     if (letters.find('E') == std::string::npos)
         fail("the model has no embedding and no blocks of a transformer");
     const std::vector<int> starts = block_starts(graph, letters);
-    std::size_t blocks = 0;
-    for (const std::string& stage : stages)
-        blocks += static_cast<std::size_t>(std::count(stage.begin(), stage.end(), 't'));
-    if (blocks + 1 != starts.size())
-        fail("the layout has {} transformer layers, the model {}", blocks, starts.size() - 1);
+    const auto in_model = [&](char letter) {
+        std::set<std::string> names;
+        for (std::size_t i = 0; i < letters.size(); ++i)
+            if (letters[i] == letter)
+                names.insert(block_of(graph[i].name));
+        return names.size();
+    };
+    for (const auto& [letter, words] : {std::pair{'t', "transformer layers"}, {'m', "modules m of further tokens"}}) {
+        std::size_t count = 0;
+        for (const std::string& stage : stages)
+            count += static_cast<std::size_t>(std::count(stage.begin(), stage.end(), letter));
+        if (count != in_model(letter))
+            fail("the layout has {} {}, the model {}", count, words, in_model(letter));
+    }
     std::vector<int> first_layers = {0};
     std::size_t next = 0;
     for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) {
-        next += static_cast<std::size_t>(std::count(stages[stage].begin(), stages[stage].end(), 't'));
+        next += static_cast<std::size_t>(std::count_if(stages[stage].begin(), stages[stage].end(), is_inner));
         if (starts[next] == static_cast<int>(num_vertices(graph)))
             fail("the last stage of the layout is L, and the model has no layer after its blocks");
         first_layers.push_back(starts[next]);
@@ -251,12 +285,12 @@ std::string layout_of(const LayerGraph& graph, const StageSplit& split, bool is_
             const auto i = static_cast<std::size_t>(layer);
             if (i == embedding || i == loss)
                 own += letters[i];
-            if (letters[i] != 't')
+            if (!is_inner(letters[i]))
                 continue;
             const auto [found, is_new] = stage_of.emplace(block_of(graph[i].name), stage);
             if (found->second != stage)
                 return {};  // the block is cut
-            own += is_new ? "t" : "";
+            own += is_new ? std::string(1, letters[i]) : "";
         }
         if (loss == std::string::npos && stage + 1 == split.stages())
             own += 'L';
