@@ -87,8 +87,14 @@ public:
                 return table_.bytes()[static_cast<std::size_t>(block) + 1].saved_until_input;
             };
             parts_->first_saved = parts_->least_saved = saved(0);
-            for (int block = 1; block < blocks; ++block)
+            const auto weights = [&](int block) {
+                const LayerBytes& bytes = table_.bytes()[static_cast<std::size_t>(block) + 1];
+                return static_cast<double>(std::max<Bytes>(1, bytes.weights + bytes.frozen));
+            };
+            for (int block = 1; block < blocks; ++block) {
                 parts_->least_saved = std::min(parts_->least_saved, saved(block));
+                parts_->least_weights = std::min(parts_->least_weights, weights(block) / weights(0));
+            }
             if (!chosen_.parallel.of_stages.empty())
                 parts_->least_saved = 0;  // what is recomputed, and by which share, differs by device
         }

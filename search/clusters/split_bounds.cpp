@@ -147,9 +147,9 @@ private:
         const StageBytes& block = part(kFirstBlock);
         double each = std::numeric_limits<double>::infinity();
         for (const OrderFacts::Held& held : facts_.held[static_cast<std::size_t>(device)])
-            each = std::min(
-                each, persistent(kFirstBlock) + least * static_cast<double>(held.until_input * block.until_input +
-                                                                            held.until_weight * block.until_weight));
+            each = std::min(each, parts_.least_weights * persistent(kFirstBlock) +
+                                      least * static_cast<double>(held.until_input * block.until_input +
+                                                                  held.until_weight * block.until_weight));
         const double fixed = (holds(device, 0) ? persistent(kEmbedding) : 0) +
                              (holds(device, shape_.stages - 1) ? persistent(kHead) : 0);
         const Bytes has = devices_[static_cast<std::size_t>(device)].memory;

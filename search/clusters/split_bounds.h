@@ -15,6 +15,7 @@ struct SplitParts {
     Costs costs;
     int blocks = 0;
     Bytes least_saved = 0, first_saved = 0;  // until I, by the block that saves least, and by the first block
+    double least_weights = 1;                // of a block, relative to the first block
 };
 
 struct SplitBounds {
