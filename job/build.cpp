@@ -72,13 +72,10 @@ std::vector<std::string> letters_of_counts(const Setup& setup) {
         for (std::size_t place = 0; place < blocks.size(); ++place)
             in_list[static_cast<std::size_t>(by_device[place])] = place;
     }
-    std::vector<std::string> letters;
-    for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-        const bool is_first = stage == 0, is_last = stage + 1 == blocks.size();
-        letters.push_back((is_first ? "E" : "") + std::string(static_cast<std::size_t>(blocks[in_list[stage]]), 't') +
-                          (is_last ? "L" : ""));
-    }
-    return letters;
+    std::vector<int> by_stage;
+    for (const std::size_t place : in_list)
+        by_stage.push_back(blocks[place]);
+    return letters_of_blocks(by_stage, setup.workload.transformer ? setup.workload.transformer->mtp : 0);
 }
 
 StageSplit split_by_letters(const Setup& setup, const Model& model, const std::vector<std::string>& letters) {

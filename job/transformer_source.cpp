@@ -45,14 +45,19 @@ void take_sizes_of_stages(Costs& costs, const Setup& setup, const Shape& shape) 
             costs.bytes[static_cast<std::size_t>(stage)] = sizes[static_cast<std::size_t>(stage)];
     }
     TransformerJob whole = transformer_job_of(setup);
+    const double ranks_of_edges = whole.parallel.tensor * whole.parallel.context;  // by whose degrees edges are
     whole.parallel.tensor = whole.parallel.context = 1;
     whole.parallel.sequence = false;
     const double tensor = TransformerLayers(whole).output_bytes(setup.pipeline.micro_batch_size);
     for (EdgeBytes& edge : costs.edges)
         for (Bytes* bytes : {&edge.forward, &edge.backward})
-            if (*bytes > 0)
-                *bytes = bounded(std::ceil(tensor / std::min(ranks[static_cast<std::size_t>(edge.from)],
-                                                             ranks[static_cast<std::size_t>(edge.to)])));
+            if (*bytes > 0) {
+                // Several, after a module of a further token.
+                const double tensors = std::max(1.0, std::round(static_cast<double>(*bytes) * ranks_of_edges / tensor));
+                *bytes = bounded(std::ceil(
+                    tensors * tensor /
+                    std::min(ranks[static_cast<std::size_t>(edge.from)], ranks[static_cast<std::size_t>(edge.to)])));
+            }
 }
 
 std::vector<int> makes_of_stages(const Costs& costs, const Shape& shape) {

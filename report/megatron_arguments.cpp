@@ -43,6 +43,14 @@ std::string runs_of_layers(const Transformer& model, Has has) {
     return runs_of(flags);
 }
 
+template <class Has>
+bool in_all_layers(const Transformer& model, Has has) {
+    for (int layer = 0; layer < model.layers; ++layer)
+        if (!has(layer))
+            return false;
+    return true;
+}
+
 std::optional<Refusal> refused_tensor(const ExportedPlan& plan) {
     const int tensor = plan.parallel.tensor, heads = plan.model.key_value_heads;
     if (plan.model.latent || heads % tensor == 0 || tensor % heads == 0)
@@ -112,8 +120,13 @@ std::optional<Refusal> refused_messages(const ExportedPlan& plan) {
                    "add pipeline to parallel.overlap, or write schedule: 1f1b"};
 }
 
+// Without a layout, modules of further tokens are on the last stage.
 bool has_equal_stages(const Job& job) {
     const std::vector<int> blocks = blocks_by_stage(job);
+    for (std::size_t stage = 0; stage + 1 < job.split.layers.size(); ++stage)
+        for (const int layer : job.split.layers[stage])
+            if (job.model->layers[static_cast<std::size_t>(layer)].part == LayerPart::Mtp)
+                return false;
     return std::adjacent_find(blocks.begin(), blocks.end(), std::not_equal_to<>()) == blocks.end();
 }
 
@@ -124,6 +137,20 @@ std::optional<Refusal> refused_layout(const ExportedPlan& plan) {
         return std::nullopt;
     return Refusal{"pipeline.split", "Megatron-LM takes stages that are ranges of whole blocks",
                    "remove the key, or cut between blocks"};
+}
+
+std::optional<Refusal> refused_layers(const ExportedPlan& plan) {
+    const Transformer& model = plan.model;
+    const char* has = model.mamba         ? "layers with Mamba-2"
+                      : model.post_norms  ? "norms after attention and MLP"
+                      : model.parallel    ? "attention and MLP with the same input"
+                      : model.caps_logits ? "a cap of logits"
+                                          : nullptr;
+    if (has == nullptr)
+        return std::nullopt;
+    return Refusal{"workload.model",
+                   fmt::format("pretrain_gpt.py of {} has no {}, which {} has", kMegatron, has, model.name),
+                   "name a model without them"};
 }
 
 std::optional<Refusal> refused_position(const ExportedPlan& plan) {
@@ -251,7 +278,8 @@ constexpr ArgumentRow kRows[] = {
      refused_layout},
     {"--micro-batch-size", [](const ExportedPlan& plan) { return written(plan.pipeline.micro_batch_size); }},
     {"--global-batch-size", [](const ExportedPlan& plan) { return written(plan.global_batch()); }},
-    {"--num-layers", [](const ExportedPlan& plan) { return written(plan.model.layers); }},
+    {"--num-layers", [](const ExportedPlan& plan) { return written(plan.model.layers); }, refused_layers},
+    {"--mtp-num-layers", [](const ExportedPlan& plan) { return written_if(plan.model.mtp > 0, plan.model.mtp); }},
     {"--hidden-size", [](const ExportedPlan& plan) { return written(plan.model.hidden); }},
     {"--ffn-hidden-size", [](const ExportedPlan& plan) { return written(plan.model.ffn); }},
     {"--num-attention-heads", [](const ExportedPlan& plan) { return written(plan.model.heads); }},
@@ -295,8 +323,8 @@ constexpr ArgumentRow kRows[] = {
      }},
     {"--window-attn-skip-freq",
      [](const ExportedPlan& plan) {
-         return written_if(plan.model.window > 0 && plan.model.window_every > 1,
-                           runs_of_layers(plan.model, [&](int layer) { return plan.model.has_window(layer); }));
+         const auto has = [&](int layer) { return plan.model.has_window(layer); };
+         return written_if(plan.model.window > 0 && !in_all_layers(plan.model, has), runs_of_layers(plan.model, has));
      }},
     {"--position-embedding-type",
      [](const ExportedPlan& plan) {
@@ -322,9 +350,8 @@ constexpr ArgumentRow kRows[] = {
      }},
     {"--moe-layer-freq",
      [](const ExportedPlan& plan) {
-         const auto& experts = plan.model.experts;
-         return written_if(experts && (experts->first > 0 || experts->every > 1),
-                           runs_of_layers(plan.model, [&](int layer) { return plan.model.has_experts(layer); }));
+         const auto has = [&](int layer) { return plan.model.has_experts(layer); };
+         return written_if(plan.model.experts && !in_all_layers(plan.model, has), runs_of_layers(plan.model, has));
      }},
     {"--moe-token-dispatcher-type",
      [](const ExportedPlan& plan) {

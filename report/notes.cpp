@@ -231,6 +231,12 @@ std::string note_on_shapes(const Setup& setup) {
                                 : ", at the rate of the fastest one");
 }
 
+std::string note_on_parts(const Transformer& model) {
+    return model.not_counted.empty()
+               ? ""
+               : fmt::format("not counted of {}: {}", model.name, fmt::join(model.not_counted, "; "));
+}
+
 Notices notes_on_source(const Job& job, const std::vector<int>& used) {
     switch (job.source) {
         case CostSource::Uniform:
@@ -238,7 +244,7 @@ Notices notes_on_source(const Job& job, const std::vector<int>& used) {
         case CostSource::File:
             return notes_on_file(job, used);
         case CostSource::Shapes:
-            return {note_on_shapes(job.setup)};
+            return {note_on_shapes(job.setup), note_on_parts(*job.setup.workload.transformer)};
         case CostSource::Measured:
             return {note_on_profile(job, used)};
         case CostSource::Analytic:

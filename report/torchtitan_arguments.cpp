@@ -56,6 +56,9 @@ const Flavor* flavor_of(const Transformer& model) {
 std::optional<Refusal> refused_model(const ExportedPlan& plan) {
     if (flavor_of(plan.model) != nullptr)
         return std::nullopt;
+    if (plan.model.mtp > 0)
+        return Refusal{"workload.mtp_layers", fmt::format("{} predicts no further tokens", kTitan),
+                       "write mtp_layers: 0"};
     std::vector<std::string_view> presets;
     for (const Flavor& row : kFlavors)
         presets.push_back(row.preset);

@@ -2,6 +2,7 @@
 #include "job/plan.h"
 #include "job/setup/rank_groups.h"
 #include "search/plan_choice.h"
+#include "workloads/stages/layout_notation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -79,16 +80,6 @@ void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<i
     list = std::move(chosen);
 }
 
-// Returns the layout in the notation of Megatron-LM, as "Ett|tt|tL".
-std::string layout_of(const std::vector<int>& blocks) {
-    std::vector<std::string> stages;
-    for (const int number : blocks)
-        stages.emplace_back(static_cast<std::size_t>(number), 't');
-    stages.front().insert(0, "E");
-    stages.back() += "L";
-    return fmt::format("{}", fmt::join(stages, "|"));
-}
-
 void choose_degrees(const PlanChoice& choice, Setup& chosen) {
     if (!choice.hosts.empty())
         choose_hosts(chosen, choice.hosts);
@@ -98,7 +89,10 @@ void choose_degrees(const PlanChoice& choice, Setup& chosen) {
     pipeline.split = choice.blocks.empty() ? PipelineConfig::Split::Auto : PipelineConfig::Split::Layout;
     pipeline.cuts.clear();
     pipeline.lists.clear();
-    pipeline.layout = choice.blocks.empty() ? "" : layout_of(choice.blocks);
+    pipeline.layout =
+        choice.blocks.empty()
+            ? ""
+            : fmt::format("{}", fmt::join(letters_of_blocks(choice.blocks, chosen.workload.transformer->mtp), "|"));
     pipeline.blocks.clear();
     divide_among_replicas(chosen, std::int64_t{choice.micro_batches} * choice.micro_batch_size * choice.degrees.data);
     // The file's places of what is chosen no longer hold.

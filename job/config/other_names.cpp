@@ -33,6 +33,8 @@ constexpr OtherName kOtherNames[] = {
     {"n_heads", "workload.heads"},
     {"num_key_value_heads", "workload.key_value_heads"},
     {"intermediate_size", "workload.inner"},
+    {"num_nextn_predict_layers", "workload.mtp_layers"},
+    {"mtp_num_layers", "workload.mtp_layers"},
     {"rope_theta", "workload.rotary_base"},
     {"seq_length", "workload.sequence_length"},
     {"seq_len", "workload.sequence_length"},

@@ -213,7 +213,13 @@ bool divides(const Yaml& at, std::int64_t degree, std::int64_t number, const std
 
 void check_degrees(const Yaml& at, const Parallel& parallel, const Config& config) {
     const Transformer& model = *config.workload.transformer;
-    divides(at["tensor"], parallel.tensor, model.heads, fmt::format("the {} heads of {}", model.heads, model.name));
+    const std::int64_t heads = model.most_tensor_ranks();
+    divides(at["tensor"], parallel.tensor, heads,
+            model.mamba && model.heads > 0 ? fmt::format("the heads of attention and of Mamba-2 of {}", model.name)
+                                           : fmt::format("the {} heads of {}", heads, model.name));
+    if (parallel.context > 1 && model.mamba)
+        at["context"].complain(fmt::format("{} has layers with Mamba-2, whose sequences are not divided", model.name),
+                               "remove the key");
     if (parallel.context > 1)
         divides(at["context"], parallel.context, config.workload.options.sequence_length,
                 fmt::format("the {} tokens of a sequence", config.workload.options.sequence_length));

@@ -348,6 +348,9 @@ constexpr ConfigKey kWorkloadKeys[] = {
      "none",
      "[layers that are not trained](schedules.md#frozen-layers): names of layers or blocks, `*` for any characters",
      kNotOfTransformers},
+    {"mtp_layers", integer_key<kWorkload, &Workload::mtp_layers>(0, 16), KeyShown::IfSet,
+     "`num_nextn_predict_layers` of the `config.json`, else 0",
+     "[modules that predict a further token](transformers.md#further-tokens) each", kOfTransformers},
     {"lora",
      {special("`{rank, targets}`", "%", lora_schema), read_lora, print_lora},
      KeyShown::IfSet,
@@ -398,6 +401,12 @@ void finish_workload(const Yaml& at, Config& config, KeyReading&) {
     check_heads(at, model, options);
     if (workload.model.empty())
         return;
+    if (workload.transformer && workload.mtp_layers)
+        config.workload.transformer->mtp = *workload.mtp_layers;
+    if (workload.transformer && workload.transformer->mamba && workload.lora)
+        at["lora"].complain(
+            fmt::format("{} has layers with Mamba-2, which have no adapters", workload.transformer->name),
+            "remove the key");
     check_tokens(at, workload, source);
     check_imbalance(at["imbalance"], workload.uniform);
     refuse_keys_of_others(at, config);

@@ -51,6 +51,7 @@ struct WorkloadConfig {
     std::vector<std::string> frozen;         // names of layers or blocks, with '*', whose parameters are not trained
     std::optional<Lora> lora;                // of a transformer
     std::optional<Transformer> transformer;  // a preset, or the model of a config.json
+    std::optional<int> mtp_layers = {};      // Transformer::mtp (absent: what the model's config.json says)
     // search.profile_batch: samples that the times in the file `model` are for, if the file lacks them (0: not given)
     std::int64_t profile_batch = 0;
     std::string memory_profile = {};  // absolute path of the sizes of a profile of Galvatron (empty: next to the times)

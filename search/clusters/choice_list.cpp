@@ -34,7 +34,7 @@ constexpr MisfitRow kMisfits[] = {
     {Misfit::Heads, "search.tensor",
      [](const SearchSetup& setup) {
          const Transformer& model = *setup.workload.transformer;
-         return fmt::format("no degree of tensor divides the {} heads of {}", model.heads, model.name);
+         return fmt::format("no degree of tensor divides the {} heads of {}", model.most_tensor_ranks(), model.name);
      },
      "write divisors of the heads"},
     {Misfit::Sequence, "search.context",
@@ -117,10 +117,10 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
     for (const Parallel& of_device : choice.of_stages)
         of_replica += std::int64_t{of_device.tensor} * of_device.context;
     for (const Parallel* of : of_all)
-        if (model.heads % of->tensor != 0)
+        if (model.most_tensor_ranks() % of->tensor != 0)
             return Misfit::Heads;
     for (const Parallel* of : of_all)
-        if (setup.workload.options.sequence_length % of->context != 0)
+        if ((model.mamba && of->context > 1) || setup.workload.options.sequence_length % of->context != 0)
             return Misfit::Sequence;
     const auto devices = static_cast<std::int64_t>(setup.parallel.ranks->devices.size());
     if (devices % of_replica != 0)
@@ -278,7 +278,7 @@ std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
         Parallel& degrees = each.degrees;
         degrees.data = std::max(1, degrees.expert / (degrees.tensor * degrees.context));
         degrees.sequence = takes_sequence(setup, degrees.tensor);
-        if (setup.workload.transformer->heads % degrees.tensor == 0 &&
+        if (setup.workload.transformer->most_tensor_ranks() % degrees.tensor == 0 &&
             setup.workload.options.sequence_length % degrees.context == 0)
             for (const int size : sizes_to_try(setup)) {
                 each.micro_batch_size = size;

@@ -92,6 +92,51 @@ TEST(Parallel, GivesStagesEquallyManyBlocks) {
     EXPECT_EQ(stages_of(126, 32), std::vector<std::size_t>(32, 4)) << "128 slots, as in published runs of this model";
 }
 
+std::string text_with(const std::string& workload, const std::string& parallel, const std::string& pipeline) {
+    return "{workload: {sequence_length: 4096, " + workload +
+           "}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, memory: inf, between: ndr400}, parallel: "
+           "{" +
+           parallel + "}, pipeline: {" + pipeline + "}, training: {precision: bf16, optimizer: adamw}}";
+}
+
+// Megatron-Core has the modules on the last stage if no layout says otherwise.
+TEST(Parallel, PlacesModulesOfFurtherTokensOnTheLastStage) {
+    const std::string model = "model: deepseek-v3, mtp_layers: 2";
+    const auto last_layers = [&](const std::string& written) {
+        const Config config = load(text_with(model, "pipeline: 4, expert: 16", "mini_batch: 64" + written));
+        EXPECT_EQ(load(config.yaml).yaml, config.yaml);
+        const Model built = build_model(config);
+        std::vector<std::string> names;
+        const StageSplit split = make_split(config, built, profile_of(config, built));
+        for (const int layer : split.layers.back())
+            names.push_back(built.layers[static_cast<std::size_t>(layer)].name);
+        return names;
+    };
+    const std::vector<std::string> ends = {"mtp.0", "mtp.1", "head"};
+    for (const char* split : {"", ", split: [20, 20, 10, 11]", ", split: Et*20|t*20|t*10|t*11mmL"}) {
+        const std::vector<std::string> names = last_layers(split);
+        EXPECT_EQ(std::vector<std::string>(names.end() - 3, names.end()), ends) << split;
+        EXPECT_GT(names.size(), 12u);
+    }
+    EXPECT_EQ(last_layers(", split: Et*20|t*20|t*21m|mL"), (std::vector<std::string>{"mtp.1", "head"}));
+    EXPECT_TRUE(contains(refusal([&] { last_layers(", split: Et*20|t*20|t*10|t*11mL"); }),
+                         "the layout has 1 modules m of further tokens, the model 2"));
+    EXPECT_TRUE(contains(refusal([] { load("{workload: {model: mlp, mtp_layers: 1}}"); }), "belongs to transformers"));
+    EXPECT_TRUE(contains(refusal([] { load("{workload: {model: deepseek-v3, mtp_num_layers: 1}}"); }), "mtp_layers"));
+}
+
+TEST(Parallel, DividesHeadsOfMamba) {
+    const auto refused = [](const std::string& workload, const std::string& parallel) {
+        return refusal([&] { load(text_with(workload, parallel, "mini_batch: 64")); });
+    };
+    EXPECT_EQ(load(text_with("model: mamba2-2.7b", "tensor: 16", "mini_batch: 64")).parallel.degrees.tensor, 16);
+    expect_says(refused("model: mamba2-2.7b", "tensor: 32"), {"does not divide the 80 heads of mamba2-2.7b"});
+    expect_says(refused("model: nemotron-h-8b", "tensor: 64"),
+                {"does not divide the heads of attention and of Mamba-2 of nemotron-h-8b", "write a divisor of 32"});
+    expect_says(refused("model: nemotron-h-8b", "context: 2"), {"whose sequences are not divided", "remove the key"});
+    expect_says(refused("model: nemotron-h-8b, lora: {rank: 8}", "tensor: 2"), {"have no adapters", "remove the key"});
+}
+
 TEST(Parallel, RefusesWhatDoesNotFit) {
     const auto refused = [](const std::string& parallel, const std::string& pipeline = kBatch) {
         return refusal([&] { load(text_of(parallel, pipeline)); });

@@ -105,6 +105,18 @@ TEST(Notes, AreOneForEachThing) {
     EXPECT_TRUE(contains(notes_on_idle_keys(job).front(), "pipeline.group has no effect"));
 }
 
+TEST(Notes, SayWhatOfAConfigIsNotCounted) {
+    const TemporaryFolder folder;
+    const std::string path = folder.write("seer.json", R"({"model_type": "llama", "hidden_size": 64,
+ "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "intermediate_size": 128,
+ "vision_config": {"hidden_size": 8}})");
+    const Notices notes = notes_on_costs(job_of_text(
+        "{workload: {model: '" + path + "'}, cluster: {hosts: 1, devices_per_host: 8, device: h100-sxm-80}, " +
+        "pipeline: {mini_batch: 8}}"));
+    ASSERT_EQ(notes.size(), 2u);
+    EXPECT_EQ(notes.back(), "not counted of seer: the part for images (vision_config)");
+}
+
 TEST(Notes, SayWhatAJobIs) {
     EXPECT_EQ(summary_of(job_of_text(kUniform)), "uniform, 2 stages, gpipe, 4 micro-batches of 1");
     EXPECT_TRUE(contains(refusal([] { require_layers(job_of_text(kUniform).setup, "run"); }), "has no layers to run"));

@@ -157,6 +157,25 @@ TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
     EXPECT_FALSE(contains(text, "--kv-channels"));
 }
 
+// A layout says where modules of further tokens are if they are not on the last stage.
+TEST(TrainingArguments, OfMegatronHaveModulesOfFurtherTokens) {
+    const auto text = [](const std::string& split) {
+        return text_for("megatron-lm", "deepseek-v3", "pipeline: 4, expert: 16, zero: 1",
+                        "mini_batch: 64, split: " + split, {"workload.mtp_layers=1", "cluster.memory=inf"});
+    };
+    EXPECT_TRUE(has_line(text("[15, 15, 15, 16]"), "--mtp-num-layers 1"));
+    EXPECT_TRUE(has_line(text("[15, 15, 15, 16]"), "--pipeline-model-parallel-layout Et*15|t*15|t*15|t*16mL"));
+    EXPECT_TRUE(has_line(text("Et*20|t*20|t*21|mL"), "--pipeline-model-parallel-layout Et*20|t*20|t*21|mL"));
+    EXPECT_FALSE(contains(text_for("megatron-lm", "deepseek-v3", "pipeline: 4", "mini_batch: 64"), "--mtp"));
+    expect_says(
+        refusal_of("torchtitan", "deepseek-v3", "zero: 3, expert: 8", "mini_batch: 64", {"workload.mtp_layers=1"}),
+        {"predicts no further tokens", "write mtp_layers: 0"});
+    for (const auto& [model, has] : {std::pair{"nemotron-h-8b", "no layers with Mamba-2"},
+                                     {"gemma3-12b", "no norms after attention and MLP"},
+                                     {"gpt-neox-20b", "no attention and MLP with the same input"}})
+        expect_says(refusal_of("megatron-lm", model, "tensor: 2", "mini_batch: 64"), {has, "name a model without"});
+}
+
 // Half of the 10 blocks of each stage
 TEST(TrainingArguments, OfMegatronRecomputeSomeBlocksOfEachStage) {
     const std::string text =

@@ -37,6 +37,15 @@ search: {mini_batch: 32, micro_batch_sizes: [1], chunks: [1], zero: [0, 1], reco
          expert: [1, 4, 8], unequal_blocks: false}
 )";
 
+// Layers of Mamba-2, of attention and of MLPs differ in times and sizes, and a module predicts a further token.
+constexpr const char* kHybrid = R"(
+workload: {model: nemotron-h-8b, mtp_layers: 1, sequence_length: 4096}
+cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, memory: 32 GB, between: {link: ndr400, adapters: 4}}
+training: {precision: bf16, optimizer: adamw}
+search: {mini_batch: 16, micro_batch_sizes: [1, 2], chunks: [1], schedules: [1f1b, gpipe, zb-h1],
+         zero: [0, 1, 3], recompute: [none], pipeline: [1, 2, 4], unequal_blocks: false}
+)";
+
 // The values that the loop tries.
 struct Space {
     std::string base;
@@ -62,6 +71,20 @@ Space small_space() {
 
 Space space_with_experts() {
     return {kWithExperts, 16, 32, {1, 2, 4, 8}, {1, 2, 4}, {1, 2, 4}, {1, 4, 8}, {1}, {0, 1}, {"none"}, {{"1f1b", 1}}};
+}
+
+Space space_of_hybrid() {
+    return {kHybrid,
+            8,
+            16,
+            {1, 2, 4},
+            {1, 2, 4},
+            {1},
+            {1},
+            {1, 2},
+            {0, 1, 3},
+            {"none"},
+            {{"1f1b", 1}, {"gpipe", 1}, {"zb-h1", 1}}};
 }
 
 // The keys of a plan, as the search and the loop both name it.
@@ -187,6 +210,39 @@ TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
 }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
+
+TEST(ClusterSearch, FindsTheBestOfEveryConfigOfAHybrid) { expect_the_same(space_of_hybrid()); }
+
+// Every division of 52 layers among two stages, against what the search bounds and finds.
+TEST(ClusterSearch, BoundsEveryDivisionOfAHybrid) {
+    for (const char* memory : {"inf", "28 GB"}) {
+        const std::vector<std::string> set = {"search.tensor=[4]",
+                                              "search.pipeline=[2]",
+                                              "search.zero=[1]",
+                                              "search.schedules=[1f1b]",
+                                              "search.unequal_blocks=true",
+                                              "search.micro_batch_sizes=[1]",
+                                              fmt::format("cluster.memory={}", memory)};
+        const SearchResult result = search_cluster(load(kHybrid, set));
+        Ns best = std::numeric_limits<Ns>::max();
+        int fitting = 0;
+        for (int first = 0; first <= 52; ++first) {
+            Notices notices;
+            const std::vector<std::string> plan = {
+                "parallel={tensor: 4, pipeline: 2, zero: 1}", fmt::format("cluster.memory={}", memory),
+                fmt::format("pipeline={{schedule: 1f1b, mini_batch: 16, split: [{}, {}]}}", first, 52 - first)};
+            const Report report = predicted_report(make_job(load(kHybrid, plan), notices), false);
+            if (!fits(report))
+                continue;
+            ++fitting;
+            best = std::min(best, report.metrics.step_time);
+        }
+        EXPECT_GT(fitting, 0);
+        ASSERT_NE(result.best(), nullptr) << memory;
+        EXPECT_LE(result.lower_bound, best) << memory;
+        EXPECT_EQ(result.best()->step_time, best) << memory;
+    }
+}
 
 // Few enough choices are ordered by costs that all are tried which might be faster.
 TEST(ClusterSearch, FindsTheBestOfSchedulesByCosts) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -302,12 +303,135 @@ TEST(TransformerCosts, CountThePublishedFlops) {
     EXPECT_NEAR(model_flops_per_token(gpt, 2048), 6 * matrices + 6.0 * gpt.layers * gpt.hidden * 2048, 1e9);
 }
 
+// NVIDIA's Megatron-Bridge (docs/performance-summary.md, container 26.06.01) reports 1640 TFLOP/s for 6304 tokens per
+// second of DeepSeek-V3 in sequences of 4096: 260.2 GFLOP per token, with one module that predicts a further token.
+// Without the module its count is 4 % less. For Nemotron 3 Nano it reports 905 TFLOP/s for 40960 tokens per second in
+// sequences of 8192, which counts the scores of attention in full: 6 layers with 32 heads of 128.
+TEST(TransformerCosts, CountTheFlopsOfFurtherTokensAndOfMamba) {
+    Transformer model = *find_transformer("deepseek-v3");
+    const double published = 1640e12 / 6304, without = model_flops_per_token(model, 4096);
+    EXPECT_GT(published, 1.03 * without);
+    model.mtp = 1;
+    EXPECT_NEAR(model_flops_per_token(model, 4096), published, 0.005 * published);
+    // By hand: the module's products, the head's once more, and a layer's causal pairs with 128 heads of 192 and 128.
+    const double module = static_cast<double>(parameters_of(model).active) -
+                          static_cast<double>(parameters_of(*find_transformer("deepseek-v3")).active);
+    EXPECT_NEAR(model_flops_per_token(model, 4096) - without,
+                6 * (module + 7168.0 * 129'280) + 6 * 2048.0 * 128 * (192 + 128), 1);
+    const double hybrid = 905e12 / 40'960, half_of_scores = 6 * 6.0 * 4096 * 32 * 2 * 128;
+    EXPECT_NEAR(model_flops_per_token(*find_transformer("nemotron-3-nano"), 8192) + half_of_scores, hybrid,
+                0.01 * hybrid);
+}
+
+// A module on a stage of its own: an embedding, three norms, a product from twice the hidden size, and a block. Its
+// parameters are the block's, the product's, the norms' and a copy of the embedding's table. The head computes two
+// losses.
+TEST(TransformerCosts, OfFurtherTokensAreABlockMoreAndAHeadMore) {
+    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    const std::vector<TransformerLayerCost> without = TransformerLayers(job).all(1);
+    job.model.mtp = 1;
+    const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(1);
+    ASSERT_EQ(layers.size(), 5U);
+    const double own = 2.0 * 4096 * 4096 + 3 * 2 * 4096, table = 51'200.0 * 4096;
+    EXPECT_EQ(layers[3].parameters.dense, layers[2].parameters.dense + own);
+    job.parallel.pipeline = 2;
+    EXPECT_EQ(TransformerLayers(job).all(1)[3].parameters.dense, layers[2].parameters.dense + own + table);
+    EXPECT_GT(layers[3].forward, layers[2].forward + layers[0].forward);
+    EXPECT_NEAR(layers[4].parts.products, 2 * without[3].parts.products, 1e-12);
+    // Logits of the second loss, and its input.
+    EXPECT_EQ(layers[4].scratch, without[3].scratch);
+    EXPECT_GT(layers[4].saved, 1.9 * without[3].saved - 2 * 2 * 2048.0 * 4096);
+    const ProfiledModel model = transformer_model(job, 1);
+    const double output = 2 * 2048.0 * 4096;
+    EXPECT_EQ(static_cast<double>(model.profile.layers[2].bytes.at(1).output), output);
+    EXPECT_EQ(static_cast<double>(model.profile.layers[3].bytes.at(1).output), 2 * output);
+}
+
+// Attention and MLP that read the same input send one message each way instead of two (GPT-NeoX, arXiv 2204.06745,
+// section 2.1).
+TEST(TransformerCosts, OfParallelAttentionAndMlpHaveHalfTheMessages) {
+    TransformerJob job = job_of(6144, 64, 4, 8, 1);
+    job.parallel.release = Release::Megatron2021;  // hides nothing
+    const double in_turn = block_of(job, 1).parts.tensor;
+    const double saved = block_of(job, 1).saved;
+    job.model.parallel = true;
+    EXPECT_NEAR(block_of(job, 1).parts.tensor, in_turn / 2, 1e-12);
+    EXPECT_NEAR(block_of(job, 1).saved, saved - 2 * 2048.0 * 6144, 1);  // no residual stream between the parts
+}
+
+// Gemma 2 has two norms more, each with its input saved: 2 x 2048 x 4096 values of two bytes.
+TEST(TransformerCosts, OfNormsAfterThePartsAreSaved) {
+    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    const TransformerLayerCost plain = block_of(job, 1);
+    job.model.post_norms = true;
+    const TransformerLayerCost more = block_of(job, 1);
+    EXPECT_EQ(more.saved, plain.saved + 2 * 2 * 2048.0 * 4096);
+    EXPECT_EQ(more.parameters.dense, plain.parameters.dense + 2 * 2 * 4096);
+    const double bytes = 2 * 2048.0 * 4096 * (4 + 6);  // two more norms, forward and backward
+    EXPECT_NEAR(more.parts.moved - plain.parts.moved, bytes / (0.75 * 2.039e12) + 2 * 3 * 2.2e-6, 1e-9);
+}
+
+TransformerJob mamba_job() {  // a layer of Nemotron-H-8B, in sequences of 8192
+    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    job.model.mamba = Mamba{.heads = 128, .head_width = 64, .groups = 8, .state = 128, .kernel = 4, .chunk = 128};
+    job.model.forms = {{Mixer::Mamba, Feed::None}, {Mixer::None, Feed::Mlp}};
+    job.model.norm = NormKind::RmsNorm;
+    job.model.bias = false;
+    job.tokens = 8192;
+    job.parallel.release = Release::NeMo2025;
+    return job;
+}
+
+// Per token by hand: within a chunk of 128 each token meets 64 others in the mean, 2 x 128 FLOPs for each of 8 groups
+// and 2 x 64 for each of 128 heads. Into the states and out of them: twice 2 x 64 x 128 FLOPs for each head.
+TEST(TransformerCosts, OfMambaCountItsScan) {
+    EXPECT_EQ(mamba_job().model.mamba->scan_flops(), 64 * (8 * 2 * 128 + 128 * 2 * 64) + 128 * 2 * 2 * 64 * 128);
+}
+
+// 109,635,968 parameters without the norm before it: see test_transformer_families.cpp. Saved are the input of the
+// first product, its 2 x 8192 + 2 x 1024 + 128 outputs, the output of the scan and the input of the last product.
+TEST(TransformerCosts, OfMambaFollowFromItsShapes) {
+    TransformerJob job = mamba_job();
+    const TransformerLayerCost whole = block_of(job, 1);
+    EXPECT_EQ(whole.parameters.dense, 109'635'968 + 4096);
+    EXPECT_EQ(whole.saved, 2 * 8192.0 * (4096 + 18'560 + 2 * 8192));
+    EXPECT_EQ(whole.scratch, 4 * 8192.0 / 128 * 8192 * 128);
+    EXPECT_EQ(whole.keys_and_values, 0);
+    EXPECT_EQ(whole.parts.attention, 0);
+    std::set<Product> expected;
+    for (const LinearShape& shape : {LinearShape{8192, 4096, 18'560}, LinearShape{8192, 8192, 4096}})
+        for (const ProductLayout layout : {ProductLayout::TN, ProductLayout::NN, ProductLayout::NT})
+            expected.insert(shape.product(layout));
+    const std::vector<Product> products = products_of(job, 1);
+    for (const Product& product : expected)
+        EXPECT_EQ(std::count(products.begin(), products.end(), product), 1);
+    // Twice the tokens take twice the scan, where causal attention takes four times.
+    job.tokens = 16'384;
+    EXPECT_NEAR(block_of(job, 1).parts.moved / whole.parts.moved, 2, 0.02);
+}
+
+// Tensor ranks divide heads and groups: an eighth of all but the norm. One message each way, as for attention alone.
+TEST(TransformerCosts, OfMambaAreDividedAmongTensorRanks) {
+    TransformerJob job = mamba_job();
+    const TransformerLayerCost whole = block_of(job, 1);
+    job.parallel.tensor = 8;
+    job.parallel.sequence = true;
+    const TransformerLayerCost part = block_of(job, 1);
+    EXPECT_EQ(part.parameters.dense - 4096, (whole.parameters.dense - 4096) / 8);
+    EXPECT_NEAR(part.saved, whole.saved / 8, 1);
+    const double of_mamba = part.parts.tensor;
+    job.model.forms = {{Mixer::Attention, Feed::None}};
+    EXPECT_NEAR(block_of(job, 1).parts.tensor, of_mamba, 0.1 * of_mamba);
+    job.model.forms = {{Mixer::Mamba, Feed::Mlp}};
+    EXPECT_NEAR(block_of(job, 1).parts.tensor, 2 * of_mamba, 0.1 * of_mamba);
+}
+
 TEST(TransformerCosts, TakeAPartOfTheAttentionWithAWindow) {
     TransformerJob job = job_of(4096, 32, 2, 1, 1);
     job.tokens = 8192;
     job.parallel.attention = AttentionKernels::Flash;
     job.model.window = 1024;
-    job.model.window_every = 2;
+    job.model.forms = {{Mixer::Window, Feed::Mlp}, {Mixer::Attention, Feed::Mlp}};
     const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(1);
     ASSERT_TRUE(job.model.has_window(0));
     ASSERT_FALSE(job.model.has_window(1));

@@ -1,5 +1,7 @@
 #include "workloads/models/transformer.h"
 
+#include <numeric>
+
 namespace pw {
 namespace {
 
@@ -38,36 +40,87 @@ std::int64_t weights_of_attention(const Transformer& model) {
            weights_of_matrix(model.heads * width, model.hidden, model.bias) + (model.normed_heads ? 2 * width : 0);
 }
 
-}  // namespace
-
-bool Transformer::has_experts(int layer) const {
-    return experts && layer >= experts->first && (layer - experts->first) % experts->every == 0;
+// The product into heads, gates, groups and steps, the convolution, the gated norm, the product out of the heads, and
+// for each head its decay, its skip and the bias of its step.
+std::int64_t weights_of_mamba(const Transformer& model) {
+    const Mamba& mamba = *model.mamba;
+    const std::int64_t inner = mamba.inner(), convolved = inner + 2 * mamba.shared();
+    return weights_of_matrix(model.hidden, inner + convolved + mamba.heads, model.bias) +
+           convolved * (mamba.kernel + 1) + inner + weights_of_matrix(inner, model.hidden, model.bias) +
+           3 * std::int64_t{mamba.heads};
 }
 
-bool Transformer::has_window(int layer) const { return window > 0 && layer % window_every == 0; }
+// Parameters that tokens pass, of all tokens and of a single one.
+struct Counted {
+    std::int64_t total = 0, active = 0;
+    void operator+=(const Counted& other) {
+        total += other.total;
+        active += other.active;
+    }
+};
+
+Counted weights_of_mixer(const Transformer& model, Mixer mixer) {
+    const std::int64_t weights = mixer == Mixer::None    ? 0
+                                 : mixer == Mixer::Mamba ? weights_of_mamba(model)
+                                                         : weights_of_attention(model);
+    return {weights, weights};
+}
+
+Counted weights_of_feed(const Transformer& model, Feed feed, const TransformerParameters& parameters) {
+    if (feed == Feed::None)
+        return {};
+    if (feed == Feed::Mlp)
+        return {parameters.dense, parameters.dense};
+    const Experts& experts = *model.experts;
+    return {parameters.shared + parameters.routed,
+            parameters.shared + parameters.routed / experts.count * experts.active};
+}
+
+Counted weights_of_layer(const Transformer& model, const LayerForm& form, const TransformerParameters& parameters) {
+    const std::int64_t norms = form.parts() * (model.post_norms ? 2 : 1) * weights_of_norm(model);
+    Counted weights{norms, norms};
+    weights += weights_of_mixer(model, form.mixer);
+    weights += weights_of_feed(model, form.feed, parameters);
+    return weights;
+}
+
+}  // namespace
+
+LayerForm Transformer::form(int layer) const {
+    if (!forms.empty())
+        return forms[static_cast<std::size_t>(layer) % forms.size()];
+    return {window > 0 ? Mixer::Window : Mixer::Attention, experts ? Feed::Experts : Feed::Mlp};
+}
+
+int Transformer::most_tensor_ranks() const { return std::gcd(heads, mamba ? mamba->heads : heads); }
 
 TransformerParameters parameters_of(const Transformer& model) {
     TransformerParameters parameters;
     const std::int64_t hidden = model.hidden, table = hidden * model.vocabulary;
     parameters.embedding = table + (model.position == PositionKind::Learned ? hidden * model.positions : 0);
     parameters.head = weights_of_norm(model) + (model.tied ? 0 : table);
-    parameters.attention = weights_of_attention(model) + 2 * weights_of_norm(model);
+    parameters.attention = weights_of_attention(model) + (model.post_norms ? 4 : 2) * weights_of_norm(model);
     parameters.dense = weights_of_mlp(model, model.ffn);
-    std::int64_t taken = 0;  // of a layer's routed experts, by one token
+    parameters.mamba = model.mamba ? weights_of_mamba(model) : 0;
     if (model.experts) {
         const Experts& experts = *model.experts;
         parameters.shared = weights_of_matrix(hidden, experts.count, model.bias) +
                             (experts.shared_width > 0 ? weights_of_mlp(model, experts.shared_width) : 0);
         parameters.routed = experts.count * weights_of_mlp(model, experts.width);
-        taken = experts.active * weights_of_mlp(model, experts.width);
     }
-    parameters.total = parameters.active = parameters.embedding + parameters.head;
-    for (int layer = 0; layer < model.layers; ++layer) {
-        const bool has_experts = model.has_experts(layer);
-        parameters.total +=
-            parameters.attention + (has_experts ? parameters.shared + parameters.routed : parameters.dense);
-        parameters.active += parameters.attention + (has_experts ? parameters.shared + taken : parameters.dense);
+    Counted all{parameters.embedding + parameters.head, parameters.embedding + parameters.head};
+    for (int layer = 0; layer < model.layers; ++layer)
+        all += weights_of_layer(model, model.form(layer), parameters);
+    if (model.mtp > 0) {
+        const std::int64_t joined = 3 * weights_of_norm(model) + 2 * hidden * hidden;
+        Counted module = weights_of_layer(model, model.form_of_mtp(), parameters);
+        module += {joined, joined};
+        parameters.mtp = module.total;
+        for (int count = 0; count < model.mtp; ++count)
+            all += module;
     }
+    parameters.total = all.total;
+    parameters.active = all.active;
     return parameters;
 }
 

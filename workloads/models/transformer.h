@@ -14,7 +14,7 @@ namespace pw {
 
 // LayerNorm has a bias in addition to its weight, BareLayerNorm has none.
 enum class NormKind : std::uint8_t { LayerNorm, BareLayerNorm, RmsNorm };
-enum class PositionKind : std::uint8_t { Learned, Rotary, Alibi };
+enum class PositionKind : std::uint8_t { Learned, Rotary, Alibi, None };
 
 // Attention with compressed keys and values (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 struct LatentAttention {
@@ -25,14 +25,45 @@ struct LatentAttention {
     bool operator==(const LatentAttention&) const = default;
 };
 
+// Mamba-2, whose heads pass a state from token to token (arXiv 2405.21060).
+struct Mamba {
+    int heads = 0, head_width = 0;
+    int groups = 1;  // of heads that share the projections into the state and out of it
+    int state = 0;   // numbers of the state for each number of a head
+    int kernel = 0;  // tokens of the convolution before the scan
+    int chunk = 0;   // tokens that the scan multiplies with one another, as attention does
+    bool operator==(const Mamba&) const = default;
+
+    std::int64_t inner() const { return std::int64_t{heads} * head_width; }
+    std::int64_t shared() const { return std::int64_t{groups} * state; }  // width of a projection of all groups
+    // FLOPs of the scan of a token: half of the products of a chunk as in causal attention, and the products into the
+    // states and out of them (section 6).
+    double scan_flops() const {
+        return static_cast<double>(chunk) * static_cast<double>(shared() + inner()) +
+               4.0 * static_cast<double>(inner()) * state;
+    }
+};
+
+// How the tokens of a layer reach one another. Window: attention to the last Transformer::window tokens.
+enum class Mixer : std::uint8_t { None, Attention, Window, Mamba };
+// What a layer computes of each token after that.
+enum class Feed : std::uint8_t { None, Mlp, Experts };
+// The parts of a layer. Each part has a norm and is added to the residual stream.
+struct LayerForm {
+    Mixer mixer = Mixer::Attention;
+    Feed feed = Feed::Mlp;
+    auto operator<=>(const LayerForm&) const = default;
+
+    bool has_attention() const { return mixer == Mixer::Attention || mixer == Mixer::Window; }
+    int parts() const { return (mixer != Mixer::None ? 1 : 0) + (feed != Feed::None ? 1 : 0); }
+};
+
 // Layers whose MLP is a mixture of experts.
 struct Experts {
     int count = 0;         // routed experts of a layer
     int active = 0;        // routed experts that compute each token
     int width = 0;         // of an expert's MLP
     int shared_width = 0;  // of the MLP that every token takes in addition, 0: none
-    int first = 0;         // the first layer that has experts, earlier layers are dense
-    int every = 1;         // distance of layers with experts, from `first` on
     bool operator==(const Experts&) const = default;
 };
 
@@ -54,22 +85,41 @@ struct Transformer {
     bool tied = false;            // the head shares the table of the embedding
     std::optional<LatentAttention> latent = {};
     std::optional<Experts> experts = {};
-    int window = 0;        // tokens that attention reaches back in some layers, 0: all
-    int window_every = 1;  // distance of layers with the window, from the first on
+    std::optional<Mamba> mamba = {};
+    int window = 0;            // tokens that attention reaches back in layers with Mixer::Window
+    bool post_norms = false;   // the output of each part is normalised, too (gemma 2)
+    bool parallel = false;     // attention and MLP read the same input (GPT-NeoX, arXiv 2204.06745, section 2.1)
+    bool caps_logits = false;  // the head's output goes through tanh (gemma 2)
+    // By layer, repeated if shorter. Empty: all layers have attention, with the window if there is one, and an MLP, or
+    // experts if there are any.
+    std::vector<LayerForm> forms = {};
+    // Modules that each predict a further token (DeepSeek-V3, arXiv 2412.19437, section 2.2): the embedding of the
+    // token, norms of both inputs, a product from twice the hidden size to it, a layer, and a norm before the head,
+    // which all modules share.
+    int mtp = 0;
+    std::optional<LayerForm> mtp_form = {};  // absent: the form of the last layer
+    // What a config.json has that is not counted here, each in a few words.
+    std::vector<std::string> not_counted = {};
     bool operator==(const Transformer&) const = default;
 
-    bool has_experts(int layer) const;
-    bool has_window(int layer) const;
+    LayerForm form(int layer) const;
+    LayerForm form_of_mtp() const { return mtp_form.value_or(form(layers - 1)); }
+    bool has_experts(int layer) const { return form(layer).feed == Feed::Experts; }
+    bool has_window(int layer) const { return form(layer).mixer == Mixer::Window; }
+    // Returns the greatest number of tensor ranks: it divides the heads of attention and of Mamba.
+    int most_tensor_ranks() const;
 };
 
 // The parameters of a part of a model.
 struct TransformerParameters {
     std::int64_t embedding = 0;  // table of tokens, and of learned positions
     std::int64_t head = 0;       // final norm, and the matrix of the head unless it is tied
-    std::int64_t attention = 0;  // of a layer, with the norms of the layer
+    std::int64_t attention = 0;  // of a layer with attention and an MLP, with the norms of the layer
+    std::int64_t mamba = 0;      // of a layer's Mamba-2, without the layer's norms
     std::int64_t dense = 0;      // of a dense layer's MLP
     std::int64_t shared = 0;     // of a layer with experts: router and shared MLP
     std::int64_t routed = 0;     // of a layer with experts: all routed experts
+    std::int64_t mtp = 0;        // of a module that predicts a further token, without embedding and head
     std::int64_t total = 0;      // of the model
     std::int64_t active = 0;     // used for one token: `total` without the experts that the token does not take
 };
@@ -82,8 +132,8 @@ const Transformer* find_transformer(std::string_view name);  // null when there 
 // Returns whether a JSON file is the configuration of a transformer (config.json). False for a file that cannot be
 // read.
 bool is_transformer_config(const std::string& path);
-// Reads a config.json as Hugging Face's models have it, of the families gpt2, llama, mistral, mixtral, qwen2, qwen3,
-// qwen3_moe, deepseek_v2, deepseek_v3, kimi, gpt_oss, mpt, bloom, nemotron, grok and families with the layers of llama.
+// Reads a config.json as Hugging Face's models have it, of the families in docs/transformers.md and of families with
+// layers like llama's.
 // Throws Error (BadInput) with every mistake of the file and its line.
 Transformer read_transformer_config(const std::string& path);
 

@@ -1,12 +1,13 @@
 #include "workloads/transformers/adapter_cost.h"
 
+#include "workloads/transformers/layer_sum.h"
+
 #include <algorithm>
 
 namespace pw {
 
 // Adapters compute in bf16, as the head does. Tensor ranks divide both matrices of an adapter.
 AdapterCost adapter_cost(const TransformerJob& job, const KernelTimes& kernels, double rows) {
-    constexpr double kValue = 2;  // bytes of an activation
     const Transformer& model = job.model;
     const double tensor = job.parallel.tensor, heads = model.heads / tensor;
     const double groups = std::max(1.0, model.key_value_heads / tensor), ffn = model.ffn / tensor;

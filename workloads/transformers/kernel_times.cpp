@@ -107,6 +107,15 @@ LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, do
                             rows, inputs, outputs, groups);
 }
 
+AttentionRates KernelTimes::attention_rates(const AttentionShape& shape) const {
+    const AttentionTable* table = attention_table(job_.device.products, job_.parallel.program().attention);
+    if (table == nullptr)
+        return {kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
+    const double scale = head_rates_ ? head_rates_->chip_scale : 1;
+    const AttentionRates rates = table->rates(shape);
+    return {rates.forward * scale, rates.backward * scale};
+}
+
 // Rates of attention were measured on whole sequences. Queries of a slice have the rate of a sequence of as many
 // tokens.
 PassSeconds KernelTimes::attention(const TokenRange& range, double sequences, double heads, double key_width,
@@ -131,14 +140,26 @@ PassSeconds KernelTimes::attention(const TokenRange& range, double sequences, do
     };
     const double pairs = (pairs_until(range.end) - pairs_until(range.begin)) / job_.parallel.context;
     const double work = 2 * sequences * heads * pairs * (key_width + value_width);
-    const AttentionTable* table = attention_table(job_.device.products, kernels);
-    AttentionRates rates{kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
-    if (table != nullptr) {
-        const double scale = head_rates_ ? head_rates_->chip_scale : 1;
-        rates = table->rates({sequences, heads, queries, key_width});
-        rates = {rates.forward * scale, rates.backward * scale};
-    }
+    const AttentionRates rates = attention_rates({sequences, heads, queries, key_width});
     return {work / rates.forward, kBackwardWork * work / rates.backward};
+}
+
+// The scan multiplies the tokens of a chunk as attention does, and passes a state from chunk to chunk (arXiv
+// 2405.21060, section 6). No device was measured: its products are at the rate of attention over a chunk, its memory
+// traffic is that of the kernels of state-spaces/mamba. The convolution reads and writes the inputs, the kernels of the
+// scan read them twice and write the outputs, and write, pass on and read the states of the chunks in fp32. A gated
+// norm follows. The backward computes the convolution and the states again, and its gradients move twice the bytes of
+// the forward.
+PassSeconds KernelTimes::scan(double rows, const Mamba& mamba) const {
+    const auto inner = static_cast<double>(mamba.inner()), shared = static_cast<double>(mamba.shared());
+    const double convolution = 4 * (inner + 2 * shared), scanned = 2 * (3 * inner + 4 * shared), norm = 6 * inner;
+    const double states = 4 * 4 * inner * mamba.state / mamba.chunk;
+    const double bytes = rows * (convolution + scanned + states + norm);
+    const AttentionRates rates =
+        attention_rates({rows / mamba.chunk, static_cast<double>(mamba.heads), static_cast<double>(mamba.chunk),
+                         static_cast<double>(mamba.head_width)});
+    const double work = rows * mamba.scan_flops();
+    return {moved(bytes) + work / rates.forward, moved(3 * bytes) + kBackwardWork * work / rates.backward};
 }
 
 }  // namespace pw

@@ -40,12 +40,16 @@ public:
     // tokens. A window is the number of tokens that attention reaches back. 0: all.
     PassSeconds attention(const TokenRange& range, double sequences, double heads, double key_width, double value_width,
                           int window) const;
+    // Returns the scan of Mamba-2 with the convolution before it and the norm after it. `mamba` has the device's heads
+    // and groups.
+    PassSeconds scan(double rows, const Mamba& mamba) const;
 
 private:
     LinearSeconds products(double rows, double inputs, double outputs, bool low, int pieces = 1) const;
     LinearSeconds with_conversions(LinearSeconds seconds, double rows, double inputs, double outputs,
                                    double groups) const;
     double added(double inputs, double outputs, bool low) const;
+    AttentionRates attention_rates(const AttentionShape& shape) const;  // FLOP/s
     double product_seconds(const Product& product, bool low) const;
 
     const TransformerJob& job_;

@@ -12,17 +12,10 @@ namespace pw {
 
 namespace {
 
-constexpr double kValue = 2;  // bytes of an activation
-constexpr double kFloat = 4;
 // Computing takes this many times as long while messages are under way (PKU-DAIR/Hetu-Galvatron@cea12ff,
 // hardware_configs).
 constexpr double kSlowedByMessages = 1.126;
 
-// Kernels that choose experts, count their tokens, sort them and bring them back, of Megatron-Core's layer of experts.
-constexpr double kRouting = 40;
-// The share of the bandwidth of plain kernels that sorting reaches: 0.5 of 0.67 on a B200
-// (MooreThreads/SimuMax@4dcaae5, configs/system/b200_bf16_ceperm.json).
-constexpr double kSorting = 0.5 / 0.67;
 // How often a checkpointed block reads or sets a state of random numbers: the states of the CPU, of the GPU and of the
 // tensor ranks, and twice in each of two dropouts of attention and MLP.
 constexpr double kRandomStates = 7;
@@ -33,12 +26,6 @@ constexpr double kUnaccounted = 1 / (1 - 0.0368);
 // Seconds in which the host launches a kernel from Python: PyTorch 2.11 on the host of results/h100
 // (host_us_per_kernel).
 constexpr double kLaunch = 27.45e-6;
-// By how much a kernel takes longer than its bytes do: a copy of 4 MB on an H100 takes 3.6 us, and 1.4 us at the rate
-// of large copies (results/h100).
-constexpr double kKernelEnds = 2.2e-6;
-
-double per_rank(double count, int ranks) { return count / ranks; }
-
 }  // namespace
 
 double collective_seconds(Collective kind, double bytes_per_number, const LayerParameters& parameters,
@@ -60,177 +47,34 @@ double TransformerLayers::output_bytes(int sequences) const {
     return kValue * rows * job_.model.hidden / (parallel.sequence ? parallel.tensor : 1);
 }
 
-void TransformerLayers::add_norms(Sum& sum) const {
+void TransformerLayers::add_norms(Sum& sum, const LayerForm& form) const {
     const ReleaseFacts release = job_.parallel.program();
-    const bool fused =
-        release.fuses_norms || job_.model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
-    const double hidden = job_.model.hidden, values = sum.divided * hidden;
-    // Two norms, each reads and writes the residual stream. If not fused, norms are in fp32 with separate kernels.
-    const double norms = kernels_.moved(2 * values * (fused ? 4 : 30));
-    sum.forward += norms;
+    const Transformer& model = job_.model;
+    const bool fused = release.fuses_norms || model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
+    const double hidden = model.hidden, values = sum.divided * hidden;
+    const int parts = form.parts(), norms = parts * (model.post_norms ? 2 : 1);
+    // Each norm reads and writes the residual stream. If not fused, norms are in fp32 with separate kernels.
+    const double seconds = kernels_.moved(norms * values * (fused ? 4 : 30));
+    sum.forward += seconds;
     if (job_.parallel.recompute == RecomputeKind::Norms)
-        sum.recomputed += norms + (fused ? 2 : 12) * kKernelEnds;
-    sum.backward += kernels_.moved(2 * values * (fused ? 6 : 50));
-    // Two residual sums, and the sums of both gradients.
-    sum.forward += kernels_.moved(2 * values * (release.dropout ? 7 : 6));
-    sum.backward += kernels_.moved(2 * values * (release.dropout ? 11 : 6));
-    sum.kernels += fused ? 4 : 14;
-    sum.saved += kValue * values;                                       // the residual stream between attention and MLP
-    for (const LoraTarget reader : {LoraTarget::Qkv, LoraTarget::Fc1})  // outputs of both norms
-        sum.recomputed_saved += keeps_input_of(reader) ? kValue * values : 0;
-    sum.saved += release.dropout ? 2 * values : 0;            // masks
-    sum.saved += fused ? 0 : 2 * (kFloat + kValue) * values;  // copies in fp32, and before the weights
-    sum.parameters.add_other((job_.model.norm == NormKind::LayerNorm ? 4 : 2) * hidden);
-}
-
-void TransformerLayers::add_attention(Sum& sum, int layer) const {
-    const Transformer& model = job_.model;
-    const Parallel& parallel = job_.parallel;
-    const double hidden = model.hidden, rows = sum.rows;
-    const int tensor = parallel.tensor, pieces = parallel.pieces();
-    const double heads = per_rank(model.heads, tensor);
-    double key_width = model.head_width, value_width = model.head_width;
-    LinearSeconds first;
-    double made = 0;  // values per token that the products before attention make
-    double keys_and_values = 0;
-    if (model.latent) {
-        const LatentAttention& latent = *model.latent;
-        key_width = latent.plain_width + latent.rotary_width;
-        value_width = latent.value_width;
-        const double queries = heads * key_width;
-        if (latent.query_rank > 0) {
-            first += kernels_.linear(rows, hidden, latent.query_rank);
-            first += kernels_.linear(rows, latent.query_rank, queries);
-        } else {
-            first += kernels_.linear(rows, hidden, queries);
-        }
-        first += kernels_.linear(rows, hidden, latent.key_value_rank + latent.rotary_width);
-        first += kernels_.linear(rows, latent.key_value_rank, heads * (latent.plain_width + value_width));
-        keys_and_values = heads * (key_width + value_width);
-        made = queries + keys_and_values + latent.query_rank + latent.key_value_rank + latent.rotary_width;
-        sum.parameters.dense += hidden * (latent.key_value_rank + latent.rotary_width) +
-                                latent.key_value_rank * heads * (latent.plain_width + value_width) +
-                                (latent.query_rank > 0 ? latent.query_rank * (hidden + queries) : hidden * queries);
-    } else {
-        const double groups = std::max(1.0, per_rank(model.key_value_heads, tensor));
-        keys_and_values = 2 * groups * key_width;
-        made = heads * key_width + keys_and_values;
-        first = kernels_.linear(rows, hidden, made, pieces);
-        sum.parameters.dense += hidden * made;
-        sum.parameters.add_other(model.bias || model.attention_bias ? made : 0);
-    }
-    const double out = heads * value_width;
-    const LinearSeconds second = kernels_.linear(rows, out, hidden, pieces);
-    sum.products += first;
-    sum.products += second;
-    sum.parameters.dense += out * hidden;
-    sum.parameters.add_other(model.bias ? hidden : 0);
-
-    const int window = model.has_window(layer) ? model.window : 0;
-    const PassSeconds core = kernels_.attention(range_, sum.sequences, heads, key_width, value_width, window);
-    sum.forward += core.forward;
-    sum.backward += core.backward;
-    sum.attention += core.forward + core.backward;
-    sum.kernels += 4;
-    // A slice appends its keys and values to a copy of the earlier ones, and its backward adds up all gradients of keys
-    // and values that later slices left (Ascend/MindSpeed and thunlp/Seq1F1B, kv_sp_flash_func).
-    const double prefix = kValue * rows * range_.end / range_.count() * keys_and_values;
-    sum.forward += range_.begin > 0 ? kernels_.moved(2 * prefix) : 0;
-    sum.backward += range_.end < job_.tokens ? kernels_.moved(3 * prefix) : 0;
-    sum.saved += kValue * rows * (made + out);
-    sum.keys_and_values += kValue * rows * keys_and_values;
-    if (kernels_.input_bytes() < kValue &&
-        keeps_input_of(LoraTarget::Proj))  // attention keeps its output, the next product has a copy of its own
-        sum.saved += kernels_.input_bytes() * rows * out;
-    const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
-    const double queries = sum.sequences * heads * range_.count() / parallel.context, scores = queries * range_.end;
-    const double kept = unfused ? scores * (parallel.program().dropout ? 5 : 2) : kFloat * queries;
-    if (unfused)
-        sum.kernels += 6;
-    if (unfused && parallel.recompute == RecomputeKind::Selective)
-        sum.recomputed += core.forward;
-    else
-        sum.saved += kept;
-    if (model.position == PositionKind::Rotary) {
-        const double rotated = rows * (heads * key_width + keys_and_values / 2);
-        const double bytes = (parallel.program().fuses ? 4 : 16) * rotated;
-        sum.forward += kernels_.moved(bytes);
-        sum.backward += kernels_.moved(bytes);
-        sum.kernels += parallel.program().fuses ? 2 : 8;
-    }
-    if (parallel.context > 1) {  // keys and values of the next part arrive while attention computes
-        const double bytes = kValue * rows * keys_and_values * (range_.end / range_.count()) * (parallel.context - 1);
-        const double seconds = message_seconds(bytes, tensor, job_.fabric);
-        sum.expose(&PassParts::context, exposed(seconds, core.forward), exposed(2 * seconds, core.backward));
-    }
-}
-
-// Returns the copies that leave with a dispatch that sends a token once to every domain with one of its experts, and
-// copies the token to its experts inside the domain (DeepEP). Experts are equally likely.
-double TransformerLayers::copies_to_domains(double copies) const {
-    const int ranks = job_.parallel.expert, in_domain = RankGroup{ranks, 1}.in_domain(job_.fabric);
-    const int domains = job_.fabric.between ? (ranks + in_domain - 1) / in_domain : 1;
-    if (domains == 1)
-        return copies;
-    const double active = job_.model.experts->active;
-    return copies * domains * (1 - std::pow(1 - 1.0 / domains, active)) / active;
-}
-
-void TransformerLayers::add_mlp(Sum& sum, int layer) const {
-    const Transformer& model = job_.model;
-    const Parallel& parallel = job_.parallel;
-    const ReleaseFacts release = parallel.program();
-    const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
-    const auto activation = [&](double values) {
-        const double forward = model.gated ? (release.fuses ? 6 : 10) : (release.fuses ? 4 : 8);
-        const double backward = model.gated ? (release.fuses ? 10 : 16) : (release.fuses ? 6 : 12);
-        const double kernels = release.fuses ? 1 : 3;
-        sum.forward += kernels_.moved(forward * values);
-        if (parallel.recompute == RecomputeKind::Norms)
-            sum.recomputed += kernels_.moved(forward * values) + kernels * kKernelEnds;
-        sum.backward += kernels_.moved(backward * values);
-        sum.kernels += kernels;
-        sum.saved += kValue * values * matrices;
-        if (!release.fuses && model.gated)
-            sum.saved += kValue * values;
-        sum.recomputed_saved += keeps_input_of(LoraTarget::Fc2) ? kernels_.input_bytes() * values : 0;
-    };
-    const auto dense = [&](double rows, double width) {
-        sum.products += kernels_.linear(rows, hidden, matrices * width, parallel.pieces());
-        sum.products += kernels_.linear(rows, width, hidden, parallel.pieces());
-        sum.kernels += 2;
-        activation(rows * width);
-        sum.parameters.dense += (matrices + 1) * hidden * width;
-        sum.parameters.add_other(model.bias ? matrices * width + hidden : 0);
-    };
-    if (!model.has_experts(layer)) {
-        dense(sum.rows, per_rank(model.ffn, parallel.tensor));
-        return;
-    }
-    const Experts& experts = *model.experts;
-    if (experts.shared_width > 0)
-        dense(sum.rows, per_rank(experts.shared_width, parallel.tensor));
-    const double tokens = sum.rows / parallel.tensor;  // whose experts this device chooses
-    const double copies = tokens * experts.active;
-    const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
-    const double own = per_rank(experts.count, parallel.expert);
-    sum.products += kernels_.experts(own, received / own, hidden, matrices * experts.width);
-    sum.products += kernels_.experts(own, received / own, experts.width, hidden);
-    sum.products += kernels_.linear(tokens, hidden, experts.count);
-    activation(received * experts.width);
-    sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
-    sum.parameters.dense += hidden * experts.count;
-    // Copies are put in the order of their experts and back: each is read and written twice in every pass.
-    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
-    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
-    sum.kernels += kRouting + 2 * own;  // a product for each expert
-    sum.saved += (kValue + kernels_.input_bytes()) * received * hidden;
-    const double sent = release.sends_once ? copies_to_domains(received) : received;
-    const double messages =
-        2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
-    const double computing = sum.products.forward + sum.forward;
-    sum.expose(&PassParts::experts, release.overlap.expert ? exposed(messages, computing) : messages,
-               release.overlap.expert ? exposed(messages, 2 * computing) : messages);
+        sum.recomputed += seconds + norms * (fused ? 1 : 6) * kKernelEnds;
+    sum.backward += kernels_.moved(norms * values * (fused ? 6 : 50));
+    // A residual sum for each part, and the sums of their gradients. Parallel parts are added in one kernel.
+    const bool at_once = model.parallel && parts == 2;
+    const double forward = at_once ? (release.dropout ? 10 : 8) : parts * (release.dropout ? 7 : 6);
+    const double backward = at_once ? (release.dropout ? 18 : 8) : parts * (release.dropout ? 11 : 6);
+    sum.forward += kernels_.moved(values * forward);
+    sum.backward += kernels_.moved(values * backward);
+    sum.kernels += norms * (fused ? 1 : 6) + (at_once ? 1 : parts);
+    sum.saved += at_once ? 0 : kValue * values * (parts - 1);  // the residual stream between attention and MLP
+    if (form.mixer != Mixer::None)                             // outputs of the norms
+        sum.recomputed_saved += keeps_input_of(LoraTarget::Qkv) ? kValue * values : 0;
+    if (form.feed != Feed::None)
+        sum.recomputed_saved += keeps_input_of(LoraTarget::Fc1) ? kValue * values : 0;
+    sum.saved += model.post_norms ? kValue * values * parts : 0;  // inputs of the norms after the parts
+    sum.saved += release.dropout ? values * parts : 0;            // masks
+    sum.saved += fused ? 0 : norms * (kFloat + kValue) * values;  // copies in fp32, and before the weights
+    sum.parameters.add_other((model.norm == NormKind::LayerNorm ? 2 : 1) * norms * hidden);
 }
 
 // The gradients of frozen matrices are not computed. With `adapters` the layer has adapters.
@@ -324,72 +168,133 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     return cost;
 }
 
-TransformerLayerCost TransformerLayers::block(int layer, int sequences) const {
-    const Parallel& parallel = job_.parallel;
-    const ReleaseFacts release = parallel.program();
+// A kind of part is a row here.
+TransformerLayers::AddPart TransformerLayers::adder_of(Mixer mixer) {
+    constexpr AddPart kAdders[] = {nullptr, &TransformerLayers::add_full_attention,
+                                   &TransformerLayers::add_windowed_attention, &TransformerLayers::add_mamba};
+    return kAdders[static_cast<std::size_t>(mixer)];
+}
+
+TransformerLayers::AddPart TransformerLayers::adder_of(Feed feed) {
+    constexpr AddPart kAdders[] = {nullptr, &TransformerLayers::add_mlp, &TransformerLayers::add_experts};
+    return kAdders[static_cast<std::size_t>(feed)];
+}
+
+TransformerLayers::Sum TransformerLayers::sum_of(int sequences) const {
     Sum sum;
     sum.sequences = sequences;
     sum.rows = rows_of(sequences);
-    sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
-    add_norms(sum);
-    add_attention(sum, layer);
-    const LinearSeconds of_attention = sum.products;
-    add_mlp(sum, layer);
-    freeze(sum, true);
-    if (parallel.tensor > 1) {
-        // Attention and a dense MLP each gather their input and scatter their output, or sum it.
-        const double parts = job_.model.has_experts(layer) && job_.model.experts->shared_width == 0 ? 1 : 2;
-        const double bytes = kValue * sum.rows * job_.model.hidden;
-        const RankGroup group{parallel.tensor, 1};
-        const double sum_all = collective_seconds(Collective::AllReduce, bytes, group, job_.fabric);
-        const double gather = collective_seconds(Collective::AllGather, bytes, group, job_.fabric);
-        const double scatter = collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric);
-        const LinearSeconds& products = parts == 1 ? of_attention : sum.products;
-        const double each = products.weight / 2 / parts;  // gradients of weights while a message is under way
-        if (parallel.sequence) {
-            const double messages = gather + scatter;
-            if (release.overlap.tensor) {
-                // Messages and products alternate in as many pieces as there are ranks. The first piece is not hidden.
-                const double first = messages / parallel.tensor;
-                sum.expose(
-                    &PassParts::tensor, parts * (first + exposed(messages - first, products.forward / parts)),
-                    parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts)));
-            } else {
-                // First, the gradient of the output is gathered. Then the input is gathered again and the gradient
-                // scattered.
-                const double hidden_ones =
-                    release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
-                sum.expose(&PassParts::tensor, parts * messages, parts * (gather + hidden_ones));
-            }
+    sum.divided = sum.rows / (job_.parallel.sequence ? job_.parallel.tensor : 1);
+    return sum;
+}
+
+// Adds the messages of tensor ranks: `parts` times they gather the input of `products` and scatter the output, or sum
+// it.
+void TransformerLayers::add_tensor_messages(Sum& sum, double parts, const LinearSeconds& products) const {
+    const Parallel& parallel = job_.parallel;
+    const ReleaseFacts release = parallel.program();
+    const double bytes = kValue * sum.rows * job_.model.hidden;
+    const RankGroup group{parallel.tensor, 1};
+    const double sum_all = collective_seconds(Collective::AllReduce, bytes, group, job_.fabric);
+    const double gather = collective_seconds(Collective::AllGather, bytes, group, job_.fabric);
+    const double scatter = collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric);
+    const double each = products.weight / 2 / parts;  // gradients of weights while a message is under way
+    if (parallel.sequence) {
+        const double messages = gather + scatter;
+        if (release.overlap.tensor) {
+            // Messages and products alternate in as many pieces as there are ranks. The first piece is not hidden.
+            const double first = messages / parallel.tensor;
+            sum.expose(
+                &PassParts::tensor, parts * (first + exposed(messages - first, products.forward / parts)),
+                parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts)));
         } else {
-            sum.expose(&PassParts::tensor, parts * sum_all,
-                       parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all));
+            // First, the gradient of the output is gathered. Then the input is gathered again and the gradient
+            // scattered.
+            const double hidden_ones =
+                release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
+            sum.expose(&PassParts::tensor, parts * messages, parts * (gather + hidden_ones));
         }
-        sum.kernels += 2 * parts;
+    } else {
+        sum.expose(&PassParts::tensor, parts * sum_all,
+                   parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all));
     }
+    sum.kernels += 2 * parts;
+}
+
+void TransformerLayers::add_parts(Sum& sum, const LayerForm& form) const {
+    const Transformer& model = job_.model;
+    add_norms(sum, form);
+    if (const AddPart add = adder_of(form.mixer))
+        (this->*add)(sum);
+    const LinearSeconds of_mixer = sum.products;
+    if (const AddPart add = adder_of(form.feed))
+        (this->*add)(sum);
+    freeze(sum, true);
+    // Parts that all tensor ranks compute together. Routed experts have messages of their own.
+    const bool has_dense = form.feed == Feed::Mlp || (form.feed == Feed::Experts && model.experts->shared_width > 0);
+    const int parts = (form.mixer != Mixer::None ? 1 : 0) + (has_dense ? 1 : 0);
+    if (job_.parallel.tensor > 1 && parts > 0)
+        add_tensor_messages(sum, model.parallel ? 1 : parts, has_dense ? sum.products : of_mixer);
+}
+
+TransformerLayerCost TransformerLayers::block(const LayerForm& form, int sequences) const {
+    Sum sum = sum_of(sequences);
+    add_parts(sum, form);
     return finished(sum, true);
 }
 
-TransformerLayerCost TransformerLayers::embedding(int sequences) const {
+// A module on another device than the embedding has a copy of the embedding's table, as in Megatron-Core. The
+// projection divides its outputs among the tensor ranks, which gather them.
+TransformerLayerCost TransformerLayers::mtp(int sequences) const {
     const Parallel& parallel = job_.parallel;
-    Sum sum;
-    sum.rows = rows_of(sequences);
+    const Transformer& model = job_.model;
+    const double hidden = model.hidden, norm = model.norm == NormKind::LayerNorm ? 2 : 1;
+    Sum sum = sum_of(sequences);
+    add_lookup(sum);
+    const double values = sum.divided * hidden;
+    // Three norms, and the joining of two inputs, each read and written.
+    sum.forward += kernels_.moved(values * (3 * 4 + 8));
+    sum.backward += kernels_.moved(values * (3 * 6 + 8));
+    sum.kernels += 4;
+    sum.saved += kValue * values * 5;  // inputs of the norms, and the joined inputs
+    const double outputs = per_rank(model.hidden, parallel.tensor);
+    sum.products += kernels_.linear(sum.rows, 2 * hidden, outputs);
+    sum.kernels += 1;
+    sum.parameters.dense += 2 * hidden * outputs;
+    sum.parameters.add_other(3 * norm * hidden + (parallel.pipeline > 1 ? table_of_rank() : 0));
+    if (parallel.tensor > 1) {
+        const double bytes = kValue * sum.rows * hidden;
+        const RankGroup group{parallel.tensor, 1};
+        sum.expose(&PassParts::tensor, collective_seconds(Collective::AllGather, bytes, group, job_.fabric),
+                   collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric));
+    }
+    add_parts(sum, model.form_of_mtp());
+    return finished(sum, true);
+}
+
+void TransformerLayers::add_lookup(Sum& sum) const {
+    const Parallel& parallel = job_.parallel;
     const double values = sum.rows * job_.model.hidden;
-    sum.forward = kernels_.moved(4 * values);
+    sum.forward += kernels_.moved(4 * values);
     // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
-    const double table = gathered_vocabulary() / parallel.tensor * job_.model.hidden;
-    sum.goes_back = !job_.lora;
-    if (sum.goes_back)
-        sum.backward =
-            kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(job_.kept().gradient)) * table);
+    const bool is_trained = !job_.lora;
+    if (is_trained)
+        sum.backward +=
+            kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(job_.kept().gradient)) * table_of_rank());
     if (parallel.tensor > 1) {
         const double seconds = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   kValue * values, {parallel.tensor, 1}, job_.fabric);
-        sum.expose(&PassParts::tensor, seconds, sum.goes_back ? seconds : 0);
+        sum.expose(&PassParts::tensor, seconds, is_trained ? seconds : 0);
     }
-    sum.kernels = 3;
+    sum.kernels += 3;
+}
+
+TransformerLayerCost TransformerLayers::embedding(int sequences) const {
+    Sum sum = sum_of(sequences);
+    add_lookup(sum);
+    sum.goes_back = !job_.lora;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
-    sum.parameters.add_other(table + positions * job_.model.hidden);
+    sum.parameters.add_other(table_of_rank() + positions * job_.model.hidden);
     freeze(sum, false);
     return finished(sum, false);
 }
@@ -400,52 +305,63 @@ double TransformerLayers::gathered_vocabulary() const {
     return std::ceil(job_.model.vocabulary / rows) * rows;
 }
 
+double TransformerLayers::table_of_rank() const {
+    return gathered_vocabulary() / job_.parallel.tensor * job_.model.hidden;
+}
+
+// The head also computes the losses of all modules that predict further tokens, each in a pass of its own.
 TransformerLayerCost TransformerLayers::head(int sequences) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
-    const double hidden = job_.model.hidden;
-    Sum sum;
-    sum.rows = rows_of(sequences);
-    sum.divided = sum.rows / (parallel.sequence ? parallel.tensor : 1);
+    const Transformer& model = job_.model;
+    const double hidden = model.hidden, passes = 1 + model.mtp;
+    Sum sum = sum_of(sequences);
     const double columns = gathered_vocabulary() / parallel.tensor;
-    sum.products = kernels_.head(sum.rows, hidden, columns);
+    const LinearSeconds product = kernels_.head(sum.rows, hidden, columns);
+    for (int pass = 0; pass <= model.mtp; ++pass)
+        sum.products += product;
     const double logits = sum.rows * columns * (release.splits_logits ? 1 : parallel.tensor);
-    sum.forward = kernels_.moved(logits * release.loss.forward + 4 * sum.divided * hidden);
-    sum.backward = kernels_.moved(logits * release.loss.backward + 6 * sum.divided * hidden);
-    sum.kernels = 12;
-    sum.saved = logits * release.loss.saved + 2 * kValue * sum.divided * hidden;
+    // The cap reads and writes the logits, and its backward reads them once more.
+    const double forward = release.loss.forward + (model.caps_logits ? 2 * kValue : 0);
+    const double backward = release.loss.backward + (model.caps_logits ? 3 * kValue : 0);
+    sum.forward = kernels_.moved(passes * logits * forward + 4 * sum.divided * hidden);
+    sum.backward = kernels_.moved(passes * logits * backward + 6 * sum.divided * hidden);
+    sum.kernels = 12 * passes + (model.caps_logits ? passes : 0);
+    sum.saved = passes * logits * (release.loss.saved + (model.caps_logits ? kValue : 0)) +
+                2 * kValue * sum.divided * hidden + model.mtp * kValue * sum.divided * hidden;
     sum.scratch = logits * release.loss.scratch;
     if (parallel.tensor > 1) {
         const double bytes = kValue * sum.rows * hidden;
         const RankGroup group{parallel.tensor, 1};
-        sum.expose(&PassParts::tensor,
-                   parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0,
-                   collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce, bytes,
-                                      group, job_.fabric));
+        const double gather =
+            parallel.sequence ? collective_seconds(Collective::AllGather, bytes, group, job_.fabric) : 0;
+        const Collective back = parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce;
+        sum.expose(&PassParts::tensor, passes * gather, passes * collective_seconds(back, bytes, group, job_.fabric));
         if (!release.splits_logits) {  // they are gathered, and their gradient is divided again
             sum.expose(&PassParts::tensor,
-                       collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric), 0);
-            sum.saved += 2 * kValue * logits;
+                       passes * collective_seconds(Collective::AllGather, kValue * logits, group, job_.fabric), 0);
+            sum.saved += passes * 2 * kValue * logits;
             sum.scratch += 3 * kValue * logits;
         }
     }
-    const bool shares = job_.model.tied && parallel.pipeline == 1;
-    sum.parameters.add_other((job_.model.norm == NormKind::LayerNorm ? 2 : 1) * hidden +
-                             (shares ? 0 : columns * hidden));
+    const bool shares = model.tied && parallel.pipeline == 1;
+    sum.parameters.add_other((model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden));
     freeze(sum, false);
     return finished(sum, false);
 }
 
 std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
     std::vector<TransformerLayerCost> costs{embedding(sequences)};
-    std::map<std::pair<bool, bool>, TransformerLayerCost> blocks;  // equal blocks are computed once
+    std::map<LayerForm, TransformerLayerCost> blocks;  // equal blocks are computed once
     for (int layer = 0; layer < job_.model.layers; ++layer) {
-        const std::pair kind{job_.model.has_experts(layer), job_.model.has_window(layer)};
-        auto found = blocks.find(kind);
+        const LayerForm form = job_.model.form(layer);
+        auto found = blocks.find(form);
         if (found == blocks.end())
-            found = blocks.emplace(kind, block(layer, sequences)).first;
+            found = blocks.emplace(form, block(form, sequences)).first;
         costs.push_back(found->second);
     }
+    if (job_.model.mtp > 0)
+        costs.insert(costs.end(), static_cast<std::size_t>(job_.model.mtp), mtp(sequences));
     costs.push_back(head(sequences));
     return costs;
 }

@@ -39,24 +39,39 @@ public:
         : TransformerLayers(job, {0, static_cast<double>(job.tokens)}) {}
     TransformerLayers(const TransformerJob& job, TokenRange range) : job_(job), range_(range), kernels_(job) {}
 
-    // Returns the costs of all layers in order: embedding, blocks, head.
+    // Returns the costs of all layers in order: embedding, blocks, modules that predict further tokens, head.
     std::vector<TransformerLayerCost> all(int sequences) const;
     double output_bytes(int sequences) const;  // of the tensor between two blocks
 
 private:
     TransformerLayerCost embedding(int sequences) const;
-    TransformerLayerCost block(int layer, int sequences) const;
+    TransformerLayerCost block(const LayerForm& form, int sequences) const;
+    TransformerLayerCost mtp(int sequences) const;   // a module that predicts a further token, without its head
     TransformerLayerCost head(int sequences) const;  // final norm, product with the vocabulary, loss
 
     struct Sum;
-    void add_attention(Sum& sum, int layer) const;
-    void add_mlp(Sum& sum, int layer) const;
-    void add_norms(Sum& sum) const;
+    using AddPart = void (TransformerLayers::*)(Sum& sum) const;
+    static AddPart adder_of(Mixer mixer);
+    static AddPart adder_of(Feed feed);
+    Sum sum_of(int sequences) const;
+    void add_parts(Sum& sum, const LayerForm& form) const;
+    void add_full_attention(Sum& sum) const { add_attention(sum, 0); }
+    void add_windowed_attention(Sum& sum) const { add_attention(sum, job_.model.window); }
+    void add_attention(Sum& sum, int window) const;
+    void add_mamba(Sum& sum) const;
+    void add_mlp(Sum& sum) const;
+    void add_experts(Sum& sum) const;
+    void add_dense(Sum& sum, double rows, double width) const;
+    void add_activation(Sum& sum, double values) const;
+    void add_norms(Sum& sum, const LayerForm& form) const;
+    void add_tensor_messages(Sum& sum, double parts, const LinearSeconds& products) const;
+    void add_lookup(Sum& sum) const;
     void freeze(Sum& sum, bool adapters) const;
     bool keeps_input_of(LoraTarget target) const { return !job_.lora || job_.lora->has(target); }
     TransformerLayerCost finished(const Sum& sum, bool recomputes) const;
     double exposed(double messages, double computing) const;
     double gathered_vocabulary() const;
+    double table_of_rank() const;  // numbers of a rank's part of the embedding's table
     double copies_to_domains(double copies) const;
 
     double rows_of(int sequences) const;  // tokens of a device

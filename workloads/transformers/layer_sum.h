@@ -1,9 +1,16 @@
-// What the parts of a layer add up to, for layer_costs.cpp.
+// What the parts of a layer add up to, for the sources of TransformerLayers.
 #pragma once
 
 #include "workloads/transformers/layer_costs.h"
 
 namespace pw {
+
+inline constexpr double kValue = 2, kFloat = 4;  // bytes of an activation, of a number in fp32
+// By how much a kernel takes longer than its bytes do: a copy of 4 MB on an H100 takes 3.6 us, and 1.4 us at the rate
+// of large copies (results/h100).
+inline constexpr double kKernelEnds = 2.2e-6;
+
+inline double per_rank(double count, int ranks) { return count / ranks; }
 
 // The parts of a layer's passes.
 struct TransformerLayers::Sum {

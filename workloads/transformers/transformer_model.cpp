@@ -149,6 +149,10 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
     add("embedding", costs.front(), output, LayerPart::Embedding);
     for (int layer = 0; layer < job.model.layers; ++layer)
         add(fmt::format("block.{}", layer), costs[static_cast<std::size_t>(layer) + 1], output, LayerPart::Block);
+    // The head also reads the outputs of the last block and of all modules before a module.
+    for (int module = 0; module < job.model.mtp; ++module)
+        add(fmt::format("mtp.{}", module), costs[static_cast<std::size_t>(job.model.layers + module) + 1],
+            (2 + module) * output, LayerPart::Mtp);
     add("head", costs.back(), 0, LayerPart::Head);
     set_frozen(result.model.layers, {});
     result.profile.data[samples] = {};
@@ -377,18 +381,27 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
 double model_flops_per_token(const Transformer& model, int tokens, bool weight_gradients) {
     const TransformerParameters parameters = parameters_of(model);
     const double positions = model.position == PositionKind::Learned ? 1.0 * model.positions * model.hidden : 0;
-    // The table of tokens is looked up, and the head multiplies with a matrix of its size.
+    // The table of tokens is looked up, and the head multiplies with a matrix of its size, once more for each module
+    // that predicts a further token.
     const double table = 1.0 * model.vocabulary * model.hidden;
-    const double multiplied = static_cast<double>(parameters.active) - positions - (model.tied ? 0 : table);
-    double pairs = 0;  // of queries and keys, per token, over the layers
-    for (int layer = 0; layer < model.layers; ++layer) {
-        const double reach = model.has_window(layer) ? std::min(model.window, tokens) : tokens;
-        pairs += reach - reach * reach / (2.0 * tokens);
-    }
+    const double multiplied =
+        static_cast<double>(parameters.active) - positions - (model.tied ? 0 : table) + model.mtp * table;
     const double widths = model.latent
                               ? model.latent->plain_width + model.latent->rotary_width + model.latent->value_width
                               : 2.0 * model.head_width;
-    return (weight_gradients ? 6 : 4) * multiplied + 6 * pairs * model.heads * widths;
+    double pairs = 0, scans = 0;  // pairs of queries and keys per token, over the layers
+    const auto add = [&](Mixer mixer) {
+        const double reach = mixer == Mixer::Window ? std::min(model.window, tokens) : tokens;
+        if (mixer == Mixer::Mamba)
+            scans += model.mamba->scan_flops();
+        else if (mixer != Mixer::None)
+            pairs += reach - reach * reach / (2.0 * tokens);
+    };
+    for (int layer = 0; layer < model.layers; ++layer)
+        add(model.form(layer).mixer);
+    for (int module = 0; module < model.mtp; ++module)
+        add(model.form_of_mtp().mixer);
+    return (weight_gradients ? 6 : 4) * multiplied + 6 * pairs * model.heads * widths + 3 * scans;
 }
 
 }  // namespace pw

@@ -12,7 +12,8 @@
 
 namespace pw {
 
-// Layers `embedding`, `block.0`, .., `head`, for micro-batches of `samples` sequences. `head` has the loss.
+// Layers `embedding`, `block.0`, .., `mtp.0`, .., `head`, for micro-batches of `samples` sequences. `head` has the
+// losses.
 ProfiledModel transformer_model(const TransformerJob& job, int samples);
 
 // Returns the products that a device computes for a micro-batch, each once.
@@ -56,8 +57,9 @@ struct RankLinks {
 };
 ClusterFacts pipeline_cluster(const RankLinks& links);
 
-// FLOPs of the model for one token, forward and backward, by the products of its matrices and half of the scores of
-// attention. Recomputation does not count, nor do gradients of frozen matrices and adapters (`weight_gradients` false).
+// FLOPs of the model for one token, forward and backward, by the products of its matrices, half of the scores of
+// attention, and Mamba::scan_flops(). Recomputation does not count, nor do gradients of frozen matrices and adapters
+// (`weight_gradients` false).
 double model_flops_per_token(const Transformer& model, int tokens, bool weight_gradients = true);
 
 }  // namespace pw
