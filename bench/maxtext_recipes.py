@@ -12,7 +12,7 @@ DEVICES = {"v5e": "tpu-v5e", "v5p": "tpu-v5p", "v5": "tpu-v5p", "v6e": "tpu-v6e"
 # By the name of the model in MaxText.
 MODELS = {"gpt3-175b": "gpt3-175b", "llama2-70b": "llama-2-70b", "llama3.1-8b": "llama-3.1-8b", "llama3.1-70b": "llama-3.1-70b",
           "llama3.1-405b": "llama-3.1-405b", "mixtral-8x7b": "mixtral-8x7b", "mixtral-8x22b": "mixtral-8x22b",
-          "deepseek3-671b": "deepseek-v3"}
+          "deepseek3-671b": "deepseek-v3", "gemma3-12b": "gemma3-12b"}
 SHAPES = {"mistral-7b": {"hidden": 4096, "layers": 32, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 32000}}
 SEQUENCES = {"gpt3-175b": 2048, "llama2-70b": 4096, "mixtral-8x7b": 4096, "mixtral-8x22b": 4096, "gemma3-12b": 32768}
 USUAL_SEQUENCE = 8192

@@ -6,7 +6,9 @@ NAMES = {"hidden": ("hidden_size", "n_embd", "n_embed", "d_model"), "layers": ("
          "heads": ("num_attention_heads", "n_head", "n_heads"), "kv_heads": ("num_key_value_heads",),
          "ffn": ("intermediate_size", "n_inner"), "vocab": ("vocab_size",), "head_dim": ("head_dim",)}
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-PLAIN = ("gpt2", "mpt", "bloom", "nemotron")  # families whose MLP has two matrices; others gate it with a third
+PLAIN = ("gpt2", "mpt", "bloom", "nemotron", "gpt_neox")  # families whose MLP has two matrices; others gate it with a third
+
+WINDOWED = {"gpt_oss": 1 / 2, "gemma2": 1 / 2, "gemma3_text": 5 / 6}  # the share of layers whose attention has a window
 
 
 def read_models(path):
@@ -56,21 +58,48 @@ def layer_weights(config):
         attention = 2 * hidden * width * (heads + value_of(config, NAMES["kv_heads"], heads))
     matrices = 2 if config["model_type"].startswith(PLAIN) else 3
     ffn = value_of(config, NAMES["ffn"]) or hidden * config.get("expansion_ratio", 4)
-    taken = config.get("num_experts_per_tok", 0) + config.get("n_shared_experts", 0)
-    experts = matrices * hidden * config.get("moe_intermediate_size", ffn) * taken + hidden * value_of(config, EXPERTS, 0)
+    width = config.get("moe_intermediate_size", ffn)
+    shared = config.get("moe_shared_expert_intermediate_size") or width * config.get("n_shared_experts", 0)
+    experts = matrices * hidden * (width * config.get("num_experts_per_tok", 0) + shared) + hidden * value_of(config, EXPERTS, 0)
     return attention, matrices * hidden * ffn, experts
 
 
-def flops_per_token(config, sequence):
+def mamba_layer(config):
+    """Weights of the products of a layer of Mamba-2, and FLOPs of its scan forward: products of a chunk as in causal attention,
+    and into the states and out of them."""
+    heads, width, groups, state = (config[name] for name in ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size"))
+    inner, shared = heads * width, groups * state
+    weights = config["hidden_size"] * (3 * inner + 2 * shared + heads) + (inner + 2 * shared) * config["conv_kernel"]
+    return weights, config["chunk_size"] * (shared + inner) + 4 * inner * state
+
+
+def layers_of(config):
+    """How many layers have attention, Mamba-2, a dense MLP and experts."""
+    layers = value_of(config, NAMES["layers"])
+    pattern = config.get("hybrid_override_pattern")
+    if pattern:
+        return tuple(pattern.count(letter) for letter in "*M-E")
+    dense = config.get("first_k_dense_replace", 0) if value_of(config, EXPERTS) else layers
+    return layers, 0, dense, layers - dense
+
+
+def flops_per_token(config, sequence, further=0):
     """FLOPs of the model in training: 6 per weight of the products, the head's among them, and per token before in
-    attention. Recomputation does not count, nor does attention to later tokens."""
-    hidden, heads, layers = (value_of(config, NAMES[key]) for key in ("hidden", "heads", "layers"))
+    attention. Recomputation does not count, nor does attention to later tokens. Each module of a further token is a layer with
+    experts, a product from twice the hidden size, and a head more."""
+    hidden, heads = (value_of(config, NAMES[key]) for key in ("hidden", "heads"))
     attention, dense, experts = layer_weights(config)
-    first = config.get("first_k_dense_replace", 0) if value_of(config, EXPERTS) else layers
-    weights = layers * attention + first * dense + (layers - first) * experts + hidden * config["vocab_size"]
+    with_attention, with_mamba, with_dense, with_experts = layers_of(config)
+    weights = with_attention * attention + with_dense * dense + with_experts * experts + hidden * config["vocab_size"]
+    weights += further * (attention + experts + 2 * hidden * hidden + hidden * config["vocab_size"])
+    scans = 0
+    if with_mamba:
+        of_layer, scan = mamba_layer(config)
+        weights, scans = weights + with_mamba * of_layer, with_mamba * scan
     widths = 2 * (config.get("head_dim") or hidden // heads)  # of a key and a value
     if "kv_lora_rank" in config:
         widths = config["qk_nope_head_dim"] + config["qk_rope_head_dim"] + config["v_head_dim"]
-    window = min(config.get("sliding_window") or sequence, sequence)  # of every second layer where there is one
-    seen = (sequence / 2 + window * (1 - window / (2 * sequence))) / 2
-    return 6 * (weights + layers * heads * widths * seen)
+    window = min(config.get("sliding_window") or sequence, sequence)
+    share = WINDOWED.get(config["model_type"], 1)
+    seen = share * window * (1 - window / (2 * sequence)) + (1 - share) * sequence / 2
+    return 6 * (weights + (with_attention + further) * heads * widths * seen) + 3 * scans

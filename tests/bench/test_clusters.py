@@ -194,6 +194,31 @@ class Models(unittest.TestCase):
         # on average 8 tokens without a window, 4 x (1 - 4/32) = 3.5 with it; 12 x 8 FLOPs for each of them
         self.assertAlmostEqual(whole - model_flops.flops_per_token(model, 16), 12 * 8 * (8 - 3.5))
 
+    def test_modules_of_further_tokens_are_a_layer_a_product_and_a_head_more(self):
+        model = {"model_type": "deepseek_v3", "hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2,
+                 "intermediate_size": 32, "vocab_size": 16, "n_routed_experts": 4, "n_shared_experts": 1,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 6, "first_k_dense_replace": 1}
+        layer = 4 * 8 * 8 + 3 * 3 * 8 * 6 + 8 * 4
+        more = model_flops.flops_per_token(model, 10, 1) - model_flops.flops_per_token(model, 10)
+        self.assertEqual(more, 6 * (layer + 2 * 8 * 8 + 8 * 16) + 6 * 8 * 10)
+        models = {"deepseek-v3": model}
+        row = {**ROW, "model": "deepseek-v3", "sequence_tokens": 10}
+        without = model_flops.flops_per_token(model, 10)
+        for counted, further in ((without, None), (without + more, 1), (without + 0.4 * more, None)):
+            config, _, _ = cluster_rows.describe({**row, "source_flops_per_token": counted}, models)
+            self.assertEqual(config["workload"].get("mtp_layers"), further)
+
+    def test_a_hybrid_counts_the_parts_of_its_pattern(self):
+        model = {"model_type": "nemotron_h", "hidden_size": 8, "num_hidden_layers": 5, "hybrid_override_pattern": "MM*-E",
+                 "num_attention_heads": 2, "head_dim": 4, "intermediate_size": 6, "vocab_size": 16, "n_routed_experts": 4,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 6, "moe_shared_expert_intermediate_size": 10,
+                 "mamba_num_heads": 4, "mamba_head_dim": 4, "n_groups": 2, "ssm_state_size": 3, "conv_kernel": 4,
+                 "chunk_size": 8}
+        mamba = 8 * (2 * 16 + 2 * 6 + 4) + 16 * 8 + (16 + 2 * 6) * 4
+        scan = 4 * (2 * 2 * 3 + 4 * 2 * 4) + 4 * 2 * 2 * 4 * 3  # 4 tokens of a chunk in the mean; into states and out of them
+        weights = 2 * mamba + 4 * 8 * 8 + 2 * 8 * 6 + 2 * 8 * (2 * 6 + 10) + 8 * 4 + 8 * 16
+        self.assertEqual(model_flops.flops_per_token(model, 10), 6 * weights + 3 * 2 * scan + 6 * 8 * 10)
+
     def test_presets_have_their_published_sizes(self):
         models = model_flops.read_models(BENCH.parent / "workloads" / "models" / "transformers.yaml")
         if not models:
