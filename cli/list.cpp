@@ -76,10 +76,11 @@ void list_schedules() {
     Table table(
         {"name", "placement", "bubble of a step", "in flight on device d", "origin", "what it does", "also called"},
         true);
-    for (const Schedule& schedule : schedules())
-        table.add({std::string(schedule.name), std::string(schedule.placement.name), std::string(schedule.bubble),
-                   std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.summary),
-                   std::string(schedule.aliases)});
+    for (const std::span<const Schedule> rows : {schedules(), vocabulary_schedules()})
+        for (const Schedule& schedule : rows)
+            table.add({std::string(schedule.name), std::string(schedule.placement.name), std::string(schedule.bubble),
+                       std::string(schedule.in_flight), std::string(schedule.origin), std::string(schedule.summary),
+                       std::string(schedule.aliases)});
     print_result(
         "{}\np devices, d one of them (from 0), m micro-batches, v stages per device, N micro-batches per group;\n"
         "F, B, I, W: times of all stages of a device. The bubble is a device's idle time in a step with equal\n"

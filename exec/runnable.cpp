@@ -140,6 +140,11 @@ void check_runnable(const Job& job) {
     check_rendezvous(job);
     check_frozen(job);
     check_corrections(job);
+    if (!job.plan.shape.joined.empty())
+        job.setup.fail_at(
+            "pipeline.schedule",
+            fmt::format("schedule {} divides layers among devices, and runs compute whole layers", job.plan.schedule),
+            "simulate it, or choose another schedule, such as 1f1b");
     if (job.setup.mover_share > 0 && job.setup.run.backend != RunConfig::Backend::Cuda)
         job.setup.fail_at("transfer.multiprocessors",
                           fmt::format("messages of {} devices use no multiprocessors", name_of(job.setup.run.backend)),

@@ -365,6 +365,7 @@ Costs complete_costs(Costs of_stages, const Setup& setup, std::shared_ptr<const 
                       setup.sums);
     if (const CostSourceRow& source = cost_source_of(setup); source.add_groups != nullptr)
         source.add_groups(costs, setup, split, shape);
+    sum_on_the_way(costs, shape);
     return costs;
 }
 

@@ -6,7 +6,9 @@
 #include "schedules/plan/plan.h"
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace pw {
 
@@ -46,8 +48,12 @@ Dataset open_dataset(const Setup& setup, const Model& model);
 // Throws if all stages are frozen.
 std::vector<int> forwards_only_of_uniform(const Setup& setup);
 // Returns the stage costs of a `uniform` workload. For one micro-batch a device does the work of `per_device` stages.
-// Throws if `workload.imbalance` is more than all stages take together.
-Costs uniform_costs(const Setup& setup, int per_device = 1);
+// Messages follow `edges`, or a chain. Throws if `workload.imbalance` is more than all stages take together.
+Costs uniform_costs(const Setup& setup, int per_device = 1, const std::optional<std::vector<Edge>>& edges = {});
+// Where the first and the last layer are divided among all devices: the parts of the embedding and the gradients of the
+// head's input are summed on their way, so that the receiver gets one tensor in all. W of a part of the head reads its
+// input.
+void sum_on_the_way(Costs& costs, const Shape& shape);
 // Returns the costs of an executed plan of this shape: the costs of the stages, plus those of cluster, transport and
 // sums of gradients. All predictions of plans of layers use these costs.
 Costs complete_costs(Costs of_stages, const Setup& setup, std::shared_ptr<const Cluster> cluster,

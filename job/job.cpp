@@ -75,7 +75,8 @@ Job uniform_job(Setup setup, Notices& notices) {
     check_profile_exists(job.setup);
     check_offload(job.setup, {});
     const auto costs_of_shape = [&](const Shape& shape) {
-        Costs costs = uniform_costs(job.setup, stages_per_device(shape));
+        Costs costs = uniform_costs(job.setup, stages_per_device(shape), shape.edges);
+        sum_on_the_way(costs, shape);
         costs.cluster = cluster_of(job.setup, {});
         add_settings(costs, job.setup);
         cut_in_slices(costs, slice_ends_of(job.setup, shape.slices, 0));

@@ -184,6 +184,12 @@ const Schedule& schedule_of(const Setup& setup) {
     }
 }
 
+int parts_of_ends(const Setup& setup) {
+    return !is_file(setup.pipeline.schedule) && schedule_of(setup).placement.divides_ends()
+               ? setup.pipeline.stages / schedule_of(setup).chunks
+               : 1;
+}
+
 TransferMode executed_mode(const Setup& setup) {
     TransferMode mode = setup.transfer;
     if (cost_source_of(setup).has_kernels && !is_emulated(setup) && !mode.early_receive()) {

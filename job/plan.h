@@ -31,6 +31,10 @@ const Schedule& schedule_named(const Setup& setup, std::string_view name);
 // Returns the row of the schedule that a setup names. Throws Error (BadInput) at its key.
 const Schedule& schedule_of(const Setup& setup);
 
+// Returns into how many parts the first and the last layer of a pipeline are divided: a part for each of its devices,
+// or 1.
+int parts_of_ends(const Setup& setup);
+
 // Returns the holders of the stages of a pipeline if each stage has one device, else nothing. With replicas of the
 // pipeline, the slowest device counts. Also returns nothing if the plan cannot be made: the function that makes the
 // plan reports why.

@@ -70,7 +70,7 @@ std::vector<int> forwards_only_of_uniform(const Setup& setup) {
     return stages;
 }
 
-Costs uniform_costs(const Setup& setup, int per_device) {
+Costs uniform_costs(const Setup& setup, int per_device, const std::optional<std::vector<Edge>>& edges) {
     const UniformWorkload& uniform = setup.workload.uniform;
     Costs costs;
     costs.dispatch = setup.cluster.dispatch.value_or(0);
@@ -101,15 +101,32 @@ Costs uniform_costs(const Setup& setup, int per_device) {
         if (const auto number = static_cast<int>(stage); std::ranges::binary_search(frozen, number))
             freeze(cost, bytes, number < forwards_only);
     }
-    // a chain; a gradient is as large as its tensor
-    for (int stage = 0; stage + 1 < stages; ++stage) {
-        const Bytes output = uniform.output[static_cast<std::size_t>(stage)];
-        costs.edges.push_back({stage, stage + 1, output, stage < forwards_only ? 0 : output});
-    }
+    const auto add_edge = [&](int from, int to) {  // a gradient is as large as its tensor
+        const Bytes output = uniform.output[static_cast<std::size_t>(from)];
+        costs.edges.push_back({from, to, output, from < forwards_only ? 0 : output});
+    };
+    for (int stage = 0; !edges && stage + 1 < stages; ++stage)
+        add_edge(stage, stage + 1);
+    for (const Edge& edge : edges.value_or(std::vector<Edge>{}))
+        add_edge(edge.from, edge.to);
     costs.lengths = setup.pipeline.micro_batch_lengths;
     if (const MicroBatchSizes sizes = sizes_of(setup.pipeline); !sizes.is_even())
         add_last(costs, scaled(costs, static_cast<double>(sizes.last()) / sizes.full));
     return costs;
+}
+
+void sum_on_the_way(Costs& costs, const Shape& shape) {
+    const auto parts = std::ssize(shape.joined);
+    if (parts == 0)
+        return;
+    for (EdgeBytes& edge : costs.edges) {
+        if (edge.from < parts)
+            edge.forward = (edge.forward + parts - 1) / parts;
+        if (shape.is_joined(edge.to)) {
+            edge.backward = (edge.backward + parts - 1) / parts;
+            edge.forward_until_weight = true;
+        }
+    }
 }
 
 }  // namespace pw

@@ -62,6 +62,12 @@ const Schedule& searched_schedule(const SearchSetup& setup, const std::string& n
                 "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
                 "search with another schedule, such as 1f1b",
                 schedule.name);
+        if (schedule.placement.divides_ends())
+            fail(
+                "schedule {} divides the embedding and the head among all devices, and a search divides whole layers\n "
+                " help: "
+                "search with another schedule, such as 1f1b",
+                schedule.name);
         return schedule;
     } catch (const Error& error) {
         fail_at(setup, setup.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,

@@ -135,6 +135,9 @@ void EventQueue::handle(const Event& event) {
             if (--sums_[node].to_fill == 0)
                 begin_sum(node, event.time);
             break;
+        case What::JoinedSumEnds:
+            release(node, true, event.time);
+            break;
         case What::Arrives:
             lanes_.arrive(node);
             break;
@@ -262,11 +265,24 @@ void EventQueue::finish(int node, Ns time) {
                                                    graph_.position_of(node) < next_[device] &&
                                                    --exchanging_[device] == 0)
         ready_.push_back(device);
+    release(node, false, time);
+    const Task& task = graph_.task(node);
+    const bool sums = task.op == Op::Forward && !costs_->joined_sums.empty();
+    if (const Ns delay = sums ? costs_->joined_sums[task.stage] : 0; delay > 0)
+        push(time + delay, What::JoinedSumEnds, node);
+    else
+        release(node, true, time);
+}
+
+// Gives the readers of a node their input: the readers that wait for a sum of joined stages, or the rest.
+void EventQueue::release(int node, bool waiting_for_sum, Ns now) {
+    const bool is_forward = graph_.task(node).op == Op::Forward;
     for (int reader : readers_[node]) {
-        if (--waits_[reader] > 0)
+        const Op op = graph_.task(reader).op;
+        if ((is_forward && is_in(op, kWaitsForJoined)) != waiting_for_sum || --waits_[reader] > 0)
             continue;
-        if (const Op op = graph_.task(reader).op; is_copy(op))
-            start_copies(lane_of_copy(reader), time);
+        if (is_copy(op))
+            start_copies(lane_of_copy(reader), now);
         else if (!is_transfer(op))
             ready_.push_back(graph_.device_of(reader));
     }

@@ -41,6 +41,7 @@ private:
         FlowEnds,
         StepEnds,
         BucketFull,
+        JoinedSumEnds,
         Arrives,
         CallEnds,
         CopyEnds
@@ -125,6 +126,7 @@ private:
     void settle(Ns now);
     void start_send(int send, Ns now);
     void finish(int node, Ns time);
+    void release(int node, bool waiting_for_sum, Ns now);
     void advance(const std::vector<int>& devices, Ns now);
     void advance(int device, Ns now);
     void start_task(int device, Ns now);

@@ -35,7 +35,7 @@ void Recurrence::evaluate(Times times) {
     Interruption::point();
     times_ = std::move(times);
     end_.resize(order_.size());
-    start_.resize(times_.bucket_delays.empty() ? 0 : order_.size());
+    start_.resize(times_.sum_delays.empty() ? 0 : order_.size());
     for (std::size_t turn = 0; turn < order_.size(); ++turn) {
         const std::span<const int> waits = waits_[turn];
         const int node = order_[turn], kind = kinds_.of(node);
@@ -43,10 +43,13 @@ void Recurrence::evaluate(Times times) {
         for (const int other : waits)
             reached = std::max(reached, end_[other]);
         if (!start_.empty()) {
+            const Op op = graph_.task(node).op;
             start_[node] = reached;
-            if (graph_.task(node).op == Op::SumGradients)
-                for (const int pass : graph_.inputs(node))
-                    reached = std::max(reached, end_[pass] + times_.bucket_delays[kinds_.of(pass)]);
+            for (const int pass : graph_.inputs(node))
+                if (TaskKinds::waits_for_sum(op, graph_.task(pass).op))
+                    reached = std::max(reached, end_[pass] + times_.sum_delays[kinds_.of(pass)]);
+            if (op != Op::SumGradients)  // S waits within its time
+                start_[node] = reached;
         }
         end_[node] = kind == TaskKinds::kNone ? reached : reached + times_.durations[kind];
     }
@@ -88,10 +91,12 @@ struct Pass {
             for (std::size_t k = 0; k < kCount; ++k)
                 reached[k] = reached[k] < end[k] ? end[k] : reached[k];
         }
-        if (!pass.times.bucket_delays.empty() && pass.graph.task(node).op == Op::SumGradients)
+        if (!pass.times.sum_delays.empty())
             for (const int input : pass.graph.inputs(node)) {
+                if (!TaskKinds::waits_for_sum(pass.graph.task(node).op, pass.graph.task(input).op))
+                    continue;
                 const double* end = pass.end + static_cast<std::size_t>(input) * kCount;
-                const auto delay = static_cast<double>(pass.times.bucket_delays[pass.kinds.of(input)]);
+                const auto delay = static_cast<double>(pass.times.sum_delays[pass.kinds.of(input)]);
                 for (std::size_t k = 0; k < kCount; ++k)
                     reached[k] = std::max(reached[k], end[k] + delay);
             }

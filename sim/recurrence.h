@@ -24,9 +24,9 @@ public:
     bool runs_through() const { return std::ssize(order_) == graph_.size(); }
 
     // The inputs of a pass, by kind: the time of a task, for a SEND the time for which it occupies its link, the
-    // latency until its message arrives, and TaskKinds::bucket_delays().
+    // latency until its message arrives, and TaskKinds::sum_delays().
     struct Times {
-        std::vector<Ns> durations, latencies, bucket_delays = {};
+        std::vector<Ns> durations, latencies, sum_delays = {};
     };
     void evaluate(Times times);
 

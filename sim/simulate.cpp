@@ -122,7 +122,7 @@ private:
             tells_pairs_ = overlaps_pairs(costs);
             kinds_ = TaskKinds(plan_, graph_, versions_, classes_of(lengths_), tells_pairs_);
         }
-        times_ = {kinds_.durations(graph_, plan_.shape, costs), kinds_.latencies(costs), kinds_.bucket_delays(costs)};
+        times_ = {kinds_.durations(graph_, plan_.shape, costs), kinds_.latencies(costs), kinds_.sum_delays(costs)};
         busy_duration_ = kinds_.busy_durations(graph_, plan_.shape, costs);
         if (mode_.eager_limit > 0)
             by_rendezvous_ = sends_by_rendezvous(mode_, Traffic(plan_.shape, graph_.index(), costs).bytes(graph_));

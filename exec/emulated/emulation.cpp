@@ -237,7 +237,7 @@ Emulation::Emulation(const RunPlan& the_plan)
     : plan(the_plan),
       job(the_plan.job),
       durations(durations_of(job.plan, the_plan.graph, job.costs, job.versions)),
-      bucket_delays(bucket_delays_of(job.plan, the_plan.graph, job.costs, job.versions)),
+      sum_delays(sum_delays_of(job.plan, the_plan.graph, job.costs, job.versions)),
       ended(durations.size(), 0),
       sent_(static_cast<std::size_t>(the_plan.graph.size())) {
     const Shape& shape = job.plan.shape;
@@ -304,7 +304,7 @@ void Emulation::sleep_until(Ns until) const {
 Ns Emulation::buckets_summed(int sum) const {
     Ns last = 0;
     for (const int pass : plan.graph.inputs(sum))
-        last = std::max(last, ended[pass] + bucket_delays[pass]);
+        last = std::max(last, ended[pass] + sum_delays[pass]);
     return last;
 }
 

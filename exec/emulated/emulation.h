@@ -113,7 +113,7 @@ public:
     const RunPlan& plan;
     const Job& job;
     std::vector<Ns> durations;               // by node
-    std::vector<Ns> bucket_delays;           // by node
+    std::vector<Ns> sum_delays;              // by node
     std::vector<Ns> ended;                   // by node, for passes that compute gradients: the end in this step
     std::vector<double> losses;              // [micro-batch], of this step
     std::vector<std::vector<double>> norms;  // [update][stage], of this step

@@ -20,6 +20,12 @@ struct Placement {
     // When not null, throws Error (BadInput) for a pipeline that it cannot place, although its stages fit.
     void (*check)(const Shape& one) = nullptr;
 
+    // Where stages are no chain: sets the edges of a placed shape that has none, and Shape::joined.
+    void (*link)(Shape& shape) = nullptr;
+
+    // Whether the first and the last layer are divided among all devices: stages d, d + p and d + 2p of device d are
+    // its part of the first layer, its layers between the two and its part of the last layer.
+    bool divides_ends() const { return link != nullptr; }
     bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }
 };
 

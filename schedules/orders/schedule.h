@@ -97,6 +97,9 @@ struct Schedule {
     bool needs_costs = false;  // orders by times or bytes, so that costs are computed first
     bool usual = false;        // programs that train on clusters have it, and searches for them try it
     OtherPrograms elsewhere = {};
+    // With divided ends: the bytes that T moves for each logit to correct what S has computed before the sum over all
+    // devices (sail-sg/VocabularyParallelism@6191c3b, megatron/core/tensor_parallel/vocab_output.py).
+    double corrected = 0;
 
     bool cuts_sequences() const { return slices > 0; }  // orders slices of micro-batches (Shape::slices)
     bool asynchronous() const { return updates != Updates::PerStep; }
@@ -107,11 +110,14 @@ struct Schedule {
     static constexpr WeightPolicy kFlushed[] = {WeightPolicy::Flush};
 };
 
+// Returns the rows of schedules for any stages.
 std::span<const Schedule> schedules();
+// Returns the rows of schedules that divide the first and the last layer among all devices (Placement::divides_ends()).
+std::span<const Schedule> vocabulary_schedules();
 // Returns the names of the schedules that train.
 std::vector<std::string> training_schedules();
-// Finds a schedule by name or alias. Case, '-' and '_' do not matter. Throws Error (BadInput) with the nearest name and
-// a list of all names.
+// Finds a schedule of either table by name or alias. Case, '-' and '_' do not matter. Throws Error (BadInput) with the
+// nearest name and a list of all names.
 const Schedule& schedule_named(std::string_view name);
 // Returns the number of stages nearest to the shape's that the schedule can place on its devices: the shape's own if
 // they fit. Each copy of a pipeline has all stages.

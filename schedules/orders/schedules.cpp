@@ -20,7 +20,7 @@ namespace pw {
 // The rows, each in the file of its schedule.
 extern const Schedule kNaive, kGpipe, kOneFOneB, kEagerOneFOneB, kInterleaved, kBreadthFirst, kZbH1, kZbH2, kZb1p, kZbV,
     kVHalf, kVMin, kHanayo, kSeq1f1b, kChimera, kDualPipe, kDualPipeV, kPipedream, kPipedream2bw, kPipemare,
-    kForwardOnly, kAuto, kAutoV, kAutoBidirectional;
+    kForwardOnly, kAuto, kAutoV, kAutoBidirectional, kVocab1, kVocab2, kVocabInterlaced;
 
 std::span<const Schedule> schedules() {
     static const Schedule all[] = {
@@ -28,6 +28,11 @@ std::span<const Schedule> schedules() {
         kZbH1,         kZbH2,     kZb1p,        kZbV,           kVHalf,       kVMin,
         kHanayo,       kSeq1f1b,  kChimera,     kDualPipe,      kDualPipeV,   kPipedream,
         kPipedream2bw, kPipemare, kForwardOnly, kAuto,          kAutoV,       kAutoBidirectional};
+    return all;
+}
+
+std::span<const Schedule> vocabulary_schedules() {
+    static const Schedule all[] = {kVocab1, kVocab2, kVocabInterlaced};
     return all;
 }
 
@@ -54,23 +59,25 @@ bool is_called(const Schedule& schedule, const std::string& name) {
 template <class Condition>
 std::string names_where(Condition condition) {
     std::string names;
-    for (const Schedule& schedule : schedules())
-        if (condition(schedule))
-            names += (names.empty() ? "" : ", ") + std::string(schedule.name);
+    for (const std::span<const Schedule> table : {schedules(), vocabulary_schedules()})
+        for (const Schedule& schedule : table)
+            if (condition(schedule))
+                names += (names.empty() ? "" : ", ") + std::string(schedule.name);
     return names;
 }
 
 // Returns the name or alias that is nearest to a normalised name.
 std::optional<std::string_view> near_to(const std::string& name) {
     std::vector<std::string_view> known;
-    for (const Schedule& schedule : schedules()) {
-        known.push_back(schedule.name);
-        for (std::size_t at = 0; at < schedule.aliases.size();) {
-            const std::size_t end = std::min(schedule.aliases.find(' ', at), schedule.aliases.size());
-            known.push_back(schedule.aliases.substr(at, end - at));
-            at = end + 1;
+    for (const std::span<const Schedule> table : {schedules(), vocabulary_schedules()})
+        for (const Schedule& schedule : table) {
+            known.push_back(schedule.name);
+            for (std::size_t at = 0; at < schedule.aliases.size();) {
+                const std::size_t end = std::min(schedule.aliases.find(' ', at), schedule.aliases.size());
+                known.push_back(schedule.aliases.substr(at, end - at));
+                at = end + 1;
+            }
         }
-    }
     return nearest(name, known);
 }
 
@@ -116,9 +123,10 @@ void check_flushes(const Schedule& schedule, const Shape& shape) {
 }  // namespace
 
 const Schedule& schedule_named(std::string_view name) {
-    for (const Schedule& schedule : schedules())
-        if (is_called(schedule, plain(name)))
-            return schedule;
+    for (const std::span<const Schedule> table : {schedules(), vocabulary_schedules()})
+        for (const Schedule& schedule : table)
+            if (is_called(schedule, plain(name)))
+                return schedule;
     const std::string all = fmt::format("the schedules are {}, or a plan in a *.csv file",
                                         names_where([](const Schedule&) { return true; }));
     if (std::find(std::begin(kNotHere), std::end(kNotHere), plain(name)) != std::end(kNotHere))
@@ -162,6 +170,8 @@ bool place_stages(const Schedule& schedule, Shape& shape) {
             holders.push_back(one.devices_of(stage));
     shape.placement = on_copies(holders, copies);
     shape.serving = on_copies(one.serving, copies);
+    if (placement.link != nullptr)
+        placement.link(shape);
     return true;
 }
 

@@ -301,10 +301,13 @@ std::vector<Ns> TaskKinds::durations(const PlanGraph& graph, const Shape& shape,
     return durations_of(*this, graph, shape, costs, false);
 }
 
-std::vector<Ns> TaskKinds::bucket_delays(const Costs& costs) const {
-    if (costs.sum_bucket == 0)
+std::vector<Ns> TaskKinds::sum_delays(const Costs& costs) const {
+    if (costs.sum_bucket == 0 && costs.joined_sums.empty())
         return {};
     std::vector<Ns> delays(all_.size(), 0), durations;
+    for (std::size_t number = 0; !costs.joined_sums.empty() && number < all_.size(); ++number)
+        if (all_[number].op == Op::Forward)
+            delays[number] = costs.joined_sums[all_[number].stage];
     for (const Kind& kind : all_)
         durations.push_back(moves_data(kind.op) ? 0 : duration_of(kind, costs, false));
     overlap_pairs(all_, costs, false, durations);
@@ -339,13 +342,13 @@ std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Cos
     return all;
 }
 
-std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                                 const VersionTable& versions) {
+std::vector<Ns> sum_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                              const VersionTable& versions) {
     std::vector<Ns> all(static_cast<std::size_t>(graph.size()), 0);
     if (costs.sum_bucket == 0)
         return all;
     const TaskKinds kinds(plan, graph, versions, classes_of(costs.lengths), overlaps_pairs(costs));
-    const std::vector<Ns> by_kind = kinds.bucket_delays(costs);
+    const std::vector<Ns> by_kind = kinds.sum_delays(costs);
     for (int node = 0; node < graph.size(); ++node)
         if (!is_transfer(graph.task(node).op))
             all[static_cast<std::size_t>(node)] = by_kind[static_cast<std::size_t>(kinds.of(node))];

@@ -85,14 +85,21 @@ public:
     // remaining time of the pair: run sequentially, both take the time of the pair. The dispatch of the pair counts for
     // its first task.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
-    // Returns, for every kind of pass whose gradients are summed in buckets, how long after the end of the stage's last
-    // pass the last bucket is summed: no S of the stage ends earlier. Buckets do not wait for a device that reaches its
-    // S later. Empty without buckets.
-    std::vector<Ns> bucket_delays(const Costs& costs) const;
+    // Returns, for every kind of pass that starts a sum beside the tasks of its device, how long after the end of the
+    // last of these passes the sum ends. Empty without such sums.
+    // - Gradients in buckets: no S of the stage ends before the last bucket is summed. Buckets do not wait for a device
+    //   that reaches its S later.
+    // - The forwards of joined stages: no B and W of them starts before the sum ends.
+    std::vector<Ns> sum_delays(const Costs& costs) const;
     // Returns by kind how long after the end of a SEND its message arrives. Returns 0 for kinds that are not of SENDs.
     std::vector<Ns> latencies(const Costs& costs) const;
     // Returns the durations while all other devices compute. Empty if the costs do not have them.
     std::vector<Ns> busy_durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
+
+    // Returns whether a reader of a pass waits for the sum that the pass starts, not for the pass alone.
+    static constexpr bool waits_for_sum(Op reader, Op pass) {
+        return reader == Op::SumGradients || (pass == Op::Forward && is_in(reader, kWaitsForJoined));
+    }
 
 private:
     void tell_pairs_apart(const PlanGraph& graph);
@@ -107,7 +114,7 @@ private:
 // times.
 std::vector<Ns> durations_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
                              const VersionTable& versions);
-// Returns TaskKinds::bucket_delays() by node.
-std::vector<Ns> bucket_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
-                                 const VersionTable& versions);
+// Returns TaskKinds::sum_delays() by node.
+std::vector<Ns> sum_delays_of(const Plan& plan, const PlanGraph& graph, const Costs& costs,
+                              const VersionTable& versions);
 }  // namespace pw

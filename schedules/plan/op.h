@@ -60,6 +60,7 @@ struct OpInput {
         LaterSlice,    // the next slice
         Peers,         // the same micro-batch of the stages of `received_by`, through a RECV if on another device
         OtherEnd,      // the task at the other end of the transfer
+        Joined,        // the same micro-batch of all stages that the stage is joined with (Shape::joined)
         SinceUpdate,   // all tasks of the stage in the device's list since its last U
     };
     From from;
@@ -101,6 +102,9 @@ inline constexpr OpInput kAfterForward[] = {{From::Stage, Op::Forward}};
 inline constexpr OpInput kRecompute[] = {{From::Stage, Op::Forward},
                                          {.from = From::Stage, .made_by = Op::Reload, .if_any = true}};
 inline constexpr OpInput kAfterInput[] = {{From::Stage, Op::BackwardInput}};
+inline constexpr OpInput kWhole[] = {
+    kBackward[0], kBackward[1], kBackward[2], kBackward[3], {From::Joined, Op::Forward}};
+inline constexpr OpInput kWeight[] = {kAfterInput[0], {From::Joined, Op::Forward}};
 inline constexpr OpInput kUpdate[] = {{From::SinceUpdate, Op::BackwardWeight}, {From::SinceUpdate, Op::SumGradients}};
 inline constexpr OpInput kSum[] = {{From::SinceUpdate, Op::BackwardWeight}};
 inline constexpr OpInput kRecvForward[] = {{From::OtherEnd, Op::SendForward}};
@@ -119,13 +123,13 @@ inline constexpr OpFacts kOpFacts[] = {
      true, {}, PeerStages::None, {}, op_inputs::kForward,
      &StageCost::forward, &MicroBatchLength::forward, &StageBytes::forward_workspace},
     {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, Saved::None,
-     true, {}, PeerStages::None, {}, op_inputs::kBackward,
+     true, {}, PeerStages::None, {}, op_inputs::kWhole,
      &StageCost::backward, nullptr, &StageBytes::backward_workspace},
     {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, Saved::None,
      true, Op::Backward, PeerStages::None, {}, op_inputs::kBackward,
      &StageCost::backward_input, &MicroBatchLength::backward_input, &StageBytes::input_workspace},
     {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, Saved::None,
-     false, Op::Backward, PeerStages::None, {}, op_inputs::kAfterInput,
+     false, Op::Backward, PeerStages::None, {}, op_inputs::kWeight,
      &StageCost::backward_weight, &MicroBatchLength::backward_weight, &StageBytes::weight_workspace},
     {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, Saved::MadeAgain,
      true, {}, PeerStages::None, {}, op_inputs::kRecompute,
@@ -200,6 +204,9 @@ inline constexpr OpSet kMakesWeightGradients =
     kComputes & ops_that([](const OpFacts& op) {
         return op.gradients == Gradients::OfWeights || op.gradients == Gradients::OfBoth;
     });
+// B and W of a joined stage wait for the sum over all of them that their forwards start.
+inline constexpr OpSet kWaitsForJoined = ops_that(
+    [](const OpFacts& op) { return std::ranges::count(op.inputs, OpInput::From::Joined, &OpInput::from) > 0; });
 // The remaining transfers carry activations. The two kinds have separate lanes, sizes and buffers.
 inline constexpr OpSet kCarriesGradients =
     (kSending | kReceiving) & ops_that([](const OpFacts& op) { return op.gradients != Gradients::None; });

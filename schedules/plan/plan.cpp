@@ -68,6 +68,8 @@ std::vector<int> Shape::after(int stage) const {
 
 bool Shape::runs_forwards_only(int stage) const { return std::ranges::binary_search(forwards_only, stage); }
 
+bool Shape::is_joined(int stage) const { return std::ranges::binary_search(joined, stage); }
+
 int Shape::updates() const { return per_update == 0 ? 1 : (microbatches - 1) / per_update + 1; }
 
 int Shape::mini_batch_of(int microbatch) const { return per_update == 0 ? 0 : microbatch / per_update; }

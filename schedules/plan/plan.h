@@ -70,6 +70,9 @@ struct Shape {
     // Stages that run forwards only, ascending: they have frozen layers, and no stage before them trains. In a plan
     // with backwards, the stages that feed them are such stages, too.
     std::vector<int> forwards_only = {};
+    // Stages that each compute a part of one layer, ascending. Their forwards of a micro-batch start a sum over all of
+    // them. B and W of each wait for it, and I does not.
+    std::vector<int> joined = {};
 
     std::vector<int> devices_of(int stage) const;
     std::vector<int> stages_of(int device) const;
@@ -78,6 +81,7 @@ struct Shape {
     std::vector<int> before(int stage) const;        // stages that feed it, ascending
     std::vector<int> after(int stage) const;         // stages it feeds, ascending
     bool runs_forwards_only(int stage) const;
+    bool is_joined(int stage) const;
     int updates() const;  // mini-batches of the plan
     int mini_batch_of(int microbatch) const;
     int first_of(int mini_batch) const;  // its first micro-batch

@@ -180,6 +180,11 @@ void PlanGraph::visit_inputs(const Task& task, int device, Visit visit) const {
             case OpInput::From::OtherEnd:
                 visit_task(other_end(task));
                 break;
+            case OpInput::From::Joined:
+                for (const int stage : index_.joined_with(task.stage))
+                    if (stage != task.stage)
+                        visit_task(task_of(input.made_by, stage));
+                break;
             case OpInput::From::SinceUpdate:
                 break;
         }

@@ -18,7 +18,7 @@ Rows rows_of(std::vector<std::vector<int>> lists) {
 
 }  // namespace
 
-ShapeIndex::ShapeIndex(const Shape& shape) {
+ShapeIndex::ShapeIndex(const Shape& shape) : joined_(shape.joined) {
     const auto stages = static_cast<std::size_t>(shape.stages), devices = static_cast<std::size_t>(shape.devices);
     std::vector<std::vector<int>> stages_of(devices), before(stages), after(stages);
     for (int stage = 0; stage < shape.stages; ++stage) {

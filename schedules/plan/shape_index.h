@@ -4,7 +4,9 @@
 #include "schedules/plan/plan.h"
 #include "schedules/plan/rows.h"
 
+#include <algorithm>
 #include <span>
+#include <vector>
 
 namespace pw {
 
@@ -25,6 +27,11 @@ public:
                                            : (from ? before_ : after_)[stage];
     }
 
+    // Returns the stages that a stage is joined with, with itself. Empty if it is not joined.
+    std::span<const int> joined_with(int stage) const {
+        return std::ranges::binary_search(joined_, stage) ? std::span<const int>(joined_) : std::span<const int>{};
+    }
+
     bool holds(int device, int stage) const;
     // Returns the index of a stage among those of a device that holds it.
     std::size_t row_of(int device, int stage) const;
@@ -35,6 +42,7 @@ public:
 
 private:
     Rows holders_, stages_, before_, after_;
+    std::vector<int> joined_;
     Rows gradients_to_, gradients_from_;  // the stages of before_ and after_ that a stage sends or receives gradients
 };
 

@@ -181,6 +181,7 @@ private:
                 case OpInput::From::OtherEnd:
                     check_receive(event);
                     break;
+                case OpInput::From::Joined:
                 case OpInput::From::Peers:
                     break;
             }

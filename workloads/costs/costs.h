@@ -123,6 +123,9 @@ struct Costs : MakeCosts {
     std::shared_ptr<const Cluster> cluster = default_cluster();
     // How S of each stage moves its bytes. If empty, S is a task of a known length that shares nothing.
     std::vector<StageSum> stage_sums;
+    // By stage, how long after the last F of the stages that are joined with it (Shape::joined) their sum ends. Empty:
+    // at once.
+    std::vector<Ns> joined_sums;
     Bytes sum_bucket = 0;  // gradients that are summed at once, as soon as they are ready (0: all, at the end)
     // The share of a device's multiprocessors that move data, if kernels move it, as NCCL's do. A message under way
     // takes this share at both ends, and a sum of gradients takes it on each of its devices. Tasks that compute
