@@ -1,6 +1,7 @@
 #include "job/transformer_job.h"
 
 #include "job/makes.h"
+#include "job/plan.h"
 #include "workloads/cluster/named_links.h"
 #include "workloads/transformers/transformer_model.h"
 
@@ -47,6 +48,8 @@ TransformerJob job_on_one_make(const Setup& setup) {
     job.model = *setup.workload.transformer;
     job.tokens = setup.workload.options.sequence_length;
     job.parallel = setup.parallel.degrees;
+    job.parts = parts_of_ends(setup);
+    job.corrected = job.parts > 1 ? schedule_of(setup).corrected : 0;
     job.lora = setup.workload.lora;
     job.precision = setup.training.precision;
     job.optimizer = setup.training.optimizer;

@@ -2,6 +2,7 @@
 
 #include "job/build.h"
 #include "job/makes.h"
+#include "job/plan.h"
 #include "job/setup/rank_groups.h"
 #include "job/slices.h"
 #include "job/transformer_job.h"
@@ -67,6 +68,21 @@ std::vector<int> makes_of_stages(const Costs& costs, const Shape& shape) {
     return makes;
 }
 
+// A stage for each part of the embedding, the stages of the blocks, of which the first ones have one more if need be
+// and the last one has the final norm, and a stage for each part of the head.
+StageSplit split_between_parts(const LayerGraph& graph, int blocks, int parts) {
+    std::vector<int> starts;
+    for (int part = 0; part < parts; ++part)
+        starts.push_back(part);
+    for (int stage = 0, next = parts; stage < parts; ++stage) {
+        starts.push_back(next);
+        next += blocks / parts + (stage < blocks % parts ? 1 : 0);
+    }
+    for (int part = 0; part < parts; ++part)
+        starts.push_back(parts + blocks + 1 + part);
+    return split_at_layers(graph, starts);
+}
+
 // Returns the number of tokens of which every stage's tensor and context ranks have equally many.
 int common_grain(const std::vector<std::vector<TransformerJob>>& jobs) {
     int grain = 1;
@@ -88,11 +104,13 @@ Model model_by_shapes(const Setup& setup) {
 // Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
 // Where that is not possible, both count as blocks. Else the first stages have one more.
 StageSplit split_by_blocks(const Setup& setup, const Model& model) {
-    const int stages = setup.pipeline.stages, blocks = setup.workload.transformer->layers;
+    const int parts = parts_of_ends(setup), blocks = setup.workload.transformer->layers;
+    const int stages = parts > 1 ? parts : setup.pipeline.stages;
     if (slots_of_stages(blocks, stages) < stages)
         setup.fail_at(setup.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
                       fmt::format("{} blocks cannot be divided among {} stages", blocks, stages), "write fewer stages");
-    return split_of_blocks(model.layers, even_blocks(blocks, stages));
+    return parts > 1 ? split_between_parts(model.layers, blocks, parts)
+                     : split_of_blocks(model.layers, even_blocks(blocks, stages));
 }
 
 // Layer 0 is the embedding, and block b is layer b + 1.
@@ -143,6 +161,10 @@ void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const
         cut_in_slices(
             costs, jobs, makes_of_stages(costs, shape), split, samples,
             slice_ends_of(setup, shape.slices, attention_part(jobs.front().front(), samples), common_grain(jobs)));
+    costs.joined_sums.assign(shape.joined.empty() ? 0 : static_cast<std::size_t>(shape.stages), 0);
+    for (const int stage : shape.joined)
+        costs.joined_sums[static_cast<std::size_t>(stage)] =
+            bounded(std::ceil(joined_seconds(jobs.front().front(), samples) * 1e9));
     // Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
     if (!setup.parallel.of_stages.empty() && shape.devices == std::ssize(setup.parallel.of_stages))
         take_sizes_of_stages(costs, setup, shape);

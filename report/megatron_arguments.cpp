@@ -369,7 +369,7 @@ constexpr ArgumentRow kRows[] = {
     {"--untie-embeddings-and-output-weights",
      [](const ExportedPlan& plan) { return switched_on_if(!plan.model.tied); }},
     {"--vocab-size", [](const ExportedPlan& plan) { return written(plan.model.vocabulary); }},
-    {"--make-vocab-size-divisible-by",  // as in TransformerLayers::gathered_vocabulary()
+    {"--make-vocab-size-divisible-by",  // as in TransformerLayers::vocabulary_part()
      [](const ExportedPlan&) { return written(128); }},
     {"--seq-length", [](const ExportedPlan& plan) { return written(plan.tokens); }},
     {"--max-position-embeddings",

@@ -294,19 +294,34 @@ TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     add_lookup(sum);
     sum.goes_back = !job_.lora;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
-    sum.parameters.add_other(table_of_rank() + positions * job_.model.hidden);
+    sum.parameters.add_other(table_of_rank() + positions * job_.model.hidden / job_.parts);
     freeze(sum, false);
     return finished(sum, false);
 }
 
-// Frameworks pad the vocabulary to a multiple of 128 rows per rank.
-double TransformerLayers::gathered_vocabulary() const {
-    const double rows = 128.0 * job_.parallel.tensor;
-    return std::ceil(job_.model.vocabulary / rows) * rows;
+// Returns the rows of a rank. Frameworks pad the vocabulary to a multiple of 128 rows per rank.
+double TransformerLayers::vocabulary_part() const {
+    return std::ceil(job_.model.vocabulary / (128.0 * job_.parallel.tensor * job_.parts)) * 128;
+}
+
+double TransformerLayers::norm_parameters() const {
+    return (job_.model.norm == NormKind::LayerNorm ? 2.0 : 1.0) * job_.model.hidden;
+}
+
+TransformerLayerCost TransformerLayers::final_norm(int sequences) const {
+    Sum sum = sum_of(sequences);
+    const double values = sum.divided * job_.model.hidden;
+    sum.forward = kernels_.moved(4 * values);
+    sum.backward = kernels_.moved(6 * values);
+    sum.kernels = 1;
+    sum.saved = kValue * values;
+    sum.parameters.add_other(norm_parameters());
+    freeze(sum, false);
+    return finished(sum, false);
 }
 
 double TransformerLayers::table_of_rank() const {
-    return gathered_vocabulary() / job_.parallel.tensor * job_.model.hidden;
+    return vocabulary_part() * job_.model.hidden;
 }
 
 // The head also computes the losses of all modules that predict further tokens, each in a pass of its own.
@@ -316,19 +331,21 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     const Transformer& model = job_.model;
     const double hidden = model.hidden, passes = 1 + model.mtp;
     Sum sum = sum_of(sequences);
-    const double columns = gathered_vocabulary() / parallel.tensor;
+    const double columns = vocabulary_part();
+    const bool has_norm = job_.parts == 1;
     const LinearSeconds product = kernels_.head(sum.rows, hidden, columns);
     for (int pass = 0; pass <= model.mtp; ++pass)
         sum.products += product;
     const double logits = sum.rows * columns * (release.splits_logits ? 1 : parallel.tensor);
+    const double normed = has_norm ? sum.divided * hidden : 0;
     // The cap reads and writes the logits, and its backward reads them once more.
     const double forward = release.loss.forward + (model.caps_logits ? 2 * kValue : 0);
-    const double backward = release.loss.backward + (model.caps_logits ? 3 * kValue : 0);
-    sum.forward = kernels_.moved(passes * logits * forward + 4 * sum.divided * hidden);
-    sum.backward = kernels_.moved(passes * logits * backward + 6 * sum.divided * hidden);
+    const double backward = release.loss.backward + job_.corrected + (model.caps_logits ? 3 * kValue : 0);
+    sum.forward = kernels_.moved(passes * logits * forward + 4 * normed);
+    sum.backward = kernels_.moved(passes * logits * backward + 6 * normed);
     sum.kernels = 12 * passes + (model.caps_logits ? passes : 0);
-    sum.saved = passes * logits * (release.loss.saved + (model.caps_logits ? kValue : 0)) +
-                2 * kValue * sum.divided * hidden + model.mtp * kValue * sum.divided * hidden;
+    sum.saved = passes * logits * (release.loss.saved + (model.caps_logits ? kValue : 0)) + 2 * kValue * normed +
+                model.mtp * kValue * sum.divided * hidden;
     sum.scratch = logits * release.loss.scratch;
     if (parallel.tensor > 1) {
         const double bytes = kValue * sum.rows * hidden;
@@ -344,14 +361,15 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
             sum.scratch += 3 * kValue * logits;
         }
     }
-    const bool shares = model.tied && parallel.pipeline == 1;
-    sum.parameters.add_other((model.norm == NormKind::LayerNorm ? 2 : 1) * hidden + (shares ? 0 : columns * hidden));
+    const bool shares = model.tied && (parallel.pipeline == 1 || job_.parts > 1);
+    sum.parameters.add_other((has_norm ? norm_parameters() : 0) + (shares ? 0 : columns * hidden));
     freeze(sum, false);
     return finished(sum, false);
 }
 
 std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
-    std::vector<TransformerLayerCost> costs{embedding(sequences)};
+    const auto parts = static_cast<std::size_t>(job_.parts);
+    std::vector<TransformerLayerCost> costs(parts, embedding(sequences));
     std::map<LayerForm, TransformerLayerCost> blocks;  // equal blocks are computed once
     for (int layer = 0; layer < job_.model.layers; ++layer) {
         const LayerForm form = job_.model.form(layer);
@@ -362,7 +380,9 @@ std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
     }
     if (job_.model.mtp > 0)
         costs.insert(costs.end(), static_cast<std::size_t>(job_.model.mtp), mtp(sequences));
-    costs.push_back(head(sequences));
+    if (parts > 1)
+        costs.push_back(final_norm(sequences));
+    costs.insert(costs.end(), parts, head(sequences));
     return costs;
 }
 

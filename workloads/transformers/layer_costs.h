@@ -39,7 +39,8 @@ public:
         : TransformerLayers(job, {0, static_cast<double>(job.tokens)}) {}
     TransformerLayers(const TransformerJob& job, TokenRange range) : job_(job), range_(range), kernels_(job) {}
 
-    // Returns the costs of all layers in order: embedding, blocks, modules that predict further tokens, head.
+    // Returns the costs of all layers in order: embedding, blocks, modules that predict further tokens, head. With
+    // TransformerJob::parts: the parts of the embedding, blocks, the final norm, the parts of the head.
     std::vector<TransformerLayerCost> all(int sequences) const;
     double output_bytes(int sequences) const;  // of the tensor between two blocks
 
@@ -47,7 +48,8 @@ private:
     TransformerLayerCost embedding(int sequences) const;
     TransformerLayerCost block(const LayerForm& form, int sequences) const;
     TransformerLayerCost mtp(int sequences) const;   // a module that predicts a further token, without its head
-    TransformerLayerCost head(int sequences) const;  // final norm, product with the vocabulary, loss
+    TransformerLayerCost head(int sequences) const;  // final norm (unless divided), product with the vocabulary, loss
+    TransformerLayerCost final_norm(int sequences) const;
 
     struct Sum;
     using AddPart = void (TransformerLayers::*)(Sum& sum) const;
@@ -70,8 +72,9 @@ private:
     bool keeps_input_of(LoraTarget target) const { return !job_.lora || job_.lora->has(target); }
     TransformerLayerCost finished(const Sum& sum, bool recomputes) const;
     double exposed(double messages, double computing) const;
-    double gathered_vocabulary() const;
-    double table_of_rank() const;  // numbers of a rank's part of the embedding's table
+    double vocabulary_part() const;
+    double table_of_rank() const;    // numbers of a rank's part of the embedding's table
+    double norm_parameters() const;  // of a norm
     double copies_to_domains(double copies) const;
 
     double rows_of(int sequences) const;  // tokens of a device

@@ -82,6 +82,9 @@ struct TransformerJob {
     Transformer model;
     int tokens = 0;  // of a sequence
     Parallel parallel;
+    // Into how many parts embedding and head are divided, a part for each device of the pipeline.
+    int parts = 1;
+    double corrected = 0;  // of a part of the head: bytes per logit that its backward moves more than a whole head's
     std::optional<Lora> lora = {};  // absent: all parameters are trained
     Precision precision = Precision::Bf16;
     OptimizerKind optimizer = OptimizerKind::Sgd;

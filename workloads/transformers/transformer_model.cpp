@@ -45,8 +45,8 @@ HeldOf<double> held_by(const LayerParameters& parameters, const TransformerJob& 
     return held;
 }
 
-void add_layer(ProfiledModel& to, const std::string& name, const TransformerLayerCost& cost, double output,
-               const TransformerJob& job, int samples) {
+void add_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,
+               const TransformerLayerCost& cost, double output, const TransformerJob& job, int samples) {
     const int number = static_cast<int>(num_vertices(to.model.layers));
     PassTimes times;
     times.forward = nanoseconds(cost.forward);
@@ -57,9 +57,9 @@ void add_layer(ProfiledModel& to, const std::string& name, const TransformerLaye
     bytes.weights = whole_bytes(held_by(cost.parameters, job).weights);
     bytes.frozen = whole_bytes(held_by(cost.frozen, job).weights);
     bytes.output = whole_bytes(output);
-    bytes.saved_until_input = whole_bytes(cost.saved);
+    // B of a part of the head, or its W, begins with the probabilities that the sum over all parts gives.
+    (output == 0 && job.parts > 1 ? bytes.kept_until_weight : bytes.saved_until_input) = whole_bytes(cost.saved);
     bytes.scratch = whole_bytes(cost.scratch + 2 * cost.gathered);
-    const std::vector<int> inputs = number == 0 ? std::vector<int>{} : std::vector<int>{number - 1};
     add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
     to.model.layers[number].frozen = job.lora && bytes.weights == 0;
 }
@@ -71,7 +71,8 @@ struct StepEnd {
     double blocks = 0;
 };
 
-std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, const StageSplit& split) {
+std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, const StageSplit& split,
+                             const TransformerJob& job) {
     std::vector<StepEnd> ends;
     for (const std::vector<int>& stage : split.layers) {
         StepEnd& end = ends.emplace_back();
@@ -81,7 +82,7 @@ std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, co
             end.parameters.experts += cost.parameters.experts;
             end.parameters.other += cost.parameters.other;
             end.passes += cost.parts;
-            end.blocks += layer > 0 && layer + 1 < std::ssize(layers) ? 1 : 0;
+            end.blocks += layer >= job.parts && layer < job.parts + job.model.layers + job.model.mtp ? 1 : 0;
         }
     }
     return ends;
@@ -141,23 +142,39 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
     ProfiledModel result = empty_profiled_model(job.model.name);
     result.model.name = result.profile.model = job.model.name;
     result.profile.backend = "shapes";
-    const auto add = [&](const std::string& name, const TransformerLayerCost& cost, double made, LayerPart part) {
-        add_layer(result, name, cost, made, job, samples);
-        result.model.layers[num_vertices(result.model.layers) - 1].part = part;
-    };
     const std::vector<TransformerLayerCost> costs = layers.all(samples);
-    add("embedding", costs.front(), output, LayerPart::Embedding);
+    const auto add = [&](const std::string& name, const std::vector<int>& inputs, double made, LayerPart part) {
+        const std::size_t number = num_vertices(result.model.layers);
+        add_layer(result, name, inputs, costs[number], made, job, samples);
+        result.model.layers[number].part = part;
+        return static_cast<int>(number);
+    };
+    const auto add_parts = [&](const std::string& name, const std::vector<int>& inputs, double made, LayerPart part) {
+        std::vector<int> numbers;
+        for (int each = 0; each < job.parts; ++each)
+            numbers.push_back(add(job.parts > 1 ? fmt::format("{}.{}", name, each) : name, inputs, made, part));
+        return numbers;
+    };
+    std::vector<int> read = add_parts("embedding", {}, output, LayerPart::Embedding);
     for (int layer = 0; layer < job.model.layers; ++layer)
-        add(fmt::format("block.{}", layer), costs[static_cast<std::size_t>(layer) + 1], output, LayerPart::Block);
+        read = {add(fmt::format("block.{}", layer), read, output, LayerPart::Block)};
     // The head also reads the outputs of the last block and of all modules before a module.
     for (int module = 0; module < job.model.mtp; ++module)
-        add(fmt::format("mtp.{}", module), costs[static_cast<std::size_t>(job.model.layers + module) + 1],
-            (2 + module) * output, LayerPart::Mtp);
-    add("head", costs.back(), 0, LayerPart::Head);
+        read = {add(fmt::format("mtp.{}", module), read, (2 + module) * output, LayerPart::Mtp)};
+    if (job.parts > 1)
+        read = {add("norm", read, output, LayerPart::Head)};
+    add_parts("head", read, 0, LayerPart::Head);
     set_frozen(result.model.layers, {});
     result.profile.data[samples] = {};
     result.profile.data_bytes[samples] = 0;
     return result;
+}
+
+double joined_seconds(const TransformerJob& job, int samples) {
+    constexpr double kMaximumAndSum = 2 * 4;
+    const Parallel& parallel = job.parallel;
+    return collective_seconds(Collective::AllReduce, kMaximumAndSum * samples * job.tokens / parallel.context,
+                              {job.parts, parallel.holders()}, job.fabric);
 }
 
 // The layers ask for the rates of their products. The rates do not matter.
@@ -180,7 +197,8 @@ StageBytes::Training training_of(const StepEnd& end, const TransformerJob& job) 
 // Adds the replicas to the costs on a make. `sizes` are the sizes of the stages on this make.
 void add_replicas_on(MakeCosts& costs, std::vector<StageBytes>& sizes, const std::vector<TransformerJob>& together,
                      const StageSplit& split, int samples) {
-    const std::vector<StepEnd> ends = ends_of(TransformerLayers(together.front()).all(samples), split);
+    const std::vector<StepEnd> ends =
+        ends_of(TransformerLayers(together.front()).all(samples), split, together.front());
     for (std::size_t stage = 0; stage < ends.size(); ++stage) {
         sizes[stage].training = training_of(ends[stage], together.front());
         StageCost& cost = costs.stage[stage];
@@ -292,7 +310,7 @@ void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>&
 
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
                                     const std::vector<StageCost>& passes, int samples) {
-    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split);
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split, job);
     std::vector<StageParts> parts;
     for (std::size_t stage = 0; stage < ends.size(); ++stage)
         parts.push_back(parts_of_end(ends[stage], passes[stage], job));

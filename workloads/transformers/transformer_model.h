@@ -13,8 +13,13 @@
 namespace pw {
 
 // Layers `embedding`, `block.0`, .., `mtp.0`, .., `head`, for micro-batches of `samples` sequences. `head` has the
-// losses.
+// losses. With TransformerJob::parts: `embedding.0`, .., which `block.0` reads, blocks, `norm`, and `head.0`, .., which
+// read `norm`.
 ProfiledModel transformer_model(const TransformerJob& job, int samples);
+
+// Returns the seconds in which the devices that divide the head sum the maximum and the sum of each token's logits, in
+// fp32.
+double joined_seconds(const TransformerJob& job, int samples);
 
 // Returns the products that a device computes for a micro-batch, each once.
 std::vector<Product> products_of(TransformerJob job, int samples);
