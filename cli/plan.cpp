@@ -144,6 +144,12 @@ void note_other_lanes(const Plan& plan) {
 
 std::string print_csv(const Job& job, bool transfers) {
     const Plan& plan = job.plan;
+    if (!plan.shape.joined.empty())
+        job.setup.fail_at("pipeline.schedule",
+                          fmt::format("stages in PyTorch's format are a chain, and schedule {} divides layers among "
+                                      "devices",
+                                      plan.schedule),
+                          "print the plan as text (--format text), or choose another schedule");
     const std::string text = at_its_place(job.setup, [&] { return print_csv(plan, transfers); });
     parse_csv(text, "PLAN.csv");  // every file that is written can be read back
     note_tasks_left_out(plan, transfers);

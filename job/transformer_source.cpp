@@ -68,8 +68,8 @@ std::vector<int> makes_of_stages(const Costs& costs, const Shape& shape) {
     return makes;
 }
 
-// A stage for each part of the embedding, the stages of the blocks, of which the first ones have one more if need be
-// and the last one has the final norm, and a stage for each part of the head.
+// A stage for each part of the embedding, the stages of the blocks, and a stage for each part of the head. If the
+// blocks do not divide, their first stages have a block more. Their last stage has the final norm.
 StageSplit split_between_parts(const LayerGraph& graph, int blocks, int parts) {
     std::vector<int> starts;
     for (int part = 0; part < parts; ++part)

@@ -12,7 +12,8 @@ namespace pw {
 
 namespace {
 
-// The first part of the blocks reads all parts of the embedding, and all parts of the head read the last one.
+// The first part of the blocks reads all parts of the embedding, and all parts of the head read the last part of the
+// blocks.
 std::vector<Edge> edges_of_parts(int parts) {
     std::vector<Edge> edges;
     for (int part = 0; part < parts; ++part)
@@ -34,17 +35,17 @@ void link_parts(Shape& shape) {
     std::iota(shape.joined.begin(), shape.joined.end(), 2 * parts);
 }
 
-void check_parts(const Shape& one) {
-    if (one.edges != edges_of_parts(one.devices))
+void check_parts(const Shape& pipeline) {
+    if (pipeline.edges != edges_of_parts(pipeline.devices))
         fail(
             "the schedule divides the first and the last layer among all devices, and these stages have whole layers\n"
-            "  help: take a transformer by its shapes (workload.transformer) or times of stages (model: uniform)");
+            "  help: take a transformer on a cluster, or the times of three stages for each device");
 }
 
 constexpr Placement kParts{"parts", "three stages", three_per_device, nullptr, false, check_parts, link_parts};
 
 // Times in which a forward takes 4, a backward 8, parts of the embedding and the head nothing. Every micro-batch runs
-// kInterval after the one before it. Only until the last device has its first micro-batch, forwards follow each other.
+// kInterval after its predecessor. Only until the last device has its first micro-batch, forwards follow each other.
 constexpr int kForward = 4, kBackward = 8, kInterval = kForward + kBackward;
 
 // When a device starts the passes of micro-batch 0 by the intervals of later ones.
@@ -69,7 +70,7 @@ Starts in_own_slots(int devices, int device) {
 
 // All devices run the parts of the head of a micro-batch at the same time, as tensor-parallel ranks do (nnScaler, Lin
 // et al., OSDI 2024). Between two of them each device runs a forward and a backward, so that a micro-batch advances by
-// two forwards or by one backward: device 0 has 3p / 2 micro-batches in flight.
+// two forwards or by a backward: device 0 has 3p / 2 micro-batches in flight.
 Starts in_turns(int devices, int device) {
     const bool backward_first = device % 2 != 0;
     const int score = kInterval * ((devices - 1) / 2 + 1), backward = score + kInterval * (devices - 1);
@@ -119,7 +120,7 @@ extern const Schedule kVocab1{.name = "vocab-1",
                               .origin = "Yeung et al., MLSys 2025, arXiv 2411.05288",
                               .placement = kParts,
                               .chunks = 3,
-                              .bubble = "(p-1) (F+B) + 2 (F+S+T)",
+                              .bubble = "p (F+B) at most",
                               .in_flight = "min(m, p-d+2)",
                               .orders = on_each_device<in_order_of_starts<in_own_slots<2>>>,
                               .corrected = kScaled};
@@ -129,7 +130,7 @@ extern const Schedule kVocab2{.name = "vocab-2",
                               .origin = "Yeung et al., MLSys 2025, arXiv 2411.05288",
                               .placement = kParts,
                               .chunks = 3,
-                              .bubble = "(p-1) (F+B) + F+S+T",
+                              .bubble = "p F + (p-1) B at most",
                               .in_flight = "min(m, p-d+1)",
                               .orders = on_each_device<in_order_of_starts<in_own_slots<1>, true>>,
                               .corrected = kScaled + kConverted};
@@ -140,8 +141,8 @@ extern const Schedule kVocabInterlaced{
     .origin = "nnScaler, Lin et al., OSDI 2024",
     .placement = kParts,
     .chunks = 3,
-    .bubble = "about (3p/2-1) (F+B)",
-    .in_flight = "min(m, (3p-2d)/2)",
+    .bubble = "(p-1) (F+B)",
+    .in_flight = "min(m, 3(p-d)/2)",
     .orders = on_each_device<in_order_of_starts<in_turns>>};
 
 }  // namespace pw

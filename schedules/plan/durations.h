@@ -85,8 +85,8 @@ public:
     // remaining time of the pair: run sequentially, both take the time of the pair. The dispatch of the pair counts for
     // its first task.
     std::vector<Ns> durations(const PlanGraph& graph, const Shape& shape, const Costs& costs) const;
-    // Returns, for every kind of pass that starts a sum beside the tasks of its device, how long after the end of the
-    // last of these passes the sum ends. Empty without such sums.
+    // Returns, for every kind of pass that starts a sum which its device does not compute, how long after the end of
+    // the last of these passes the sum ends. Empty without such sums.
     // - Gradients in buckets: no S of the stage ends before the last bucket is summed. Buckets do not wait for a device
     //   that reaches its S later.
     // - The forwards of joined stages: no B and W of them starts before the sum ends.

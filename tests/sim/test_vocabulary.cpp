@@ -96,7 +96,13 @@ TEST(Vocabulary, IsTheSameByEvents) {
     std::fill(costs.joined_sums.begin() + 8, costs.joined_sums.end(), 7);
     for (const Schedule& schedule : vocabulary_schedules()) {
         Simulator simulator(plan_of_parts(schedule.name, 4, 9), {});
-        EXPECT_TRUE(simulator.trace(costs).events == simulator.trace_by_events(costs).events) << schedule.name;
+        const Trace once = simulator.trace(costs), by_events = simulator.trace_by_events(costs);
+        ASSERT_EQ(once.events.size(), by_events.events.size());
+        for (std::size_t k = 0; k < once.events.size(); ++k)
+            ASSERT_TRUE(once.events[k] == by_events.events[k])
+                << schedule.name << ": " << print(once.events[k].task) << " from " << once.events[k].start << " to "
+                << once.events[k].end << ", by events from " << by_events.events[k].start << " to "
+                << by_events.events[k].end;
     }
 }
 
@@ -108,6 +114,23 @@ TEST(Vocabulary, LeavesNoDeviceIdle) {
             EXPECT_EQ(makespan_of(schedule.name, devices, 64, costs) - makespan_of(schedule.name, devices, 32, costs),
                       32 * PartTimes{}.all())
                 << schedule.name << " on " << devices;
+        }
+}
+
+// The bubble of 1F1B. vocab-1 and vocab-2 have up to F + B and F more where parts of the head are short.
+TEST(Vocabulary, HasTheBubbleOfOneFOneB) {
+    for (const PartTimes& times : {PartTimes{0, 0, 10, 20, 4, 4, 4}, PartTimes{0, 0, 10, 20, 1, 1, 1},
+                                   PartTimes{0, 0, 10, 20, 10, 10, 10}, PartTimes{0, 0, 10, 20, 0, 0, 0}})
+        for (const int p : {1, 2, 3, 4, 7, 8}) {
+            const auto bubble = [&](const char* schedule) {
+                return makespan_of(schedule, p, 40, costs_of_parts(p, times)) - 40 * times.all();
+            };
+            const Ns least = (p - 1) * (times.forward + times.backward);
+            EXPECT_EQ(bubble("vocab-interlaced"), least) << p << ' ' << times.score;
+            EXPECT_GE(bubble("vocab-2"), least) << p << ' ' << times.score;
+            EXPECT_LE(bubble("vocab-2"), least + times.forward) << p << ' ' << times.score;
+            EXPECT_GE(bubble("vocab-1"), least) << p << ' ' << times.score;
+            EXPECT_LE(bubble("vocab-1"), least + times.forward + times.backward) << p << ' ' << times.score;
         }
 }
 
@@ -179,7 +202,7 @@ TEST(Vocabulary, RefusesWholeLayersAndOtherNumbersOfStages) {
                         "workload: {model: mlp}\ncluster: {devices: 2}\n"
                         "pipeline: {schedule: vocab-1, micro_batches: 4, micro_batch_size: 8}\n");
                 }),
-                {"cfg.yaml:3:22", "whole layers", "help: take a transformer"});
+                {"cfg.yaml:3:22", "whole layers", "help: take a transformer on a cluster"});
     expect_says(refusal([] {
                     job_of_text(
                         "workload: {model: uniform, stages: 4}\ncluster: {devices: 2}\npipeline: {schedule: vocab-1, "
@@ -258,6 +281,121 @@ TEST(MeasuredVocabulary, HasTheStepsOfItsPasses) {
         ++rows;
     }
     EXPECT_EQ(rows, 25);
+}
+
+// The model of the authors' runs on one host (witness/vocabulary/one_host.yaml): 32 blocks on 8 A100.
+std::string predicted_plan(const std::string& schedule, int tokens, const std::string& more = "") {
+    return fmt::format(
+        "workload: {{model: gpt.json, sequence_length: {}}}\n"
+        "cluster: {{hosts: 1, devices_per_host: 8, device: a100-sxm-80}}\n"
+        "training: {{precision: bf16, optimizer: adamw}}\n"
+        "parallel: {{pipeline: 8, release: nemo-2024, attention: flash}}\n"
+        "pipeline: {{schedule: {}, micro_batches: 128, micro_batch_size: 1{}}}\n",
+        tokens, schedule, more);
+}
+
+Job transformer_job(const std::string& plan, int tokens, int vocabulary, bool tied = false) {
+    const TemporaryFolder folder;
+    folder.write("gpt.json", fmt::format(R"({{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 32,
+"n_embd": 3072, "n_head": 24, "n_inner": 12288, "n_positions": {}, "vocab_size": {}, "tie_word_embeddings": {}}})",
+                                         tokens, vocabulary, tied));
+    Notices notices;
+    return make_job(load_config(folder.write("plan.yaml", plan), {}), notices);
+}
+
+Bytes weights_of(const Job& job) {
+    Bytes sum = 0;
+    for (const StageBytes& bytes : job.costs.bytes)
+        sum += bytes.weights;
+    return sum;
+}
+
+// The parts of both tables, the blocks and the final norm are the parameters of the undivided model.
+TEST(Vocabulary, DividesTheParametersOfATransformer) {
+    const Job whole = transformer_job(predicted_plan("1f1b", 2048), 2048, 65536),
+              parts = transformer_job(predicted_plan("vocab-1", 2048), 2048, 65536),
+              tied = transformer_job(predicted_plan("vocab-1", 2048), 2048, 65536, true);
+    const Bytes table = Bytes{65536} * 3072 * 2;
+    EXPECT_EQ(weights_of(parts), weights_of(whole));
+    EXPECT_EQ(weights_of(tied), weights_of(whole) - table) << "both parts of a device are one table";
+    EXPECT_EQ(parts.plan.shape.stages, 24);
+    for (const int stage : {16, 23})
+        EXPECT_EQ(parts.costs.bytes[stage].weights, table / 8);
+}
+
+// By the shapes: logits of 8192 columns and 2048 rows are kept in bf16 and fp32 until T, each in one of 8 devices.
+TEST(Vocabulary, KeepsItsPartOfTheLogits) {
+    const Job job = transformer_job(predicted_plan("vocab-2", 2048), 2048, 65536);
+    EXPECT_EQ(job.costs.bytes[20].until_weight, Bytes{8192} * 2048 * 6);
+    EXPECT_EQ(job.costs.bytes[20].until_input, 0);
+    for (const EdgeBytes& edge : job.costs.edges)
+        if (edge.to >= 16) {
+            EXPECT_EQ(edge.forward, Bytes{2048} * 3072 * 2);
+            EXPECT_TRUE(edge.forward_until_weight);
+        }
+}
+
+// Only the parts of the head wait for the sum of maxima and sums.
+TEST(Vocabulary, SumsMaximaWhileDevicesCompute) {
+    const Job job = transformer_job(predicted_plan("vocab-1", 2048), 2048, 65536);
+    ASSERT_EQ(job.costs.joined_sums.size(), 24U);
+    for (std::size_t stage = 0; stage < 24; ++stage)
+        EXPECT_EQ(job.costs.joined_sums[stage] > 0, stage >= 16) << stage;
+    EXPECT_LT(job.costs.joined_sums[16], 100'000) << "16 KiB among eight devices of a host";
+}
+
+struct PredictedStep {
+    double seconds = 0, gigabytes = 0;
+};
+
+PredictedStep predicted(const YAML::Node& row) {
+    const auto method = row["method"].as<std::string>();
+    const int tokens = row["sequence_length"].as<int>(), vocabulary = row["vocabulary"].as<int>();
+    // redis: the blocks of the last stage are said in device_times.yaml, the rest fills the stages before it
+    const std::map<std::pair<int, int>, std::string> redis = {{{2048, 32768}, "[4, 4, 4, 4, 4, 4, 4, 4]"},
+                                                              {{2048, 65536}, "[4, 4, 4, 4, 4, 4, 5, 3]"},
+                                                              {{2048, 262144}, "[4, 4, 4, 5, 5, 5, 5, 0]"},
+                                                              {{4096, 131072}, "[4, 4, 4, 4, 4, 5, 5, 2]"},
+                                                              {{4096, 262144}, "[4, 4, 4, 5, 5, 5, 5, 0]"}};
+    const std::string schedule = method == "baseline" || method == "redis" ? "1f1b"
+                                 : method == "interlaced"                  ? "vocab-interlaced"
+                                                                           : method;
+    const Job job = transformer_job(
+        predicted_plan(schedule, tokens, method == "redis" ? ", split: " + redis.at({tokens, vocabulary}) : ""), tokens,
+        vocabulary);
+    const Metrics metrics = metrics_of(simulate(job.plan, job.costs, job.mode));
+    PredictedStep step{static_cast<double>(metrics.step_time) * 1e-9, 0};
+    for (const DeviceMetrics& device : metrics.devices)
+        step.gigabytes = std::max(step.gigabytes, static_cast<double>(device.needed_memory()) * 1e-9);
+    return step;
+}
+
+// MFU relative to the baseline, for each length and vocabulary. The baseline with 256k words at 2048 tokens is left
+// out: its MFU of 17.3 % is a third below what the authors' step in device_times.yaml gives, and its memory 8 GB above
+// redis. There the rest is relative to redis. Blocks are predicted too fast here, and whole heads too slow, which adds
+// up where the head weighs most.
+TEST(MeasuredVocabulary, HasTheThroughputOfItsShapes) {
+    PIPEWRIGHT_NEED_DATA(path, "witness/vocabulary/one_host.yaml");
+    std::map<std::pair<int, int>, std::pair<PredictedStep, double>> first;
+    std::map<std::pair<int, int>, std::vector<double>> steps;
+    for (const YAML::Node& row : YAML::LoadFile(path)["rows"]) {
+        const std::pair of{row["sequence_length"].as<int>(), row["vocabulary"].as<int>()};
+        const double mfu = row["mfu_percent"].as<double>(), memory = row["peak_memory_gb"].as<double>();
+        const PredictedStep step = predicted(row);
+        steps[of].push_back(step.seconds);
+        if (memory > 35)
+            continue;
+        EXPECT_NEAR(step.gigabytes / memory, 1, 0.07) << YAML::Dump(row);
+        const auto& [base, base_mfu] = first.try_emplace(of, step, mfu).first->second;
+        EXPECT_NEAR(base.seconds / step.seconds / (mfu / base_mfu), 1, of == std::pair(2048, 262144) ? 0.21 : 0.12)
+            << YAML::Dump(row);
+    }
+    ASSERT_EQ(steps.size(), 5U);
+    for (const auto& [of, all] : steps)  // baseline, redis, vocab-2, vocab-1, interlaced
+        for (std::size_t method = 2; method < all.size() && of.second >= 65536; ++method) {
+            EXPECT_LT(all[1], all[0]);
+            EXPECT_LT(all[method], all[1]);
+        }
 }
 
 }  // namespace
