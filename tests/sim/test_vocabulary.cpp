@@ -90,7 +90,7 @@ TEST(Vocabulary, WaitsForTheSumOverAllDevices) {
     EXPECT_EQ(makespan_of("vocab-2", 2, 2, costs), 116);
 }
 
-TEST(Vocabulary, IsTheSameByEvents) {
+TEST(Vocabulary, IsTheSameByEventsAndInDraws) {
     Costs costs = costs_of_parts(4);
     costs.joined_sums.assign(12, 0);
     std::fill(costs.joined_sums.begin() + 8, costs.joined_sums.end(), 7);
@@ -103,6 +103,8 @@ TEST(Vocabulary, IsTheSameByEvents) {
                 << schedule.name << ": " << print(once.events[k].task) << " from " << once.events[k].start << " to "
                 << once.events[k].end << ", by events from " << by_events.events[k].start << " to "
                 << by_events.events[k].end;
+        for (const Ns drawn : simulator.sample(costs, lognormal_jitter(0), 8, 1, 1).step_times)
+            EXPECT_EQ(drawn, simulator.step_time(costs)) << schedule.name;
     }
 }
 
