@@ -49,6 +49,12 @@ TransformerJob job_on_one_make(const Setup& setup) {
     job.tokens = setup.workload.options.sequence_length;
     job.parallel = setup.parallel.degrees;
     job.parts = parts_of_ends(setup);
+    if (job.parts > 1 && job.model.mtp > 0)
+        setup.fail_at("workload.mtp_layers",
+                      fmt::format("schedule {} divides the head among all devices, and modules that predict further "
+                                  "tokens have passes of the head, too",
+                                  setup.pipeline.schedule),
+                      "write mtp_layers: 0, or choose another schedule, such as 1f1b");
     job.corrected = job.parts > 1 ? schedule_of(setup).corrected : 0;
     job.lora = setup.workload.lora;
     job.precision = setup.training.precision;
