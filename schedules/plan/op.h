@@ -6,6 +6,7 @@
 #include "workloads/text/choice.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -63,8 +64,8 @@ struct OpInput {
         Joined,        // the same micro-batch of all stages that the stage is joined with (Shape::joined)
         SinceUpdate,   // all tasks of the stage in the device's list since its last U
     };
-    From from;
-    Op made_by;
+    From from = From::Stage;
+    Op made_by = Op::Forward;
     std::optional<Op> received_by = {};  // From::Peers: the transfer that brings the tensor from another device
     bool if_any = false;                 // a plan may lack it
 };
@@ -102,9 +103,16 @@ inline constexpr OpInput kAfterForward[] = {{From::Stage, Op::Forward}};
 inline constexpr OpInput kRecompute[] = {{From::Stage, Op::Forward},
                                          {.from = From::Stage, .made_by = Op::Reload, .if_any = true}};
 inline constexpr OpInput kAfterInput[] = {{From::Stage, Op::BackwardInput}};
-inline constexpr OpInput kWhole[] = {
-    kBackward[0], kBackward[1], kBackward[2], kBackward[3], {From::Joined, Op::Forward}};
-inline constexpr OpInput kWeight[] = {kAfterInput[0], {From::Joined, Op::Forward}};
+// Gradients of weights of a joined stage also need the forwards of all stages that it is joined with.
+template <std::size_t count>
+constexpr std::array<OpInput, count + 1> with_joined(const OpInput (&own)[count]) {
+    std::array<OpInput, count + 1> inputs;
+    std::ranges::copy(own, inputs.begin());
+    inputs.back() = {From::Joined, Op::Forward};
+    return inputs;
+}
+inline constexpr std::array kWhole = with_joined(kBackward);
+inline constexpr std::array kWeight = with_joined(kAfterInput);
 inline constexpr OpInput kUpdate[] = {{From::SinceUpdate, Op::BackwardWeight}, {From::SinceUpdate, Op::SumGradients}};
 inline constexpr OpInput kSum[] = {{From::SinceUpdate, Op::BackwardWeight}};
 inline constexpr OpInput kRecvForward[] = {{From::OtherEnd, Op::SendForward}};

@@ -320,9 +320,7 @@ TransformerLayerCost TransformerLayers::final_norm(int sequences) const {
     return finished(sum, false);
 }
 
-double TransformerLayers::table_of_rank() const {
-    return vocabulary_part() * job_.model.hidden;
-}
+double TransformerLayers::table_of_rank() const { return vocabulary_part() * job_.model.hidden; }
 
 // The head also computes the losses of all modules that predict further tokens, each in a pass of its own.
 TransformerLayerCost TransformerLayers::head(int sequences) const {
