@@ -390,6 +390,9 @@ void check_searched(const SearchSetup& setup) {
                                       schedule.trains ? "updates without a flush" : "has no backward passes"),
                           "list schedules that flush, or all of them: schedules: all");
     }
+    if (!setup.pipeline.offload.stages.empty())
+        setup.fail_at("pipeline.offload", "the search for a cluster offloads nothing",
+                      "remove the key, and offload stages of the plan that is found");
     if (!setup.pipeline.micro_batch_lengths.empty())
         setup.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",
                       "remove the key");
