@@ -250,8 +250,9 @@ void simulate_config(SimulateArguments arguments) {
     });
     print_notes(notes_on_idle_keys(job));
     print_notes(notes_on_costs(job));
-    if (const std::string note = note_on_precision(job.setup); !note.empty())
-        print_note(note);
+    for (const std::string& note : {note_on_host_memory(job), note_on_precision(job.setup)})
+        if (!note.empty())
+            print_note(note);
     print_details(origins_of_costs(job));
     outputs.done();
 }

@@ -106,6 +106,8 @@ Outcome simulated(const ConfigSource& source, bool with_events) {
     add_report(outcome, std::move(report));
     add(outcome.notes, notes_on_idle_keys(job));
     add(outcome.notes, notes_on_costs(job));
+    if (std::string note = note_on_host_memory(job); !note.empty())
+        outcome.notes.push_back(std::move(note));
     return outcome;
 }
 

@@ -105,19 +105,6 @@ std::string note_on_sizes(const Job& job, const std::vector<int>& used) {
                        fmt::join(missing, ","));
 }
 
-// The memory of the hosts that offloaded tensors need.
-std::string note_on_host_memory(const Job& job) {
-    if (std::ranges::none_of(job.plan.order, has_copies))
-        return {};
-    const std::vector<Buffer> on_hosts =
-        host_buffers_of(buffers_of(job.plan, job.costs, job.versions, job.setup.transfer.early_receive()));
-    const std::vector<Bytes> blocks = pack(on_hosts, job.plan.shape.devices).arena;
-    const auto most = std::ranges::max_element(blocks);
-    return fmt::format("offloaded tensors need {} in the memory of the hosts, {} of these for device {}",
-                       print_bytes(std::accumulate(blocks.begin(), blocks.end(), Bytes{0})), print_bytes(*most),
-                       most - blocks.begin());
-}
-
 std::string note_on_share(const Profile& profile) {
     return profile.cpu_share < kQuietShare
                ? fmt::format(
@@ -268,10 +255,21 @@ Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
     Notices notes;
     add_note(notes, note_on_share(job.profile));
     add_note(notes, note_on_neighbours(job));
-    add_note(notes, note_on_host_memory(job));
     for (std::string& note : notes_on_source(job, sizes))
         add_note(notes, std::move(note));
     return notes;
+}
+
+std::string note_on_host_memory(const Job& job) {
+    if (std::ranges::none_of(job.plan.order, has_copies))
+        return {};
+    const std::vector<Buffer> on_hosts =
+        host_buffers_of(buffers_of(job.plan, job.costs, job.versions, job.setup.transfer.early_receive()));
+    const std::vector<Bytes> blocks = pack(on_hosts, job.plan.shape.devices).arena;
+    const auto most = std::ranges::max_element(blocks);
+    return fmt::format("offloaded tensors need {} in the memory of the hosts, {} of these for device {}",
+                       print_bytes(std::accumulate(blocks.begin(), blocks.end(), Bytes{0})), print_bytes(*most),
+                       most - blocks.begin());
 }
 
 std::string note_on_precision(const Setup& setup) {

@@ -17,6 +17,8 @@ Notices notes_on_idle_keys(const Job& job);
 // Returns what the costs are not known from: of analytic costs, of sizes of micro-batches that were not measured, of a
 // profile of another backend. `sizes` are the sizes that were used, by default the job's own.
 Notices notes_on_costs(const Job& job, std::vector<int> sizes = {});
+// Returns how much memory of the hosts offloaded tensors need. Empty if nothing is offloaded.
+std::string note_on_host_memory(const Job& job);
 // Returns the note that a transformer is predicted in the default precision, which is seldom meant. Empty if the setup
 // names a precision, or has no rates in other precisions.
 std::string note_on_precision(const Setup& setup);

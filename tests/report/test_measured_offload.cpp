@@ -65,14 +65,15 @@ TEST(MeasuredOffload, TakesThePublishedPartOfComputing) {
         if (row["schedule"].as<std::string>() != "PO-H" || model == models.end())
             continue;
         const int tokens = row["sequence_length"].as<int>();
-        EXPECT_NEAR(share_of_copies(model->second, tokens), row["k"].as<double>(), 0.12) << model->first << " " << tokens;
+        EXPECT_NEAR(share_of_copies(model->second, tokens), row["k"].as<double>(), 0.12)
+            << model->first << " " << tokens;
         ++rows;
     }
     EXPECT_EQ(rows, 8);
 }
 
-// Megatron-Kwai (Yuan et al., USENIX ATC 2024): a tenth of the activations leaves, and what is cheap to compute again is
-// recomputed, against full recomputation. Without recomputation the plan has not enough memory.
+// Megatron-Kwai (Yuan et al., USENIX ATC 2024): a tenth of the activations leaves, and what is cheap to compute again
+// is recomputed, against full recomputation. Without recomputation the plan has not enough memory.
 TEST(MeasuredOffload, SavesThePublishedTime) {
     const std::string folder = public_data("witness/offload");
     if (folder.empty())
